@@ -1,0 +1,1 @@
+//! Ignition configs: parse, validate, convert between versions, merge, decode contents.

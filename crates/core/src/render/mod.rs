@@ -1,0 +1,1 @@
+//! Rendering: many MachineConfigs become one, under a name made from its content.

@@ -1,0 +1,2 @@
+//! The `machinist` program.
+fn main() {}
