@@ -1,1 +1,30 @@
 //! Ignition configs: parse, validate, convert between versions, merge, decode contents.
+//!
+//! ```text
+//! JSON ─ parse (any version: 2.0–2.2, 3.0–3.5) ─→ Config (always 3.5) ─ merge ─→ Config
+//!                                                      └─ convert::down ─→ JSON of 3.4 … 3.1, 2.2
+//! ```
+//!
+//! There is one set of types for the specification 3 ([`schema`]); a field knows the minor version
+//! it came with. The verdicts (what is an error, what a warning, what a later config overrides)
+//! are those of Ignition 2.26 and of the converter that the Machine Config Operator uses; the
+//! differential tests compare them with those programs.
+
+pub mod contents;
+pub mod convert;
+pub mod data_url;
+pub mod go;
+pub mod list;
+pub mod parse;
+pub mod part;
+pub mod report;
+pub mod robustness;
+pub mod schema;
+pub mod v2;
+pub mod validate;
+pub mod version;
+
+pub use parse::{IgnitionError, Parsed, empty, merge, parse, parse_and_upgrade};
+pub use report::Report;
+pub use schema::Config;
+pub use version::Version;

@@ -1,0 +1,209 @@
+//! Whether a text is a systemd unit file, by the reader that Ignition validates with
+//! (`go-systemd/unit`), including its odd habits: it notices an over-long line only where its read
+//! buffer happens to hold 2048 bytes without a line end.
+
+/// Longest line systemd is taken to read.
+const LINE_MAX: usize = 2048;
+/// Size of the reader's buffer.
+const BUFFER: usize = 4096;
+
+/// Why a text is not a unit file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitFileError {
+    /// A section header without its closing bracket.
+    #[error("unable to find end of section")]
+    UnclosedSection,
+    /// Something behind a section header.
+    #[error("found garbage after section name {section}: {garbage:?}")]
+    Garbage {
+        /// The section.
+        section: String,
+        /// What stands behind it.
+        garbage: String,
+    },
+    /// A line without `=`.
+    #[error("unexpected newline encountered while parsing option name")]
+    NewlineInName,
+    /// The text ends inside an option's name.
+    #[error("EOF")]
+    EndInName,
+    /// A line systemd would cut.
+    #[error("line too long (max 2048 bytes)")]
+    LineTooLong,
+}
+
+/// The sections that hold at least one option: one entry an option, in order.
+pub fn option_sections(text: &str) -> Result<Vec<&str>, UnitFileError> {
+    let mut reader = Reader { text, at: 0, filled: 0 };
+    let mut sections = Vec::new();
+    let mut step = Step::NextSection;
+    loop {
+        if reader.holds_an_overlong_line() {
+            return Err(UnitFileError::LineTooLong);
+        }
+        step = match step {
+            Step::NextSection => match reader.read_char() {
+                None => return Ok(sections),
+                Some('[') => Step::SectionName,
+                Some(c) if is_comment(c) => Step::Comment { section: None },
+                Some(_) => Step::NextSection,
+            },
+            Step::SectionName => {
+                let name = reader.read_until(b']').ok_or(UnitFileError::UnclosedSection)?;
+                Step::SectionSuffix { section: name }
+            }
+            Step::SectionSuffix { section } => {
+                let garbage = reader.read_line().trim();
+                if !garbage.is_empty() {
+                    let (section, garbage) = (section.to_owned(), garbage.to_owned());
+                    return Err(UnitFileError::Garbage { section, garbage });
+                }
+                Step::SectionOrOption { section }
+            }
+            Step::Comment { section } => {
+                while continues_comment(reader.read_line()) {}
+                match section {
+                    Some(section) => Step::SectionOrOption { section },
+                    None => Step::NextSection,
+                }
+            }
+            Step::SectionOrOption { section } => match reader.read_char() {
+                None => return Ok(sections),
+                Some(c) if c.is_whitespace() => Step::SectionOrOption { section },
+                Some('[') => Step::SectionName,
+                Some(c) if is_comment(c) => Step::Comment { section: Some(section) },
+                Some(c) => {
+                    reader.at -= c.len_utf8();
+                    Step::OptionName { section }
+                }
+            },
+            Step::OptionName { section } => {
+                reader.skip_option_name()?;
+                Step::OptionValue { section }
+            }
+            Step::OptionValue { section } => {
+                let line = reader.read_line();
+                if !line.trim().is_empty() && line.ends_with('\\') {
+                    Step::OptionValue { section }
+                } else {
+                    sections.push(section);
+                    Step::SectionOrOption { section }
+                }
+            }
+        };
+    }
+}
+
+fn is_comment(c: char) -> bool {
+    c == '#' || c == ';'
+}
+
+fn continues_comment(line: &str) -> bool {
+    line.strip_suffix(' ').unwrap_or(line).ends_with('\\')
+}
+
+/// What the reader expects next.
+enum Step<'a> {
+    NextSection,
+    SectionName,
+    SectionSuffix { section: &'a str },
+    Comment { section: Option<&'a str> },
+    SectionOrOption { section: &'a str },
+    OptionName { section: &'a str },
+    OptionValue { section: &'a str },
+}
+
+/// A text read through a buffer of fixed size; only how far the buffer is filled is kept track of.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    filled: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn fill(&mut self) {
+        self.filled = self.text.len().min(self.at + BUFFER);
+    }
+
+    fn holds_an_overlong_line(&self) -> bool {
+        if self.filled.saturating_sub(self.at) < LINE_MAX {
+            return false;
+        }
+        let window = &self.text.as_bytes()[self.at..self.at + LINE_MAX];
+        !window.iter().any(|b| matches!(b, b'\r' | b'\n'))
+    }
+
+    fn read_char(&mut self) -> Option<char> {
+        let c = self.text[self.at..].chars().next()?;
+        if self.filled < self.at + c.len_utf8() {
+            self.fill();
+        }
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    /// Moves on to just behind `end`, refilling the buffer as often as a search through it would.
+    fn advance_to(&mut self, end: usize) {
+        while self.filled < end {
+            if self.filled - self.at >= BUFFER {
+                self.at = self.filled; // a full buffer is set aside as a fragment
+            }
+            self.fill();
+        }
+        self.at = end;
+    }
+
+    fn read_until(&mut self, delimiter: u8) -> Option<&'a str> {
+        let rest = &self.text[self.at..];
+        let length = rest.bytes().position(|b| b == delimiter)?;
+        self.advance_to(self.at + length + 1);
+        Some(&rest[..length])
+    }
+
+    fn read_line(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let newline = rest.bytes().position(|b| b == b'\n');
+        let line = &rest[..newline.unwrap_or(rest.len())];
+        self.advance_to(self.at + line.len() + usize::from(newline.is_some()));
+        // Go trims a carriage return only where no newline follows it.
+        if newline.is_some() { line } else { line.strip_suffix('\r').unwrap_or(line) }
+    }
+
+    fn skip_option_name(&mut self) -> Result<(), UnitFileError> {
+        loop {
+            match self.read_char() {
+                None => return Err(UnitFileError::EndInName),
+                Some('\n' | '\r') => return Err(UnitFileError::NewlineInName),
+                Some('=') => return Ok(()),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_files_are_read_as_ignition_reads_them() {
+        let long = format!("[Service]\nExecStart={}\n", "x".repeat(5000));
+        for (text, expected) in [
+            ("", Ok(vec![])),
+            ("[Unit]\nDescription=a\n[Install]\nWantedBy=x\n", Ok(vec!["Unit", "Install"])),
+            ("no section = ignored", Ok(vec![])),
+            ("[Unit]\n# comment \\\nstill comment\nA=b", Ok(vec!["Unit"])),
+            ("[Service]\nExecStart=a \\\n  b\nX=y", Ok(vec!["Service", "Service"])),
+            ("[Unit", Err(UnitFileError::UnclosedSection)),
+            ("[Unit]\nno option\n", Err(UnitFileError::NewlineInName)),
+            ("[Unit]\nno option", Err(UnitFileError::EndInName)),
+            (
+                "[Unit] x\n",
+                Err(UnitFileError::Garbage { section: "Unit".into(), garbage: "x".into() }),
+            ),
+            (&long, Err(UnitFileError::LineTooLong)),
+        ] {
+            assert_eq!(option_sections(text), expected, "{:?}", &text[..text.len().min(60)]);
+        }
+    }
+}

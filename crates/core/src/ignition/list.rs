@@ -1,0 +1,286 @@
+//! The two kinds of lists in an Ignition config: those whose entries have a key, and those that
+//! are only added to. Both remember whether they were mentioned at all (`[]` is not the same as
+//! nothing when two configs are compared, as in Go).
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::part::{Decoder, Part};
+use super::report::{Path, Report};
+
+/// An entry of a [`Keyed`] list.
+pub trait Item: Part {
+    /// What identifies the entry: entries of two configs with the same key are one entry.
+    fn key(&self) -> Cow<'_, str>;
+
+    /// Whether the entry takes an earlier one of the same key away instead of being merged with it.
+    fn removes(&self) -> bool {
+        false
+    }
+}
+
+impl Item for String {
+    fn key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self)
+    }
+}
+
+macro_rules! list {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name<T>(Option<Vec<T>>);
+
+        impl<T> Default for $name<T> {
+            fn default() -> Self {
+                Self(None)
+            }
+        }
+
+        impl<T> $name<T> {
+            /// Whether the list was mentioned, be it empty.
+            #[must_use]
+            pub fn is_mentioned(&self) -> bool {
+                self.0.is_some()
+            }
+
+            /// The entries.
+            #[must_use]
+            pub fn into_vec(self) -> Vec<T> {
+                self.0.unwrap_or_default()
+            }
+
+            /// Adds an entry.
+            pub fn push(&mut self, item: T) {
+                self.0.get_or_insert_default().push(item);
+            }
+        }
+
+        impl<T> From<Vec<T>> for $name<T> {
+            /// As Go's `append` to nil: no entries leave the list unmentioned.
+            fn from(items: Vec<T>) -> Self {
+                Self((!items.is_empty()).then_some(items))
+            }
+        }
+
+        impl<T> Deref for $name<T> {
+            type Target = [T];
+
+            fn deref(&self) -> &[T] {
+                self.0.as_deref().unwrap_or_default()
+            }
+        }
+
+        impl<T> DerefMut for $name<T> {
+            fn deref_mut(&mut self) -> &mut [T] {
+                self.0.as_deref_mut().unwrap_or_default()
+            }
+        }
+
+        impl<'a, T> IntoIterator for &'a $name<T> {
+            type Item = &'a T;
+            type IntoIter = std::slice::Iter<'a, T>;
+
+            fn into_iter(self) -> Self::IntoIter {
+                self.iter()
+            }
+        }
+
+        impl<T: Serialize> Serialize for $name<T> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(self.iter())
+            }
+        }
+    };
+}
+
+list! {
+    /// A list whose entries are identified by a key: merging takes entries of the same key together.
+    Keyed
+}
+
+list! {
+    /// A list that merging only adds to.
+    Appended
+}
+
+fn decode_list<T: Part>(list: &mut Option<Vec<T>>, value: &Value, cx: &mut Decoder) {
+    match value {
+        Value::Null => *list = None,
+        Value::Array(values) => {
+            let mut items = Vec::with_capacity(values.len());
+            for (index, value) in values.iter().enumerate() {
+                cx.path.push_index(index);
+                let mut item = T::default();
+                item.decode(value, cx);
+                items.push(item);
+                cx.path.pop();
+            }
+            *list = Some(items);
+        }
+        other => cx.expected_list(other),
+    }
+}
+
+fn duplicates_below<T: Part>(items: &[T], path: &mut Path, report: &mut Report) {
+    for (index, item) in items.iter().enumerate() {
+        path.push_index(index);
+        item.find_duplicates(path, report);
+        path.pop();
+    }
+}
+
+impl<T: Part> Part for Appended<T> {
+    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+        decode_list(&mut self.0, value, cx);
+    }
+
+    fn is_zero(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn merge_all(parts: Vec<Self>) -> Self {
+        parts.into_iter().flat_map(Self::into_vec).collect::<Vec<_>>().into()
+    }
+
+    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+        duplicates_below(self, path, report);
+    }
+}
+
+impl<T: Item> Part for Keyed<T> {
+    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+        decode_list(&mut self.0, value, cx);
+    }
+
+    fn is_zero(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn merge_all(parts: Vec<Self>) -> Self {
+        let groups = group(parts.iter().map(|part| part.iter().map(|item| (0, item))));
+        merge_groups(&groups, 0, parts).into()
+    }
+
+    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+        Seen::default().check(self, path, report);
+        duplicates_below(self, path, report);
+    }
+}
+
+/// The keys met so far in a list, or in several lists that share their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(HashSet<String>);
+
+impl Seen {
+    /// Reports the entries whose key was met before, and remembers the keys of all.
+    pub(crate) fn check<T: Item>(&mut self, items: &[T], path: &mut Path, report: &mut Report) {
+        for (index, item) in items.iter().enumerate() {
+            if !self.0.insert(item.key().into_owned()) {
+                Self::report(index, path, report);
+            }
+        }
+    }
+
+    /// Reports the entries of a further list whose key was met in the lists before (those that
+    /// stand twice in this list are that list's own affair), and remembers the keys of all.
+    pub(crate) fn check_others<T: Item>(
+        &mut self,
+        items: &[T],
+        path: &mut Path,
+        report: &mut Report,
+    ) {
+        for (index, item) in items.iter().enumerate() {
+            if self.0.contains(item.key().as_ref()) {
+                Self::report(index, path, report);
+            }
+        }
+        self.0.extend(items.iter().map(|item| item.key().into_owned()));
+    }
+
+    fn report(index: usize, path: &mut Path, report: &mut Report) {
+        path.push_index(index);
+        report.error(path, "duplicate entry defined");
+        path.pop();
+    }
+}
+
+/// The entries of several configs that become one entry of the merged one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Which of the lists that share their keys it is in (0 where a list stands alone).
+    pub list: usize,
+    /// The key.
+    pub key: String,
+    /// (which config, which entry of its list), in merge order.
+    pub members: Vec<(usize, usize)>,
+}
+
+/// Takes the entries of several configs together by key, in the order in which the merged list
+/// has them. An entry that a later config has in another of the lists sharing the keys is dropped
+/// from the first list and starts anew at the end of the other.
+pub(crate) fn group<'a, T: Item + 'a, L: Iterator<Item = (usize, &'a T)>>(
+    configs: impl Iterator<Item = L>,
+) -> Vec<Group> {
+    let entries = configs.map(|list| list.map(|(list, item)| (list, item.key(), item.removes())));
+    group_keys(entries)
+}
+
+pub(crate) fn group_keys<'a, L: Iterator<Item = (usize, Cow<'a, str>, bool)>>(
+    configs: impl Iterator<Item = L>,
+) -> Vec<Group> {
+    let mut groups: Vec<Option<Group>> = Vec::new();
+    let mut live: HashMap<Cow<'a, str>, usize> = HashMap::new();
+    for (config, entries) in configs.enumerate() {
+        let mut index_in_list: HashMap<usize, usize> = HashMap::new();
+        for (list, key, removes) in entries {
+            let index = index_in_list.entry(list).or_default();
+            let member = (config, *index);
+            *index += 1;
+            let found = live.get(&key).copied();
+            match found.and_then(|at| groups[at].as_mut()) {
+                Some(group) if removes && group.list == list => {
+                    live.remove(&key);
+                    if let Some(at) = found {
+                        groups[at] = None;
+                    }
+                }
+                Some(group) if group.list == list => group.members.push(member),
+                _ => {
+                    if let Some(at) = found {
+                        groups[at] = None;
+                    }
+                    let group =
+                        Group { list, key: key.clone().into_owned(), members: vec![member] };
+                    live.insert(key, groups.len());
+                    groups.push(Some(group));
+                }
+            }
+        }
+    }
+    groups.into_iter().flatten().collect()
+}
+
+/// Builds one merged list from its groups.
+pub(crate) fn merge_groups<T: Item>(
+    groups: &[Group],
+    list: usize,
+    configs: Vec<Keyed<T>>,
+) -> Vec<T> {
+    let mut items: Vec<Vec<Option<T>>> = configs
+        .into_iter()
+        .map(|config| config.into_vec().into_iter().map(Some).collect())
+        .collect();
+    groups
+        .iter()
+        .filter(|group| group.list == list)
+        .map(|group| {
+            let members = &group.members;
+            T::merge_all(members.iter().filter_map(|&(c, i)| items[c][i].take()).collect())
+        })
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! From JSON to a config: find the version, read what that version knows, validate it as that
+//! version is validated, and lift it to the internal version 3.5.0.
+
+use serde_json::Value;
+
+use super::part::{Decoder, Part, shape};
+use super::report::{Path, Report};
+use super::schema::{Config, Resource};
+use super::v2;
+use super::validate::validate;
+use super::version::Version;
+
+/// The versions that can be read, as error texts list them.
+pub const SUPPORTED: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
+
+/// A config as read, before a specification 2 one is lifted to 3.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parsed {
+    /// A specification 3 config, lifted to 3.5.0.
+    V3(Box<Config>),
+    /// A specification 2 config, lifted to 2.2.0.
+    V2(Box<v2::Config>),
+}
+
+/// Why a config cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IgnitionError {
+    /// No version, or one that is none.
+    #[error(
+        "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED}"
+    )]
+    InvalidVersion,
+    /// A version that is not supported.
+    #[error(
+        "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED}"
+    )]
+    UnknownVersion {
+        /// The version.
+        version: Box<Version>,
+    },
+    /// Ignition refuses the config.
+    #[error(
+        "parsing Ignition config spec v3 failed with error: config is not valid\nReport: {report}"
+    )]
+    Invalid {
+        /// What was found.
+        report: Report,
+    },
+    /// Ignition refuses the specification 2 config.
+    #[error("parsing Ignition spec v2 failed with error: config is not valid\nReport: {report}")]
+    InvalidV2 {
+        /// What was found.
+        report: Report,
+    },
+    /// A specification 2 config that has no equal in specification 3.
+    #[error(transparent)]
+    Upgrade(#[from] v2::UpgradeError),
+}
+
+impl IgnitionError {
+    /// The findings behind the error, where there are any.
+    #[must_use]
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Invalid { report } | Self::InvalidV2 { report } => Some(report),
+            Self::InvalidVersion | Self::UnknownVersion { .. } | Self::Upgrade(_) => None,
+        }
+    }
+}
+
+shape! {
+    /// Just enough of a config to find its version.
+    Stub, merge by_field {
+        /// Ignition's own section.
+        ignition: StubIgnition = "ignition";
+    }
+}
+
+shape! {
+    /// Just enough of Ignition's own section.
+    StubIgnition, merge by_field {
+        /// The version.
+        version: String = "version";
+    }
+}
+
+/// The version that a config says it has.
+pub fn version_of(raw: &Value) -> Result<Version, IgnitionError> {
+    let mut cx = Decoder::new(0);
+    let mut stub = Stub::default();
+    stub.decode(raw, &mut cx);
+    if cx.report.is_fatal() {
+        cx.report.entries.retain(|entry| entry.severity == super::report::Severity::Error);
+        return Err(IgnitionError::Invalid { report: cx.report });
+    }
+    Version::parse(&stub.ignition.version).ok_or(IgnitionError::InvalidVersion)
+}
+
+/// Reads a config of any supported version. The report holds the warnings.
+pub fn parse(raw: &Value) -> Result<(Parsed, Report), IgnitionError> {
+    let version = version_of(raw)?;
+    if let Some(minor) = version.published_minor(3, 5) {
+        let (config, report) = parse_v3(raw, minor)?;
+        return Ok((Parsed::V3(Box::new(config)), report));
+    }
+    if let Some(minor) = version.published_minor(2, 2) {
+        let (config, report) =
+            v2::parse(raw, minor).map_err(|report| IgnitionError::InvalidV2 { report })?;
+        return Ok((Parsed::V2(Box::new(config)), report));
+    }
+    Err(IgnitionError::UnknownVersion { version: Box::new(version) })
+}
+
+/// Reads a config of any supported version and lifts it to 3.5.0, duplicates of a specification 2
+/// config removed on the way. The report holds the warnings.
+pub fn parse_and_upgrade(raw: &Value) -> Result<(Config, Report), IgnitionError> {
+    let (parsed, report) = parse(raw)?;
+    Ok((upgrade(parsed)?, report))
+}
+
+/// Lifts what was read to 3.5.0.
+pub fn upgrade(parsed: Parsed) -> Result<Config, IgnitionError> {
+    match parsed {
+        Parsed::V3(config) => Ok(*config),
+        Parsed::V2(config) => Ok(v2::to_v3(&v2::remove_duplicates(*config)?)?),
+    }
+}
+
+fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, Report), IgnitionError> {
+    let mut cx = Decoder::new(minor);
+    let mut config = Config::default();
+    config.decode(raw, &mut cx);
+    if cx.report.is_fatal() {
+        return Err(IgnitionError::Invalid { report: cx.report });
+    }
+    if minor == 0 {
+        drop_compression_of_references(&mut config);
+    }
+    let mut report = validate(&config, minor);
+    report.merge(cx.report);
+    if report.is_fatal() {
+        return Err(IgnitionError::Invalid { report });
+    }
+    lift(&mut config, minor);
+    Ok((config, report))
+}
+
+/// In 3.0 only file contents could be compressed.
+fn drop_compression_of_references(config: &mut Config) {
+    let ignition = &mut config.ignition;
+    let references: Vec<&mut Resource> = ignition
+        .config
+        .merge
+        .iter_mut()
+        .chain(ignition.security.tls.certificate_authorities.iter_mut())
+        .chain([&mut ignition.config.replace])
+        .collect();
+    for reference in references {
+        reference.compression = None;
+    }
+}
+
+/// What the translators between the minor versions change besides the version.
+fn lift(config: &mut Config, from: u8) {
+    if from == 5 {
+        return;
+    }
+    config.ignition.version = Version::MAX.to_string();
+    for luks in config.storage.luks.iter_mut() {
+        for tang in luks.clevis.tang.iter_mut() {
+            tang.advertisement = None; // lost between 3.4 and 3.5, as in Ignition's translator
+        }
+        let custom = &mut luks.clevis.custom;
+        if from <= 2 && !custom.is_zero() {
+            custom.pin.get_or_insert_default();
+            custom.config.get_or_insert_default();
+        }
+    }
+    if from <= 2 {
+        // Plain strings then, optional ones now.
+        for link in config.storage.links.iter_mut() {
+            link.target.get_or_insert_default();
+        }
+        for raid in config.storage.raid.iter_mut() {
+            raid.level.get_or_insert_default();
+        }
+    }
+}
+
+/// The config that says nothing.
+#[must_use]
+pub fn empty() -> Config {
+    let mut config = Config::default();
+    config.ignition.version = Version::MAX.to_string();
+    config
+}
+
+/// Merges configs of the internal version; later ones win.
+#[must_use]
+pub fn merge(configs: Vec<Config>) -> Config {
+    Config::merge_all(configs)
+}

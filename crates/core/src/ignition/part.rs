@@ -1,0 +1,245 @@
+//! How the pieces of an Ignition config behave, whatever they hold: they are decoded from JSON as
+//! Go decodes them, written without what is empty, merged by Ignition's rules, and looked through
+//! for duplicates. The [`shape!`] macro gives a struct all of it from one declaration.
+
+use serde_json::Value;
+
+use super::report::{Path, Report};
+
+/// What is needed while decoding one document.
+#[derive(Debug)]
+pub struct Decoder {
+    /// The minor version of the document: fields that came later are unknown to it.
+    pub minor: u8,
+    /// Where we are.
+    pub path: Path,
+    /// What was found: values of a wrong type are errors, unknown fields are warnings.
+    pub report: Report,
+}
+
+impl Decoder {
+    pub(crate) fn new(minor: u8) -> Self {
+        Self { minor, path: Path::root(), report: Report::default() }
+    }
+
+    fn wrong_type(&mut self, expected: &str, found: &Value) {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(number) if number.is_f64() => "a number that is no whole 64-bit number",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        self.report.error(&self.path, format!("expected {expected}, found {found}"));
+    }
+
+    pub(crate) fn unknown_key(&mut self, key: &str) {
+        self.path.push_key(key.to_owned());
+        self.report.warning(&self.path, format!("unused key {key}"));
+        self.path.pop();
+    }
+
+    pub(crate) fn expected_list(&mut self, found: &Value) {
+        self.wrong_type("a list", found);
+    }
+
+    pub(crate) fn expected_object(&mut self, found: &Value) {
+        self.wrong_type("an object", found);
+    }
+}
+
+/// A piece of a config.
+pub trait Part: Default + Clone + PartialEq {
+    /// Reads the piece. As in Go, `null` changes nothing, an unknown field is passed over, a field
+    /// name is matched without regard to case, and reading an object twice adds to it.
+    fn decode(&mut self, value: &Value, cx: &mut Decoder);
+
+    /// Whether the piece is as if it had never been mentioned.
+    fn is_zero(&self) -> bool;
+
+    /// Merges the pieces of several configs; later ones win.
+    fn merge_all(parts: Vec<Self>) -> Self;
+
+    /// Reports list entries that say the same key twice.
+    fn find_duplicates(&self, path: &mut Path, report: &mut Report);
+}
+
+/// A scalar that is always there, zero if it was not mentioned: the last one wins.
+macro_rules! plain_scalar {
+    ($type:ty, $expected:literal, $value:ident => $read:expr) => {
+        impl Part for $type {
+            fn decode(&mut self, $value: &Value, cx: &mut Decoder) {
+                if $value.is_null() {
+                    return;
+                }
+                match $read {
+                    Some(read) => *self = read,
+                    None => cx.wrong_type($expected, $value),
+                }
+            }
+
+            fn is_zero(&self) -> bool {
+                *self == Self::default()
+            }
+
+            fn merge_all(parts: Vec<Self>) -> Self {
+                parts.into_iter().next_back().unwrap_or_default()
+            }
+
+            fn find_duplicates(&self, _: &mut Path, _: &mut Report) {}
+        }
+    };
+}
+
+plain_scalar!(String, "a string", value => value.as_str().map(str::to_owned));
+plain_scalar!(i64, "a whole number", value => value.as_i64());
+plain_scalar!(bool, "true or false", value => value.as_bool());
+
+/// Something that may be left unsaid: the last one that says it wins.
+impl<T: Part> Part for Option<T> {
+    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+        if value.is_null() {
+            *self = None;
+        } else {
+            self.get_or_insert_default().decode(value, cx);
+        }
+    }
+
+    fn is_zero(&self) -> bool {
+        self.is_none()
+    }
+
+    fn merge_all(parts: Vec<Self>) -> Self {
+        parts.into_iter().rev().find_map(|part| part)
+    }
+
+    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+        if let Some(part) = self {
+            part.find_duplicates(path, report);
+        }
+    }
+}
+
+/// Declares a struct that is a [`Part`]: its fields in the order in which they are written, the
+/// JSON name of each, the minor version it came with (`since`), whether it is written even when
+/// empty (`always`), and whether its merge is field by field or written out by hand.
+macro_rules! shape {
+    (
+        $(#[$meta:meta])*
+        $name:ident, merge $merge:ident {
+            $( $(#[$doc:meta])* $field:ident : $type:ty = $json:literal $(since $since:literal)? $(, $always:ident)? ; )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct $name { $( $(#[$doc])* pub $field: $type, )* }
+
+        impl $name {
+            /// The fields as (JSON name, the minor version they came with).
+            const FIELDS: &'static [(&'static str, u8)] =
+                &[ $( ($json, $crate::ignition::part::shape!(@since $($since)?)) ),* ];
+
+            fn decode_field(&mut self, name: &str, value: &serde_json::Value, cx: &mut Decoder) {
+                match name {
+                    $( $json => {
+                        cx.path.push_key($json);
+                        Part::decode(&mut self.$field, value, cx);
+                        cx.path.pop();
+                    } )*
+                    _ => {}
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap as _;
+                let mut map = serializer.serialize_map(None)?;
+                $(
+                    if $crate::ignition::part::shape!(@always $($always)?) || !Part::is_zero(&self.$field) {
+                        map.serialize_entry($json, &self.$field)?;
+                    }
+                )*
+                map.end()
+            }
+        }
+
+        impl Part for $name {
+            fn decode(&mut self, value: &serde_json::Value, cx: &mut Decoder) {
+                let map = match value {
+                    serde_json::Value::Null => return,
+                    serde_json::Value::Object(map) => map,
+                    other => return cx.expected_object(other),
+                };
+                for (key, value) in map {
+                    match $crate::ignition::part::field_named(Self::FIELDS, key, cx.minor) {
+                        Some(name) => self.decode_field(name, value, cx),
+                        None => cx.unknown_key(key),
+                    }
+                }
+            }
+
+            fn is_zero(&self) -> bool {
+                true $( && Part::is_zero(&self.$field) )*
+            }
+
+            fn merge_all(mut parts: Vec<Self>) -> Self {
+                parts.retain(|part| !part.is_zero());
+                if parts.len() < 2 {
+                    return parts.pop().unwrap_or_default();
+                }
+                $crate::ignition::part::shape!(@merge $merge, parts, $($field)*)
+            }
+
+            fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+                $crate::ignition::part::shape!(@own_duplicates $merge, self, path, report);
+                $(
+                    path.push_key($json);
+                    Part::find_duplicates(&self.$field, path, report);
+                    path.pop();
+                )*
+            }
+        }
+    };
+    (@since) => { 0 };
+    (@since $since:literal) => { $since };
+    (@always) => { false };
+    (@always always) => { true };
+    (@own_duplicates by_field, $self:ident, $path:ident, $report:ident) => {};
+    (@own_duplicates by_hand, $self:ident, $path:ident, $report:ident) => {
+        $self.find_shared_duplicates($path, $report);
+    };
+    (@merge by_hand, $parts:ident, $($field:ident)*) => { Self::merge_by_hand($parts) };
+    (@merge by_field, $parts:ident, $($field:ident)*) => {{
+        let count = $parts.len();
+        $( let mut $field = Vec::with_capacity(count); )*
+        for part in $parts {
+            $( $field.push(part.$field); )*
+        }
+        Self { $( $field: Part::merge_all($field), )* }
+    }};
+}
+pub(crate) use shape;
+
+/// The field that Go's JSON decoder would fill from `key`: the one of that very name, else one
+/// that differs only in case.
+pub(crate) fn field_named(
+    fields: &'static [(&'static str, u8)],
+    key: &str,
+    minor: u8,
+) -> Option<&'static str> {
+    let known = || fields.iter().filter(|(_, since)| *since <= minor).map(|(name, _)| *name);
+    known().find(|name| *name == key).or_else(|| known().find(|name| equal_fold(name, key)))
+}
+
+/// Go folds ASCII case, and the two letters outside ASCII that fold into it.
+fn equal_fold(name: &str, key: &str) -> bool {
+    let folded = key.chars().map(|c| match c {
+        '\u{212A}' => 'k',
+        '\u{17F}' => 's',
+        c => c.to_ascii_lowercase(),
+    });
+    name.chars().map(|c| c.to_ascii_lowercase()).eq(folded)
+}

@@ -1,0 +1,166 @@
+//! What parsing and validation found: errors and warnings, each with the JSON path it is about.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Serialize;
+
+/// One step of a [`Path`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Key(Cow<'static, str>),
+    Index(usize),
+}
+
+/// Where in a JSON document something is: `$.storage.files.0.path`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Path(Vec<Step>);
+
+impl Path {
+    /// The path of the document itself, `$`.
+    #[must_use]
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Goes down to a field.
+    pub fn push_key(&mut self, key: impl Into<Cow<'static, str>>) {
+        self.0.push(Step::Key(key.into()));
+    }
+
+    /// Goes down to an element of a list.
+    pub fn push_index(&mut self, index: usize) {
+        self.0.push(Step::Index(index));
+    }
+
+    /// Goes up one step.
+    pub fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    /// The path of the field `key` below this one.
+    #[must_use]
+    pub fn key(&self, key: &'static str) -> Self {
+        let mut path = self.clone();
+        path.push_key(key);
+        path
+    }
+
+    /// The path of the element `index` of this list.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        let mut path = self.clone();
+        path.push_index(index);
+        path
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("$")?;
+        for step in &self.0 {
+            match step {
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Index(index) => write!(f, ".{index}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How grave an [`Entry`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The config cannot be used.
+    Error,
+    /// The config can be used, but does not say what its author thinks.
+    Warning,
+    /// The config uses a field that its version deprecates.
+    Deprecation,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Deprecation => "deprecated",
+        })
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// How grave it is.
+    pub severity: Severity,
+    /// Where it is, as `$.storage.files.0.path`.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.severity, self.path, self.message)
+    }
+}
+
+/// Everything that parsing and validation found, in document order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The findings.
+    pub entries: Vec<Entry>,
+}
+
+impl Report {
+    /// Adds an error.
+    pub fn error(&mut self, path: &Path, message: impl Into<String>) {
+        self.add(Severity::Error, path, message);
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, path: &Path, message: impl Into<String>) {
+        self.add(Severity::Warning, path, message);
+    }
+
+    /// Adds a finding.
+    pub fn add(&mut self, severity: Severity, path: &Path, message: impl Into<String>) {
+        self.entries.push(Entry { severity, path: path.to_string(), message: message.into() });
+    }
+
+    /// Whether any finding makes the config unusable.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        self.entries.iter().any(|entry| entry.severity == Severity::Error)
+    }
+
+    /// Whether any deprecated field is used.
+    #[must_use]
+    pub fn is_deprecated(&self) -> bool {
+        self.entries.iter().any(|entry| entry.severity == Severity::Deprecation)
+    }
+
+    /// The errors alone.
+    pub fn errors(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.severity == Severity::Error)
+    }
+
+    /// Takes over the findings of another report.
+    pub fn merge(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, entry) in self.entries.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{entry}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,454 @@
+//! The Ignition config, specification 2: one set of types for 2.0 to 2.2, each field knowing the
+//! minor version it came with. Field order is the order of Ignition's own encoder.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::ignition::list::Appended;
+use crate::ignition::part::{Decoder, Part, shape};
+use crate::ignition::report::{Path, Report};
+
+/// A whole number that 2.0 reads without a sign, and later versions with one. As in Ignition, one
+/// of 2.0 that is too large for a signed number becomes a negative one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Whole(pub i64);
+
+impl Serialize for Whole {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(self.0)
+    }
+}
+
+impl Part for Whole {
+    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+        if cx.minor > 0 || value.is_null() {
+            return self.0.decode(value, cx);
+        }
+        match value.as_u64() {
+            Some(number) => self.0 = number.cast_signed(),
+            None => cx.report.error(&cx.path, "expected a whole number without a sign"),
+        }
+    }
+
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn merge_all(parts: Vec<Self>) -> Self {
+        parts.into_iter().next_back().unwrap_or_default()
+    }
+
+    fn find_duplicates(&self, _: &mut Path, _: &mut Report) {}
+}
+
+shape! {
+    /// A whole Ignition config.
+    Config, merge by_field {
+        /// Ignition's own settings: version, further configs, certificates.
+        ignition: Ignition = "ignition", always;
+        /// networkd units.
+        networkd: Networkd = "networkd";
+        /// Users and groups.
+        passwd: Passwd = "passwd";
+        /// Disks, file systems, files, directories and links.
+        storage: Storage = "storage";
+        /// systemd units.
+        systemd: Systemd = "systemd";
+    }
+}
+
+shape! {
+    /// Ignition's own settings.
+    Ignition, merge by_field {
+        /// Configs to fetch and append, or to use instead.
+        config: IgnitionConfig = "config";
+        /// Certificate authorities for fetching.
+        security: Security = "security" since 2;
+        /// Time limits for fetching.
+        timeouts: Timeouts = "timeouts" since 1;
+        /// The version of the specification.
+        version: String = "version";
+    }
+}
+
+shape! {
+    /// Configs to fetch.
+    IgnitionConfig, merge by_field {
+        /// Configs to append to this one.
+        append: Appended<Reference> = "append";
+        /// A config to use instead of this one.
+        replace: Option<Reference> = "replace";
+    }
+}
+
+shape! {
+    /// A config or a certificate to fetch.
+    Reference, merge by_field {
+        /// The URL.
+        source: String = "source";
+        /// What the fetched bytes must hash to.
+        verification: Verification = "verification";
+    }
+}
+
+shape! {
+    /// A checksum.
+    Verification, merge by_field {
+        /// `sha512-…`.
+        hash: Option<String> = "hash";
+    }
+}
+
+shape! {
+    /// Security settings.
+    Security, merge by_field {
+        /// TLS settings.
+        tls: Tls = "tls";
+    }
+}
+
+shape! {
+    /// TLS settings.
+    Tls, merge by_field {
+        /// Certificate authorities to trust besides the system's.
+        certificate_authorities: Appended<Reference> = "certificateAuthorities";
+    }
+}
+
+shape! {
+    /// Time limits in seconds.
+    Timeouts, merge by_field {
+        /// Until the headers of an answer are there.
+        http_response_headers: Option<i64> = "httpResponseHeaders";
+        /// Until a fetch is given up.
+        http_total: Option<i64> = "httpTotal";
+    }
+}
+
+shape! {
+    /// networkd units.
+    Networkd, merge by_field {
+        /// The units.
+        units: Appended<NetworkdUnit> = "units";
+    }
+}
+
+shape! {
+    /// A networkd unit.
+    NetworkdUnit, merge by_field {
+        /// Its file.
+        contents: String = "contents";
+        /// Its drop-ins.
+        dropins: Appended<Dropin> = "dropins" since 2;
+        /// Its name.
+        name: String = "name";
+    }
+}
+
+shape! {
+    /// A drop-in of a systemd or networkd unit.
+    Dropin, merge by_field {
+        /// Its file.
+        contents: String = "contents";
+        /// Its name.
+        name: String = "name";
+    }
+}
+
+shape! {
+    /// Users and groups.
+    Passwd, merge by_field {
+        /// Groups.
+        groups: Appended<PasswdGroup> = "groups";
+        /// Users.
+        users: Appended<PasswdUser> = "users";
+    }
+}
+
+shape! {
+    /// A group.
+    PasswdGroup, merge by_field {
+        /// Its number.
+        gid: Option<Whole> = "gid";
+        /// Its name.
+        name: String = "name";
+        /// Its password hash.
+        password_hash: String = "passwordHash";
+        /// Whether it is a system group.
+        system: bool = "system";
+    }
+}
+
+shape! {
+    /// A user.
+    PasswdUser, merge by_field {
+        /// How the user is made where it is not there yet: the deprecated form.
+        create: Option<UserCreate> = "create";
+        /// The comment field.
+        gecos: String = "gecos" since 1;
+        /// Further groups.
+        groups: Appended<String> = "groups" since 1;
+        /// The home directory.
+        home_dir: String = "homeDir" since 1;
+        /// The name.
+        name: String = "name";
+        /// Whether to leave the home directory unmade.
+        no_create_home: bool = "noCreateHome" since 1;
+        /// Whether to leave out the log-in databases.
+        no_log_init: bool = "noLogInit" since 1;
+        /// Whether to leave out the group of the same name.
+        no_user_group: bool = "noUserGroup" since 1;
+        /// The password hash.
+        password_hash: Option<String> = "passwordHash";
+        /// The main group.
+        primary_group: String = "primaryGroup" since 1;
+        /// SSH keys.
+        ssh_authorized_keys: Appended<String> = "sshAuthorizedKeys";
+        /// The log-in shell.
+        shell: String = "shell" since 1;
+        /// Whether it is a system user.
+        system: bool = "system" since 1;
+        /// Its number.
+        uid: Option<i64> = "uid" since 1;
+    }
+}
+
+shape! {
+    /// How a user is made: the deprecated form.
+    UserCreate, merge by_field {
+        /// The comment field.
+        gecos: String = "gecos";
+        /// Further groups.
+        groups: Appended<String> = "groups";
+        /// The home directory.
+        home_dir: String = "homeDir";
+        /// Whether to leave the home directory unmade.
+        no_create_home: bool = "noCreateHome";
+        /// Whether to leave out the log-in databases.
+        no_log_init: bool = "noLogInit";
+        /// Whether to leave out the group of the same name.
+        no_user_group: bool = "noUserGroup";
+        /// The main group.
+        primary_group: String = "primaryGroup";
+        /// The log-in shell.
+        shell: String = "shell";
+        /// Whether it is a system user.
+        system: bool = "system";
+        /// Its number.
+        uid: Option<Whole> = "uid";
+    }
+}
+
+shape! {
+    /// Disks, file systems, files, directories and links.
+    Storage, merge by_field {
+        /// Directories.
+        directories: Appended<Directory> = "directories" since 1;
+        /// Disks.
+        disks: Appended<Disk> = "disks";
+        /// Files.
+        files: Appended<File> = "files";
+        /// File systems.
+        filesystems: Appended<Filesystem> = "filesystems";
+        /// Links.
+        links: Appended<Link> = "links" since 1;
+        /// RAID arrays.
+        raid: Appended<Raid> = "raid";
+    }
+}
+
+shape! {
+    /// The owner or the owning group of a node: number or name.
+    Owner, merge by_field {
+        /// The number.
+        id: Option<i64> = "id";
+        /// The name.
+        name: String = "name" since 1;
+    }
+}
+
+shape! {
+    /// A directory.
+    Directory, merge by_field {
+        /// The name of the file system it is in.
+        filesystem: String = "filesystem";
+        /// Its group.
+        group: Option<Owner> = "group";
+        /// Whether what is there goes first.
+        overwrite: Option<bool> = "overwrite" since 2;
+        /// Where it is.
+        path: String = "path";
+        /// Its owner.
+        user: Option<Owner> = "user";
+        /// Its permissions.
+        mode: Option<i64> = "mode";
+    }
+}
+
+shape! {
+    /// A file.
+    File, merge by_field {
+        /// The name of the file system it is in.
+        filesystem: String = "filesystem";
+        /// Its group.
+        group: Option<Owner> = "group";
+        /// Whether what is there goes first.
+        overwrite: Option<bool> = "overwrite" since 2;
+        /// Where it is.
+        path: String = "path";
+        /// Its owner.
+        user: Option<Owner> = "user";
+        /// Whether the contents are added at its end.
+        append: bool = "append" since 2;
+        /// Its contents.
+        contents: FileContents = "contents";
+        /// Its permissions.
+        mode: Option<i64> = "mode";
+    }
+}
+
+shape! {
+    /// The contents of a file.
+    FileContents, merge by_field {
+        /// `gzip`, or nothing.
+        compression: String = "compression";
+        /// The URL.
+        source: String = "source";
+        /// What the fetched bytes must hash to.
+        verification: Verification = "verification";
+    }
+}
+
+shape! {
+    /// A symbolic or hard link.
+    Link, merge by_field {
+        /// The name of the file system it is in.
+        filesystem: String = "filesystem";
+        /// Its group.
+        group: Option<Owner> = "group";
+        /// Whether what is there goes first.
+        overwrite: Option<bool> = "overwrite" since 2;
+        /// Where it is.
+        path: String = "path";
+        /// Its owner.
+        user: Option<Owner> = "user";
+        /// Whether it is a hard link.
+        hard: bool = "hard";
+        /// Where it points.
+        target: String = "target";
+    }
+}
+
+shape! {
+    /// A disk to partition.
+    Disk, merge by_field {
+        /// Its device.
+        device: String = "device";
+        /// Its partitions.
+        partitions: Appended<Partition> = "partitions";
+        /// Whether the partition table is wiped first.
+        wipe_table: bool = "wipeTable";
+    }
+}
+
+shape! {
+    /// A partition.
+    Partition, merge by_field {
+        /// Its GUID.
+        guid: String = "guid" since 1;
+        /// Its label.
+        label: String = "label";
+        /// Its number; 0 is the next free one.
+        number: i64 = "number";
+        /// Its size in sectors; 0 is all that is left.
+        size: Whole = "size";
+        /// Its first sector; 0 is the largest gap.
+        start: Whole = "start";
+        /// The GUID of its type.
+        type_guid: String = "typeGuid";
+    }
+}
+
+shape! {
+    /// A file system, by the name that files, directories and links use.
+    Filesystem, merge by_field {
+        /// What to mount.
+        mount: Option<Mount> = "mount";
+        /// Its name.
+        name: String = "name";
+        /// Where it is mounted already.
+        path: Option<String> = "path";
+    }
+}
+
+shape! {
+    /// A file system to mount, perhaps made first.
+    Mount, merge by_field {
+        /// How it is made: the deprecated form.
+        create: Option<Create> = "create";
+        /// Its device.
+        device: String = "device";
+        /// Its type.
+        format: String = "format";
+        /// Its label.
+        label: Option<String> = "label" since 1;
+        /// Options to make it with.
+        options: Appended<String> = "options" since 1;
+        /// Its UUID.
+        uuid: Option<String> = "uuid" since 1;
+        /// Whether the device is wiped first.
+        wipe_filesystem: bool = "wipeFilesystem" since 1;
+    }
+}
+
+shape! {
+    /// How a file system is made: the deprecated form.
+    Create, merge by_field {
+        /// Whether one that is there is overwritten.
+        force: bool = "force";
+        /// Options to make it with.
+        options: Appended<String> = "options";
+    }
+}
+
+shape! {
+    /// A RAID array.
+    Raid, merge by_field {
+        /// Its member devices.
+        devices: Appended<String> = "devices";
+        /// Its level.
+        level: String = "level";
+        /// Its name.
+        name: String = "name";
+        /// Options to make it with.
+        options: Appended<String> = "options" since 2;
+        /// How many of the devices are spares.
+        spares: i64 = "spares";
+    }
+}
+
+shape! {
+    /// systemd units.
+    Systemd, merge by_field {
+        /// The units.
+        units: Appended<Unit> = "units";
+    }
+}
+
+shape! {
+    /// A systemd unit.
+    Unit, merge by_field {
+        /// Its file; without one, only drop-ins and state are managed.
+        contents: String = "contents";
+        /// Its drop-ins.
+        dropins: Appended<Dropin> = "dropins";
+        /// Whether it is enabled: the deprecated form.
+        enable: bool = "enable";
+        /// Whether it is enabled; nothing leaves it as it is.
+        enabled: Option<bool> = "enabled" since 1;
+        /// Whether it is masked.
+        mask: bool = "mask";
+        /// Its name.
+        name: String = "name";
+    }
+}

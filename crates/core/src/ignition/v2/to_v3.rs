@@ -1,0 +1,334 @@
+//! From specification 2.2 to 3: what the converter of the Machine Config Operator makes of a
+//! config, and what it refuses.
+
+use std::collections::{HashMap, HashSet};
+
+use super::schema::{
+    Config, Directory, Disk, Dropin, File, Link, Owner, PasswdGroup, PasswdUser, Raid, Reference,
+    Storage, Systemd, Unit, Verification,
+};
+use super::validate::validate_as;
+use crate::ignition::go::path as go_path;
+use crate::ignition::list::{Appended, Item, Keyed};
+use crate::ignition::report::Report;
+use crate::ignition::schema as v3;
+use crate::ignition::validate::validate as validate_v3;
+use crate::ignition::version::Version;
+
+/// Why a specification 2 config has no equal in specification 3.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UpgradeError {
+    /// A user other than `core`.
+    #[error("unexpected user with name: {name}. Only core user is supported")]
+    UnexpectedUser {
+        /// The user's name.
+        name: String,
+    },
+    /// The config is invalid, or uses what is deprecated.
+    #[error("Invalid input config:\n{report}")]
+    Invalid {
+        /// What was found.
+        report: Report,
+    },
+    /// A networkd section.
+    #[error("config includes deprecated networkd section - use Files instead")]
+    Networkd,
+    /// A file system other than the root.
+    #[error(
+        "Config defined filesystem {name:?} but no mapping was defined.Please specify a path to be used as the filesystem mountpoint."
+    )]
+    NoFilesystem {
+        /// The file system's name.
+        name: String,
+    },
+    /// Two files, directories or links of the same path.
+    #[error(
+        "Config has conflicting inodes: {first:?} and {second:?}.  All files, directories and links must specify a unique `path`."
+    )]
+    DuplicateInode {
+        /// What has the path first.
+        first: String,
+        /// What has it once more.
+        second: String,
+    },
+    /// A path that leads through a link of the same config.
+    #[error(
+        "{name} uses link defined in config {link:?}. Please use a link not defined in Storage:Links"
+    )]
+    UsesOwnLink {
+        /// The link's path.
+        link: String,
+        /// What uses it.
+        name: String,
+    },
+    /// A unit defined twice.
+    #[error("Config has duplicate unit name {name:?}.  All units must specify a unique `name`.")]
+    DuplicateUnit {
+        /// The unit's name.
+        name: String,
+    },
+    /// A drop-in defined twice.
+    #[error(
+        "Config has duplicate dropin name {name:?} in unit {unit:?}.  All dropins must specify a unique `name`."
+    )]
+    DuplicateDropin {
+        /// The unit's name.
+        unit: String,
+        /// The drop-in's name.
+        name: String,
+    },
+    /// What came out is not valid in specification 3.
+    #[error("{report}")]
+    InvalidResult {
+        /// What was found.
+        report: Report,
+    },
+}
+
+/// Carries a 2.2 config over to the internal version 3.5.0. The only file system known is the
+/// root; nodes in any other are taken to be in the root too.
+pub fn to_v3(config: &Config) -> Result<v3::Config, UpgradeError> {
+    check(config)?;
+    let ignition = &config.ignition;
+    let mut result = v3::Config::default();
+    "3.0.0".clone_into(&mut result.ignition.version);
+    result.ignition.config.merge = appended(&ignition.config.append);
+    result.ignition.config.replace =
+        ignition.config.replace.as_ref().map(reference).unwrap_or_default();
+    let tls = &ignition.security.tls;
+    result.ignition.security.tls.certificate_authorities =
+        each(&tls.certificate_authorities, reference);
+    result.ignition.timeouts = v3::Timeouts {
+        http_response_headers: ignition.timeouts.http_response_headers,
+        http_total: ignition.timeouts.http_total,
+    };
+    result.passwd.users = each(&config.passwd.users, user);
+    result.passwd.groups = each(&config.passwd.groups, group);
+    result.systemd.units = each(&config.systemd.units, unit);
+    result.storage.disks = each(&config.storage.disks, disk);
+    result.storage.raid = each(&config.storage.raid, raid);
+    result.storage.files = each(&config.storage.files, file);
+    result.storage.directories = each(&config.storage.directories, directory);
+    result.storage.links = each(&config.storage.links, link);
+    let report = validate_v3(&result, 0);
+    if report.is_fatal() {
+        return Err(UpgradeError::InvalidResult { report });
+    }
+    result.ignition.version = Version::MAX.to_string();
+    Ok(result)
+}
+
+fn check(config: &Config) -> Result<(), UpgradeError> {
+    let report = validate_as(config, 3);
+    if report.is_fatal() || report.is_deprecated() {
+        return Err(UpgradeError::Invalid { report });
+    }
+    if !config.networkd.units.is_empty() {
+        return Err(UpgradeError::Networkd);
+    }
+    if let Some(other) = config.storage.filesystems.iter().find(|fs| fs.name != "root") {
+        return Err(UpgradeError::NoFilesystem { name: other.name.clone() });
+    }
+    check_nodes(&config.storage)?;
+    check_units(&config.systemd)
+}
+
+/// A path is one thing only, and does not lead through a link of the same config. As in the
+/// converter, a path that merely begins with the same letters as a link counts as below it.
+fn check_nodes(storage: &Storage) -> Result<(), UpgradeError> {
+    let places = |kind: &'static str, paths: Vec<&String>| {
+        let join = |path: &String| (kind, go_path::join(&["/", path]));
+        paths.into_iter().map(join).collect::<Vec<_>>()
+    };
+    let files = places("File", storage.files.iter().map(|node| &node.path).collect());
+    let directories =
+        places("Directory", storage.directories.iter().map(|node| &node.path).collect());
+    let links = places("Link", storage.links.iter().map(|node| &node.path).collect());
+    let mut seen: HashMap<&str, &str> = HashMap::new();
+    for (kind, path) in files.iter().chain(&directories).chain(&links) {
+        if let Some(first) = seen.insert(path, kind) {
+            return Err(UpgradeError::DuplicateInode {
+                first: format!("{first}: {path}"),
+                second: format!("{kind}: {path}"),
+            });
+        }
+        if let Some((_, link)) =
+            links.iter().find(|(_, link)| path.starts_with(link.as_str()) && path != link)
+        {
+            let name = format!("{kind}: {path}");
+            return Err(UpgradeError::UsesOwnLink { link: link.clone(), name });
+        }
+    }
+    Ok(())
+}
+
+fn check_units(systemd: &Systemd) -> Result<(), UpgradeError> {
+    let mut units = HashSet::new();
+    for unit in &systemd.units {
+        if !units.insert(&unit.name) {
+            return Err(UpgradeError::DuplicateUnit { name: unit.name.clone() });
+        }
+        let mut dropins = HashSet::new();
+        if let Some(twice) = unit.dropins.iter().find(|dropin| !dropins.insert(&dropin.name)) {
+            let (unit, name) = (unit.name.clone(), twice.name.clone());
+            return Err(UpgradeError::DuplicateDropin { unit, name });
+        }
+    }
+    Ok(())
+}
+
+fn each<T, U: Item>(items: &[T], translate: impl Fn(&T) -> U) -> Keyed<U> {
+    items.iter().map(translate).collect::<Vec<_>>().into()
+}
+
+fn same(items: &[String]) -> Keyed<String> {
+    items.to_vec().into()
+}
+
+/// A text that counts as unsaid where it is empty.
+fn said(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A flag that counts as unsaid where it is off.
+fn set(flag: bool) -> Option<bool> {
+    flag.then_some(true)
+}
+
+fn verification(verification: &Verification) -> v3::Verification {
+    v3::Verification { hash: verification.hash.clone() }
+}
+
+fn reference(reference: &Reference) -> v3::Resource {
+    v3::Resource {
+        source: Some(reference.source.clone()),
+        verification: verification(&reference.verification),
+        ..v3::Resource::default()
+    }
+}
+
+/// The converter takes the address of its loop variable, so that every reference ends up with the
+/// source of the last one; two or more are then refused as duplicates of each other.
+fn appended(references: &[Reference]) -> Keyed<v3::Resource> {
+    let source = references.last().map(|last| last.source.clone());
+    each(references, |item| v3::Resource { source: source.clone(), ..reference(item) })
+}
+
+fn user(user: &PasswdUser) -> v3::PasswdUser {
+    v3::PasswdUser {
+        gecos: said(&user.gecos),
+        groups: same(&user.groups),
+        home_dir: said(&user.home_dir),
+        name: user.name.clone(),
+        no_create_home: set(user.no_create_home),
+        no_log_init: set(user.no_log_init),
+        no_user_group: set(user.no_user_group),
+        password_hash: user.password_hash.clone(),
+        primary_group: said(&user.primary_group),
+        ssh_authorized_keys: same(&user.ssh_authorized_keys),
+        shell: said(&user.shell),
+        should_exist: None,
+        system: set(user.system),
+        uid: user.uid,
+    }
+}
+
+fn group(group: &PasswdGroup) -> v3::PasswdGroup {
+    v3::PasswdGroup {
+        gid: group.gid.map(|gid| gid.0),
+        name: group.name.clone(),
+        password_hash: said(&group.password_hash),
+        should_exist: None,
+        system: set(group.system),
+    }
+}
+
+fn unit(unit: &Unit) -> v3::Unit {
+    v3::Unit {
+        contents: said(&unit.contents),
+        dropins: each(&unit.dropins, dropin),
+        enabled: unit.enabled.or(set(unit.enable)),
+        mask: set(unit.mask),
+        name: unit.name.clone(),
+    }
+}
+
+fn dropin(dropin: &Dropin) -> v3::Dropin {
+    v3::Dropin { contents: said(&dropin.contents), name: dropin.name.clone() }
+}
+
+/// Disks that get this far have no partitions: their size and start are deprecated, and refused.
+fn disk(disk: &Disk) -> v3::Disk {
+    v3::Disk {
+        device: disk.device.clone(),
+        partitions: Keyed::default(),
+        wipe_table: set(disk.wipe_table),
+    }
+}
+
+fn raid(raid: &Raid) -> v3::Raid {
+    v3::Raid {
+        devices: same(&raid.devices),
+        level: Some(raid.level.clone()),
+        name: raid.name.clone(),
+        options: Appended::from(raid.options.to_vec()),
+        spares: Some(raid.spares).filter(|spares| *spares != 0),
+    }
+}
+
+fn node_user(owner: Option<&Owner>) -> v3::NodeUser {
+    owner.map(|owner| v3::NodeUser { id: owner.id, name: said(&owner.name) }).unwrap_or_default()
+}
+
+fn node_group(owner: Option<&Owner>) -> v3::NodeGroup {
+    let v3::NodeUser { id, name } = node_user(owner);
+    v3::NodeGroup { id, name }
+}
+
+fn file(file: &File) -> v3::File {
+    let contents = v3::Resource {
+        compression: said(&file.contents.compression),
+        source: Some(file.contents.source.clone()),
+        verification: verification(&file.contents.verification),
+        ..v3::Resource::default()
+    };
+    let (append, contents) = if file.append {
+        (Appended::from(vec![contents]), v3::Resource::default())
+    } else {
+        (Appended::default(), contents)
+    };
+    v3::File {
+        group: node_group(file.group.as_ref()),
+        // Files of specification 2 overwrite unless told otherwise; those that append never do.
+        overwrite: Some(!file.append && file.overwrite.unwrap_or(true)),
+        path: go_path::clean(&file.path),
+        user: node_user(file.user.as_ref()),
+        append,
+        contents,
+        mode: file.mode,
+    }
+}
+
+fn directory(directory: &Directory) -> v3::Directory {
+    v3::Directory {
+        group: node_group(directory.group.as_ref()),
+        overwrite: directory.overwrite,
+        path: go_path::clean(&directory.path),
+        user: node_user(directory.user.as_ref()),
+        mode: directory.mode,
+    }
+}
+
+fn link(link: &Link) -> v3::Link {
+    v3::Link {
+        group: node_group(link.group.as_ref()),
+        overwrite: link.overwrite,
+        path: go_path::clean(&link.path),
+        user: node_user(link.user.as_ref()),
+        hard: set(link.hard),
+        target: Some(link.target.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
