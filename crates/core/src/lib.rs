@@ -3,7 +3,21 @@
 //! Every decision Machinist takes is a pure function in this crate: values in, values out. There
 //! is no async code, no client, no clock, no environment, no file and no process here; the shell
 //! (`crates/machinist`) reads the world, calls these functions and carries out what they return.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
+//! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
+//! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
+//! | [`diff`] | what differs between two configs |
+//! | [`reconcile_check`] | whether a running machine can go from one to the other |
+//! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
+//! | [`secrets`] | what must never be shown |
 
 pub mod api;
+pub mod diff;
 pub mod ignition;
+pub mod lint;
+pub mod reconcile_check;
 pub mod render;
+pub mod secrets;

@@ -1,1 +1,144 @@
 //! Rendering: many MachineConfigs become one, under a name made from its content.
+//!
+//! ```text
+//! pool + MachineConfigs ─ select ─→ merge order ─ check each ─→ merge ─→ name ─→ Rendered
+//!                                                                 └─ provenance (who said what)
+//! ```
+
+pub mod check;
+mod error;
+pub mod go_yaml;
+mod merge;
+mod name;
+pub mod provenance;
+mod select;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::Value;
+
+use crate::api::names::annotation;
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
+use crate::ignition::Report;
+
+pub use error::{Problem, RenderError};
+pub use merge::{Prepared, RenderedSpec};
+pub use name::rendered_name;
+pub use select::select;
+
+/// The largest rendered config, as JSON, that etcd takes.
+pub const MAX_SIZE: usize = 1_572_864;
+
+/// A rendered pool.
+#[derive(Debug, Clone)]
+pub struct Rendered<'a> {
+    /// `rendered-<pool>-<hash>`.
+    pub name: String,
+    /// The merged fields.
+    pub spec: RenderedSpec,
+    /// What it was made from, in merge order.
+    pub sources: Vec<Prepared<'a>>,
+    /// What the Ignition configs of the sources were warned about: (MachineConfig, warnings).
+    pub warnings: Vec<(&'a str, Report)>,
+    /// Whether an administrator's MachineConfig replaces the OS image of the system.
+    pub os_image_overridden: bool,
+}
+
+/// Renders a pool from the MachineConfigs there are.
+pub fn render<'a>(
+    pool: &MachineConfigPool,
+    machine_configs: &'a [MachineConfig],
+    controller_config: Option<&ControllerConfig>,
+) -> Result<Rendered<'a>, RenderError> {
+    let mut sources = Vec::new();
+    let mut warnings = Vec::new();
+    for machine_config in select(pool, machine_configs)? {
+        let name = select::name_of(machine_config);
+        let invalid = |source| RenderError::Invalid { machine_config: name.to_owned(), source };
+        let ignition = match check::check(&machine_config.spec).map_err(invalid)? {
+            Some((config, report)) => {
+                if !report.entries.is_empty() {
+                    warnings.push((name, report));
+                }
+                Some(config)
+            }
+            None => None,
+        };
+        sources.push(Prepared { machine_config, ignition });
+    }
+    let spec = merge::merge(&sources, controller_config)?;
+    let base_image = controller_config.and_then(|cc| cc.spec.base_os_container_image.as_deref());
+    let os_image_overridden = spec.os_image_url != base_image.unwrap_or_default();
+    if os_image_overridden && pool.spec.os_image_stream.is_some() {
+        let image = merge::last_set(&sources, |spec| spec.os_image_url.as_deref());
+        let machine_config = image.map(|(_, source)| source.name().to_owned()).unwrap_or_default();
+        return Err(RenderError::ImageAndStream { machine_config });
+    }
+    let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
+    let value = to_value(&spec);
+    if let Some(refusal) = go_yaml::go_yaml_refusal(&value) {
+        return Err(RenderError::Unwritable { refusal });
+    }
+    let name = rendered_name(pool_name, &value);
+    Ok(Rendered { name, spec, sources, warnings, os_image_overridden })
+}
+
+/// JSON of something that always has one: maps with string keys, numbers, strings.
+fn to_value(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+impl Rendered<'_> {
+    /// The rendered config as the object that is stored, owned by its pool.
+    pub fn into_object(
+        self,
+        pool: &MachineConfigPool,
+        controller_config: Option<&ControllerConfig>,
+        controller_version: &str,
+    ) -> Result<MachineConfig, RenderError> {
+        let release = controller_config.and_then(|cc| {
+            cc.metadata.annotations.as_ref()?.get(annotation::RELEASE_IMAGE_VERSION)
+        });
+        let mut annotations = std::collections::BTreeMap::from([
+            (annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), controller_version.to_owned()),
+            (annotation::RELEASE_IMAGE_VERSION.to_owned(), release.cloned().unwrap_or_default()),
+        ]);
+        if self.os_image_overridden {
+            annotations.insert(annotation::OS_IMAGE_URL_OVERRIDDEN.to_owned(), "true".to_owned());
+        }
+        let owner = pool.metadata.uid.as_ref().map(|uid| {
+            vec![OwnerReference {
+                api_version: "machineconfiguration.openshift.io/v1".to_owned(),
+                kind: "MachineConfigPool".to_owned(),
+                name: pool.metadata.name.clone().unwrap_or_default(),
+                uid: uid.clone(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }]
+        });
+        let object = MachineConfig {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                annotations: Some(annotations),
+                owner_references: owner,
+                ..ObjectMeta::default()
+            },
+            spec: MachineConfigSpec {
+                os_image_url: Some(self.spec.os_image_url),
+                base_os_extensions_container_image: Some(
+                    self.spec.base_os_extensions_container_image,
+                ),
+                config: Some(to_value(&self.spec.config)),
+                kernel_arguments: Some(self.spec.kernel_arguments),
+                extensions: Some(self.spec.extensions),
+                fips: Some(self.spec.fips),
+                kernel_type: Some(self.spec.kernel_type),
+                ..MachineConfigSpec::default()
+            },
+        };
+        let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
+        if size > MAX_SIZE {
+            return Err(RenderError::TooLarge { name: self.name, size, max: MAX_SIZE });
+        }
+        Ok(object)
+    }
+}

@@ -1,0 +1,144 @@
+//! MachineConfigs.
+
+use crate::api::MachineConfig;
+use crate::api::names::{label, object};
+use crate::ignition::contents::remote_scheme;
+use crate::ignition::schema::{Config, Resource};
+use crate::reconcile_check::{CORE_USER, FORCE_FILE};
+use crate::render::Problem;
+use crate::render::check::{check, check_extensions};
+
+use super::{Finding, from_report};
+
+/// What is wrong or odd in a MachineConfig by itself.
+#[must_use]
+pub fn machine_config(machine_config: &MachineConfig) -> Vec<Finding> {
+    let mut findings = metadata(machine_config);
+    let spec = &machine_config.spec;
+    match check(spec) {
+        Err(Problem::Ignition(error)) => match error.report() {
+            Some(report) => findings.extend(from_report(report)),
+            None => findings.push(Finding::error(
+                "spec.config",
+                error.to_string(),
+                "set spec.config.ignition.version to 3.5.0, or leave spec.config out",
+            )),
+        },
+        Err(problem @ Problem::KernelType(_)) => {
+            findings.push(plain("spec.kernelType", &problem));
+        }
+        Err(problem @ Problem::Extensions(_)) => {
+            findings.push(plain("spec.extensions", &problem));
+        }
+        Err(problem @ Problem::Mode { .. }) => findings.push(plain("spec.config", &problem)),
+        Ok(None) => {
+            // Not looked at by the real system where there is no Ignition config, but no image
+            // can add them either.
+            if let Err(problem) = check_extensions(spec) {
+                let message = problem.to_string();
+                findings.push(Finding::warning("spec.extensions", message, "correct the name"));
+            }
+        }
+        Ok(Some((config, report))) => {
+            findings.extend(from_report(&report));
+            findings.extend(unusable_on_running_machines(&config));
+            findings.extend(remote_contents(&config));
+        }
+    }
+    findings
+}
+
+fn plain(field: &str, problem: &Problem) -> Finding {
+    let text = problem.to_string();
+    let message = text.strip_prefix(&format!("{field}: ")).unwrap_or(&text);
+    let (message, remedy) = match message.rsplit_once(" (") {
+        Some((message, remedy)) => (message, remedy.trim_end_matches(')')),
+        None => (message, "use permissions of at most 0777"),
+    };
+    Finding::error(field, message, remedy)
+}
+
+fn metadata(machine_config: &MachineConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let name = machine_config.metadata.name.as_deref().unwrap_or_default();
+    if name.is_empty() {
+        findings.push(Finding::error("metadata.name", "is missing", "give the object a name"));
+    }
+    let labels = machine_config.metadata.labels.as_ref();
+    let has_role = labels.is_some_and(|labels| labels.contains_key(label::ROLE));
+    if !has_role && !name.starts_with(object::RENDERED_PREFIX) {
+        findings.push(Finding::warning(
+            "metadata.labels",
+            "no role: no pool selects this MachineConfig by role",
+            format!("add the label {}: worker (or the name of the pool)", label::ROLE),
+        ));
+    }
+    findings
+}
+
+/// What renders and boots, but cannot be changed on a machine that runs.
+fn unusable_on_running_machines(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, user) in config.passwd.users.iter().enumerate() {
+        if user.name != CORE_USER {
+            findings.push(Finding::warning(
+                format!("spec.config.passwd.users[{index}].name"),
+                format!("running machines refuse users other than core, found {:?}", user.name),
+                "manage other users from a unit, or only at first boot",
+            ));
+        }
+    }
+    for (index, file) in config.storage.files.iter().enumerate() {
+        if !file.append.is_empty() {
+            findings.push(Finding::warning(
+                format!("spec.config.storage.files[{index}].append"),
+                format!("running machines refuse to append to {}", file.path),
+                "write the whole file, or a drop-in beside it",
+            ));
+        }
+        if file.path == FORCE_FILE {
+            findings.push(Finding::warning(
+                format!("spec.config.storage.files[{index}].path"),
+                format!("running machines refuse to write {FORCE_FILE}"),
+                "create this file on the machine by hand when it is needed",
+            ));
+        }
+    }
+    findings
+}
+
+/// A MachineConfig is static: what is fetched from elsewhere may change behind its back, and a
+/// running machine does not fetch it at all.
+fn remote_contents(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut look = |field: String, resource: &Resource| {
+        let Some(scheme) = resource.source.as_deref().and_then(remote_scheme) else { return };
+        findings.push(Finding::warning(
+            format!("{field}.source"),
+            format!(
+                "contents are fetched over {scheme}; a running machine does not fetch, and degrades"
+            ),
+            "write the contents into the config as a data: URL",
+        ));
+    };
+    for (index, file) in config.storage.files.iter().enumerate() {
+        let field = format!("spec.config.storage.files[{index}]");
+        look(format!("{field}.contents"), &file.contents);
+        for (part, resource) in file.append.iter().enumerate() {
+            look(format!("{field}.append[{part}]"), resource);
+        }
+    }
+    for (index, luks) in config.storage.luks.iter().enumerate() {
+        look(format!("spec.config.storage.luks[{index}].keyFile"), &luks.key_file);
+    }
+    let ignition = &config.ignition;
+    look("spec.config.ignition.config.replace".to_owned(), &ignition.config.replace);
+    for (index, resource) in ignition.config.merge.iter().enumerate() {
+        look(format!("spec.config.ignition.config.merge[{index}]"), resource);
+    }
+    for (index, resource) in ignition.security.tls.certificate_authorities.iter().enumerate() {
+        let field = format!("spec.config.ignition.security.tls.certificateAuthorities[{index}]");
+        look(field, resource);
+    }
+    findings
+}

@@ -1,0 +1,130 @@
+//! What is wrong or odd in a manifest: each finding with the field it is about and a remedy.
+//!
+//! An *error* is what the running system refuses. A *warning* is what it lets pass although the
+//! author will not get what the manifest seems to say.
+
+mod machine_config;
+mod pool;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::ignition::report::{Report, Severity};
+
+pub use machine_config::machine_config;
+pub use pool::pool;
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Whether the system refuses the object for it.
+    pub severity: Severity,
+    /// The field, as `spec.config.storage.files[0].path`.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// Something the system refuses.
+    pub fn error(
+        field: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Error, field, message, remedy)
+    }
+
+    /// Something that passes, but should not.
+    pub fn warning(
+        field: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Warning, field, message, remedy)
+    }
+
+    fn new(
+        severity: Severity,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let (field, message, remedy) = (field.into(), message.into(), remedy.into());
+        Self { severity, field, message, remedy }
+    }
+
+    /// Whether the system refuses the object for it.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)?;
+        if !self.remedy.is_empty() {
+            write!(f, " ({})", self.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+/// The findings of an Ignition report, with fields as in a manifest.
+fn from_report(report: &Report) -> Vec<Finding> {
+    let finding = |entry: &crate::ignition::report::Entry| Finding {
+        severity: entry.severity,
+        field: field_of(&entry.path),
+        message: entry.message.clone(),
+        remedy: remedy_for(&entry.message).to_owned(),
+    };
+    report.entries.iter().map(finding).collect()
+}
+
+/// `$.storage.files.0.path` becomes `spec.config.storage.files[0].path`.
+fn field_of(path: &str) -> String {
+    let mut field = "spec.config".to_owned();
+    for step in path.trim_start_matches('$').split('.').filter(|step| !step.is_empty()) {
+        if step.bytes().all(|b| b.is_ascii_digit()) {
+            field.push('[');
+            field.push_str(step);
+            field.push(']');
+        } else {
+            field.push('.');
+            field.push_str(step);
+        }
+    }
+    field
+}
+
+/// What to do about what Ignition found.
+fn remedy_for(message: &str) -> &'static str {
+    const REMEDIES: [(&str, &str); 18] = [
+        ("path not absolute", "begin the path with /"),
+        ("path not specified", "give the path"),
+        ("path is not fully simplified", "write the path without //, /./, /../ or a / at its end"),
+        ("duplicate entry defined", "keep one of the entries with this key"),
+        ("overwrite must be false", "add contents.source, or leave overwrite out"),
+        ("cannot use HTTP headers", "headers go with http and https sources only; remove them"),
+        ("invalid url scheme", "write the contents into the config as a data: URL"),
+        ("unable to parse url", "write the source as a URL; contents as data:,… or data:;base64,…"),
+        ("illegal base64 data", "encode the contents anew, with padding, on one line"),
+        ("invalid percent escape", "escape every % of the contents as %25"),
+        ("invalid character in the data", "percent-escape the contents, or use data:;base64,…"),
+        ("unused key", "check the spelling and the version that ignition.version names"),
+        ("invalid systemd unit extension", "end the name in .service, .timer, .mount, …"),
+        ("invalid systemd drop-in extension", "end the name in .conf"),
+        ("invalid unit content", "correct the unit file; systemd-analyze verify helps"),
+        ("has no install section", "add an [Install] section, or leave enabled out"),
+        ("path conflicts with systemd unit", "write the unit under systemd.units only"),
+        ("expected ", "correct the type of the value"),
+    ];
+    REMEDIES
+        .iter()
+        .find(|(found, _)| message.contains(found))
+        .map_or("see the Ignition specification of this version", |(_, remedy)| remedy)
+}

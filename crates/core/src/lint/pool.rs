@@ -1,0 +1,64 @@
+//! MachineConfigPools.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::BTreeMap;
+
+use crate::api::MachineConfigPool;
+use crate::api::names::label;
+use crate::api::selector::matches;
+
+use super::Finding;
+
+/// What is wrong or odd in a pool by itself.
+#[must_use]
+pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    if name.is_empty() {
+        findings.push(Finding::error("metadata.name", "is missing", "give the pool a name"));
+    }
+    let selector = pool.spec.machine_config_selector.as_ref();
+    if selector.is_none_or(is_empty) {
+        findings.push(Finding::error(
+            "spec.machineConfigSelector",
+            "is empty: a non-empty selector is required",
+            format!("select by label, for example {}: {name}", label::ROLE),
+        ));
+    }
+    if pool.spec.node_selector.as_ref().is_none_or(is_empty) {
+        findings.push(Finding::warning(
+            "spec.nodeSelector",
+            "is empty: the pool has no machines",
+            format!("select by label, for example node-role.kubernetes.io/{name}: \"\""),
+        ));
+    }
+    for (field, selector) in [
+        ("spec.machineConfigSelector", selector),
+        ("spec.nodeSelector", pool.spec.node_selector.as_ref()),
+    ] {
+        if let Some(Err(error)) = selector.map(|selector| matches(selector, &BTreeMap::new())) {
+            findings.push(Finding::error(field, error.to_string(), ""));
+        }
+    }
+    findings.extend(max_unavailable(pool.spec.max_unavailable.as_ref()));
+    findings
+}
+
+fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn max_unavailable(value: Option<&IntOrString>) -> Option<Finding> {
+    let IntOrString::String(text) = value? else { return None };
+    let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<i32>().ok());
+    if percent.is_some_and(|percent| percent >= 0) {
+        return None;
+    }
+    Some(Finding::error(
+        "spec.maxUnavailable",
+        format!("{text:?} is neither a whole number nor a percentage"),
+        "write 1, or \"10%\"",
+    ))
+}

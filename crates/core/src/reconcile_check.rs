@@ -1,0 +1,243 @@
+//! Whether a running machine can go from one config to another in place, and if not, why.
+//!
+//! The machine's daemon asks this before it touches anything, and the controller asks it before it
+//! hands a config out.
+
+use serde::Serialize;
+
+use crate::api::MachineConfig;
+use crate::ignition::schema::{Config, PasswdUser};
+use crate::ignition::{self, IgnitionError, Report};
+use crate::render::Problem;
+use crate::render::check::check_modes;
+
+/// The file that makes a daemon apply everything anew; a config must not write it.
+pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
+
+/// The one user whose keys and password a running machine manages.
+pub const CORE_USER: &str = "core";
+
+/// Parts of `storage` whose change may be waved through for machines that exist already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `storage.disks` may change.
+    pub disks: bool,
+    /// `storage.filesystems` may change.
+    pub filesystems: bool,
+    /// `storage.raid` may change.
+    pub raid: bool,
+}
+
+/// Why a running machine refuses a config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Section {
+    /// Groups differ.
+    #[error("invalid passwd change(s): ignition Passwd Groups section contains changes")]
+    Groups,
+    /// A user other than `core` is declared.
+    #[error(
+        "invalid passwd change(s): ignition passwd user section contains unsupported changes: non-core user"
+    )]
+    OtherUser,
+    /// `core` has neither a key nor a password.
+    #[error(
+        "invalid passwd change(s): ignition passwd user section contains unsupported changes: user must be core and have 1 or more sshKeys"
+    )]
+    CoreWithoutKeys,
+    /// `core` has more than keys and a password.
+    #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
+    CoreFields,
+    /// Ignition's own kernel arguments differ.
+    #[error("ignition kargs section contains changes")]
+    KernelArguments,
+    /// Disks differ.
+    #[error("ignition disks section contains changes")]
+    Disks,
+    /// File systems differ.
+    #[error("ignition filesystems section contains changes")]
+    Filesystems,
+    /// RAID arrays differ.
+    #[error("ignition raid section contains changes")]
+    Raid,
+    /// Directories differ.
+    #[error("ignition directories section contains changes")]
+    Directories,
+    /// Links were added or changed.
+    #[error("ignition links section contains changes")]
+    Links,
+    /// FIPS mode was switched.
+    #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
+    Fips,
+}
+
+/// The change is refused, or one of the two configs is not valid.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The old config cannot be read.
+    #[error(
+        "parsing old Ignition config from machineconfig {name:?} failed: failed to parse Ignition config: {source}"
+    )]
+    Old {
+        /// The old config.
+        name: String,
+        /// What is wrong with it.
+        source: IgnitionError,
+    },
+    /// The new config cannot be read.
+    #[error(
+        "parsing new Ignition config from machineconfig {name:?} failed: failed to parse Ignition config: {source}"
+    )]
+    New {
+        /// The new config.
+        name: String,
+        /// What is wrong with it.
+        source: IgnitionError,
+    },
+    /// The new config is not valid.
+    #[error("validating new Ignition config from machineconfig {name:?} failed: {problem}")]
+    Invalid {
+        /// The new config.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Something changed that cannot be changed in place.
+    #[error("new machineconfig {new:?} is not reconcilable against {old:?}: {reason}")]
+    Section {
+        /// The old config.
+        old: String,
+        /// The new config.
+        new: String,
+        /// What changed.
+        reason: Section,
+    },
+    /// A file is appended to, which cannot be repeated.
+    #[error(
+        "new machineconfig {new:?} is not reconcilable against {old:?}: ignition file {path} includes append"
+    )]
+    Append {
+        /// The old config.
+        old: String,
+        /// The new config.
+        new: String,
+        /// The file.
+        path: String,
+    },
+    /// The force file is written.
+    #[error(
+        "new machineconfig {new:?} is not reconcilable against {old:?}: cannot create {FORCE_FILE} via Ignition"
+    )]
+    ForceFile {
+        /// The old config.
+        old: String,
+        /// The new config.
+        new: String,
+    },
+}
+
+/// Two configs, their Ignition configs read.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The old Ignition config.
+    pub old: Config,
+    /// The new Ignition config.
+    pub new: Config,
+}
+
+/// Checks whether a machine on `old` can take `new` in place. The two Ignition configs, read on
+/// the way, come back for further use.
+pub fn reconcilable(
+    old: &MachineConfig,
+    new: &MachineConfig,
+    overrides: Overrides,
+) -> Result<Change, Refusal> {
+    let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
+    let old_config = read(old).map_err(|source| Refusal::Old { name: name(old), source })?;
+    let new_config = read(new).map_err(|source| Refusal::New { name: name(new), source })?;
+    validate_again(&new_config).map_err(|problem| Refusal::Invalid { name: name(new), problem })?;
+    let refuse = |reason| Refusal::Section { old: name(old), new: name(new), reason };
+    check_sections(&old_config, &new_config, overrides).map_err(refuse)?;
+    for file in &new_config.storage.files {
+        if !file.append.is_empty() {
+            let path = file.path.clone();
+            return Err(Refusal::Append { old: name(old), new: name(new), path });
+        }
+        if file.path == FORCE_FILE {
+            return Err(Refusal::ForceFile { old: name(old), new: name(new) });
+        }
+    }
+    if old.spec.fips.unwrap_or_default() != new.spec.fips.unwrap_or_default() {
+        return Err(refuse(Section::Fips));
+    }
+    Ok(Change { old: old_config, new: new_config })
+}
+
+/// Reads the Ignition config of a MachineConfig. A config without any is an error here, as it is
+/// for the real daemon: rendered configs always have one.
+fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
+    match machine_config.spec.config.as_ref().filter(|raw| !raw.is_null()) {
+        Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config),
+        None => {
+            let mut report = Report::default();
+            report.error(&ignition::report::Path::root(), "not a config (empty)");
+            Err(IgnitionError::Invalid { report })
+        }
+    }
+}
+
+/// What was lifted from an older version must be valid in the internal one too.
+fn validate_again(config: &Config) -> Result<(), String> {
+    let report = ignition::validate::validate(config, 5);
+    if report.is_fatal() {
+        return Err(format!("invalid ignition V3 config found: {report}"));
+    }
+    check_modes(config).map_err(|problem: Problem| problem.to_string())
+}
+
+fn check_sections(old: &Config, new: &Config, overrides: Overrides) -> Result<(), Section> {
+    if old.passwd.groups != new.passwd.groups {
+        return Err(Section::Groups);
+    }
+    if old.passwd.users != new.passwd.users {
+        check_users(&new.passwd.users)?;
+    }
+    if old.kernel_arguments != new.kernel_arguments {
+        return Err(Section::KernelArguments);
+    }
+    let (from, to) = (&old.storage, &new.storage);
+    if !overrides.disks && from.disks != to.disks {
+        return Err(Section::Disks);
+    }
+    if !overrides.filesystems && from.filesystems != to.filesystems {
+        return Err(Section::Filesystems);
+    }
+    if !overrides.raid && from.raid != to.raid {
+        return Err(Section::Raid);
+    }
+    if from.directories != to.directories {
+        return Err(Section::Directories);
+    }
+    // Links that go away altogether are left where they are.
+    if from.links != to.links && !to.links.is_empty() {
+        return Err(Section::Links);
+    }
+    Ok(())
+}
+
+fn check_users(users: &[PasswdUser]) -> Result<(), Section> {
+    if users.iter().any(|user| user.name != CORE_USER) {
+        return Err(Section::OtherUser);
+    }
+    let Some(core) = users.last() else { return Ok(()) };
+    if core.password_hash.is_none() && core.ssh_authorized_keys.is_empty() {
+        return Err(Section::CoreWithoutKeys);
+    }
+    let managed = PasswdUser {
+        name: core.name.clone(),
+        password_hash: core.password_hash.clone(),
+        ssh_authorized_keys: core.ssh_authorized_keys.clone(),
+        ..PasswdUser::default()
+    };
+    if *core == managed { Ok(()) } else { Err(Section::CoreFields) }
+}

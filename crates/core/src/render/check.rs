@@ -1,0 +1,76 @@
+//! Whether one MachineConfig is valid by itself.
+
+use crate::api::MachineConfigSpec;
+use crate::ignition::{self, Config, Parsed, Report};
+
+use super::error::Problem;
+
+/// The extensions that an OS image can add.
+pub const EXTENSIONS: [&str; 7] = [
+    "ipsec",
+    "kerberos",
+    "kernel-devel",
+    "sandboxed-containers",
+    "sysstat",
+    "two-node-ha",
+    "usbguard",
+];
+
+/// The kernels that can be asked for, the default one aside.
+pub const SPECIAL_KERNELS: [&str; 2] = ["realtime", "64k-pages"];
+
+/// Checks a MachineConfig and gives its Ignition config, lifted to 3.5.0, with the warnings.
+/// `None` where it has none.
+pub fn check(spec: &MachineConfigSpec) -> Result<Option<(Config, Report)>, Problem> {
+    let kernel = spec.kernel_type.as_deref().unwrap_or_default();
+    if !matches!(kernel, "" | "default") && !SPECIAL_KERNELS.contains(&kernel) {
+        return Err(Problem::KernelType(kernel.to_owned()));
+    }
+    let Some(raw) = spec.config.as_ref().filter(|raw| !raw.is_null()) else { return Ok(None) };
+    let (parsed, report) = ignition::parse(raw)?;
+    check_parsed(&parsed)?;
+    // Extensions are looked at only where there is an Ignition config, as in the real system.
+    check_extensions(spec)?;
+    let config = ignition::parse::upgrade(parsed)?;
+    Ok(Some((config, report)))
+}
+
+/// Extensions that no OS image can add.
+pub fn check_extensions(spec: &MachineConfigSpec) -> Result<(), Problem> {
+    let unknown: Vec<String> = spec
+        .extensions
+        .iter()
+        .flatten()
+        .filter(|name| !EXTENSIONS.contains(&name.as_str()))
+        .cloned()
+        .collect();
+    if unknown.is_empty() { Ok(()) } else { Err(Problem::Extensions(unknown)) }
+}
+
+fn check_parsed(parsed: &Parsed) -> Result<(), Problem> {
+    match parsed {
+        Parsed::V3(config) => check_modes(config),
+        Parsed::V2(config) => {
+            let report = ignition::v2::validate(config);
+            if report.is_fatal() {
+                return Err(ignition::IgnitionError::InvalidV2 { report }.into());
+            }
+            let mut files = config.storage.files.iter();
+            files.try_for_each(|file| check_mode(file.mode, &file.path))
+        }
+    }
+}
+
+/// Files may carry permissions only: the daemon does not set the special bits.
+pub fn check_modes(config: &Config) -> Result<(), Problem> {
+    config.storage.files.iter().try_for_each(|file| check_mode(file.mode, &file.path))
+}
+
+fn check_mode(mode: Option<i64>, path: &str) -> Result<(), Problem> {
+    match mode {
+        Some(mode) if !(0..=0o777).contains(&mode) => {
+            Err(Problem::Mode { mode, path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}

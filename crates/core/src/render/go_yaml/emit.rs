@@ -1,0 +1,200 @@
+//! The emitter: lays a value out in block style, and keeps count of the columns.
+
+use serde_json::{Map, Number, Value};
+
+use super::float::go_float;
+use super::order::sort_by_key;
+use super::reader::as_read;
+use super::scalar::{Look, Style, look};
+
+/// One step of indentation, and the digit that announces it in the header of a block.
+pub(super) const STEP: usize = 2;
+
+/// A space beyond this column is where a line is folded.
+pub(super) const WIDTH: usize = 80;
+
+/// Longer keys, in bytes, are set apart by `? `.
+const LONGEST_SIMPLE_KEY: usize = 128;
+
+/// Output so far, and where it stands.
+#[derive(Debug)]
+pub(super) struct Emitter {
+    pub(super) out: String,
+    /// Characters on the current line.
+    pub(super) column: usize,
+    /// The column that lines of the current collection start at; none outside of all.
+    indent: Option<usize>,
+    /// What was written last sets off what follows: no space is needed.
+    pub(super) spaced: bool,
+    /// The line holds nothing yet but indentation and the marks `-`, `?` and `:`.
+    pub(super) fresh: bool,
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Item,
+    MappingValue,
+}
+
+impl Emitter {
+    /// Writes a whole document.
+    pub(super) fn document(value: &Value) -> String {
+        let mut emitter =
+            Self { out: String::new(), column: 0, indent: None, spaced: true, fresh: true };
+        emitter.node(value, Place::Root);
+        emitter.start_line(0);
+        emitter.out
+    }
+
+    fn node(&mut self, value: &Value, place: Place) {
+        match value {
+            Value::Null => self.word("null"),
+            Value::Bool(true) => self.word("true"),
+            Value::Bool(false) => self.word("false"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => {
+                let text = as_read(text);
+                self.scalar(&text, look(&text), true);
+            }
+            Value::Array(items) if items.is_empty() => self.word("[]"),
+            Value::Array(items) => self.sequence(items, place),
+            Value::Object(map) if map.is_empty() => self.word("{}"),
+            Value::Object(map) => self.mapping(map),
+        }
+    }
+
+    fn sequence(&mut self, items: &[Value], place: Place) {
+        let outer = self.indent;
+        // Below its key a list stays at the column of the key; beside a mark it goes in.
+        if place != Place::MappingValue || self.fresh {
+            self.indent = Some(outer.map_or(0, |indent| indent + STEP));
+        }
+        for item in items {
+            self.start_line(self.indent.unwrap_or(0));
+            self.mark("-", true);
+            self.node(item, Place::Item);
+        }
+        self.indent = outer;
+    }
+
+    fn mapping(&mut self, map: &Map<String, Value>) {
+        let outer = self.indent;
+        let indent = outer.map_or(0, |indent| indent + STEP);
+        self.indent = Some(indent);
+        let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
+        sort_by_key(&mut entries);
+        for (key, value) in entries {
+            self.start_line(indent);
+            self.key(key, indent);
+            self.node(value, Place::MappingValue);
+        }
+        self.indent = outer;
+    }
+
+    fn key(&mut self, key: &str, indent: usize) {
+        let key = as_read(key);
+        let look = look(&key);
+        if !look.multiline && key.len() <= LONGEST_SIMPLE_KEY {
+            self.scalar(&key, look, false);
+            self.mark(":", false);
+        } else {
+            self.mark("?", true);
+            self.scalar(&key, look, true);
+            self.start_line(indent);
+            self.mark(":", true);
+        }
+    }
+
+    fn number(&mut self, number: &Number) {
+        let text = number.to_string();
+        if number.is_f64() { self.word(&go_float(&text)) } else { self.word(&text) }
+    }
+
+    /// Writes a string. A simple key must not be `foldable`.
+    fn scalar(&mut self, text: &str, look: Look, foldable: bool) {
+        let indent = self.indent.map_or(STEP, |indent| indent + STEP);
+        let fold = foldable.then_some(indent);
+        match look.style {
+            Style::Plain if fold.is_none() || self.column + text.len() <= WIDTH => self.word(text),
+            Style::Plain => {
+                self.set_off();
+                self.words(text, fold, false);
+                self.spaced = false;
+                self.fresh = false;
+            }
+            Style::Single => {
+                self.word("'");
+                self.single_quoted(text, fold, look);
+                self.word_end("'");
+            }
+            Style::Double => {
+                self.word("\"");
+                self.double_quoted(text, fold);
+                self.word_end("\"");
+            }
+            Style::Literal => self.literal(text, indent, look),
+        }
+    }
+
+    /// Ends the line, unless it is one that still can take what comes, and indents.
+    pub(super) fn start_line(&mut self, indent: usize) {
+        let used_up = self.column > indent || (self.column == indent && !self.spaced);
+        if !self.fresh || used_up {
+            self.out.push('\n');
+            self.column = 0;
+        }
+        self.pad_to(indent);
+        self.spaced = true;
+        self.fresh = true;
+    }
+
+    /// Fills the line with spaces up to `column`.
+    pub(super) fn pad_to(&mut self, column: usize) {
+        const SPACES: &str = "                                                                ";
+        while self.column < column {
+            let some = (column - self.column).min(SPACES.len());
+            self.out.push_str(&SPACES[..some]);
+            self.column += some;
+        }
+    }
+
+    /// Writes a space where one is needed to set off what follows.
+    pub(super) fn set_off(&mut self) {
+        if !self.spaced {
+            self.out.push(' ');
+            self.column += 1;
+        }
+    }
+
+    /// Writes something that ends the freshness of a line.
+    pub(super) fn word(&mut self, word: &str) {
+        self.set_off();
+        self.word_end(word);
+    }
+
+    /// As [`word`](Self::word), right after what is there.
+    pub(super) fn word_end(&mut self, word: &str) {
+        self.put(word);
+        self.spaced = false;
+        self.fresh = false;
+    }
+
+    /// Writes text of one line and counts its characters.
+    pub(super) fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    /// Writes `-`, `?` or `:`. One that `opens` leaves the line fresh: a collection may follow on
+    /// it. The other is the colon right behind a simple key.
+    fn mark(&mut self, mark: &str, opens: bool) {
+        if opens {
+            self.set_off();
+        }
+        self.put(mark);
+        self.spaced = false;
+        self.fresh &= opens;
+    }
+}

@@ -1,0 +1,132 @@
+//! What go-yaml reads when it is given JSON text.
+//!
+//! The library being matched does not read JSON as JSON: it hands the text to a YAML 1.1 reader.
+//! For nearly all text that is the same thing. The rest is here: characters a YAML stream may not
+//! hold, NEL, which YAML takes for a line break even between quotes, and keys too long to be keys.
+//!
+//! The JSON text is taken to be what Go's `encoding/json` writes: compact, with `<`, `>`, `&`,
+//! U+2028 and U+2029 as `\u` escapes, and every other character from U+0020 on written as itself.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::Value;
+
+const NEL: char = '\u{85}';
+
+/// How many characters of JSON text, quotes included, a key may take.
+const LONGEST_KEY: usize = 1024;
+
+/// Why go-yaml cannot read the JSON text of a value, so that there are no bytes to be equal to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A string holds a character that a YAML stream must not hold as it is: U+007F, one of
+    /// U+0080 to U+009F, U+FFFE or U+FFFF.
+    Character(char),
+    /// The JSON text of a key is longer than 1024 characters. Holds the length found.
+    LongKey(usize),
+    /// A key holds NEL (U+0085), a line break for YAML, where only a key of one line can stand.
+    BrokenKey,
+    /// A string holds a line (NEL breaks lines) that starts like a document marker,
+    /// `---` or `...` and then a blank.
+    DocumentMarker,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Character(c) => {
+                write!(f, "U+{:04X} is not allowed in a YAML stream", u32::from(*c))
+            }
+            Self::LongKey(found) => {
+                write!(f, "a key takes {found} characters of JSON, more than {LONGEST_KEY}")
+            }
+            Self::BrokenKey => f.write_str("a key holds a line break (U+0085)"),
+            Self::DocumentMarker => f.write_str("a line of a string is a YAML document marker"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Tells whether, and why, go-yaml refuses the JSON text of `value`.
+///
+/// What is refused has no YAML in Go at all: a controller written in Go reports an error where
+/// it should have made a name. [`to_go_yaml`](super::to_go_yaml) writes something sensible
+/// nevertheless, so a caller that has to be as strict asks here first.
+pub fn go_yaml_refusal(value: &Value) -> Option<Refusal> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::String(text) => refused_text(text),
+        Value::Array(items) => items.iter().find_map(go_yaml_refusal),
+        Value::Object(map) => {
+            map.iter().find_map(|(key, value)| refused_key(key).or_else(|| go_yaml_refusal(value)))
+        }
+    }
+}
+
+fn refused_key(key: &str) -> Option<Refusal> {
+    refused_text(key).or_else(|| {
+        if key.contains(NEL) {
+            return Some(Refusal::BrokenKey);
+        }
+        // An escape takes six characters at most: short keys need no counting.
+        if key.len() * 6 + 2 <= LONGEST_KEY {
+            return None;
+        }
+        let length = 2 + key.chars().map(json_width).sum::<usize>();
+        (length > LONGEST_KEY).then_some(Refusal::LongKey(length))
+    })
+}
+
+/// The characters of JSON text that Go spends on one character of a string.
+fn json_width(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        _ => 1,
+    }
+}
+
+fn refused_text(text: &str) -> Option<Refusal> {
+    // All that can be refused is DEL or starts with one of two bytes.
+    if !text.bytes().any(|b| matches!(b, 0x7f | 0xc2 | 0xef)) {
+        return None;
+    }
+    let forbidden =
+        |c: &char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
+    if let Some(c) = text.chars().find(forbidden) {
+        return Some(Refusal::Character(c));
+    }
+    // A line of its own starts after a break; a marker ends in a space or in the next break.
+    let marked = |line: &str| {
+        let tail = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+        tail.is_some_and(|tail| tail.starts_with([' ', NEL]))
+    };
+    text.match_indices(NEL)
+        .any(|(at, nel)| marked(&text[at + nel.len()..]))
+        .then_some(Refusal::DocumentMarker)
+}
+
+/// The string that go-yaml makes of a JSON string: lines broken by NEL are folded, that is, one
+/// break becomes a space, more become that many line feeds less one, and the spaces around go.
+pub(super) fn as_read(text: &str) -> Cow<'_, str> {
+    if !text.contains(NEL) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find([' ', NEL]) {
+        out.push_str(&rest[..at]);
+        let tail = rest[at..].trim_start_matches([' ', NEL]);
+        let blanks = &rest[at..rest.len() - tail.len()];
+        match blanks.chars().filter(|c| *c == NEL).count() {
+            0 => out.push_str(blanks),
+            1 => out.push(' '),
+            breaks => out.extend(std::iter::repeat_n('\n', breaks - 1)),
+        }
+        rest = tail;
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}

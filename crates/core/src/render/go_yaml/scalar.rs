@@ -1,0 +1,200 @@
+//! How a string is to be written: plain, in single or double quotes, or as a literal block.
+
+use super::resolve::stays_a_string;
+
+/// The four ways that come into question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// As it is.
+    Plain,
+    /// Between `'`, which is doubled inside.
+    Single,
+    /// Between `"`, with escapes.
+    Double,
+    /// After `|`, line by line.
+    Literal,
+}
+
+/// What has to be known of a string before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    /// How to write it.
+    pub(super) style: Style,
+    /// It holds a character that YAML 1.1 takes for a line break.
+    pub(super) multiline: bool,
+    /// It holds a break other than a line feed.
+    pub(super) rare_breaks: bool,
+}
+
+/// What a byte can mean for the choice of a style.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Nothing.
+    Ordinary,
+    Space,
+    LineFeed,
+    Colon,
+    Hash,
+    /// Never written as it is, whatever follows.
+    Special,
+    /// Starts a character that may be special or a break: NEL and other C1 controls, U+2028,
+    /// U+2029, the byte order mark and the last two of the basic plane.
+    Depends,
+}
+
+static CLASSES: [Class; 256] = classes();
+
+const fn classes() -> [Class; 256] {
+    let mut table = [Class::Ordinary; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b' ' => Class::Space,
+            b'\n' => Class::LineFeed,
+            b':' => Class::Colon,
+            b'#' => Class::Hash,
+            b'\r' | 0xc2 | 0xe2 | 0xef => Class::Depends,
+            0..=0x1f | 0x7f | 0xf0..=0xff => Class::Special,
+            _ => Class::Ordinary,
+        };
+        byte += 1;
+    }
+    table
+}
+
+/// Findings about the characters of a string and their neighbours.
+#[derive(Default)]
+struct Traits {
+    line_feeds: bool,
+    rare_breaks: bool,
+    special: bool,
+    indicators: bool,
+    leading: bool,
+    trailing_space: bool,
+    trailing_break: bool,
+    space_before_break: bool,
+    space_after_break: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Previous {
+    Start,
+    Space,
+    Break,
+    Other,
+}
+
+/// Decides how `text` is written.
+pub(super) fn look(text: &str) -> Look {
+    let traits = examine(text.as_bytes());
+    let multiline = traits.line_feeds || traits.rare_breaks;
+    let unquotable = traits.space_before_break || traits.special;
+    let style = if traits.line_feeds {
+        if unquotable || traits.trailing_space { Style::Double } else { Style::Literal }
+    } else if !stays_a_string(text) || unquotable || traits.space_after_break {
+        Style::Double
+    } else if multiline
+        || traits.leading
+        || traits.trailing_space
+        || traits.trailing_break
+        || traits.indicators
+    {
+        Style::Single
+    } else {
+        Style::Plain
+    };
+    Look { style, multiline, rare_breaks: traits.rare_breaks }
+}
+
+fn examine(text: &[u8]) -> Traits {
+    let mut traits = Traits { indicators: starts_with_indicator(text), ..Traits::default() };
+    let mut previous = Previous::Start;
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let class = CLASSES[usize::from(byte)];
+        at += 1;
+        if class == Class::Ordinary {
+            at += text[at..]
+                .iter()
+                .take_while(|b| CLASSES[usize::from(**b)] == Class::Ordinary)
+                .count();
+            previous = Previous::Other;
+            continue;
+        }
+        let mut current = Previous::Other;
+        match class {
+            Class::Space => current = Previous::Space,
+            Class::LineFeed => {
+                traits.line_feeds = true;
+                current = Previous::Break;
+            }
+            Class::Colon => traits.indicators |= matches!(text.get(at), None | Some(b' ')),
+            Class::Hash => traits.indicators |= previous == Previous::Space,
+            Class::Special => traits.special = true,
+            Class::Depends => {
+                let (special, is_break) = depends(&text[at - 1..]);
+                traits.special |= special;
+                traits.rare_breaks |= is_break;
+                if is_break {
+                    current = Previous::Break;
+                    // The rest of the character must not be taken for what follows the break.
+                    at += if byte == 0xe2 { 2 } else { usize::from(byte == 0xc2) };
+                }
+            }
+            Class::Ordinary => {}
+        }
+        traits.neighbours(previous, current);
+        previous = current;
+    }
+    traits.trailing_space = previous == Previous::Space;
+    traits.trailing_break = previous == Previous::Break;
+    traits
+}
+
+impl Traits {
+    fn neighbours(&mut self, previous: Previous, current: Previous) {
+        match (previous, current) {
+            (Previous::Start, Previous::Space | Previous::Break) => self.leading = true,
+            (Previous::Space, Previous::Break) => self.space_before_break = true,
+            (Previous::Break, Previous::Space) => self.space_after_break = true,
+            _ => {}
+        }
+    }
+}
+
+/// For a character whose first byte does not tell: is it special, and is it a line break?
+fn depends(text: &[u8]) -> (bool, bool) {
+    match text {
+        [b'\r', ..] | [0xc2, 0x85, ..] => (true, true),
+        [0xc2, 0x80..=0x9f, ..] | [0xef, 0xbb, 0xbf, ..] | [0xef, 0xbf, 0xbe | 0xbf, ..] => {
+            (true, false)
+        }
+        [0xe2, 0x80, 0xa8 | 0xa9, ..] => (false, true),
+        _ => (false, false),
+    }
+}
+
+/// True when the start of `text` means something else than text in a block context.
+fn starts_with_indicator(text: &[u8]) -> bool {
+    let opens = |byte: &u8| b"#,[]{}&*!|>'\"%@`".contains(byte);
+    text.first().is_some_and(opens)
+        || text.starts_with(b"---")
+        || text.starts_with(b"...")
+        || matches!(text, [b'-' | b'?' | b':'] | [b'-' | b'?' | b':', b' ', ..])
+}
+
+/// True for a character that double quotes do not show as it is. Spaces, quotes and the like
+/// are not among them.
+pub(super) fn needs_escape(text: &[u8]) -> bool {
+    match text.first() {
+        Some(byte) => match CLASSES[usize::from(*byte)] {
+            Class::Special | Class::LineFeed => true,
+            Class::Depends => {
+                let (special, is_break) = depends(text);
+                special || is_break
+            }
+            _ => matches!(byte, b'"' | b'\\'),
+        },
+        None => false,
+    }
+}

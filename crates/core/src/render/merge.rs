@@ -1,0 +1,142 @@
+//! Many MachineConfigs become one spec.
+
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigSpec};
+use crate::ignition::{self, Config};
+
+use super::check::SPECIAL_KERNELS;
+use super::error::RenderError;
+use super::select::name_of;
+
+/// A MachineConfig with its Ignition config read.
+#[derive(Debug, Clone)]
+pub struct Prepared<'a> {
+    /// The MachineConfig.
+    pub machine_config: &'a MachineConfig,
+    /// Its Ignition config, lifted to 3.5.0.
+    pub ignition: Option<Config>,
+}
+
+impl Prepared<'_> {
+    /// The name of the MachineConfig.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        name_of(self.machine_config)
+    }
+
+    fn spec(&self) -> &MachineConfigSpec {
+        &self.machine_config.spec
+    }
+
+    /// Whether a controller made it (then its OS image is that of the system, not a wish).
+    pub(crate) fn is_generated(&self) -> bool {
+        let key = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
+        let annotations = self.machine_config.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(key)).is_some_and(|version| !version.is_empty())
+    }
+}
+
+/// The merged fields of a rendered config, each always there.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenderedSpec {
+    /// The OS image.
+    #[serde(rename = "osImageURL")]
+    pub os_image_url: String,
+    /// The image with the extensions' packages.
+    #[serde(rename = "baseOSExtensionsContainerImage")]
+    pub base_os_extensions_container_image: String,
+    /// The Ignition config.
+    pub config: Config,
+    /// Kernel arguments, in merge order.
+    pub kernel_arguments: Vec<String>,
+    /// Extensions, in merge order.
+    pub extensions: Vec<String>,
+    /// Whether FIPS mode is on.
+    pub fips: bool,
+    /// The kernel.
+    pub kernel_type: String,
+}
+
+/// Merges MachineConfigs that are in merge order.
+pub(super) fn merge(
+    sources: &[Prepared<'_>],
+    controller_config: Option<&ControllerConfig>,
+) -> Result<RenderedSpec, RenderError> {
+    let special_kernel = |source: &&Prepared<'_>| {
+        let kernel = source.spec().kernel_type.as_deref().unwrap_or_default();
+        SPECIAL_KERNELS.contains(&kernel)
+    };
+    let kernel_from = sources.iter().rev().find(special_kernel);
+    let kernel_type = kernel_from.and_then(|source| source.spec().kernel_type.as_deref());
+    let asks_for_devel = |source: &&Prepared<'_>| {
+        source.spec().extensions.iter().flatten().any(|e| e == "kernel-devel")
+    };
+    if let (Some(kernel_from), Some(extension_from)) =
+        (kernel_from, sources.iter().find(asks_for_devel))
+    {
+        return Err(RenderError::KernelDevel {
+            kernel_type: kernel_type.unwrap_or_default().to_owned(),
+            extension_from: extension_from.name().to_owned(),
+            kernel_from: kernel_from.name().to_owned(),
+        });
+    }
+    let cc = controller_config.map(|cc| &cc.spec);
+    let base_image = cc.and_then(|cc| cc.base_os_container_image.clone());
+    let base_extensions = cc.and_then(|cc| cc.base_os_extensions_container_image.clone());
+    let concat = |field: fn(&MachineConfigSpec) -> &Option<Vec<String>>| {
+        sources.iter().flat_map(|source| field(source.spec()).iter().flatten().cloned()).collect()
+    };
+    Ok(RenderedSpec {
+        os_image_url: last_set(sources, |spec| spec.os_image_url.as_deref())
+            .map(|(image, _)| image.to_owned())
+            .or(base_image)
+            .unwrap_or_default(),
+        base_os_extensions_container_image: last_set(sources, |spec| {
+            spec.base_os_extensions_container_image.as_deref()
+        })
+        .map(|(image, _)| image.to_owned())
+        .or(base_extensions)
+        .unwrap_or_default(),
+        config: merge_ignition(sources),
+        kernel_arguments: concat(|spec| &spec.kernel_arguments),
+        extensions: concat(|spec| &spec.extensions),
+        fips: sources.iter().any(|source| source.spec().fips == Some(true)),
+        kernel_type: kernel_type.unwrap_or("default").to_owned(),
+    })
+}
+
+/// The last image that a person's MachineConfig sets, and whose it is.
+pub(crate) fn last_set<'a>(
+    sources: &'a [Prepared<'_>],
+    field: impl Fn(&'a MachineConfigSpec) -> Option<&'a str>,
+) -> Option<(&'a str, &'a Prepared<'a>)> {
+    let set = |source: &'a Prepared<'_>| {
+        let value = field(&source.machine_config.spec).filter(|value| !value.is_empty())?;
+        Some((value, source))
+    };
+    sources.iter().rev().filter(|source| !source.is_generated()).find_map(set)
+}
+
+/// Merges the Ignition configs, with the two habits of the real system: what a later config says
+/// of a file settles the file's compression too, and every file overwrites unless it says no.
+fn merge_ignition(sources: &[Prepared<'_>]) -> Config {
+    let Some(first) = sources.first() else { return ignition::empty() };
+    let mut configs = vec![first.ignition.clone().unwrap_or_else(ignition::empty)];
+    for later in sources[1..].iter().filter_map(|source| source.ignition.as_ref()) {
+        let mut later = later.clone();
+        for file in later.storage.files.iter_mut() {
+            // Set, so that it takes an earlier config's gzip away; taken out again below.
+            file.contents.compression.get_or_insert_default();
+        }
+        configs.push(later);
+    }
+    let merged_any = configs.len() > 1;
+    let mut merged = ignition::merge(configs);
+    for file in merged.storage.files.iter_mut() {
+        if merged_any && file.contents.compression.as_deref() == Some("") {
+            file.contents.compression = None;
+        }
+        file.overwrite.get_or_insert(true);
+    }
+    merged
+}

@@ -1,0 +1,282 @@
+//! Who said what: for every file, unit, drop-in, user, argument and field of a rendered config,
+//! the MachineConfigs that mention it, in merge order, and what each of them still decides.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::api::MachineConfigSpec;
+use crate::ignition::schema::{Storage, Unit};
+
+use super::{Prepared, Rendered, to_value};
+
+/// What kind of thing an [`Item`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link.
+    Link,
+    /// A systemd unit.
+    Unit,
+    /// A drop-in, named `unit/drop-in`.
+    Dropin,
+    /// A user.
+    User,
+    /// A group.
+    Group,
+    /// A kernel argument.
+    KernelArgument,
+    /// An extension of the OS image.
+    Extension,
+    /// A field of the spec.
+    Field,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Link => "link",
+            Self::Unit => "unit",
+            Self::Dropin => "drop-in",
+            Self::User => "user",
+            Self::Group => "group",
+            Self::KernelArgument => "kernel argument",
+            Self::Extension => "extension",
+            Self::Field => "field",
+        })
+    }
+}
+
+/// What one source says of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contribution {
+    /// The MachineConfig (or, for the system's own images, the ControllerConfig).
+    pub source: String,
+    /// The fields it sets that hold in the result.
+    pub holds: Vec<String>,
+    /// The fields it sets that a later source sets anew.
+    pub overridden: Vec<String>,
+    /// What it declares the path to be, where a later source makes something else of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub displaced: Option<Kind>,
+}
+
+/// One thing of a rendered config and who said it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// What it is.
+    pub kind: Kind,
+    /// Its path or name.
+    pub name: String,
+    /// Who mentions it, in merge order.
+    pub contributions: Vec<Contribution>,
+}
+
+/// A mention of an item: the source, the kind it is there, and the fields that are set.
+struct Mention<'a> {
+    source: &'a str,
+    kind: Kind,
+    fields: Vec<String>,
+}
+
+/// Mentions by name, in the order in which the names first come up.
+#[derive(Default)]
+struct Mentions<'a> {
+    order: Vec<String>,
+    by_name: HashMap<String, Vec<Mention<'a>>>,
+}
+
+impl<'a> Mentions<'a> {
+    fn add(&mut self, name: String, mention: Mention<'a>) {
+        self.by_name
+            .entry(name)
+            .or_insert_with_key(|name| {
+                self.order.push(name.clone());
+                Vec::new()
+            })
+            .push(mention);
+    }
+
+    fn into_items(mut self) -> Vec<Item> {
+        let order = std::mem::take(&mut self.order);
+        let item = |name: String| {
+            let mentions = self.by_name.remove(&name)?;
+            let kind = mentions.last()?.kind;
+            Some(Item { kind, name, contributions: contributions(&mentions, kind) })
+        };
+        order.into_iter().filter_map(item).collect()
+    }
+}
+
+/// Fields that later sources add to instead of replacing.
+const ADDED_TO: [&str; 3] = ["append", "sshAuthorizedKeys", "groups"];
+
+fn contributions(mentions: &[Mention<'_>], kind: Kind) -> Vec<Contribution> {
+    // What comes before the last change of kind is gone as a whole.
+    let start = mentions.iter().rposition(|mention| mention.kind != kind).map_or(0, |at| at + 1);
+    let contribution = |(index, mention): (usize, &Mention<'_>)| {
+        let later = &mentions[index + 1..];
+        let holds_in_result = |field: &String| {
+            index >= start
+                && (ADDED_TO.contains(&field.as_str())
+                    || !later.iter().any(|mention| mention.fields.contains(field)))
+        };
+        let (holds, overridden) = mention.fields.iter().cloned().partition(holds_in_result);
+        let displaced = (index < start).then_some(mention.kind);
+        Contribution { source: mention.source.to_owned(), holds, overridden, displaced }
+    };
+    mentions.iter().enumerate().map(contribution).collect()
+}
+
+/// Who said what in a rendered config.
+#[must_use]
+pub fn provenance(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Vec<Item> {
+    let sources = &rendered.sources;
+    let mut items = Vec::new();
+    let mut paths = Mentions::default();
+    let mut units = Mentions::default();
+    let mut users = Mentions::default();
+    for source in sources {
+        let Some(config) = &source.ignition else { continue };
+        mention_paths(&mut paths, source.name(), &config.storage);
+        for unit in &config.systemd.units {
+            mention_unit(&mut units, source.name(), unit);
+        }
+        for user in &config.passwd.users {
+            let fields = fields_of(&to_value(user), &["name"]);
+            let mention = Mention { source: source.name(), kind: Kind::User, fields };
+            users.add(user.name.clone(), mention);
+        }
+        for group in &config.passwd.groups {
+            let fields = fields_of(&to_value(group), &["name"]);
+            let mention = Mention { source: source.name(), kind: Kind::Group, fields };
+            users.add(group.name.clone(), mention);
+        }
+    }
+    items.extend(paths.into_items());
+    items.extend(units.into_items());
+    items.extend(users.into_items());
+    items.extend(listed(sources, Kind::KernelArgument, |spec| &spec.kernel_arguments));
+    items.extend(listed(sources, Kind::Extension, |spec| &spec.extensions));
+    items.extend(scalar_fields(rendered, controller_config));
+    items
+}
+
+fn fields_of(value: &Value, without: &[&str]) -> Vec<String> {
+    let none = Map::new();
+    let map = value.as_object().unwrap_or(&none);
+    map.keys().filter(|key| !without.contains(&key.as_str())).cloned().collect()
+}
+
+fn mention_paths<'a>(paths: &mut Mentions<'a>, source: &'a str, storage: &Storage) {
+    let mut add = |path: &str, kind: Kind, value: Value| {
+        let fields = fields_of(&value, &["path"]);
+        paths.add(path.to_owned(), Mention { source, kind, fields });
+    };
+    for directory in &storage.directories {
+        add(&directory.path, Kind::Directory, to_value(directory));
+    }
+    for file in &storage.files {
+        add(&file.path, Kind::File, to_value(file));
+    }
+    for link in &storage.links {
+        add(&link.path, Kind::Link, to_value(link));
+    }
+}
+
+fn mention_unit<'a>(units: &mut Mentions<'a>, source: &'a str, unit: &Unit) {
+    let fields = fields_of(&to_value(unit), &["name", "dropins"]);
+    units.add(unit.name.clone(), Mention { source, kind: Kind::Unit, fields });
+    for dropin in &unit.dropins {
+        let fields = fields_of(&to_value(dropin), &["name"]);
+        let name = format!("{}/{}", unit.name, dropin.name);
+        units.add(name, Mention { source, kind: Kind::Dropin, fields });
+    }
+}
+
+fn listed(
+    sources: &[Prepared<'_>],
+    kind: Kind,
+    field: fn(&MachineConfigSpec) -> &Option<Vec<String>>,
+) -> Vec<Item> {
+    let mut mentions = Mentions::default();
+    for source in sources {
+        for name in field(&source.machine_config.spec).iter().flatten() {
+            mentions.add(name.clone(), Mention { source: source.name(), kind, fields: Vec::new() });
+        }
+    }
+    mentions.into_items()
+}
+
+/// A field of the spec: its name, whether a source has a say in it, and whether the system has one.
+struct Scalar {
+    name: &'static str,
+    has_a_say: fn(&Prepared<'_>) -> bool,
+    has_base: bool,
+}
+
+const SCALARS: [Scalar; 4] = [
+    Scalar {
+        name: "osImageURL",
+        has_a_say: |source| wants(source, &source.machine_config.spec.os_image_url),
+        has_base: true,
+    },
+    Scalar {
+        name: "baseOSExtensionsContainerImage",
+        has_a_say: |source| {
+            wants(source, &source.machine_config.spec.base_os_extensions_container_image)
+        },
+        has_base: true,
+    },
+    Scalar {
+        name: "kernelType",
+        has_a_say: |source| {
+            let kernel = source.machine_config.spec.kernel_type.as_deref().unwrap_or_default();
+            super::check::SPECIAL_KERNELS.contains(&kernel)
+        },
+        has_base: false,
+    },
+    Scalar {
+        name: "fips",
+        has_a_say: |source| source.machine_config.spec.fips == Some(true),
+        has_base: false,
+    },
+];
+
+fn wants(source: &Prepared<'_>, image: &Option<String>) -> bool {
+    image.as_ref().is_some_and(|image| !image.is_empty()) && !source.is_generated()
+}
+
+/// The fields of the spec: the last one that counts holds.
+fn scalar_fields(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Vec<Item> {
+    let item = |scalar: &Scalar| {
+        let base = controller_config.filter(|_| scalar.has_base);
+        let asking = rendered.sources.iter().filter(|source| (scalar.has_a_say)(source));
+        let asking: Vec<String> = base
+            .map(|name| format!("ControllerConfig {name}"))
+            .into_iter()
+            .chain(asking.map(|source| source.name().to_owned()))
+            .collect();
+        let last = asking.len().checked_sub(1)?;
+        let all_hold = scalar.name == "fips";
+        let contribution = |(index, source): (usize, String)| {
+            let field = vec![scalar.name.to_owned()];
+            let (holds, overridden) =
+                if all_hold || index == last { (field, Vec::new()) } else { (Vec::new(), field) };
+            Contribution { source, holds, overridden, displaced: None }
+        };
+        let contributions = asking.into_iter().enumerate().map(contribution).collect();
+        Some(Item { kind: Kind::Field, name: scalar.name.to_owned(), contributions })
+    };
+    SCALARS.iter().filter_map(item).collect()
+}

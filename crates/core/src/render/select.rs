@@ -1,0 +1,58 @@
+//! Which MachineConfigs a pool takes, and in which order they are merged.
+
+use std::collections::BTreeMap;
+
+use crate::api::selector;
+use crate::api::{MachineConfig, MachineConfigPool};
+
+use super::error::RenderError;
+
+/// The label that says which role a MachineConfig is for.
+const ROLE: &str = crate::api::names::label::ROLE;
+
+/// The MachineConfigs of a pool in merge order: those of the role `worker` first, then all others,
+/// by name within each. So whatever a custom pool adds overrides what it inherits, however the
+/// two are numbered.
+pub fn select<'a>(
+    pool: &MachineConfigPool,
+    machine_configs: &'a [MachineConfig],
+) -> Result<Vec<&'a MachineConfig>, RenderError> {
+    let pool_name = || pool.metadata.name.clone().unwrap_or_default();
+    let selector = pool.spec.machine_config_selector.as_ref();
+    let is_empty = selector.is_none_or(|selector| {
+        selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+            && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+    });
+    let Some(selector) = selector.filter(|_| !is_empty) else {
+        return Err(RenderError::EmptySelector { pool: pool_name() });
+    };
+    let mut selected = Vec::new();
+    let no_labels = BTreeMap::new();
+    for machine_config in machine_configs {
+        let labels = machine_config.metadata.labels.as_ref().unwrap_or(&no_labels);
+        let matches = selector::matches(selector, labels)
+            .map_err(|source| RenderError::Selector { pool: pool_name(), source })?;
+        if matches {
+            selected.push(machine_config);
+        }
+    }
+    if selected.is_empty() {
+        let given = machine_configs.len();
+        return Err(RenderError::NothingSelected { pool: pool_name(), given });
+    }
+    if let Some(bare) = selected.iter().find(|mc| mc.metadata.labels.is_none()) {
+        return Err(RenderError::NoLabels { machine_config: name_of(bare).to_owned() });
+    }
+    selected.sort_by(|a, b| merge_key(a).cmp(&merge_key(b)));
+    Ok(selected)
+}
+
+fn merge_key(machine_config: &MachineConfig) -> (bool, &str) {
+    let role = machine_config.metadata.labels.as_ref().and_then(|labels| labels.get(ROLE));
+    (role.is_none_or(|role| role != "worker"), name_of(machine_config))
+}
+
+/// The name of a MachineConfig, or nothing.
+pub(crate) fn name_of(machine_config: &MachineConfig) -> &str {
+    machine_config.metadata.name.as_deref().unwrap_or_default()
+}
