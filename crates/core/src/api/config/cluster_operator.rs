@@ -1,0 +1,129 @@
+//! ClusterOperator: how a part of a cluster is.
+//!
+//! Each operator of a cluster reports in one of these; ours is called `machine-config`.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use serde_json::Value;
+
+use crate::api::condition::{self, Condition};
+use crate::api::nullable::{Nullable, Other};
+use crate::api::schema;
+
+/// How a part of the cluster is: which version it has, whether it works, whether it is changing.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ClusterOperator",
+    shortname = "co",
+    status = "ClusterOperatorStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "How a part of the cluster is.",
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        description = "The version that the part has.",
+        json_path = r#".status.versions[?(@.name=="operator")].version"#
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        description = "Whether the part works.",
+        json_path = r#".status.conditions[?(@.type=="Available")].status"#
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        description = "Whether the part is changing.",
+        json_path = r#".status.conditions[?(@.type=="Progressing")].status"#
+    ),
+    printcolumn(
+        name = "Degraded",
+        type_ = "string",
+        description = "Whether something is wrong with the part.",
+        json_path = r#".status.conditions[?(@.type=="Degraded")].status"#
+    ),
+    printcolumn(
+        name = "Since",
+        type_ = "date",
+        description = "Since when the part works or does not.",
+        json_path = r#".status.conditions[?(@.type=="Available")].lastTransitionTime"#
+    )
+)]
+#[serde(default)]
+pub struct ClusterOperatorSpec {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// How a part of the cluster is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterOperatorStatus {
+    /// `Available`, `Progressing`, `Degraded`, `Upgradeable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::plain_by_type")]
+    pub conditions: Option<Vec<Condition>>,
+    /// The versions of what the part consists of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Vec<OperandVersion>>,
+    /// The objects that somebody who looks for a fault wants to see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub related_objects: Option<Vec<RelatedObject>>,
+    /// Whatever else the part reports.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    #[schemars(schema_with = "schema::nullable_any_object")]
+    pub extension: Nullable<Value>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The version of a piece.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name", "version"]))]
+pub struct OperandVersion {
+    /// The piece.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// An object that belongs to a part of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["group", "name", "resource"]))]
+pub struct RelatedObject {
+    /// The API group of the object.
+    pub group: String,
+    /// The resource: the plural of the kind, in lower case.
+    pub resource: String,
+    /// The namespace, if the object has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name; empty for all of them.
+    pub name: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(
+    ClusterOperator,
+    schema::Root::new::<ClusterOperatorSpec>().status::<ClusterOperatorStatus>().open(),
+);

@@ -1,0 +1,44 @@
+//! DNS: the domain that a cluster's names end in.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// The domain that the cluster's names end in.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "DNS",
+    plural = "dnses",
+    status = "DNSStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "The domain that the cluster's names end in."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DNSSpec {
+    /// The base domain; all the names of the cluster are below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_domain: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// What is known about the domain: nothing that this system reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DNSStatus {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(DNS, schema::Root::new::<DNSSpec>().status::<DNSStatus>().open(),);

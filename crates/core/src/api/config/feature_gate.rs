@@ -1,0 +1,170 @@
+//! FeatureGate: which features of the cluster are switched on.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use serde_json::json;
+
+use crate::api::condition::{self, Condition};
+use crate::api::nullable::{Nullable, Other};
+use crate::api::rules::rule;
+use crate::api::schema;
+
+/// The name of a feature.
+const FEATURE: &str = r"^([A-Za-z0-9-]+\.)*[A-Za-z0-9-]+\.?$";
+
+/// Which features of the cluster are switched on.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "FeatureGate",
+    status = "FeatureGateStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Which features of the cluster are switched on."
+)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [rule(
+    "has(oldSelf.featureSet) ? has(self.featureSet) : true",
+    ".spec.featureSet cannot be removed"
+)]))]
+pub struct FeatureGateSpec {
+    /// A set of features; empty for the usual ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "enum" = ["CustomNoUpgrade", "DevPreviewNoUpgrade", "TechPreviewNoUpgrade", "OKD", ""],
+        "x-kubernetes-validations" = [
+            rule(
+                "oldSelf == 'CustomNoUpgrade' ? self == 'CustomNoUpgrade' : true",
+                "CustomNoUpgrade may not be changed"
+            ),
+            rule(
+                "oldSelf == 'TechPreviewNoUpgrade' ? self == 'TechPreviewNoUpgrade' : true",
+                "TechPreviewNoUpgrade may not be changed"
+            ),
+            rule(
+                "oldSelf == 'DevPreviewNoUpgrade' ? self == 'DevPreviewNoUpgrade' : true",
+                "DevPreviewNoUpgrade may not be changed"
+            ),
+            rule("oldSelf == 'OKD' ? self != '' : true", "OKD cannot transition to Default")
+        ]
+    ))]
+    pub feature_set: Option<String>,
+    /// Features one by one, when the set is `CustomNoUpgrade`.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    pub custom_no_upgrade: Nullable<CustomFeatureGates>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// Features one by one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CustomFeatureGates {
+    /// Features that are switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::each(json!({"pattern": FEATURE})))]
+    pub enabled: Option<Vec<String>>,
+    /// Features that are switched off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::each(json!({"pattern": FEATURE})))]
+    pub disabled: Option<Vec<String>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The features of each version of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FeatureGateStatus {
+    /// What holds for the features.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::standard")]
+    pub conditions: Option<Vec<Condition>>,
+    /// The features of each version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["version"]
+    ))]
+    pub feature_gates: Option<Vec<FeatureGateDetails>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The features of one version of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["version"]))]
+pub struct FeatureGateDetails {
+    /// The version.
+    pub version: String,
+    /// Features that are switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<Vec<Feature>>,
+    /// Features that are switched off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<Vec<Feature>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A feature, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct Feature {
+    /// The name of the feature.
+    #[schemars(regex(pattern = FEATURE))]
+    pub name: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+impl FeatureGateStatus {
+    /// Whether a feature is switched on in the given version; one that is not named is off.
+    pub fn is_enabled(&self, version: &str, feature: &str) -> bool {
+        self.feature_gates
+            .iter()
+            .flatten()
+            .filter(|details| details.version == version)
+            .flat_map(|details| details.enabled.iter().flatten())
+            .any(|enabled| enabled.name == feature)
+    }
+}
+
+schema::kind_schema!(
+    FeatureGate,
+    schema::Root::new::<FeatureGateSpec>().status::<FeatureGateStatus>().open(),
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_is_on_where_it_is_named() {
+        let status: FeatureGateStatus = serde_json::from_value(json!({"featureGates": [
+            {"version": "4.20.0", "enabled": [{"name": "Old"}]},
+            {"version": "4.21.0", "enabled": [{"name": "New"}], "disabled": [{"name": "Old"}]},
+        ]}))
+        .unwrap();
+        assert!(status.is_enabled("4.21.0", "New"));
+        assert!(!status.is_enabled("4.21.0", "Old"));
+        assert!(status.is_enabled("4.20.0", "Old"));
+        assert!(!status.is_enabled("4.22.0", "New"));
+    }
+}

@@ -1,0 +1,40 @@
+//! Mirrors of image registries: the part that digests and tags have in common.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// A registry, or a repository in it.
+const MIRROR: &str = r"^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
+
+/// [`MIRROR`], or all the hosts below a domain.
+const SOURCE: &str = r"^\*(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+$|^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
+
+/// The mirrors of one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["source"]))]
+pub struct ImageMirrors {
+    /// The place that images name: a registry, a repository, or `*.` and a domain.
+    #[schemars(regex(pattern = SOURCE))]
+    pub source: String,
+    /// Where to look instead, in this order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-kubernetes-list-type" = "set"),
+        transform = schema::each(json!({"pattern": MIRROR}))
+    )]
+    pub mirrors: Option<Vec<String>>,
+    /// Whether the place itself is asked when no mirror has the image: `AllowContactingSource`
+    /// (the default) or `NeverContactSource`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["NeverContactSource", "AllowContactingSource"]))]
+    pub mirror_source_policy: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}

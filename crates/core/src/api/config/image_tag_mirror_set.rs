@@ -1,0 +1,50 @@
+//! ImageTagMirrorSet: mirrors for images that are named by tag.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::image_mirrors::ImageMirrors;
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// Where machines may fetch images from instead of the place that the image names, when they ask by
+/// tag.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ImageTagMirrorSet",
+    shortname = "itms",
+    status = "ImageTagMirrorSetStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Mirrors for images that are named by tag."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageTagMirrorSetSpec {
+    /// The mirrors of each place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub image_tag_mirrors: Option<Vec<ImageMirrors>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// Nothing is reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImageTagMirrorSetStatus {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(
+    ImageTagMirrorSet,
+    schema::Root::new::<ImageTagMirrorSetSpec>().status::<ImageTagMirrorSetStatus>().open(),
+);

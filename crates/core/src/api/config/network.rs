@@ -1,0 +1,104 @@
+//! Network: the addresses and the network plugin of a cluster.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// The addresses and the network plugin of the cluster.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Network",
+    plural = "networks",
+    status = "NetworkStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "The addresses and the network plugin of the cluster."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkSpec {
+    /// The network plugin that is wanted, for example `OVNKubernetes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_type: Option<String>,
+    /// The ranges that services get their addresses from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::strings")]
+    pub service_network: Option<Vec<String>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The network as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkStatus {
+    /// The network plugin in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_type: Option<String>,
+    /// A change of the network that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration: Option<NetworkMigration>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A change of the network that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkMigration {
+    /// The network plugin that is being changed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_type: Option<String>,
+    /// A change of the packet size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<MTUMigration>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A change of the packet size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MTUMigration {
+    /// The change of the packet size inside the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<MTUMigrationValues>,
+    /// The change of the packet size of the machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MTUMigrationValues>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A packet size before and after a change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MTUMigrationValues {
+    /// The packet size before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub from: Option<i32>,
+    /// The packet size after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub to: Option<i32>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(Network, schema::Root::new::<NetworkSpec>().status::<NetworkStatus>().open(),);

@@ -1,0 +1,55 @@
+//! Node: settings of all the machines of a cluster.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::condition::{self, Condition};
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// Settings of all the machines of the cluster.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Node",
+    status = "NodeStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Settings of all the machines of the cluster."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpec {
+    /// The version of control groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["v2", ""]))]
+    pub cgroup_mode: Option<String>,
+    /// How soon the cluster reacts to a machine that does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "enum" = ["Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"]
+    ))]
+    pub worker_latency_profile: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// Whether the settings were taken up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// What holds for the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::standard")]
+    pub conditions: Option<Vec<Condition>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(Node, schema::Root::new::<NodeSpec>().status::<NodeStatus>().open());

@@ -1,0 +1,66 @@
+//! Proxy: how a cluster reaches the outside.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ConfigMapNameReference;
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// How the cluster reaches the outside: the proxies for http and https, and what goes without.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Proxy",
+    plural = "proxies",
+    status = "ProxyStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "How the cluster reaches the outside."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProxySpec {
+    /// The proxy for http.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
+    /// The proxy for https.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub https_proxy: Option<String>,
+    /// Hosts and networks that are reached without a proxy, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
+    /// Addresses that must answer through the proxy before it is taken into use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readiness_endpoints: Option<Vec<String>>,
+    /// The ConfigMap in `openshift-config` with the certificates of the proxy.
+    #[serde(rename = "trustedCA", skip_serializing_if = "Option::is_none")]
+    pub trusted_ca: Option<ConfigMapNameReference>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The proxy settings in use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProxyStatus {
+    /// The proxy for http.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
+    /// The proxy for https.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub https_proxy: Option<String>,
+    /// Hosts and networks that are reached without a proxy, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(Proxy, schema::Root::new::<ProxySpec>().status::<ProxyStatus>().open(),);

@@ -1,0 +1,57 @@
+//! Scheduler: where pods may run.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ConfigMapNameReference;
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// Where pods may run; above all, whether the control plane takes any.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Scheduler",
+    status = "SchedulerStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Where pods may run."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulerSpec {
+    /// A policy of old; no longer used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<ConfigMapNameReference>,
+    /// How pods are spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["", "LowNodeUtilization", "HighNodeUtilization", "NoScoring"]))]
+    pub profile: Option<String>,
+    /// The machines that pods run on unless they say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_node_selector: Option<String>,
+    /// Whether machines of the control plane take pods of users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masters_schedulable: Option<bool>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// Nothing is reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SchedulerStatus {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(
+    Scheduler,
+    schema::Root::new::<SchedulerSpec>().status::<SchedulerStatus>().open(),
+);

@@ -1,0 +1,45 @@
+//! Objects inside objects: the cluster facts that a ControllerConfig carries along.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::nullable::Other;
+
+/// A whole object inside another one, with everything optional.
+///
+/// The metadata is kept as it is written: nobody reads it, and it must come back unchanged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Embedded<Spec, Status> {
+    /// The API version of the embedded object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// The kind of the embedded object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The metadata of the embedded object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// What is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Spec>,
+    /// What was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub other: Other,
+}
+
+impl<Spec, Status> Default for Embedded<Spec, Status> {
+    fn default() -> Self {
+        Self {
+            api_version: None,
+            kind: None,
+            metadata: None,
+            spec: None,
+            status: None,
+            other: Other::new(),
+        }
+    }
+}

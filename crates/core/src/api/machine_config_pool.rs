@@ -1,0 +1,300 @@
+//! MachineConfigPool: a group of machines that are configured alike.
+//!
+//! A pool says which MachineConfigs it merges, which machines it holds, and how many of them may
+//! be away at the same time while a change is rolled out. Its status tells how far that is.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::condition::{self, Condition};
+use super::nullable::Other;
+use super::{rules, schema};
+
+/// A group of machines that are configured alike: which MachineConfigs make up their
+/// configuration, which machines belong to it, and how fast a change goes through it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
+#[kube(
+    group = "machineconfiguration.openshift.io",
+    version = "v1",
+    kind = "MachineConfigPool",
+    shortname = "mcp",
+    status = "MachineConfigPoolStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A group of machines that are configured alike.",
+    label("openshift.io/operator-managed", ""),
+    printcolumn(name = "Config", type_ = "string", json_path = ".status.configuration.name"),
+    printcolumn(
+        name = "Updated",
+        type_ = "string",
+        description = "Whether all the machines have the wanted configuration.",
+        json_path = r#".status.conditions[?(@.type=="Updated")].status"#
+    ),
+    printcolumn(
+        name = "Updating",
+        type_ = "string",
+        description = "Whether a change is being rolled out.",
+        json_path = r#".status.conditions[?(@.type=="Updating")].status"#
+    ),
+    printcolumn(
+        name = "Degraded",
+        type_ = "string",
+        description = "Whether something keeps the pool from its configuration.",
+        json_path = r#".status.conditions[?(@.type=="Degraded")].status"#
+    ),
+    printcolumn(
+        name = "MachineCount",
+        type_ = "number",
+        description = "How many machines the pool has.",
+        json_path = ".status.machineCount"
+    ),
+    printcolumn(
+        name = "ReadyMachineCount",
+        type_ = "number",
+        description = "How many machines are up to date and ready.",
+        json_path = ".status.readyMachineCount"
+    ),
+    printcolumn(
+        name = "UpdatedMachineCount",
+        type_ = "number",
+        description = "How many machines are up to date.",
+        json_path = ".status.updatedMachineCount"
+    ),
+    printcolumn(
+        name = "DegradedMachineCount",
+        type_ = "number",
+        description = "How many machines could not be updated.",
+        json_path = ".status.degradedMachineCount"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineConfigPoolSpec {
+    /// Which MachineConfigs the pool merges, by their labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_selector")]
+    pub machine_config_selector: Option<LabelSelector>,
+    /// Which machines belong to the pool, by the labels of their nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_selector")]
+    pub node_selector: Option<LabelSelector>,
+    /// Whether changes wait until this is taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// How many machines may be away at the same time, as a number or a percentage; 1 when unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::int_or_string")]
+    pub max_unavailable: Option<IntOrString>,
+    /// The rendered config that the machines are to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::pool_configuration")]
+    pub configuration: Option<PoolConfiguration>,
+    /// Images that the machines keep on their disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 100),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub pinned_image_sets: Option<Vec<PinnedImageSetRef>>,
+    /// The stream of operating system images that the machines follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os_image_stream: Option<OSImageStreamReference>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A reference to a rendered config, together with the configs it was made of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PoolConfiguration {
+    /// The API version of the rendered config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// A part of the object; not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field_path: Option<String>,
+    /// The kind of the rendered config: `MachineConfig`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The name of the rendered config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Not used: a MachineConfig has no namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    /// Not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The MachineConfigs that were merged into this one, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Vec<ObjectReference>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub other: Other,
+}
+
+/// A PinnedImageSet, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct PinnedImageSetRef {
+    /// The name of the PinnedImageSet.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(
+            pattern = r"^([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]{0,61}[a-zA-Z0-9]))*$"
+        )
+    )]
+    pub name: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A stream of operating system images, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct OSImageStreamReference {
+    /// The name of the stream in the OSImageStream object `cluster`.
+    #[schemars(
+        length(min = 1, max = 253),
+        extend("x-kubernetes-validations" = rules::subdomain())
+    )]
+    pub name: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// How far a pool is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineConfigPoolStatus {
+    /// The generation of the pool that this status was written for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The rendered config that all the machines had when they last were all up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::pool_configuration")]
+    pub configuration: Option<PoolConfiguration>,
+    /// How many machines the pool has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_count: Option<i32>,
+    /// How many machines are up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_machine_count: Option<i32>,
+    /// How many machines are up to date and ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_machine_count: Option<i32>,
+    /// How many machines are away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unavailable_machine_count: Option<i32>,
+    /// How many machines could not be updated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded_machine_count: Option<i32>,
+    /// What holds for the pool: `Updated`, `Updating`, `Degraded` and more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::plain")]
+    pub conditions: Option<Vec<Condition>>,
+    /// When the certificates that the machines carry run out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub cert_expirys: Option<Vec<CertExpiry>>,
+    /// How far the tasks are that run beside the configuration, such as pinning images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["poolSynchronizerType"]
+    ))]
+    pub pool_synchronizers_status: Option<Vec<PoolSynchronizerStatus>>,
+    /// The stream of operating system images that the machines follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os_image_stream: Option<OSImageStreamReference>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// When a certificate runs out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["bundle", "subject"]))]
+pub struct CertExpiry {
+    /// The bundle that the certificate is in.
+    pub bundle: String,
+    /// Whom the certificate names.
+    pub subject: String,
+    /// When it runs out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Time>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// How far a task is that runs beside the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend(
+    "required" = [
+        "availableMachineCount",
+        "machineCount",
+        "poolSynchronizerType",
+        "readyMachineCount",
+        "unavailableMachineCount",
+        "updatedMachineCount"
+    ],
+    "x-kubernetes-validations" = rules::machine_counts()
+))]
+pub struct PoolSynchronizerStatus {
+    /// The task: `PinnedImageSets`.
+    #[schemars(length(max = 256), extend("enum" = ["PinnedImageSets"]))]
+    pub pool_synchronizer_type: String,
+    /// How many machines take part.
+    #[schemars(range(min = 0))]
+    pub machine_count: i64,
+    /// How many machines have done it.
+    #[schemars(range(min = 0))]
+    pub updated_machine_count: i64,
+    /// How many machines have done it and are ready.
+    #[schemars(range(min = 0))]
+    pub ready_machine_count: i64,
+    /// How many machines can take part now.
+    #[schemars(range(min = 0))]
+    pub available_machine_count: i64,
+    /// How many machines cannot.
+    #[schemars(range(min = 0))]
+    pub unavailable_machine_count: i64,
+    /// The generation that the counts are about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        range(min = 0),
+        extend("x-kubernetes-validations" = rules::generation_or_zero())
+    )]
+    pub observed_generation: Option<i64>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(
+    MachineConfigPool,
+    schema::Root::new::<MachineConfigPoolSpec>().status::<MachineConfigPoolStatus>(),
+);

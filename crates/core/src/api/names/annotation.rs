@@ -1,0 +1,84 @@
+//! Annotations.
+
+// On machines (Nodes).
+
+/// The rendered config that a machine has. Written by its daemon.
+pub const CURRENT_CONFIG: &str = "machineconfiguration.openshift.io/currentConfig";
+/// The rendered config that a machine is to have. Written by the controller.
+pub const DESIRED_CONFIG: &str = "machineconfiguration.openshift.io/desiredConfig";
+/// The image that a machine runs, when its pool builds images. Written by its daemon.
+pub const CURRENT_IMAGE: &str = "machineconfiguration.openshift.io/currentImage";
+/// The image that a machine is to run, when its pool builds images. Written by the controller.
+pub const DESIRED_IMAGE: &str = "machineconfiguration.openshift.io/desiredImage";
+/// The rendered config that a machine started its life with.
+pub const FIRST_PIVOT_CONFIG: &str = "machineconfiguration.openshift.io/firstPivotConfig";
+/// What a machine is doing; see [`state`](super::state). Written by its daemon.
+pub const STATE: &str = "machineconfiguration.openshift.io/state";
+/// Why a machine is degraded, or empty. Written by its daemon.
+pub const REASON: &str = "machineconfiguration.openshift.io/reason";
+/// What a machine does after the change: `Rebooting` just before it restarts.
+pub const POST_CONFIG_ACTION: &str = "machineconfiguration.openshift.io/post-config-action";
+/// What a machine asks the drain controller for: `drain-<config>` or `uncordon-<config>`.
+pub const DESIRED_DRAIN: &str = "machineconfiguration.openshift.io/desiredDrain";
+/// The last request in [`DESIRED_DRAIN`] that the drain controller carried out.
+pub const LAST_APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppliedDrain";
+/// The shape of the control plane, for the daemon. Written by the controller.
+pub const CONTROL_PLANE_TOPOLOGY: &str = "machineconfiguration.openshift.io/controlPlaneTopology";
+/// The version of the ControllerConfig whose certificates a machine has.
+pub const LAST_SYNCED_CONTROLLER_CONFIG: &str =
+    "machineconfiguration.openshift.io/lastSyncedControllerConfigResourceVersion";
+/// The value of [`SERVICE_CA_ROTATE`] that a machine last saw.
+pub const LAST_OBSERVED_SERVER_CA: &str =
+    "machineconfiguration.openshift.io/lastObservedServerCAAnnotation";
+/// Why the staged operating system could not be put in place at the last restart, or empty.
+pub const OSTREE_FINALIZE_STAGED_FAILURE: &str =
+    "machineconfiguration.openshift.io/ostree-finalize-staged-failure";
+/// There once a new machine has been given the labels of its custom pool.
+pub const CUSTOM_POOL_LABELS_APPLIED: &str =
+    "machineconfiguration.openshift.io/customPoolLabelsApplied";
+
+// On MachineConfigs and on the objects that they are made from.
+
+/// The version of the controller that made an object.
+pub const GENERATED_BY_CONTROLLER_VERSION: &str =
+    "machineconfiguration.openshift.io/generated-by-controller-version";
+/// The release that the controller which made an object belongs to.
+pub const RELEASE_IMAGE_VERSION: &str = "machineconfiguration.openshift.io/release-image-version";
+/// `true` on a rendered config whose operating system image an administrator chose.
+pub const OS_IMAGE_URL_OVERRIDDEN: &str =
+    "machineconfiguration.openshift.io/os-image-url-overridden";
+/// An image that was built elsewhere and is to be taken as it is.
+pub const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";
+/// The ending of the name of the MachineConfig that is made from a KubeletConfig or a
+/// ContainerRuntimeConfig.
+pub const MC_NAME_SUFFIX: &str = "machineconfiguration.openshift.io/mc-name-suffix";
+
+// On the ControllerConfig.
+
+/// The version of the operator that wrote the ControllerConfig; a controller of another version
+/// ignores it.
+pub const GENERATED_BY_VERSION: &str = "machineconfiguration.openshift.io/generated-by-version";
+/// `true` while the certificates of the API server are being replaced.
+pub const SERVICE_CA_ROTATE: &str = "machineconfiguration.openshift.io/service-ca-rotate";
+
+// On other objects.
+
+/// The release image that an OSImageStream was made from.
+pub const RELEASE_PAYLOAD_IMAGE: &str = "machineconfiguration.openshift.io/release-payload-image";
+/// The build that the image of a MachineOSConfig comes from.
+pub const CURRENT_MACHINE_OS_BUILD: &str =
+    "machineconfiguration.openshift.io/current-machine-os-build";
+/// Asks for the image of a MachineOSConfig to be built again.
+pub const REBUILD: &str = "machineconfiguration.openshift.io/rebuild";
+/// The secret that the image of a MachineOSBuild is pushed with.
+pub const RENDERED_IMAGE_PUSH_SECRET: &str =
+    "machineconfiguration.openshift.io/rendered-image-push-secret";
+/// The version that the first-boot configuration of new machines was brought to.
+pub const STUB_IGNITION_UPGRADED_TO: &str =
+    "machineconfiguration.openshift.io/stub-ignition-upgraded-to";
+/// When the first-boot configuration of new machines was brought to that version.
+pub const STUB_IGNITION_UPGRADED_AT: &str =
+    "machineconfiguration.openshift.io/stub-ignition-upgraded-at";
+/// When the replacement of boot images was switched on by default.
+pub const BOOT_IMAGE_UPDATES_OPTED_IN_AT: &str =
+    "machineconfiguration.openshift.io/boot-image-updates-opted-in-at";

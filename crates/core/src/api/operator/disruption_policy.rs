@@ -1,0 +1,209 @@
+//! Disruption policies: what a change of a file or unit costs a machine.
+//!
+//! Without a policy a machine restarts for nearly every change. An administrator who knows better
+//! says so here: reload this service, drain first, or do nothing at all.
+
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::api::nullable::Other;
+use crate::api::{rules, schema};
+
+/// What a change of a file, a unit or the SSH keys costs a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeDisruptionPolicy {
+    /// What is done when a file changes; a path that is a folder covers everything below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 50),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"])
+    )]
+    pub files: Option<Vec<FileDisruptionPolicy>>,
+    /// What is done when a unit changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 50),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub units: Option<Vec<UnitDisruptionPolicy>>,
+    /// What is done when the SSH keys of the user `core` change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sshkey: Option<SshKeyDisruptionPolicy>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// What is done when a file changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["actions", "path"]))]
+pub struct FileDisruptionPolicy {
+    /// The file or folder.
+    pub path: String,
+    /// What is done, in this order.
+    #[schemars(
+        length(max = 10),
+        extend(
+            "x-kubernetes-list-type" = "atomic",
+            "x-kubernetes-validations" = rules::lone_actions()
+        )
+    )]
+    pub actions: Vec<DisruptionAction>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// What is done when a unit changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["actions", "name"]))]
+pub struct UnitDisruptionPolicy {
+    /// The unit.
+    #[schemars(
+        length(max = 255),
+        extend("x-kubernetes-validations" = rules::unit_name())
+    )]
+    pub name: String,
+    /// What is done, in this order.
+    #[schemars(
+        length(max = 10),
+        extend(
+            "x-kubernetes-list-type" = "atomic",
+            "x-kubernetes-validations" = rules::lone_actions()
+        )
+    )]
+    pub actions: Vec<DisruptionAction>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// What is done when the SSH keys of the user `core` change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["actions"]))]
+pub struct SshKeyDisruptionPolicy {
+    /// What is done, in this order.
+    #[schemars(
+        length(max = 10),
+        extend(
+            "x-kubernetes-list-type" = "atomic",
+            "x-kubernetes-validations" = rules::lone_actions()
+        )
+    )]
+    pub actions: Vec<DisruptionAction>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// One thing that is done after a change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend(
+    "required" = ["type"],
+    "x-kubernetes-validations" = rules::action_members()
+))]
+pub struct DisruptionAction {
+    /// What is done.
+    #[serde(rename = "type")]
+    #[schemars(
+        with = "String",
+        extend("enum" = ["Reboot", "Drain", "Reload", "Restart", "DaemonReload", "None"])
+    )]
+    pub type_: DisruptionActionType,
+    /// The service to reload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload: Option<ServiceReference>,
+    /// The service to restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<ServiceReference>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The kinds of things that are done after a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DisruptionActionType {
+    /// Drain the machine and restart it.
+    #[default]
+    Reboot,
+    /// Drain the machine.
+    Drain,
+    /// Reload a service.
+    Reload,
+    /// Restart a service.
+    Restart,
+    /// Have systemd read its units again.
+    DaemonReload,
+    /// Nothing.
+    None,
+    /// What the change itself calls for; only the system uses this.
+    Special,
+    /// Something that this version does not know.
+    #[serde(untagged)]
+    Unknown(String),
+}
+
+/// A systemd service, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["serviceName"]))]
+pub struct ServiceReference {
+    /// The name of the service, with its ending.
+    #[schemars(
+        length(max = 255),
+        extend("x-kubernetes-validations" = rules::unit_name())
+    )]
+    pub service_name: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The policies in force: those of the system with those of the administrator over them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeDisruptionPolicyStatus {
+    /// The policies in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NodeDisruptionPolicy", transform = in_force)]
+    pub cluster_policies: Option<NodeDisruptionPolicy>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The policies in force may be twice as many, and may say `Special`.
+fn in_force(policy: &mut Schema) {
+    for list in ["files", "units"] {
+        schema::adjust(policy, &["properties", list], |list| {
+            list.insert("maxItems".into(), json!(100));
+        });
+    }
+    let to_actions: [&[&str]; 3] = [
+        &["files", "items", "properties", "actions"],
+        &["units", "items", "properties", "actions"],
+        &["sshkey", "properties", "actions"],
+    ];
+    for to_actions in to_actions {
+        let path = [&["properties"], to_actions, &["items", "properties", "type"]].concat();
+        schema::adjust(policy, &path, |type_| {
+            if let Some(Value::Array(values)) = type_.get_mut("enum") {
+                values.push("Special".into());
+            }
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! ImageContentSourcePolicy: mirrors of image registries, in the old notation.
+//!
+//! Superseded by ImageDigestMirrorSet, and still found in many clusters.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::nullable::Other;
+use crate::api::schema;
+
+/// Where machines may fetch images from instead of the place that the image names, when they ask
+/// by digest. Superseded by ImageDigestMirrorSet.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "operator.openshift.io",
+    version = "v1alpha1",
+    kind = "ImageContentSourcePolicy",
+    plural = "imagecontentsourcepolicies",
+    status = "ImageContentSourcePolicyStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Mirrors of image registries, in the old notation."
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageContentSourcePolicySpec {
+    /// The mirrors of each place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository_digest_mirrors: Option<Vec<RepositoryDigestMirrors>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// The mirrors of one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["source"]))]
+pub struct RepositoryDigestMirrors {
+    /// The place that images name.
+    pub source: String,
+    /// Where to look instead, in this order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirrors: Option<Vec<String>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// Nothing is reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImageContentSourcePolicyStatus {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+schema::kind_schema!(
+    ImageContentSourcePolicy,
+    schema::Root::new::<ImageContentSourcePolicySpec>()
+        .status::<ImageContentSourcePolicyStatus>()
+        .open(),
+);

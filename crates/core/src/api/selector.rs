@@ -1,0 +1,205 @@
+//! Label selectors: which objects are meant, by their labels.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// Why a selector cannot be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// The operator is none that there is.
+    #[error(
+        "matchExpressions[{index}].operator is {operator:?} for the label {key:?}: use In, NotIn, Exists or DoesNotExist"
+    )]
+    Operator {
+        /// The place of the requirement in the list.
+        index: usize,
+        /// The label that it is about.
+        key: String,
+        /// The operator that was given.
+        operator: String,
+    },
+    /// The operator compares with values, and there are none.
+    #[error(
+        "matchExpressions[{index}].values is empty for the label {key:?}: {operator} needs at least one value"
+    )]
+    NoValues {
+        /// The place of the requirement in the list.
+        index: usize,
+        /// The label that it is about.
+        key: String,
+        /// The operator that was given.
+        operator: String,
+    },
+    /// The operator compares with nothing, and there are values.
+    #[error(
+        "matchExpressions[{index}].values is set for the label {key:?}: {operator} takes no values, remove them or use In or NotIn"
+    )]
+    Values {
+        /// The place of the requirement in the list.
+        index: usize,
+        /// The label that it is about.
+        key: String,
+        /// The operator that was given.
+        operator: String,
+    },
+    /// The label is not named.
+    #[error("matchExpressions[{index}].key is empty: name the label that the requirement is about")]
+    NoKey {
+        /// The place of the requirement in the list.
+        index: usize,
+    },
+}
+
+/// Whether a selector selects an object with the given labels.
+///
+/// All the requirements must hold. A selector without any selects everything; a caller for whom
+/// such a selector means nothing must ask [`is_empty`] first.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+/// use machinist_core::api::selector::matches;
+///
+/// let labels = BTreeMap::from([("role".to_owned(), "worker".to_owned())]);
+/// let selector = LabelSelector { match_labels: Some(labels.clone()), match_expressions: None };
+/// assert_eq!(matches(&selector, &labels), Ok(true));
+/// assert_eq!(matches(&selector, &BTreeMap::new()), Ok(false));
+/// ```
+pub fn matches(
+    selector: &LabelSelector,
+    labels: &BTreeMap<String, String>,
+) -> Result<bool, SelectorError> {
+    let mut all =
+        selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    // Every requirement is looked at, so that a wrong one is found whatever the labels are.
+    for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
+        all &= holds(index, requirement, labels)?;
+    }
+    Ok(all)
+}
+
+/// Whether a selector has no requirements at all.
+pub fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn holds(
+    index: usize,
+    requirement: &LabelSelectorRequirement,
+    labels: &BTreeMap<String, String>,
+) -> Result<bool, SelectorError> {
+    let key = requirement.key.clone();
+    let operator = requirement.operator.clone();
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let value = labels.get(&key);
+    if key.is_empty() {
+        return Err(SelectorError::NoKey { index });
+    }
+    match (operator.as_str(), values.is_empty()) {
+        ("In", false) => Ok(value.is_some_and(|value| values.contains(value))),
+        ("NotIn", false) => Ok(value.is_none_or(|value| !values.contains(value))),
+        ("Exists", true) => Ok(value.is_some()),
+        ("DoesNotExist", true) => Ok(value.is_none()),
+        ("In" | "NotIn", true) => Err(SelectorError::NoValues { index, key, operator }),
+        ("Exists" | "DoesNotExist", false) => Err(SelectorError::Values { index, key, operator }),
+        _ => Err(SelectorError::Operator { index, key, operator }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn evaluate(selector: Value, labels: Value) -> Result<bool, SelectorError> {
+        let selector = serde_json::from_value(selector).unwrap();
+        let labels = serde_json::from_value(labels).unwrap();
+        matches(&selector, &labels)
+    }
+
+    fn expression(key: &str, operator: &str, values: &Value) -> Value {
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    }
+
+    #[test]
+    fn kubernetes_meaning() {
+        let worker = json!({"role": "worker", "zone": "a"});
+        let none = json!({});
+        let both = json!({
+            "matchLabels": {"zone": "a"},
+            "matchExpressions": [{"key": "role", "operator": "In", "values": ["worker", "infra"]}],
+        });
+        let cases = [
+            (json!({}), &worker, true),
+            (json!({}), &none, true),
+            (json!({"matchLabels": {}, "matchExpressions": []}), &none, true),
+            (json!({"matchLabels": {"role": "worker"}}), &worker, true),
+            (json!({"matchLabels": {"role": "master"}}), &worker, false),
+            (json!({"matchLabels": {"role": "worker", "zone": "b"}}), &worker, false),
+            (json!({"matchLabels": {"role": "worker"}}), &none, false),
+            (json!({"matchLabels": {"role": ""}}), &none, false),
+            (expression("role", "In", &json!(["worker", "infra"])), &worker, true),
+            (expression("role", "In", &json!(["infra"])), &worker, false),
+            (expression("role", "In", &json!(["infra"])), &none, false),
+            (expression("role", "NotIn", &json!(["infra"])), &worker, true),
+            (expression("role", "NotIn", &json!(["worker"])), &worker, false),
+            (expression("role", "NotIn", &json!(["worker"])), &none, true),
+            (expression("role", "Exists", &json!(null)), &worker, true),
+            (expression("role", "Exists", &json!([])), &none, false),
+            (expression("role", "DoesNotExist", &json!(null)), &worker, false),
+            (expression("role", "DoesNotExist", &json!([])), &none, true),
+            (both.clone(), &worker, true),
+            (both, &json!({"role": "worker"}), false),
+        ];
+        for (selector, labels, expected) in cases {
+            let found = evaluate(selector.clone(), labels.clone());
+            assert_eq!(found, Ok(expected), "{selector} on {labels}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_the_field_and_the_remedy() {
+        let cases = [
+            (
+                expression("role", "in", &json!(["a"])),
+                r#"matchExpressions[0].operator is "in" for the label "role": use In, NotIn, Exists or DoesNotExist"#,
+            ),
+            (
+                expression("role", "In", &json!([])),
+                r#"matchExpressions[0].values is empty for the label "role": In needs at least one value"#,
+            ),
+            (
+                expression("role", "NotIn", &json!(null)),
+                r#"matchExpressions[0].values is empty for the label "role": NotIn needs at least one value"#,
+            ),
+            (
+                expression("role", "Exists", &json!(["a"])),
+                r#"matchExpressions[0].values is set for the label "role": Exists takes no values, remove them or use In or NotIn"#,
+            ),
+            (
+                expression("", "Exists", &json!(null)),
+                "matchExpressions[0].key is empty: name the label that the requirement is about",
+            ),
+            (
+                json!({"matchLabels": {"no": "match"}, "matchExpressions": [
+                    {"key": "a", "operator": "Exists"},
+                    {"key": "b", "operator": "Near", "values": ["c"]},
+                ]}),
+                r#"matchExpressions[1].operator is "Near" for the label "b": use In, NotIn, Exists or DoesNotExist"#,
+            ),
+        ];
+        for (selector, message) in cases {
+            let error = evaluate(selector.clone(), json!({})).unwrap_err();
+            assert_eq!(error.to_string(), message, "{selector}");
+        }
+    }
+
+    #[test]
+    fn emptiness() {
+        assert!(is_empty(&LabelSelector::default()));
+        let full = serde_json::from_value(json!({"matchLabels": {"a": ""}})).unwrap();
+        assert!(!is_empty(&full));
+    }
+}

@@ -1,0 +1,84 @@
+//! TLS profiles: which versions and ciphers a server speaks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::nullable::{Nullable, Other};
+use super::schema;
+
+/// The groups that keys can be exchanged with.
+const GROUPS: [&str; 7] = [
+    "X25519",
+    "secp256r1",
+    "secp384r1",
+    "secp521r1",
+    "X25519MLKEM768",
+    "SecP256r1MLKEM768",
+    "SecP384r1MLKEM1024",
+];
+
+/// Which TLS versions and ciphers a server speaks: one of three ready-made profiles, or a custom
+/// one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TLSSecurityProfile {
+    /// `Old`, `Intermediate`, `Modern` or `Custom`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["Old", "Intermediate", "Modern", "Custom"]))]
+    pub type_: Option<String>,
+    /// Set when the type is `Old`; has no content.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    pub old: Nullable<ReadyMadeProfile>,
+    /// Set when the type is `Intermediate`; has no content.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    pub intermediate: Nullable<ReadyMadeProfile>,
+    /// Set when the type is `Modern`; has no content.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    pub modern: Nullable<ReadyMadeProfile>,
+    /// Set when the type is `Custom`.
+    #[serde(skip_serializing_if = "Nullable::is_absent")]
+    pub custom: Nullable<CustomTLSProfile>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A profile that is known by its name alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReadyMadeProfile {
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
+
+/// A profile that an administrator put together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CustomTLSProfile {
+    /// The ciphers that are offered, by their OpenSSL names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub ciphers: Option<Vec<String>>,
+    /// The groups that keys are exchanged with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 7),
+        extend("x-kubernetes-list-type" = "set"),
+        transform = schema::each(json!({"enum": GROUPS}))
+    )]
+    pub groups: Option<Vec<String>>,
+    /// The lowest version that is spoken.
+    #[serde(rename = "minTLSVersion", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "enum" = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]
+    ))]
+    pub min_tls_version: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: Other,
+}
