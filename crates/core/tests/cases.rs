@@ -1,0 +1,105 @@
+//! Inputs with the answers of the real Machine Config Operator: same name, same spec, an error
+//! where it gives one.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the bans on files and on panics are not for tests"
+)]
+
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::ignition::{Version, convert};
+use machinist_core::reconcile_check::{Overrides, reconcilable};
+use machinist_core::render::render;
+use serde_json::Value;
+
+fn cases(name: &str) -> Vec<Value> {
+    let path = format!("{}/../../tests/cases/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Every failure is listed, not only the first.
+fn report(failures: &[String], total: usize) {
+    let count = failures.len();
+    assert!(failures.is_empty(), "{count} of {total} differ:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn rendering_gives_the_same_names_and_specs() {
+    let cases = cases("render");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let id = &case["id"];
+        let pool: MachineConfigPool = typed(&case["pool"]);
+        let configs: Vec<MachineConfig> = typed(&case["machineConfigs"]);
+        let controller_config: ControllerConfig = typed(&case["controllerConfig"]);
+        let expect = &case["expect"];
+        match (render(&pool, &configs, Some(&controller_config)), expect["name"].as_str()) {
+            (Ok(rendered), Some(name)) => {
+                let spec = serde_json::to_value(&rendered.spec).unwrap();
+                if spec != expect["spec"] {
+                    failures.push(format!("{id}: spec\n  {spec}\n  {}", expect["spec"]));
+                } else if rendered.name != name {
+                    failures.push(format!("{id}: name {} expected {name}", rendered.name));
+                }
+            }
+            (Ok(_), None) => failures.push(format!("{id}: expected {}", expect["error"])),
+            (Err(error), Some(_)) => failures.push(format!("{id}: unexpected: {error}")),
+            (Err(_), None) => {}
+        }
+    }
+    report(&failures, cases.len());
+}
+
+#[test]
+fn conversion_gives_the_same_configs() {
+    let cases = cases("convert");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let target = Version::parse(case["target"].as_str().unwrap()).unwrap();
+        match (convert::convert(&case["config"], &target), expect.get("config")) {
+            (Ok(converted), Some(config)) => {
+                let found = serde_json::to_value(&converted).unwrap();
+                if found != *config {
+                    failures.push(format!("{id}:\n  {found}\n  {config}"));
+                }
+            }
+            (Ok(_), None) => failures.push(format!("{id}: expected {}", expect["error"])),
+            (Err(error), Some(_)) => failures.push(format!("{id}: unexpected: {error}")),
+            (Err(_), None) => {}
+        }
+    }
+    report(&failures, cases.len());
+}
+
+#[test]
+fn running_machines_refuse_the_same_changes() {
+    let cases = cases("reconcile");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let (old, new): (MachineConfig, MachineConfig) = (typed(&case["old"]), typed(&case["new"]));
+        let found = reconcilable(&old, &new, Overrides::default());
+        let expected = expect["error"].as_str();
+        match (found, expected) {
+            (Err(refusal), Some(expected)) => {
+                let reason = |text: &str| text.rsplit("\": ").next().unwrap_or_default().to_owned();
+                let (found, expected) = (reason(&refusal.to_string()), reason(expected));
+                if !expected.contains("parse") && found != expected {
+                    failures.push(format!("{id}: {found:?} expected {expected:?}"));
+                }
+            }
+            (Ok(_), Some(expected)) => failures.push(format!("{id}: expected {expected}")),
+            (Err(refusal), None) => failures.push(format!("{id}: unexpected: {refusal}")),
+            (Ok(_), None) => {}
+        }
+    }
+    report(&failures, cases.len());
+}
