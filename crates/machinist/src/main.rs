@@ -1,2 +1,7 @@
-//! The `machinist` program.
-fn main() {}
+//! The `machinist` program: the first word chooses the room.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    machinist::cli::run()
+}

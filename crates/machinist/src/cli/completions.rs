@@ -1,0 +1,24 @@
+//! `machinist completions`: completion scripts for shells.
+
+use anyhow::Result;
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::{Cli, Outcome, output};
+
+/// Print the completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist completions bash")]
+pub(super) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "machinist", &mut script);
+        output::print(&String::from_utf8_lossy(&script))?;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,199 @@
+//! `machinist diff`: what differs between two MachineConfigs, and whether a running machine would
+//! take the change.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anstyle::Style;
+use anyhow::{Result, bail};
+use clap::Args;
+use machinist_core::api::MachineConfig;
+use machinist_core::diff::{self, ContentChange, ItemChange, LineKind, ListChange, Shown, Verb};
+use machinist_core::reconcile_check::{Overrides, reconcilable};
+use serde::Serialize;
+
+use super::output::{ADDED, ERROR, FAINT, HEADING, REMOVED, TextOrJson};
+use super::{Outcome, output};
+use crate::manifests::{self, Document};
+
+/// Show what differs between two MachineConfigs, and whether a running machine would accept it
+///
+/// Contents are decoded, secrets are masked. The exit code is 0 when a running machine would
+/// accept the change, 3 when it would refuse it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist diff examples/chrony.yaml examples/chrony-and-hugepages.yaml"
+)]
+pub(super) struct Diff {
+    /// The MachineConfig that the machine has: a file or -
+    old: PathBuf,
+
+    /// The MachineConfig that it is to have: a file or -
+    new: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    reconcilable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<diff::Diff>,
+}
+
+impl Diff {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if self.old == Path::new("-") && self.new == Path::new("-") {
+            bail!("only one of OLD and NEW can be standard input");
+        }
+        let (old, new) = (read_one(&self.old)?, read_one(&self.new)?);
+        let verdict = reconcilable(&old, &new, Overrides::default());
+        let reason = verdict.as_ref().err().map(ToString::to_string);
+        // A refused change is still shown, as far as both configs can be read.
+        let change = verdict.ok().or_else(|| diff::read_both(&old, &new));
+        let diff = change.map(|change| diff::diff(&old, &new, &change));
+        let answer = Answer { reconcilable: reason.is_none(), reason, diff };
+        match self.output {
+            TextOrJson::Json => output::print_json(&answer)?,
+            TextOrJson::Text => output::print(&text(&answer))?,
+        }
+        Ok(if answer.reconcilable { Outcome::Done } else { Outcome::Refused })
+    }
+}
+
+/// The one MachineConfig in a file. Other objects beside it are passed over.
+fn read_one(path: &Path) -> Result<MachineConfig> {
+    let documents = manifests::read(&[path.to_owned()])?;
+    let is_machine_config = |document: &&Document| {
+        // Also without kind, as configs are often cut out of something larger.
+        matches!(document.kind(), "MachineConfig" | "") && document.value.get("spec").is_some()
+            || document.kind() == "MachineConfig"
+    };
+    let found: Vec<&Document> = documents.iter().filter(is_machine_config).collect();
+    match found.as_slice() {
+        [one] => one.typed(),
+        [] => bail!("{}: no MachineConfig in this file", path.display()),
+        many => {
+            let names: Vec<&str> = many.iter().map(|document| document.name()).collect();
+            bail!(
+                "{}: {} MachineConfigs in this file ({}); a diff needs one: render the pool first, or split the file",
+                path.display(),
+                many.len(),
+                names.join(", ")
+            )
+        }
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = String::new();
+    if let Some(diff) = &answer.diff {
+        show_diff(&mut text, diff);
+    }
+    match &answer.reason {
+        None => text.push_str("A running machine would accept this change.\n"),
+        Some(reason) => {
+            let _ = writeln!(
+                text,
+                "{ERROR}A running machine would refuse this change:{ERROR:#} {reason}"
+            );
+        }
+    }
+    text
+}
+
+fn show_diff(text: &mut String, diff: &diff::Diff) {
+    if diff.is_empty() {
+        text.push_str("No differences.\n");
+    }
+    for (name, change) in &diff.fields {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        show_value(text, "", name, old, new);
+    }
+    show_list(text, "kernel argument", &diff.kernel_arguments);
+    show_list(text, "extension", &diff.extensions);
+    show_items(text, "file", &diff.files);
+    show_items(text, "unit", &diff.units);
+    show_items(text, "drop-in", &diff.dropins);
+    show_items(text, "user", &diff.users);
+    show_list(text, "ssh key of core", &diff.ssh_keys);
+    for section in &diff.other_sections {
+        let _ = writeln!(text, "{HEADING}~ section {section}{HEADING:#} differs");
+    }
+}
+
+fn show_value(text: &mut String, indent: &str, name: &str, old: Option<&str>, new: Option<&str>) {
+    let shown = |value: Option<&str>| value.unwrap_or("(unset)").to_owned();
+    let _ = writeln!(text, "{indent}~ {name}: {} → {}", shown(old), shown(new));
+}
+
+fn show_list(text: &mut String, what: &str, change: &ListChange) {
+    for entry in &change.removed {
+        let _ = writeln!(text, "{REMOVED}- {what} {entry}{REMOVED:#}");
+    }
+    for entry in &change.added {
+        let _ = writeln!(text, "{ADDED}+ {what} {entry}{ADDED:#}");
+    }
+    if change.reordered {
+        let _ = writeln!(text, "~ {what}s in another order");
+    }
+}
+
+fn show_items(text: &mut String, what: &str, items: &[ItemChange]) {
+    for item in items {
+        let (sign, style): (&str, Style) = match item.verb {
+            Verb::Added => ("+", ADDED),
+            Verb::Removed => ("-", REMOVED),
+            Verb::Changed => ("~", HEADING),
+        };
+        let _ = writeln!(text, "{style}{sign} {what} {}{style:#}", item.name);
+        for (name, change) in &item.fields {
+            show_value(text, "    ", name, change.old.as_deref(), change.new.as_deref());
+        }
+        if let Some(contents) = &item.contents {
+            show_contents(text, contents);
+        }
+    }
+}
+
+fn show_contents(text: &mut String, change: &ContentChange) {
+    let as_text = |shown: &Shown| match shown {
+        Shown::Nothing => Some(String::new()),
+        Shown::Text { text } => Some(text.clone()),
+        Shown::Binary { .. } | Shown::Secret | Shown::Undecodable { .. } => None,
+    };
+    let (Some(old), Some(new)) = (as_text(&change.old), as_text(&change.new)) else {
+        let line = format!("contents: {} → {}", label(&change.old), label(&change.new));
+        let _ = writeln!(text, "    {FAINT}{line}{FAINT:#}");
+        return;
+    };
+    for line in diff::line_diff(&old, &new, 3) {
+        let (sign, style) = match line.kind {
+            LineKind::Added => ("+", ADDED),
+            LineKind::Removed => ("-", REMOVED),
+            LineKind::Context => (" ", Style::new()),
+            LineKind::Gap => (" ", FAINT),
+        };
+        let _ = writeln!(text, "    {style}{sign}{}{style:#}", printable(&line.text));
+    }
+}
+
+/// Control characters would let a file's contents drive the terminal.
+fn printable(line: &str) -> String {
+    let replace = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    line.chars().map(replace).collect()
+}
+
+fn label(shown: &Shown) -> String {
+    match shown {
+        Shown::Nothing => "(none)".to_owned(),
+        Shown::Text { text } => format!("({} bytes of text)", text.len()),
+        Shown::Binary { size, sha256 } => format!("({size} bytes, sha256 {})", &sha256[..12]),
+        Shown::Secret => "(secret)".to_owned(),
+        Shown::Undecodable { reason } => format!("({reason})"),
+    }
+}

@@ -1,0 +1,126 @@
+//! `machinist explain`: where something in a rendered config came from, and what it overrode.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use machinist_core::render::provenance::{Contribution, Item, provenance};
+use machinist_core::render::render;
+use serde::Serialize;
+
+use super::output::{FAINT, HEADING, TextOrJson};
+use super::pool_inputs::PoolArgs;
+use super::{Outcome, output};
+
+/// Tell where a file, unit or argument of a pool comes from, and what it overrode
+///
+/// Without a name everything in the rendered config is listed with its sources.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf"
+)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    inputs: PoolArgs,
+
+    /// A path, a unit, a drop-in as unit/drop-in, a user, a kernel argument or a field
+    #[arg(value_name = "FILE-OR-UNIT")]
+    name: Option<String>,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    rendered: &'a str,
+    items: Vec<Item>,
+}
+
+impl Explain {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let inputs = self.inputs.read()?;
+        let controller_config = inputs.controller_config.as_ref();
+        let rendered = render(&inputs.pool, &inputs.machine_configs, controller_config)?;
+        let cc_name = controller_config.map(|cc| cc.metadata.name.as_deref().unwrap_or_default());
+        let mut items = provenance(&rendered, cc_name);
+        if let Some(name) = &self.name {
+            let drop_ins = format!("{name}/");
+            items.retain(|item| {
+                item.name == *name
+                    || item.kind == machinist_core::render::provenance::Kind::Dropin
+                        && item.name.starts_with(&drop_ins)
+            });
+            if items.is_empty() {
+                bail!(
+                    "{name} is not in {} (list what is there with: machinist explain --pool {} -f …)",
+                    rendered.name,
+                    self.inputs.pool
+                );
+            }
+        }
+        match self.output {
+            TextOrJson::Json => {
+                output::print_json(&Answer { rendered: &rendered.name, items })?;
+            }
+            TextOrJson::Text if self.name.is_some() => {
+                output::print(&details(&rendered.name, &items))?;
+            }
+            TextOrJson::Text => output::print(&overview(&rendered.name, &items))?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn overview(rendered: &str, items: &[Item]) -> String {
+    let mut text = format!("{HEADING}{rendered}{HEADING:#}\n");
+    let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or_default();
+    let width = width.min(60);
+    for item in items {
+        let sources: Vec<&str> =
+            item.contributions.iter().rev().map(|c| c.source.as_str()).collect();
+        let (last, earlier) = sources.split_first().unwrap_or((&"", &[]));
+        let over = if earlier.is_empty() {
+            String::new()
+        } else {
+            format!("{FAINT} over {}{FAINT:#}", earlier.join(", "))
+        };
+        // Writing to a String cannot fail, here and below.
+        let kind = item.kind.to_string();
+        let _ = writeln!(text, "  {kind:<15} {:<width$}  {last}{over}", item.name);
+    }
+    text
+}
+
+fn details(rendered: &str, items: &[Item]) -> String {
+    let mut text = String::new();
+    for item in items {
+        let _ = writeln!(text, "{HEADING}{}{HEADING:#} ({}) in {rendered}", item.name, item.kind);
+        for (index, contribution) in item.contributions.iter().enumerate() {
+            let _ =
+                writeln!(text, "  {}", describe(contribution, &item.contributions[index + 1..]));
+        }
+    }
+    text
+}
+
+fn describe(contribution: &Contribution, later: &[Contribution]) -> String {
+    let mut parts = Vec::new();
+    if let Some(kind) = contribution.displaced {
+        parts.push(format!("made it a {kind}, which a later MachineConfig replaced"));
+    }
+    if !contribution.holds.is_empty() {
+        parts.push(format!("decides {}", contribution.holds.join(", ")));
+    }
+    for field in contribution.overridden.iter().filter(|_| contribution.displaced.is_none()) {
+        let by =
+            later.iter().rev().find(|c| c.holds.contains(field) || c.overridden.contains(field));
+        let by = by.map_or("a later one", |c| c.source.as_str());
+        parts.push(format!("{field} overridden by {by}"));
+    }
+    if parts.is_empty() {
+        parts.push("names it".to_owned());
+    }
+    format!("{}: {}", contribution.source, parts.join("; "))
+}

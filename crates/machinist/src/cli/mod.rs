@@ -1,0 +1,128 @@
+//! The command line: one grammar, a file per command.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an
+//! error, 2 wrong usage, 3 a clear "no" (a change that a machine would refuse).
+
+mod completions;
+mod crds;
+mod diff;
+mod explain;
+mod ignition;
+mod output;
+mod pool_inputs;
+mod render;
+mod validate;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// It ran, and what it looked at has errors (already shown).
+    Failed,
+    /// It ran, and the answer is no.
+    Refused,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::SUCCESS,
+            Outcome::Failed => Self::from(1),
+            Outcome::Refused => Self::from(3),
+        }
+    }
+}
+
+/// Keeps machines as they are declared.
+///
+/// An administrator writes MachineConfigs (files, systemd units, users, kernel arguments, an OS
+/// image) and groups machines into pools. Machinist renders one configuration per pool, serves it
+/// to machines on their first boot, and rolls changes out to running machines.
+///
+/// These commands work offline, on manifests in files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "machinist",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a clear \"no\" (a change a machine would refuse)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Render(render::Render),
+    Diff(diff::Diff),
+    Validate(validate::Validate),
+    Explain(explain::Explain),
+    #[command(subcommand)]
+    Ignition(ignition::Ignition),
+    Crds(crds::Crds),
+    Completions(completions::Completions),
+    Version(version::Version),
+}
+
+/// Reads the command line and runs the command.
+#[must_use]
+pub fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Render(command) => command.run(),
+        Command::Diff(command) => command.run(),
+        Command::Validate(command) => command.run(),
+        Command::Explain(command) => command.run(),
+        Command::Ignition(command) => command.run(),
+        Command::Crds(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Version(command) => command.run(),
+    };
+    match result {
+        Ok(outcome) => outcome.into(),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Whoever reads our output has read enough: that is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let mut words = vec![command];
+            if command.has_subcommands() {
+                words = command.get_subcommands().collect();
+            }
+            for command in words {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("machinist "), "{}: no example", command.get_name());
+            }
+        }
+    }
+}

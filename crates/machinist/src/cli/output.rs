@@ -1,0 +1,56 @@
+//! Output: YAML and JSON to standard output, messages to standard error, colour where it is wanted.
+
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// `-o` where there is a text for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TextOrJson {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Things that came: green.
+pub(super) const ADDED: Style = AnsiColor::Green.on_default();
+/// Things that went: red.
+pub(super) const REMOVED: Style = AnsiColor::Red.on_default();
+/// Headings.
+pub(super) const HEADING: Style = Style::new().bold();
+/// Things of little weight.
+pub(super) const FAINT: Style = Style::new().dimmed();
+/// Warnings.
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Errors.
+pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// Writes text to standard output; colour is taken out where nobody sees it.
+pub(super) fn print(text: &str) -> Result<()> {
+    Ok(anstream::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// Writes a value as indented JSON.
+pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Writes a value as YAML, in the form that Kubernetes' tools write.
+pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
+    print(&machinist_core::render::go_yaml::to_go_yaml(&serde_json::to_value(value)?))
+}
+
+/// Says that something went wrong.
+pub(super) fn error(message: &str) {
+    // Nothing is left to tell anyone if standard error is gone.
+    let _ = writeln!(anstream::stderr(), "{ERROR}error:{ERROR:#} {message}");
+}
+
+/// Says that something is odd.
+pub(super) fn warning(message: &str) {
+    let _ = writeln!(anstream::stderr(), "{WARNING}warning:{WARNING:#} {message}");
+}

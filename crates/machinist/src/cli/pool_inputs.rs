@@ -1,0 +1,98 @@
+//! What rendering needs, found among manifests: the pool, the MachineConfigs, the ControllerConfig.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use machinist_core::api::names::object::CONTROLLER_CONFIG;
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+
+use crate::manifests::{self, Document};
+
+/// The arguments that name the inputs of one pool.
+#[derive(Debug, Args)]
+pub(super) struct PoolArgs {
+    /// The pool to render
+    #[arg(long, value_name = "NAME")]
+    pub(super) pool: String,
+
+    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    pub(super) filename: Vec<PathBuf>,
+}
+
+/// The inputs of one pool.
+#[derive(Debug)]
+pub(super) struct PoolInputs {
+    pub(super) pool: MachineConfigPool,
+    pub(super) machine_configs: Vec<MachineConfig>,
+    pub(super) controller_config: Option<ControllerConfig>,
+}
+
+impl PoolArgs {
+    /// Reads the manifests and finds what the pool needs.
+    pub(super) fn read(&self) -> Result<PoolInputs> {
+        find(&manifests::read(&self.filename)?, &self.pool)
+    }
+}
+
+/// Finds what a pool needs among documents.
+pub(super) fn find(documents: &[Document], pool: &str) -> Result<PoolInputs> {
+    refuse_duplicates(documents)?;
+    let pools: Vec<&Document> = of_kind(documents, "MachineConfigPool").collect();
+    let Some(found) = pools.iter().find(|document| document.name() == pool) else {
+        let names: Vec<&str> = pools.iter().map(|document| document.name()).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        bail!(
+            "MachineConfigPool {pool} is not among the inputs (pools there: {there}); \
+             add its manifest with -f, or name another with --pool"
+        );
+    };
+    let machine_configs = of_kind(documents, "MachineConfig")
+        .filter(|document| !document.name().starts_with("rendered-"))
+        .map(Document::typed)
+        .collect::<Result<Vec<MachineConfig>>>()?;
+    let controller_configs: Vec<&Document> = of_kind(documents, "ControllerConfig").collect();
+    let controller_config = match controller_configs.as_slice() {
+        [] => None,
+        [one] => Some(one.typed()?),
+        many => match many.iter().find(|document| document.name() == CONTROLLER_CONFIG) {
+            Some(document) => Some(document.typed()?),
+            None => bail!(
+                "{} ControllerConfigs are given and none is named {CONTROLLER_CONFIG}; keep one",
+                many.len()
+            ),
+        },
+    };
+    Ok(PoolInputs { pool: found.typed()?, machine_configs, controller_config })
+}
+
+/// The documents of one of our kinds. A document without `apiVersion` is taken at its word.
+pub(super) fn of_kind<'a>(
+    documents: &'a [Document],
+    kind: &'static str,
+) -> impl Iterator<Item = &'a Document> {
+    documents.iter().filter(move |document| {
+        let group = document.api_version().split('/').next().unwrap_or_default();
+        document.kind() == kind && matches!(group, "" | "machineconfiguration.openshift.io")
+    })
+}
+
+/// The same object twice: which one counts would be a guess.
+fn refuse_duplicates(documents: &[Document]) -> Result<()> {
+    let mut seen: HashMap<(&str, &str), &Document> = HashMap::new();
+    for kind in ["MachineConfigPool", "MachineConfig", "ControllerConfig"] {
+        for document in of_kind(documents, kind) {
+            if let Some(first) = seen.insert((kind, document.name()), document) {
+                bail!(
+                    "{} is given twice: in {} and in {}; remove one",
+                    document.object(),
+                    first.origin,
+                    document.origin
+                );
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `machinist render`: what a pool's machines are to look like.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use machinist_core::render::{MAX_SIZE, render};
+
+use super::pool_inputs::PoolArgs;
+use super::{Outcome, output};
+
+/// Render one pool: merge its MachineConfigs into one and name it
+///
+/// The inputs hold the MachineConfigPool, MachineConfigs (those that the pool does not select are
+/// passed over) and, optionally, the ControllerConfig with the OS images of the system. The result
+/// has the name and the content that the Machine Config Operator gives it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist render --pool worker -f examples/chrony.yaml -o name"
+)]
+pub(super) struct Render {
+    #[command(flatten)]
+    inputs: PoolArgs,
+
+    /// The form of the result; `name` is only its name
+    #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
+    output: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Yaml,
+    Json,
+    Name,
+}
+
+impl Render {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let inputs = self.inputs.read()?;
+        let controller_config = inputs.controller_config.as_ref();
+        let rendered = render(&inputs.pool, &inputs.machine_configs, controller_config)?;
+        for (machine_config, report) in &rendered.warnings {
+            for entry in &report.entries {
+                output::warning(&format!("MachineConfig {machine_config}: spec.config: {entry}"));
+            }
+        }
+        let version = concat!("machinist-", env!("CARGO_PKG_VERSION"));
+        let object = rendered.into_object(&inputs.pool, controller_config, version)?;
+        let size = serde_json::to_vec(&object)?.len();
+        if size > MAX_SIZE / 5 * 4 {
+            output::warning(&format!("the rendered config has {size} of at most {MAX_SIZE} bytes"));
+        }
+        match self.output {
+            Form::Yaml => output::print_yaml(&object)?,
+            Form::Json => output::print_json(&object)?,
+            Form::Name => {
+                output::print(&format!("{}\n", object.metadata.name.unwrap_or_default()))?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}

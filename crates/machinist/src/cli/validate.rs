@@ -1,0 +1,241 @@
+//! `machinist validate`: every problem in some manifests.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use machinist_core::api::crds;
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::ignition::report::Severity;
+use machinist_core::lint::{self, Finding};
+use machinist_core::render::{RenderError, render};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::output::{ERROR, FAINT, TextOrJson, WARNING};
+use super::pool_inputs::of_kind;
+use super::{Outcome, output};
+use crate::manifests::{self, Document};
+
+/// Find every problem in some manifests
+///
+/// Each problem is shown with file, document, object, field and remedy. Where a pool is among the
+/// manifests, it is rendered too, to find what only shows when its MachineConfigs come together.
+/// The exit code is 1 if there is any error; warnings alone are fine.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist validate -f examples/")]
+pub(super) struct Validate {
+    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    filename: Vec<PathBuf>,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+/// A finding with its place.
+#[derive(Debug, Serialize)]
+struct Placed {
+    file: String,
+    document: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<usize>,
+    object: String,
+    #[serde(flatten)]
+    finding: Finding,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    objects: usize,
+    errors: usize,
+    warnings: usize,
+    findings: Vec<Placed>,
+}
+
+impl Validate {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let mut findings = Vec::new();
+        let documents = self.read(&mut findings)?;
+        check_duplicates(&documents, &mut findings);
+        for document in &documents {
+            findings.extend(check(document).into_iter().map(|finding| place(document, finding)));
+        }
+        findings.extend(check_pools(&documents));
+        let errors = findings.iter().filter(|placed| placed.finding.is_error()).count();
+        let warnings = findings.len() - errors;
+        let answer = Answer { objects: documents.len(), errors, warnings, findings };
+        match self.output {
+            TextOrJson::Json => output::print_json(&answer)?,
+            TextOrJson::Text => output::print(&text(&answer))?,
+        }
+        Ok(if errors == 0 { Outcome::Done } else { Outcome::Failed })
+    }
+
+    /// Reads all files; one that cannot be read is a finding like any other.
+    fn read(&self, findings: &mut Vec<Placed>) -> Result<Vec<Document>> {
+        let mut documents = Vec::new();
+        for text in manifests::read_paths(&self.filename)? {
+            match manifests::parse(&text) {
+                Ok(read) => documents.extend(read),
+                Err(error) => findings.push(Placed {
+                    file: text.file.display().to_string(),
+                    document: 1,
+                    item: None,
+                    object: "file".to_owned(),
+                    finding: Finding::error("(file)", format!("{error:#}"), "correct the file"),
+                }),
+            }
+        }
+        Ok(documents)
+    }
+}
+
+fn place(document: &Document, finding: Finding) -> Placed {
+    Placed {
+        file: document.origin.file.display().to_string(),
+        document: document.origin.document,
+        item: document.origin.item,
+        object: document.object(),
+        finding,
+    }
+}
+
+fn check_duplicates(documents: &[Document], findings: &mut Vec<Placed>) {
+    let mut seen: HashMap<(&str, &str, &str), &Document> = HashMap::new();
+    for document in documents.iter().filter(|document| !document.name().is_empty()) {
+        let namespace = document.value.pointer("/metadata/namespace");
+        let namespace = namespace.and_then(serde_json::Value::as_str).unwrap_or_default();
+        if let Some(first) = seen.insert((document.kind(), namespace, document.name()), document) {
+            let message = format!("the same object is also in {}", first.origin);
+            let finding = Finding::error("metadata.name", message, "remove one of the two");
+            findings.push(place(document, finding));
+        }
+    }
+}
+
+/// What is wrong with one object by itself.
+fn check(document: &Document) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
+        if value.is_empty() {
+            findings.push(Finding::error(field, "is missing", "say what the object is"));
+        }
+    }
+    if !findings.is_empty() {
+        return findings;
+    }
+    let (group, version) = document.api_version().split_once('/').unwrap_or_default();
+    let known = crds::crds();
+    let crd =
+        known.iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == document.kind());
+    let Some(crd) = crd else {
+        let ours = known.iter().find(|crd| crd.spec.names.kind == document.kind());
+        return match ours {
+            Some(crd) => {
+                let right = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name);
+                let message = format!("{} is not the group of this kind", document.api_version());
+                vec![Finding::error("apiVersion", message, format!("write {right}"))]
+            }
+            None => vec![Finding::warning(
+                "kind",
+                format!("{} is not a kind that Machinist reads; passed over", document.kind()),
+                "",
+            )],
+        };
+    };
+    if !crd.spec.versions.iter().any(|served| served.name == version) {
+        let message = format!("version {version} of {} is not known", document.kind());
+        let remedy = format!("write {group}/{}", crd.spec.versions[0].name);
+        return vec![Finding::error("apiVersion", message, remedy)];
+    }
+    match document.kind() {
+        "MachineConfig" => typed(document, |mc: &MachineConfig| lint::machine_config(mc)),
+        "MachineConfigPool" => typed(document, |pool: &MachineConfigPool| lint::pool(pool)),
+        "ControllerConfig" => typed(document, |_: &ControllerConfig| Vec::new()),
+        _ => Vec::new(),
+    }
+}
+
+fn typed<T: DeserializeOwned>(
+    document: &Document,
+    check: impl Fn(&T) -> Vec<Finding>,
+) -> Vec<Finding> {
+    match document.try_typed::<T>() {
+        Ok(object) => check(&object),
+        Err((field, problem)) => {
+            vec![Finding::error(field, problem, "correct the type of the value")]
+        }
+    }
+}
+
+/// Renders the pools, for problems that no single object has.
+fn check_pools(documents: &[Document]) -> Vec<Placed> {
+    let machine_configs: Vec<MachineConfig> = of_kind(documents, "MachineConfig")
+        .filter_map(|document| document.try_typed().ok())
+        .collect();
+    let mut findings = Vec::new();
+    if machine_configs.is_empty() {
+        return findings;
+    }
+    for document in of_kind(documents, "MachineConfigPool") {
+        let Ok(pool) = document.try_typed::<MachineConfigPool>() else { continue };
+        let finding = match render(&pool, &machine_configs, None) {
+            // Those of single objects are found already.
+            Ok(_)
+            | Err(
+                RenderError::Invalid { .. }
+                | RenderError::EmptySelector { .. }
+                | RenderError::Selector { .. },
+            ) => continue,
+            Err(error @ RenderError::NothingSelected { .. }) => Finding::warning(
+                "spec.machineConfigSelector",
+                error.to_string(),
+                "correct the selector, or add the MachineConfigs",
+            ),
+            Err(error) => {
+                Finding::error("spec", error.to_string(), "correct one of the MachineConfigs")
+            }
+        };
+        findings.push(place(document, finding));
+    }
+    findings
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = String::new();
+    for placed in &answer.findings {
+        let finding = &placed.finding;
+        let style = if finding.severity == Severity::Error { ERROR } else { WARNING };
+        let item = placed.item.map_or_else(String::new, |item| format!(", item {item}"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{style}{}{style:#} {}: {}: {}\n    {FAINT}{}, document {}{item}{FAINT:#}",
+            finding.severity,
+            placed.object,
+            finding.field,
+            finding.message,
+            placed.file,
+            placed.document,
+        );
+        if !finding.remedy.is_empty() {
+            let _ = writeln!(text, "    remedy: {}", finding.remedy);
+        }
+    }
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let _ = writeln!(
+        text,
+        "{}: {}, {}",
+        count(answer.objects, "object"),
+        count(answer.errors, "error"),
+        count(answer.warnings, "warning")
+    );
+    text
+}

@@ -1,0 +1,35 @@
+//! `machinist version`.
+
+use anyhow::Result;
+use clap::Args;
+use machinist_core::ignition::parse::SUPPORTED;
+
+use super::output::TextOrJson;
+use super::{Outcome, output};
+
+/// Print the version of the program and of the Ignition specifications it reads
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist version -o json")]
+pub(super) struct Version {
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+impl Version {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let version = env!("CARGO_PKG_VERSION");
+        let specs: Vec<&str> = SUPPORTED.split(',').collect();
+        match self.output {
+            TextOrJson::Json => {
+                let answer = serde_json::json!({"version": version, "ignitionSpecs": specs});
+                output::print_json(&answer)?;
+            }
+            TextOrJson::Text => {
+                let specs = specs.join(", ");
+                output::print(&format!("machinist {version} (Ignition specs {specs})\n"))?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}

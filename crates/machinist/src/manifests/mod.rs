@@ -1,0 +1,156 @@
+//! Manifests as administrators keep them: files, folders, standard input; YAML or JSON, one or
+//! many documents in each, kinds `List` opened. Hostile input ends in an error, never in a hang.
+
+mod source;
+mod strict;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use source::{Text, read_paths};
+
+/// Where an object was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, or `-`.
+    pub file: PathBuf,
+    /// Which document of the file, counted from 1.
+    pub document: usize,
+    /// Which item of a `List`, counted from 1.
+    pub item: Option<usize>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, document {}", self.file.display(), self.document)?;
+        if let Some(item) = self.item {
+            write!(f, ", item {item}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An object as it was read.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Where it was read from.
+    pub origin: Origin,
+    /// The object.
+    pub value: Value,
+}
+
+impl Document {
+    fn text(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its `kind`, or nothing.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    /// Its `apiVersion`, or nothing.
+    #[must_use]
+    pub fn api_version(&self) -> &str {
+        self.text("/apiVersion")
+    }
+
+    /// Its name, or nothing.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// `Kind/name`, as far as there is any.
+    #[must_use]
+    pub fn object(&self) -> String {
+        match (self.kind(), self.name()) {
+            ("", "") => "object".to_owned(),
+            (kind, "") => kind.to_owned(),
+            ("", name) => name.to_owned(),
+            (kind, name) => format!("{kind}/{name}"),
+        }
+    }
+
+    /// The object as a type; the error names file, document, object and field.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T> {
+        self.try_typed().map_err(|(field, problem)| {
+            anyhow::anyhow!("{}: {}: {field}: {problem}", self.origin, self.object())
+        })
+    }
+
+    /// The object as a type, or the field that does not fit and why.
+    pub fn try_typed<T: DeserializeOwned>(&self) -> Result<T, (String, String)> {
+        serde_path_to_error::deserialize(&self.value)
+            .map_err(|error| (error.path().to_string(), error.inner().to_string()))
+    }
+}
+
+/// Reads all objects below some paths, in the order given; folders in the order of their names.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for text in read_paths(paths)? {
+        documents.extend(parse(&text)?);
+    }
+    Ok(documents)
+}
+
+/// The objects in one file.
+pub fn parse(text: &Text) -> Result<Vec<Document>> {
+    let values = strict::parse(text).with_context(|| format!("{}", text.file.display()))?;
+    let mut documents = Vec::new();
+    for (index, value) in values.into_iter().enumerate() {
+        let origin = Origin { file: text.file.clone(), document: index + 1, item: None };
+        match value {
+            Value::Null => {} // an empty document between two separators
+            Value::Object(_) => open_list(Document { origin, value }, &mut documents)?,
+            other => bail!("{origin}: expected an object, found {}", describe(&other)),
+        }
+    }
+    Ok(documents)
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text (is this a manifest?)",
+        Value::Array(_) => "a list (use kind: List with items)",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn open_list(mut document: Document, documents: &mut Vec<Document>) -> Result<()> {
+    let kind = document.kind();
+    let is_list = kind.ends_with("List") && document.value.get("items").is_some();
+    if !is_list {
+        documents.push(document);
+        return Ok(());
+    }
+    let item_kind = kind.strip_suffix("List").unwrap_or_default().to_owned();
+    let api_version = document.api_version().to_owned();
+    let items = match document.value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        Some(Value::Null) | None => return Ok(()),
+        Some(_) => bail!("{}: {}: items: expected a list", document.origin, document.object()),
+    };
+    for (index, mut value) in items.into_iter().enumerate() {
+        let origin = Origin { item: Some(index + 1), ..document.origin.clone() };
+        let Some(map) = value.as_object_mut() else {
+            bail!("{origin}: expected an object, found {}", describe(&value));
+        };
+        // The items of a typed list may leave out what the list says for all of them.
+        if !item_kind.is_empty() {
+            map.entry("kind").or_insert_with(|| item_kind.clone().into());
+            map.entry("apiVersion").or_insert_with(|| api_version.clone().into());
+        }
+        documents.push(Document { origin, value });
+    }
+    Ok(())
+}
