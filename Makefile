@@ -1,0 +1,65 @@
+# Everything a person or CI runs. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Downloads and builds that survive the tree are kept here; nothing relies on it being there.
+CACHE ?= $(or $(MACHINIST_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/machinist)
+ORACLE := $(CURDIR)/target/oracle/oracle
+export MACHINIST_ORACLE := $(ORACLE)
+
+.PHONY: help up check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz crds clean
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+up: ## Build the program and do the main job: render the example pool
+	cargo build --release --locked -p machinist
+	@echo; echo "Rendering the pool in examples/chrony.yaml:"
+	target/release/machinist render --pool worker -f examples/chrony.yaml
+	@echo; echo "Where its file comes from:"
+	target/release/machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf
+	@echo; echo "The program is target/release/machinist; what it can do:"
+	target/release/machinist --help
+
+check: fmt lint unit ## The fast loop: format, lint, unit tests
+
+fmt:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: oracle
+	cargo test --locked
+
+oracle: $(ORACLE)
+
+$(ORACLE): $(wildcard tests/oracle/*.go tests/oracle/go.*)
+	scripts/need go
+	mkdir -p $(@D)
+	cd tests/oracle && CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -o $@ .
+
+test: ## Everything: check, then whole machines and clusters (installs what it needs)
+	scripts/test
+
+testkit: ## Prepare the caches of the whole-machine tests
+	scripts/testkit/prepare
+
+testkit-clean: ## Remove those caches
+	scripts/testkit/prepare clean
+
+e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
+	cargo test --locked -p machinist-e2e -- $(FILTER)
+
+bench: ## Benchmarks with their budgets
+	cargo bench --locked -p machinist-core
+
+fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
+	scripts/fuzz
+
+crds: ## Write deploy/crds anew
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds
+
+clean: ## Remove what was built
+	cargo clean
