@@ -69,7 +69,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args().sample_size(30);
     let mut missed = Vec::new();
     let mut costs = Vec::new();
-    for (count, bytes, budget) in [(60, 2_700, 5), (600, 2_300, 60)] {
+    for (count, bytes, budget) in [(60, 3_060, 5), (600, 2_620, 60)] {
         let (pool, configs) = pool_of(count, bytes);
         let size: usize =
             configs.iter().map(|config| serde_json::to_vec(&config.spec).unwrap().len()).sum();
