@@ -13,7 +13,7 @@ pub(crate) fn rule(rule: &str, message: &str) -> Value {
 }
 
 /// A DNS subdomain: labels with dots between them. How long it may be is said beside the field.
-pub(crate) const IS_SUBDOMAIN: &str =
+const IS_SUBDOMAIN: &str =
     r"self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
 
 /// R1: a DNS subdomain.
