@@ -10,12 +10,14 @@
 //! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
 //! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
 //! | [`diff`] | what differs between two configs |
+//! | [`disruption`] | what a change costs a running machine |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`secrets`] | what must never be shown |
 
 pub mod api;
 pub mod diff;
+pub mod disruption;
 pub mod ignition;
 pub mod lint;
 pub mod reconcile_check;

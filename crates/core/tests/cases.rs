@@ -8,7 +8,11 @@
     reason = "the bans on files and on panics are not for tests"
 )]
 
+use std::collections::BTreeSet;
+
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::diff::diff;
+use machinist_core::disruption::{disruption, with_system_policy};
 use machinist_core::ignition::{Version, convert};
 use machinist_core::reconcile_check::{Overrides, reconcilable};
 use machinist_core::render::render;
@@ -99,6 +103,42 @@ fn running_machines_refuse_the_same_changes() {
             (Ok(_), Some(expected)) => failures.push(format!("{id}: expected {expected}")),
             (Err(refusal), None) => failures.push(format!("{id}: unexpected: {refusal}")),
             (Ok(_), None) => {}
+        }
+    }
+    report(&failures, cases.len());
+}
+
+#[test]
+fn changes_cost_running_machines_the_same() {
+    let cases = cases("disruption");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let (old, new): (MachineConfig, MachineConfig) = (typed(&case["old"]), typed(&case["new"]));
+        let change = match (reconcilable(&old, &new, Overrides::default()), expect.get("error")) {
+            (Ok(change), None) => change,
+            (Err(_), Some(_)) => continue,
+            (found, _) => {
+                failures.push(format!("{id}: {:?} expected {}", found.err(), expect["error"]));
+                continue;
+            }
+        };
+        let flags = diff(&old, &new, &change).flags;
+        let policy = with_system_policy(&typed(&case["policy"]));
+        let found = disruption(&change, flags, &policy);
+        let set = |actions: &Value| -> BTreeSet<String> {
+            let actions = actions.as_array().into_iter().flatten();
+            actions.map(ToString::to_string).collect()
+        };
+        let found_actions = serde_json::to_value(&found.actions).unwrap();
+        let flags = serde_json::to_value(flags).unwrap();
+        let sorted = |names: &Value| -> BTreeSet<String> { typed(names) };
+        let equal = set(&found_actions) == set(&expect["actions"])
+            && found.files.iter().cloned().collect::<BTreeSet<_>>() == sorted(&expect["files"])
+            && found.units.iter().cloned().collect::<BTreeSet<_>>() == sorted(&expect["units"])
+            && flags == expect["diff"];
+        if !equal {
+            failures.push(format!("{id}: {found:?} {flags}\n  expected {expect}"));
         }
     }
     report(&failures, cases.len());

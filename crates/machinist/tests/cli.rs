@@ -234,6 +234,7 @@ fn validate_lists_every_problem_with_place_field_and_remedy() {
     assert_eq!(
         found,
         [
+            (1, "error", "spec.config.storage.files[0].path"),
             (1, "error", "spec.config.storage.files[1].mode"),
             (2, "error", "spec.kernelType"),
             (3, "warning", "spec.config.storage.files[0].contents.source"),

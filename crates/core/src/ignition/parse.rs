@@ -130,13 +130,12 @@ fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, Report), IgnitionError> {
     let mut cx = Decoder::new(minor);
     let mut config = Config::default();
     config.decode(raw, &mut cx);
-    if cx.report.is_fatal() {
-        return Err(IgnitionError::Invalid { report: cx.report });
-    }
     if minor == 0 {
         drop_compression_of_references(&mut config);
     }
     let mut report = validate(&config, minor);
+    // What could not be read is not also missing.
+    report.entries.retain(|found| !cx.report.errors().any(|unread| unread.path == found.path));
     report.merge(cx.report);
     if report.is_fatal() {
         return Err(IgnitionError::Invalid { report });

@@ -8,7 +8,12 @@ use anstyle::Style;
 use anyhow::{Result, bail};
 use clap::Args;
 use machinist_core::api::MachineConfig;
+use machinist_core::api::operator::{
+    DisruptionAction, DisruptionActionType, MachineConfiguration, NodeDisruptionPolicy,
+    ServiceReference,
+};
 use machinist_core::diff::{self, ContentChange, ItemChange, LineKind, ListChange, Shown, Verb};
+use machinist_core::disruption::{Disruption, disruption, system_policy, with_system_policy};
 use machinist_core::reconcile_check::{Overrides, reconcilable};
 use serde::Serialize;
 
@@ -18,7 +23,8 @@ use crate::manifests::{self, Document};
 
 /// Show what differs between two MachineConfigs, and whether a running machine would accept it
 ///
-/// Contents are decoded, secrets are masked. The exit code is 0 when a running machine would
+/// Contents are decoded, secrets are masked, and what the change costs a running machine (nothing,
+/// a reload, a drain, a reboot) is worked out under the NodeDisruptionPolicy. The exit code is 0 when a running machine would
 /// accept the change, 3 when it would refuse it.
 #[derive(Debug, Args)]
 #[command(
@@ -31,6 +37,11 @@ pub(super) struct Diff {
     /// The MachineConfig that it is to have: a file or -
     new: PathBuf,
 
+    /// A MachineConfiguration whose spec.nodeDisruptionPolicy says what changes cost; without it,
+    /// the policies of the system alone
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
@@ -41,6 +52,8 @@ struct Answer {
     reconcilable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(flatten)]
+    disruption: Option<Disruption>,
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<diff::Diff>,
 }
@@ -51,17 +64,44 @@ impl Diff {
             bail!("only one of OLD and NEW can be standard input");
         }
         let (old, new) = (read_one(&self.old)?, read_one(&self.new)?);
+        let policy = self.read_policy()?;
         let verdict = reconcilable(&old, &new, Overrides::default());
         let reason = verdict.as_ref().err().map(ToString::to_string);
         // A refused change is still shown, as far as both configs can be read.
         let change = verdict.ok().or_else(|| diff::read_both(&old, &new));
-        let diff = change.map(|change| diff::diff(&old, &new, &change));
-        let answer = Answer { reconcilable: reason.is_none(), reason, diff };
+        let diff = change.as_ref().map(|change| diff::diff(&old, &new, change));
+        let accepted = reason.is_none();
+        let disruption = change
+            .as_ref()
+            .zip(diff.as_ref())
+            .filter(|_| accepted)
+            .map(|(change, diff)| disruption(change, diff.flags, &policy));
+        let answer = Answer { reconcilable: accepted, reason, disruption, diff };
         match self.output {
             TextOrJson::Json => output::print_json(&answer)?,
             TextOrJson::Text => output::print(&text(&answer))?,
         }
         Ok(if answer.reconcilable { Outcome::Done } else { Outcome::Refused })
+    }
+}
+
+impl Diff {
+    /// The administrator's policy over that of the system.
+    fn read_policy(&self) -> Result<NodeDisruptionPolicy> {
+        let Some(path) = &self.policy else { return Ok(system_policy()) };
+        let documents = manifests::read(std::slice::from_ref(path))?;
+        let found: Vec<&Document> =
+            documents.iter().filter(|document| document.kind() == "MachineConfiguration").collect();
+        let [one] = found.as_slice() else {
+            bail!(
+                "{}: {} MachineConfigurations in this file; --policy needs one",
+                path.display(),
+                found.len()
+            );
+        };
+        let configuration: MachineConfiguration = one.typed()?;
+        let user = configuration.spec.node_disruption_policy.unwrap_or_default();
+        Ok(with_system_policy(&user))
     }
 }
 
@@ -95,7 +135,10 @@ fn text(answer: &Answer) -> String {
         show_diff(&mut text, diff);
     }
     match &answer.reason {
-        None => text.push_str("A running machine would accept this change.\n"),
+        None => {
+            text.push_str("A running machine would accept this change.\n");
+            let _ = writeln!(text, "It costs: {}", cost(answer.disruption.as_ref()));
+        }
         Some(reason) => {
             let _ = writeln!(
                 text,
@@ -104,6 +147,27 @@ fn text(answer: &Answer) -> String {
         }
     }
     text
+}
+
+/// What is done after the change, in words.
+fn cost(disruption: Option<&Disruption>) -> String {
+    let name = |service: &Option<ServiceReference>| {
+        service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
+    };
+    let words = |action: &DisruptionAction| match &action.type_ {
+        DisruptionActionType::Reboot => "a drain and a reboot".to_owned(),
+        DisruptionActionType::Drain => "a drain".to_owned(),
+        DisruptionActionType::Reload => format!("a reload of {}", name(&action.reload)),
+        DisruptionActionType::Restart => format!("a restart of {}", name(&action.restart)),
+        DisruptionActionType::DaemonReload => "systemd reads its units again".to_owned(),
+        DisruptionActionType::None => "nothing".to_owned(),
+        DisruptionActionType::Special => {
+            "a reload of crio, and a drain unless mirrors were only added".to_owned()
+        }
+        DisruptionActionType::Unknown(other) => other.clone(),
+    };
+    let actions = disruption.map(|disruption| disruption.actions.iter().map(words));
+    actions.map_or_else(String::new, |words| words.collect::<Vec<_>>().join(", then "))
 }
 
 fn show_diff(text: &mut String, diff: &diff::Diff) {

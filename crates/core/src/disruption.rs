@@ -1,0 +1,276 @@
+//! What a change costs a running machine: nothing, a reload, a restart of a service, a drain, a
+//! reboot. The administrator's NodeDisruptionPolicy is merged over the policies of the system, and
+//! whatever no policy knows costs a reboot.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::api::operator::{
+    DisruptionAction, DisruptionActionType, FileDisruptionPolicy, NodeDisruptionPolicy,
+    ServiceReference, SshKeyDisruptionPolicy, UnitDisruptionPolicy,
+};
+use crate::diff::Flags;
+use crate::ignition::go::path as go_path;
+use crate::ignition::schema::Config;
+use crate::reconcile_check::Change;
+
+use DisruptionActionType as Type;
+
+/// What a change costs, and which files and units make it so.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Disruption {
+    /// What is done, in this order.
+    pub actions: Vec<DisruptionAction>,
+    /// Files that were added, removed or changed, by path.
+    pub files: Vec<String>,
+    /// Units that were added, removed or changed, by name.
+    pub units: Vec<String>,
+}
+
+/// What a change costs a machine under a policy that has the system's policies in it already.
+#[must_use]
+pub fn disruption(change: &Change, flags: Flags, policy: &NodeDisruptionPolicy) -> Disruption {
+    let files = changed(&change.old, &change.new, |config| &config.storage.files, |f| &f.path);
+    let units = changed(&change.old, &change.new, |config| &config.systemd.units, |u| &u.name);
+    let actions = actions(flags, &files, &units, policy);
+    Disruption { actions, files, units }
+}
+
+/// The names under which two configs hold something different.
+fn changed<T: PartialEq>(
+    old: &Config,
+    new: &Config,
+    items: impl Fn(&Config) -> &[T],
+    name: impl Fn(&T) -> &String,
+) -> Vec<String> {
+    // Of entries with the same name the last one counts.
+    let index = |config| -> std::collections::BTreeMap<String, &T> {
+        items(config).iter().map(|item| (name(item).clone(), item)).collect()
+    };
+    let (old, new) = (index(old), index(new));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
+}
+
+fn actions(
+    flags: Flags,
+    files: &[String],
+    units: &[String],
+    policy: &NodeDisruptionPolicy,
+) -> Vec<DisruptionAction> {
+    let needs_boot =
+        flags.os_update || flags.kargs || flags.fips || flags.kernel_type || flags.extensions;
+    if needs_boot {
+        return vec![plain(Type::Reboot)];
+    }
+    if !flags.files && !flags.units && !flags.passwd {
+        return vec![plain(Type::None)];
+    }
+    let mut actions = Vec::new();
+    for path in files {
+        match closest(path, policy.files.as_deref().unwrap_or_default()) {
+            Some(found) => actions.extend(found.actions.iter().cloned()),
+            None => return vec![plain(Type::Reboot)],
+        }
+    }
+    for name in units {
+        match policy.units.iter().flatten().find(|policy| policy.name == *name) {
+            Some(found) => actions.extend(found.actions.iter().cloned()),
+            None => return vec![plain(Type::Reboot)],
+        }
+    }
+    if flags.passwd {
+        actions.extend(policy.sshkey.iter().flat_map(|policy| policy.actions.iter().cloned()));
+    }
+    simplify(actions)
+}
+
+/// A reboot makes everything else needless; doing nothing is only worth saying alone.
+fn simplify(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
+    let is = |action: &DisruptionAction, type_: Type| action.type_ == type_;
+    if actions.iter().any(|action| is(action, Type::Reboot)) {
+        return vec![plain(Type::Reboot)];
+    }
+    let says_none = actions.iter().any(|action| is(action, Type::None));
+    actions.retain(|action| !is(action, Type::None));
+    if says_none && actions.is_empty() { vec![plain(Type::None)] } else { actions }
+}
+
+/// The policy whose path is the file's own, or the longest folder above it.
+fn closest<'a>(
+    path: &str,
+    policies: &'a [FileDisruptionPolicy],
+) -> Option<&'a FileDisruptionPolicy> {
+    let covers = |policy: &&FileDisruptionPolicy| {
+        policy.path == path
+            || go_path::clean(path)
+                .strip_prefix(&go_path::clean(&policy.path))
+                .is_some_and(|rest| rest.starts_with('/'))
+    };
+    // The first of several that are equally long.
+    policies.iter().filter(covers).rev().max_by_key(|policy| policy.path.len())
+}
+
+fn plain(type_: Type) -> DisruptionAction {
+    DisruptionAction { type_, ..DisruptionAction::default() }
+}
+
+fn service(name: &str) -> Option<ServiceReference> {
+    Some(ServiceReference { service_name: name.to_owned(), ..ServiceReference::default() })
+}
+
+fn reload(name: &str) -> DisruptionAction {
+    DisruptionAction { reload: service(name), ..plain(Type::Reload) }
+}
+
+fn restart(name: &str) -> DisruptionAction {
+    DisruptionAction { restart: service(name), ..plain(Type::Restart) }
+}
+
+/// The policies of the system, before an administrator says anything.
+#[must_use]
+pub fn system_policy() -> NodeDisruptionPolicy {
+    let file = |path: &str, actions: Vec<DisruptionAction>| FileDisruptionPolicy {
+        path: path.to_owned(),
+        actions,
+        ..FileDisruptionPolicy::default()
+    };
+    let trust = "coreos-update-ca-trust.service";
+    let files = vec![
+        file("/var/lib/kubelet/config.json", vec![plain(Type::None)]),
+        file(
+            "/etc/machine-config-daemon/no-reboot/containers-gpg.pub",
+            vec![reload("crio.service")],
+        ),
+        file("/etc/containers/policy.json", vec![reload("crio.service")]),
+        file("/etc/containers/registries.conf", vec![plain(Type::Special)]),
+        file("/etc/containers/registries.d", vec![reload("crio.service")]),
+        file("/etc/crio/policies", vec![reload("crio.service")]),
+        file("/etc/nmstate/openshift", vec![plain(Type::None)]),
+        file(
+            "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt",
+            vec![restart(trust), restart("crio.service")],
+        ),
+        file("/etc/kubernetes/credential-providers", vec![restart("kubelet.service")]),
+        file(
+            "/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf",
+            vec![plain(Type::DaemonReload), restart("kubelet.service")],
+        ),
+        file("/etc/iri-registry", vec![restart("iri-registry.service")]),
+        file("/usr/local/bin/load-registry-image.sh", vec![restart("iri-registry.service")]),
+        file("/etc/pki/ca-trust/source/anchors/iri-root-ca.crt", vec![restart(trust)]),
+    ];
+    let unit = UnitDisruptionPolicy {
+        name: "iri-registry.service".to_owned(),
+        actions: vec![plain(Type::DaemonReload), restart("iri-registry.service")],
+        ..UnitDisruptionPolicy::default()
+    };
+    let sshkey = SshKeyDisruptionPolicy {
+        actions: vec![plain(Type::None)],
+        ..SshKeyDisruptionPolicy::default()
+    };
+    NodeDisruptionPolicy {
+        files: Some(files),
+        units: Some(vec![unit]),
+        sshkey: Some(sshkey),
+        ..NodeDisruptionPolicy::default()
+    }
+}
+
+/// The administrator's policy over that of the system: an entry for the same path or name takes
+/// its place, others come after it.
+#[must_use]
+pub fn with_system_policy(user: &NodeDisruptionPolicy) -> NodeDisruptionPolicy {
+    let mut merged = system_policy();
+    let files = merged.files.get_or_insert_default();
+    overlay(files, user.files.iter().flatten(), |policy| &policy.path);
+    let units = merged.units.get_or_insert_default();
+    overlay(units, user.units.iter().flatten(), |policy| &policy.name);
+    if let Some(sshkey) = user.sshkey.as_ref().filter(|policy| !policy.actions.is_empty()) {
+        merged.sshkey = Some(sshkey.clone());
+    }
+    merged
+}
+
+fn overlay<'a, T: Clone + 'a>(
+    merged: &mut Vec<T>,
+    user: impl Iterator<Item = &'a T>,
+    key: impl Fn(&T) -> &String,
+) {
+    let system = merged.len();
+    for policy in user {
+        match merged[..system].iter().position(|own| key(own) == key(policy)) {
+            Some(at) => merged[at] = policy.clone(),
+            None => merged.push(policy.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(actions: &[DisruptionAction]) -> Vec<String> {
+        let of = |service: &Option<ServiceReference>| {
+            service.as_ref().map(|s| s.service_name.clone()).unwrap_or_default()
+        };
+        let name = |action: &DisruptionAction| match action.type_ {
+            Type::Reload => format!("reload {}", of(&action.reload)),
+            Type::Restart => format!("restart {}", of(&action.restart)),
+            ref other => format!("{other:?}"),
+        };
+        actions.iter().map(name).collect()
+    }
+
+    /// The contract's worked examples: the system's policies and one of an administrator.
+    #[test]
+    fn what_changes_cost() {
+        let user = NodeDisruptionPolicy {
+            files: Some(vec![FileDisruptionPolicy {
+                path: "/etc/my".to_owned(),
+                actions: vec![plain(Type::Drain), reload("x.service")],
+                ..FileDisruptionPolicy::default()
+            }]),
+            ..NodeDisruptionPolicy::default()
+        };
+        let policy = with_system_policy(&user);
+        let passwd = Flags { passwd: true, ..Flags::default() };
+        let files = Flags { files: true, ..Flags::default() };
+        let units = Flags { units: true, ..Flags::default() };
+        let both = Flags { files: true, passwd: true, ..Flags::default() };
+        let kargs = Flags { kargs: true, files: true, ..Flags::default() };
+        let crio = "reload crio.service";
+        let cases: [(Flags, &[&str], &[&str], &[&str]); 14] = [
+            (passwd, &[], &[], &["None"]),
+            (files, &["/etc/nope"], &[], &["Reboot"]),
+            (units, &[], &["foo.service"], &["Reboot"]),
+            (files, &["/var/lib/kubelet/config.json"], &[], &["None"]),
+            (both, &["/etc/containers/policy.json", "/var/lib/kubelet/config.json"], &[], &[crio]),
+            (files, &["/etc/containers/registries.d/a/b.yaml"], &[], &[crio]),
+            (files, &["/etc/containers/registries.dx"], &[], &["Reboot"]),
+            (
+                files,
+                &["/etc/containers/policy.json", "/etc/containers/registries.conf"],
+                &[],
+                &[crio, "Special"],
+            ),
+            (files, &["/etc/my"], &[], &["Drain", "reload x.service"]),
+            (files, &["/etc/my/a/b"], &[], &["Drain", "reload x.service"]),
+            (files, &["/etc/myx"], &[], &["Reboot"]),
+            (kargs, &["/etc/my"], &[], &["Reboot"]),
+            (Flags::default(), &[], &[], &["None"]),
+            (
+                units,
+                &[],
+                &["iri-registry.service"],
+                &["DaemonReload", "restart iri-registry.service"],
+            ),
+        ];
+        for (flags, files, units, expected) in cases {
+            let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let found = actions(flags, &owned(files), &owned(units), &policy);
+            assert_eq!(names(&found), expected, "{files:?} {units:?}");
+        }
+    }
+}
