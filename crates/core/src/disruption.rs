@@ -241,7 +241,8 @@ mod tests {
         let both = Flags { files: true, passwd: true, ..Flags::default() };
         let kargs = Flags { kargs: true, files: true, ..Flags::default() };
         let crio = "reload crio.service";
-        let cases: [(Flags, &[&str], &[&str], &[&str]); 14] = [
+        type Case<'a> = (Flags, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+        let cases: [Case<'_>; 14] = [
             (passwd, &[], &[], &["None"]),
             (files, &["/etc/nope"], &[], &["Reboot"]),
             (units, &[], &["foo.service"], &["Reboot"]),

@@ -13,6 +13,7 @@
 //! | [`disruption`] | what a change costs a running machine |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
+//! | [`update`] | who is in which pool, who goes next, what the pool's status says |
 //! | [`secrets`] | what must never be shown |
 
 pub mod api;
@@ -23,3 +24,4 @@ pub mod lint;
 pub mod reconcile_check;
 pub mod render;
 pub mod secrets;
+pub mod update;

@@ -10,13 +10,15 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::diff::diff;
 use machinist_core::disruption::{disruption, with_system_policy};
 use machinist_core::ignition::{Version, convert};
 use machinist_core::reconcile_check::{Overrides, reconcilable};
 use machinist_core::render::render;
-use serde_json::Value;
+use machinist_core::update::{choose, max_unavailable, pool_status};
+use serde_json::{Value, json};
 
 fn cases(name: &str) -> Vec<Value> {
     let path = format!("{}/../../tests/cases/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
@@ -139,6 +141,56 @@ fn changes_cost_running_machines_the_same() {
             && flags == expect["diff"];
         if !equal {
             failures.push(format!("{id}: {found:?} {flags}\n  expected {expect}"));
+        }
+    }
+    report(&failures, cases.len());
+}
+
+#[test]
+fn rollouts_go_the_same_way() {
+    let cases = cases("rollout");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let mut pool = case["pool"].clone();
+        pool["kind"] = "MachineConfigPool".into();
+        pool["apiVersion"] = "machineconfiguration.openshift.io/v1".into();
+        let pool: MachineConfigPool = typed(&pool);
+        let nodes: Vec<Node> = typed(&case["nodes"]);
+        let nodes: Vec<&Node> = nodes.iter().collect();
+        let now = typed(&Value::from("2026-11-15T00:00:00Z"));
+        let status = pool_status(&pool, &nodes, &[], None, &now);
+        let mut problems = Vec::new();
+        let found = serde_json::to_value(&status).unwrap();
+        for (field, expected) in expect["status"].as_object().unwrap() {
+            let found = match field.as_str() {
+                "configuration" => found["configuration"]["name"].clone(),
+                "conditions" => {
+                    let conditions = found["conditions"].as_array().unwrap().iter();
+                    let entry = |c: &Value| {
+                        let shown = json!({"message": c["message"], "status": c["status"]});
+                        (c["type"].as_str().unwrap().to_owned(), shown)
+                    };
+                    Value::Object(conditions.map(entry).collect())
+                }
+                field => found[field].clone(),
+            };
+            if found != *expected {
+                problems.push(format!("{field}: {found} expected {expected}"));
+            }
+        }
+        match (max_unavailable(&pool, nodes.len()), expect.get("error")) {
+            (Ok(max), None) => {
+                let next = choose(&pool, &nodes, max).next;
+                if expect["maxUnavailable"] != max || expect["next"] != json!(next) {
+                    problems.push(format!("max {max}, next {next:?} expected {}", expect["next"]));
+                }
+            }
+            (Err(_), Some(_)) => {}
+            (found, _) => problems.push(format!("{found:?} expected {}", expect["error"])),
+        }
+        if !problems.is_empty() {
+            failures.push(format!("{id}: {}", problems.join("; ")));
         }
     }
     report(&failures, cases.len());

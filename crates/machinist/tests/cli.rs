@@ -73,6 +73,7 @@ fn examples_in_the_help_work() {
         "explain",
         "ignition convert",
         "ignition merge",
+        "rollout explain",
         "crds",
         "completions",
         "version",

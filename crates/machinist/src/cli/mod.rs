@@ -11,6 +11,7 @@ mod ignition;
 mod output;
 mod pool_inputs;
 mod render;
+mod rollout;
 mod validate;
 mod version;
 
@@ -66,6 +67,8 @@ enum Command {
     Explain(explain::Explain),
     #[command(subcommand)]
     Ignition(ignition::Ignition),
+    #[command(subcommand)]
+    Rollout(rollout::Rollout),
     Crds(crds::Crds),
     Completions(completions::Completions),
     Version(version::Version),
@@ -80,6 +83,7 @@ pub fn run() -> ExitCode {
         Command::Validate(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Ignition(command) => command.run(),
+        Command::Rollout(command) => command.run(),
         Command::Crds(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Version(command) => command.run(),

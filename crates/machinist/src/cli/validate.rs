@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use machinist_core::api::crds;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::ignition::report::Severity;
@@ -133,7 +134,11 @@ fn check(document: &Document) -> Vec<Finding> {
     let crd =
         known.iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == document.kind());
     let Some(crd) = crd else {
-        let ours = known.iter().find(|crd| crd.spec.names.kind == document.kind());
+        let is_ours = |crd: &&CustomResourceDefinition| {
+            crd.spec.group == "machineconfiguration.openshift.io"
+                && crd.spec.names.kind == document.kind()
+        };
+        let ours = known.iter().find(is_ours);
         return match ours {
             Some(crd) => {
                 let right = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name);

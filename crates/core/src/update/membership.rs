@@ -1,0 +1,144 @@
+//! Which pool a machine belongs to. A machine may match several pools; its *primary* pool is the
+//! one that configures it: a custom pool beats `worker`, `master` beats a custom pool, and two
+//! custom pools are an error.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::MachineConfigPool;
+use crate::api::names::object::{POOL_MASTER, POOL_WORKER};
+use crate::api::selector::{self, SelectorError};
+
+use super::NodeView;
+
+/// Why a machine's pool cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// It matches more than one custom pool.
+    #[error("node {node} belongs to {} custom roles, cannot proceed with this Node (pools {}; remove the label of all but one)", .pools.len(), .pools.join(", "))]
+    SeveralCustom {
+        /// The machine.
+        node: String,
+        /// The custom pools.
+        pools: Vec<String>,
+    },
+    /// A pool's selector is not one.
+    #[error("MachineConfigPool {pool}: spec.nodeSelector: invalid label selector: {source}")]
+    Selector {
+        /// The pool.
+        pool: String,
+        /// What is wrong with it.
+        source: SelectorError,
+    },
+}
+
+/// The pools of a machine, the primary one first. None for a machine that no pool wants.
+pub type Membership<'a> = Vec<&'a MachineConfigPool>;
+
+fn name_of(pool: &MachineConfigPool) -> &str {
+    pool.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The pools of a machine, the primary one first.
+pub fn pools_of<'a>(
+    node: &Node,
+    pools: &'a [MachineConfigPool],
+) -> Result<Membership<'a>, MembershipError> {
+    let view = NodeView(node);
+    if view.is_windows() {
+        return Ok(Vec::new());
+    }
+    let none = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    let (mut master, mut worker, mut custom) = (None, None, Vec::new());
+    for pool in pools {
+        // A selector that is missing or empty matches nothing.
+        let Some(selector) = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s))
+        else {
+            continue;
+        };
+        let matches = selector::matches(selector, labels).map_err(|source| {
+            MembershipError::Selector { pool: name_of(pool).to_owned(), source }
+        })?;
+        match name_of(pool) {
+            _ if !matches => {}
+            POOL_MASTER => master = Some(pool),
+            POOL_WORKER => worker = Some(pool),
+            _ => custom.push(pool),
+        }
+    }
+    if custom.len() > 1 {
+        let pools = custom.iter().map(|pool| name_of(pool).to_owned()).collect();
+        return Err(MembershipError::SeveralCustom { node: view.name().to_owned(), pools });
+    }
+    Ok(match (master, custom.pop()) {
+        (Some(master), Some(_)) => [Some(master), worker].into_iter().flatten().collect(),
+        (Some(master), None) => vec![master],
+        (None, custom) => [custom, worker].into_iter().flatten().collect(),
+    })
+}
+
+/// The machines whose primary pool this is, in the order given; and the errors of those whose
+/// pool cannot be told.
+#[must_use]
+pub fn nodes_of<'a>(
+    pool: &MachineConfigPool,
+    pools: &[MachineConfigPool],
+    nodes: &'a [Node],
+) -> (Vec<&'a Node>, Vec<MembershipError>) {
+    let mut members = Vec::new();
+    let mut errors = Vec::new();
+    for node in nodes {
+        match pools_of(node, pools) {
+            Ok(found) => {
+                if found.first().is_some_and(|first| name_of(first) == name_of(pool)) {
+                    members.push(node);
+                }
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    (members, errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pool(name: &str) -> MachineConfigPool {
+        let label = format!("node-role.kubernetes.io/{name}");
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": name}, "spec": {"nodeSelector": {"matchLabels": {label: ""}}}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_primary_pool() {
+        let pools = ["worker", "master", "infra", "infra2"].map(pool);
+        let cases: [(&[&str], Option<&[&str]>); 8] = [
+            (&[], Some(&[])),
+            (&["worker"], Some(&["worker"])),
+            (&["worker", "infra"], Some(&["infra", "worker"])),
+            (&["infra"], Some(&["infra"])),
+            (&["master"], Some(&["master"])),
+            (&["master", "worker"], Some(&["master"])),
+            (&["master", "infra", "worker"], Some(&["master", "worker"])),
+            (&["worker", "infra", "infra2"], None),
+        ];
+        for (roles, expected) in cases {
+            let labels: BTreeMap<String, &str> =
+                roles.iter().map(|role| (format!("node-role.kubernetes.io/{role}"), "")).collect();
+            let node: Node =
+                serde_json::from_value(json!({"metadata": {"name": "n", "labels": labels}}))
+                    .unwrap();
+            let found = pools_of(&node, &pools).ok();
+            let names: Option<Vec<&str>> =
+                found.as_ref().map(|pools| pools.iter().map(|pool| name_of(pool)).collect());
+            assert_eq!(names.as_deref(), expected, "{roles:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The status of a pool: counts and conditions, with the real system's reasons and messages.
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::names::condition::{node as machine_config_node, pool as condition};
+use crate::api::{
+    CertExpiry, Condition, ControllerConfig, MachineConfigNode, MachineConfigPool,
+    MachineConfigPoolStatus, Nullable, PoolSynchronizerStatus,
+};
+
+use super::NodeView;
+use super::candidates::target_of;
+
+/// The status of a pool whose machines are not layered.
+#[must_use]
+pub fn pool_status(
+    pool: &MachineConfigPool,
+    nodes: &[&Node],
+    machine_config_nodes: &[MachineConfigNode],
+    controller_config: Option<&ControllerConfig>,
+    now: &Time,
+) -> MachineConfigPoolStatus {
+    let target = target_of(pool);
+    let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
+    let count = |test: &dyn Fn(&NodeView<'_>) -> bool| {
+        i32::try_from(views.iter().filter(|view| test(view)).count()).unwrap_or(i32::MAX)
+    };
+    let machines = count(&|_| true);
+    let updated = count(&|view| view.is_updated_to(target));
+    let ready = count(&|view| view.is_updated_to(target) && view.not_ready().is_none());
+    let unavailable = count(&|view| view.is_unavailable());
+    let degraded = count(&|view| view.is_degraded());
+    let before = pool.status.clone().unwrap_or_default();
+    let mut status = MachineConfigPoolStatus {
+        observed_generation: pool.metadata.generation,
+        machine_count: Some(machines),
+        updated_machine_count: Some(updated),
+        ready_machine_count: Some(ready),
+        unavailable_machine_count: Some(unavailable),
+        degraded_machine_count: Some(degraded),
+        cert_expirys: Some(cert_expirys(controller_config)),
+        pool_synchronizers_status: Some(vec![PoolSynchronizerStatus {
+            pool_synchronizer_type: "PinnedImageSets".to_owned(),
+            machine_count: i64::from(machines),
+            updated_machine_count: 0,
+            ready_machine_count: i64::from(ready),
+            unavailable_machine_count: i64::from(unavailable),
+            available_machine_count: i64::from(machines - unavailable),
+            ..PoolSynchronizerStatus::default()
+        }]),
+        configuration: before.configuration.clone(),
+        conditions: before.conditions.clone(),
+        ..before
+    };
+    let all_updated = updated == machines && ready == machines && unavailable == 0;
+    if all_updated {
+        status.configuration.clone_from(&pool.spec.configuration);
+    }
+    let mut conditions = Conditions { list: status.conditions.take().unwrap_or_default(), now };
+    progress(&mut conditions, pool, target, all_updated);
+    degradation(&mut conditions, &views, machine_config_nodes, degraded);
+    status.conditions = Some(conditions.list);
+    status
+}
+
+fn cert_expirys(controller_config: Option<&ControllerConfig>) -> Vec<CertExpiry> {
+    let status = controller_config.and_then(|cc| cc.status.as_ref());
+    let certificates = status.and_then(|status| status.controller_certificates.as_ref());
+    certificates
+        .into_iter()
+        .flatten()
+        .filter(|certificate| certificate.bundle_file == "KubeAPIServerServingCAData")
+        .map(|certificate| CertExpiry {
+            bundle: certificate.bundle_file.clone(),
+            subject: certificate.subject.clone(),
+            expiry: certificate.not_after.clone(),
+            ..CertExpiry::default()
+        })
+        .collect()
+}
+
+fn progress(
+    conditions: &mut Conditions<'_>,
+    pool: &MachineConfigPool,
+    target: &str,
+    all_updated: bool,
+) {
+    if all_updated {
+        let message = format!("All nodes are updated with MachineConfig {target}");
+        conditions.set(condition::UPDATED, true, "", &message);
+        conditions.set(condition::UPDATING, false, "", "");
+        return;
+    }
+    conditions.set(condition::UPDATED, false, "", "");
+    if pool.spec.paused == Some(true) {
+        let message = format!("Pool is paused; will not update to MachineConfig {target}");
+        conditions.set(condition::UPDATING, false, "", &message);
+    } else {
+        let message = format!("All nodes are updating to MachineConfig {target}");
+        conditions.set(condition::UPDATING, true, "", &message);
+    }
+}
+
+fn degradation(
+    conditions: &mut Conditions<'_>,
+    views: &[NodeView<'_>],
+    machine_config_nodes: &[MachineConfigNode],
+    degraded: i32,
+) {
+    let (reporting, message) = degraded_message(views, machine_config_nodes);
+    if degraded > 0 {
+        let reason = format!("{reporting} nodes are reporting degraded status on sync");
+        conditions.set(condition::NODE_DEGRADED, true, &reason, &message);
+    } else {
+        conditions.set(condition::NODE_DEGRADED, false, "", "");
+    }
+    let render_degraded = conditions.is_true(condition::RENDER_DEGRADED);
+    if conditions.is_true(condition::IMAGE_BUILD_DEGRADED) {
+        // Of a time when the pool was layered.
+        let message = "No layered pool objects found, clearing stale build degraded condition";
+        conditions.set(condition::IMAGE_BUILD_DEGRADED, false, "NoLayeredObjects", message);
+    }
+    if degraded > 0 {
+        conditions.set(condition::DEGRADED, true, "", &message);
+    } else {
+        conditions.set(condition::DEGRADED, render_degraded, "", "");
+    }
+}
+
+/// What the degraded machines report: first their MachineConfigNodes, then their daemons.
+fn degraded_message(
+    views: &[NodeView<'_>],
+    machine_config_nodes: &[MachineConfigNode],
+) -> (usize, String) {
+    let mut degraded = Vec::new();
+    let mut messages = Vec::new();
+    for node in machine_config_nodes {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let Some(view) = views.iter().find(|view| view.name() == name) else { continue };
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let found = conditions
+            .filter(|condition| condition.type_ == machine_config_node::NODE_DEGRADED)
+            .find(|condition| condition.status == "True");
+        if let Some(condition) = found {
+            degraded.push(*view);
+            messages.push(format!("Node {name} is reporting: {:?}", condition.message));
+        }
+    }
+    for view in &degraded {
+        if !view.reason().is_empty() {
+            messages.push(format!("Node {} is reporting: {:?}", view.name(), view.reason()));
+        }
+    }
+    (degraded.len(), messages.join(", "))
+}
+
+/// Conditions with the rule by which all of a pool's conditions are set: nothing happens where
+/// status, reason and message are the same; otherwise the condition moves to the end of the list,
+/// and its time moves only if its status does.
+struct Conditions<'a> {
+    list: Vec<Condition>,
+    now: &'a Time,
+}
+
+impl Conditions<'_> {
+    fn set(&mut self, type_: &str, value: bool, reason: &str, message: &str) {
+        let status = if value { "True" } else { "False" };
+        let mut transition = Some(self.now.clone());
+        if let Some(at) = self.list.iter().position(|condition| condition.type_ == type_) {
+            let old = &self.list[at];
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            if old.status == status && text(&old.reason) == reason && text(&old.message) == message
+            {
+                return;
+            }
+            if old.status == status {
+                transition = old.last_transition_time.clone().into_option();
+            }
+            self.list.remove(at);
+        }
+        self.list.push(Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: transition.map_or(Nullable::Absent, Nullable::Set),
+            ..Condition::default()
+        });
+    }
+
+    fn is_true(&self, type_: &str) -> bool {
+        self.list.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+    }
+}
