@@ -1,3 +1,5 @@
+//! Tables for this part.
+
 use serde_json::{Value, json};
 
 use super::super::{parse, remove_duplicates};
