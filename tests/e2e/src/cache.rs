@@ -1,0 +1,113 @@
+//! The cache outside the tree: what `scripts/testkit/prepare` has built, found by a hash of what it was made from.
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the cache, the same that `scripts/testkit/lib.sh` names.
+pub fn dir() -> Result<PathBuf> {
+    let home = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
+    let base = match (home("MACHINIST_CACHE"), home("XDG_CACHE_HOME"), home("HOME")) {
+        (Some(cache), _, _) => PathBuf::from(cache),
+        (None, Some(cache), _) => PathBuf::from(cache).join("machinist"),
+        (None, None, Some(home)) => PathBuf::from(home).join(".cache/machinist"),
+        (None, None, None) => bail!("environment: HOME is missing, so there is no cache folder"),
+    };
+    Ok(base.join("testkit"))
+}
+
+/// The project's own folder for the kit, with its scripts and what the artifacts are made from.
+pub fn scripts() -> PathBuf {
+    root().join("scripts/testkit")
+}
+
+/// The root of the source tree.
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).unwrap_or(manifest).to_owned()
+}
+
+/// The folder of a ready artifact; one that is missing or stale is an "environment" error.
+pub fn artifact(name: &str) -> Result<PathBuf> {
+    let path = dir()?.join(format!("{name}-{}", key(name)?));
+    if !path.is_dir() {
+        bail!("environment: {name} missing, run make testkit");
+    }
+    Ok(path)
+}
+
+/// The key of an artifact: a hash over the names and contents of everything it is made from.
+fn key(name: &str) -> Result<String> {
+    let mut folders = BTreeSet::new();
+    inputs(name, &mut folders)?;
+    let mut listing = String::new();
+    for folder in folders {
+        let mut files = Vec::new();
+        walk(&scripts().join(&folder), &folder, &mut files)?;
+        files.sort();
+        for file in files {
+            let bytes = fs::read(scripts().join(&file)).with_context(|| format!("read {file}"))?;
+            writeln!(listing, "{}  {file}", hex(&Sha256::digest(&bytes)))?;
+        }
+    }
+    Ok(hex(&Sha256::digest(&listing))[..16].to_owned())
+}
+
+fn inputs(name: &str, found: &mut BTreeSet<String>) -> Result<()> {
+    found.insert(name.to_owned());
+    let needs = scripts().join(name).join("needs");
+    if needs.exists() {
+        for need in fs::read_to_string(&needs)?.lines() {
+            inputs(need, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn walk(folder: &Path, name: &str, files: &mut Vec<String>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read folder {name}"))?;
+    for entry in entries {
+        let entry = entry?;
+        let below = format!("{name}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            walk(&entry.path(), &below, files)?;
+        } else {
+            files.push(below);
+        }
+    }
+    Ok(())
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::run_args;
+
+    #[test]
+    fn the_script_and_the_crate_agree_on_every_key() {
+        let script = scripts().join("lib.sh");
+        let command =
+            format!(". '{}'; for a in ${{artifacts[@]}}; do artifact $a; done", script.display());
+        let listed = run_args("bash", ["-c", &command]).unwrap();
+        assert!(listed.lines().count() >= 5, "{listed}");
+        for line in listed.lines() {
+            let (name, _) =
+                Path::new(line).file_name().unwrap().to_str().unwrap().rsplit_once('-').unwrap();
+            let ours = dir().unwrap().join(format!("{name}-{}", key(name).unwrap()));
+            assert_eq!(Path::new(line), ours);
+        }
+    }
+}

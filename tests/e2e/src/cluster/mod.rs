@@ -1,0 +1,185 @@
+//! A real Kubernetes: etcd and kube-apiserver, in seconds.
+//!
+//! [`Cluster::start`] gives the API alone, on a loopback address of its own. It has TLS with an own authority, Node and
+//! RBAC authorisation, and certificates for any user and group. [`Cluster::with_nodes`] adds controller-manager and
+//! scheduler, on the lab's bridge; its nodes are machines ([`Cluster::node`]).
+
+mod api;
+pub mod crds;
+mod kubeconfig;
+mod node;
+
+use crate::command::{self, Answer};
+use crate::lab::{Lab, Process};
+use crate::pki::Authority;
+use crate::{block_on, environment, wait_for};
+use anyhow::{Context, Result};
+use api::Endpoint;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// A Kubernetes control plane that ends with its handle.
+pub struct Cluster {
+    url: String,
+    authority: Authority,
+    dir: PathBuf,
+    client: kube::Client,
+    // The order of the fields is the order in which they stop.
+    controllers: Vec<Process>,
+    api: Mutex<Process>,
+    etcd: Mutex<Process>,
+    lab: Lab,
+}
+
+impl Cluster {
+    /// etcd and kube-apiserver in a lab of their own.
+    pub fn start() -> Result<Self> {
+        Self::start_in(&Lab::new()?)
+    }
+
+    /// etcd and kube-apiserver in the given lab.
+    pub fn start_in(lab: &Lab) -> Result<Self> {
+        Self::on(lab, &Endpoint::loopback(lab))
+    }
+
+    /// A whole control plane in the given lab, to which machines can be added as nodes.
+    pub fn with_nodes(lab: &Lab) -> Result<Self> {
+        node::prepare_host(lab)?;
+        let mut cluster = Self::on(lab, &Endpoint::service(lab))?;
+        let dir = cluster.dir.clone();
+        let account = cluster.kubeconfig_as("system:kube-controller-manager", &[])?;
+        cluster.controllers.push(api::controller_manager(lab, &dir, &account)?);
+        let account = cluster.kubeconfig_as("system:kube-scheduler", &[])?;
+        cluster.controllers.push(api::scheduler(lab, &dir, &account)?);
+        Ok(cluster)
+    }
+
+    fn on(lab: &Lab, endpoint: &Endpoint) -> Result<Self> {
+        let dir = lab.folder("cluster")?;
+        let authority = Authority::new("machinist-testkit")?;
+        let etcd = api::etcd(lab, &dir)?;
+        let api = api::server(lab, &dir, &authority, endpoint)?;
+        let url = endpoint.url();
+        let admin = dir.join("admin.kubeconfig");
+        kubeconfig::write(&admin, &url, &authority, "admin", &["system:masters"])?;
+        let client = client(&admin)?;
+        let (etcd, api, controllers) = (Mutex::new(etcd), Mutex::new(api), Vec::new());
+        let cluster =
+            Self { url, authority, dir, client, controllers, api, etcd, lab: lab.clone() };
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+
+    fn wait_until_ready(&self) -> Result<()> {
+        wait_for("kube-apiserver to be ready", || {
+            for process in [&self.etcd, &self.api] {
+                process.lock().map_err(|_| anyhow::anyhow!("a test thread died"))?.alive()?;
+            }
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            Ok(block_on(self.client.request_text(request))? == "ok")
+        })
+    }
+
+    /// A client with all rights.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// A client of a user in groups, with a certificate of its own.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> Result<kube::Client> {
+        client(&self.kubeconfig_as(user, groups)?)
+    }
+
+    /// The address of the API.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The authority that signed the API's certificate.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The lab in which the cluster runs.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// The kubeconfig of an administrator, for `kubectl` and for our own programs.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("admin.kubeconfig")
+    }
+
+    /// A kubeconfig of a user in groups.
+    pub fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        let path = self.dir.join(format!("{}.kubeconfig", user.replace([':', '/'], "-")));
+        kubeconfig::write(&path, &self.url, &self.authority, user, groups)?;
+        Ok(path)
+    }
+
+    /// A token of a service account, which is made where it is missing.
+    pub fn token(&self, namespace: &str, account: &str) -> Result<String> {
+        let exists = self.try_kubectl(&["-n", namespace, "get", "serviceaccount", account])?;
+        if !exists.ok() {
+            self.kubectl(&["-n", namespace, "create", "serviceaccount", account])?;
+        }
+        Ok(self.kubectl(&["-n", namespace, "create", "token", account])?.trim().to_owned())
+    }
+
+    /// Runs `kubectl` as the administrator; it has to succeed.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        command::run(self.kubectl_command()?.args(args))
+    }
+
+    /// Runs `kubectl` as the administrator; any exit code is an answer.
+    pub fn try_kubectl(&self, args: &[&str]) -> Result<Answer> {
+        command::answer(self.kubectl_command()?.args(args))
+    }
+
+    /// Applies manifests given as text.
+    pub fn apply(&self, manifests: &str) -> Result<String> {
+        let mut kubectl = self.kubectl_command()?;
+        kubectl.args(["apply", "--server-side", "-f", "-"]);
+        let answer = command::answer_to(&mut kubectl, manifests.as_bytes())?;
+        command::check(&kubectl, &answer)?;
+        Ok(answer.stdout)
+    }
+
+    fn kubectl_command(&self) -> Result<Command> {
+        let mut kubectl = Command::new(environment::kubernetes("kubectl")?);
+        kubectl.env("KUBECONFIG", self.kubeconfig()).env("HOME", &self.dir);
+        kubectl.env("KUBECACHEDIR", self.dir.join("kubectl"));
+        Ok(kubectl)
+    }
+
+    /// The process ids of etcd and kube-apiserver.
+    pub fn processes(&self) -> Vec<u32> {
+        let ids = [&self.etcd, &self.api].map(|process| process.lock().map(|process| process.id()));
+        ids.into_iter().flatten().collect()
+    }
+
+    /// Memory in use by etcd and by kube-apiserver, in bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        let of = |process: &Mutex<Process>| process.lock().map_or(0, |process| process.memory());
+        (of(&self.etcd), of(&self.api))
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("url", &self.url).field("lab", &self.lab).finish()
+    }
+}
+
+/// A client from a kubeconfig file.
+pub fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    let config = Kubeconfig::read_from(kubeconfig)?;
+    block_on(async {
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(config, &options).await?;
+        kube::Client::try_from(config).context("make a client")
+    })
+}

@@ -1,0 +1,160 @@
+//! Nodes that are machines: containerd, the kubelet and pods on a Debian in systemd-nspawn.
+
+use super::{Cluster, kubeconfig};
+use crate::lab::{Lab, Port, ip};
+use crate::machine::{Builder, Machine};
+use crate::{Image, block_on, cache, environment, wait_for};
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use serde_json::json;
+use std::fs;
+use std::thread;
+
+/// What the kubelet wants from the kernel. Machines cannot set it themselves: they share the host's.
+const SETTINGS: [(&str, &str); 7] = [
+    ("net/ipv4/ip_forward", "1"),
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/keys/root_maxbytes", "25000000"),
+];
+
+/// Sets what nodes need on the host: kernel settings, and the address of the API on the bridge.
+pub(super) fn prepare_host(lab: &Lab) -> Result<()> {
+    for (name, value) in SETTINGS {
+        let file = format!("/proc/sys/{name}");
+        if fs::read_to_string(&file).with_context(|| format!("read {file}"))?.trim() != value {
+            fs::write(&file, value)
+                .with_context(|| format!("environment: {file} cannot be set to {value}"))?;
+        }
+    }
+    lab.bridge()?;
+    ip(&format!("addr add 10.79.{}.1/32 dev {}", lab.number(), lab.name()))
+}
+
+impl Cluster {
+    /// Boots a machine that joins as a node, and waits until it is Ready.
+    pub fn node(&self, name: &str) -> Result<Machine> {
+        let store = self.lab.folder(&format!("{name}-containerd"))?;
+        let machine = self
+            .lab
+            .machine(name)
+            .layer(cache::artifact("node")?.join("layer"))
+            .bind(&store, "/var/lib/containerd");
+        self.join(name, machine)
+    }
+
+    /// Boots an ostree machine from `debian-node/v1` that joins as a node, and waits until it is Ready.
+    pub fn ostree_node(&self, name: &str) -> Result<Machine> {
+        self.join(name, self.lab.ostree_machine(name).image("debian-node/v1"))
+    }
+
+    fn join(&self, name: &str, machine: Builder) -> Result<Machine> {
+        let port = self.lab.port()?;
+        let pods = format!("10.{}.{}.0/24", 70 + u16::from(port.host), self.lab.number());
+        ip(&format!("route add {pods} via {}", port.address))?;
+        let kubelet = environment::kubernetes("kubelet")?;
+        let mut machine = machine.for_kubelet().local_program(&kubelet, "kubelet");
+        for (path, contents) in self.node_files(name, &port, &pods)? {
+            machine = machine.file(path, contents);
+        }
+        let registry = format!("{}:{}", self.lab.address(), crate::registry::PORT);
+        let hosts = format!(
+            "server = \"http://{registry}\"\n[host.\"http://{registry}\"]\n\
+             capabilities = [\"pull\", \"resolve\"]\n"
+        );
+        machine = machine.file(&format!("/etc/containerd/certs.d/{registry}/hosts.toml"), hosts);
+        let machine = machine.on_port(port).boot()?;
+        self.wait_ready(&machine)?;
+        Ok(machine)
+    }
+
+    /// Boots machines that join as nodes, all at once.
+    pub fn nodes(&self, names: &[&str]) -> Result<Vec<Machine>> {
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                names.iter().map(|name| scope.spawn(move || self.node(name))).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<Machine>>| {
+                thread.join().map_err(|_| anyhow!("a node's thread panicked"))?
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    fn node_files(
+        &self,
+        name: &str,
+        port: &Port,
+        pods: &str,
+    ) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        let user = format!("system:node:{name}");
+        let identity = self.authority.issue(&user, &["system:nodes"], &[&port.address, name])?;
+        let config = kubeconfig::text(&self.url, &self.authority, &user, &["system:nodes"])?;
+        let labels = "kubernetes.io/os=linux";
+        let image = Image::waiting()?;
+        let network = json!({
+            "cniVersion": "0.4.0",
+            "name": "testkit",
+            "plugins": [
+                {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "ipam": {
+                    "type": "host-local", "ranges": [[{"subnet": pods}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                }},
+                {"type": "portmap", "capabilities": {"portMappings": true}},
+            ],
+        });
+        Ok(vec![
+            ("/etc/hostname", format!("{name}\n").into()),
+            ("/etc/resolv.conf", "nameserver 192.0.2.10\n".into()),
+            ("/etc/kubernetes/ca.crt", self.authority.certificate().into()),
+            ("/etc/kubernetes/kubelet.crt", identity.certificate.into()),
+            ("/etc/kubernetes/kubelet.key", identity.key.into()),
+            ("/etc/kubernetes/kubelet.kubeconfig", config.into()),
+            (
+                "/etc/kubernetes/node.env",
+                format!("NODE_IP={}\nNODE_LABELS={labels}\n", port.address).into(),
+            ),
+            ("/etc/cni/net.d/10-testkit.conflist", network.to_string().into()),
+            ("/var/lib/testkit/images/busybox.tar", image.archive("localhost/busybox:1")?),
+            ("/var/lib/testkit/images/pause.tar", image.archive("localhost/pause:1")?),
+        ])
+    }
+
+    /// Waits until a machine's node is Ready in its present boot: the API may still show the one before.
+    pub fn wait_ready(&self, machine: &Machine) -> Result<()> {
+        let nodes = Api::<Node>::all(self.client());
+        machine.wait_for("its node to be Ready", |machine| {
+            let Some(node) = block_on(nodes.get_opt(machine.name()))? else { return Ok(false) };
+            let status = node.status.unwrap_or_default();
+            let boot = status.node_info.map(|info| info.boot_id).unwrap_or_default();
+            let conditions = status.conditions.unwrap_or_default();
+            let ready = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            Ok(ready && boot == machine.boot_id()?)
+        })
+    }
+
+    /// Waits until a pod runs and all its containers are ready, after at least `restarts` restarts.
+    pub fn wait_pod(&self, namespace: &str, pod: &str, restarts: i32) -> Result<Pod> {
+        let pods = Api::<Pod>::namespaced(self.client(), namespace);
+        let mut found = None;
+        wait_for(&format!("pod {pod} to run"), || {
+            found = block_on(pods.get_opt(pod))?;
+            let status = found.as_ref().and_then(|pod| pod.status.as_ref());
+            let containers = status.and_then(|status| status.container_statuses.as_ref());
+            Ok(containers.is_some_and(|containers| {
+                containers.iter().all(|c| c.ready && c.restart_count >= restarts)
+            }))
+        })?;
+        found.context("the pod is gone again")
+    }
+
+    /// Loads an image into a node, under a name that pods can use with `imagePullPolicy: Never`.
+    pub fn load_image(&self, machine: &Machine, name: &str, image: &Image) -> Result<()> {
+        let file = "/var/lib/testkit/image.tar";
+        machine.put(file, image.archive(name)?)?;
+        machine.sh(&format!("ctr -n k8s.io images import {file} && rm {file}")).map(drop)
+    }
+}

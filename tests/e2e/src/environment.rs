@@ -1,0 +1,88 @@
+//! What the kit needs from the machine it runs on. A missing piece fails a test as "environment"; it never passes
+//! silently.
+
+use crate::cache;
+use crate::lab::cgroup;
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Programs that every part of the kit calls.
+const TOOLS: [&str; 9] = [
+    "systemd-nspawn",
+    "nsenter",
+    "ip",
+    "mount",
+    "losetup",
+    "setsid",
+    "bash",
+    "etcd",
+    "docker-registry",
+];
+
+/// A machine that has been checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Environment(());
+
+impl Environment {
+    /// Checks root, the tools and that cgroups can be made.
+    pub fn check() -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("environment: root missing, the kit mounts, boots and makes networks");
+        }
+        for tool in TOOLS {
+            find(tool)?;
+        }
+        let hierarchies = cgroup::hierarchies();
+        if hierarchies.is_empty() {
+            bail!("environment: cgroups missing, nothing is mounted on /sys/fs/cgroup");
+        }
+        let probe = hierarchies[0].join(format!("machinist-probe-{}", std::process::id()));
+        if let Err(error) = fs::create_dir(&probe)
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            bail!("environment: writable cgroups missing ({}: {error})", hierarchies[0].display());
+        }
+        // A test beside this one may have removed it already.
+        let _ = fs::remove_dir(&probe);
+        Ok(Self(()))
+    }
+}
+
+/// The path of a program, or an "environment" error.
+pub fn find(tool: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    for place in places {
+        let file = place.join(tool);
+        if file.is_file() {
+            return Ok(file);
+        }
+    }
+    bail!("environment: {tool} missing, run make testkit")
+}
+
+/// A Kubernetes command from the cache.
+pub fn kubernetes(command: &str) -> Result<PathBuf> {
+    existing(&cache::artifact("kubernetes")?.join("bin").join(command))
+}
+
+fn existing(file: &Path) -> Result<PathBuf> {
+    if !file.is_file() {
+        bail!("environment: {} missing, run make testkit", file.display());
+    }
+    Ok(file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_as_environment() {
+        let tool = find("no-such-tool").unwrap_err().to_string();
+        assert_eq!(tool, "environment: no-such-tool missing, run make testkit");
+        let cached = kubernetes("no-such-command").unwrap_err().to_string();
+        assert!(cached.starts_with("environment: "), "{cached}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Connects the simulated machines to a home: one watch for all, a bounded number of writes under way.
+
+use super::machine::{Effect, Simulated};
+use super::{PREFIX, Plan, REQUESTS, ready};
+use anyhow::{Context as _, Result};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::core::PartialObjectMeta;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::sleep;
+
+/// The label by which a fleet finds its own nodes.
+pub(super) const LABEL: &str = "testkit.machinist.dev/fleet";
+
+/// What reaches the machines.
+enum Event {
+    Seen(String, BTreeMap<String, String>),
+    Wake(String, u32),
+}
+
+/// All machines of a fleet, and the way to their home.
+pub(super) struct Runner {
+    api: Api<Node>,
+    plan: Plan,
+    machines: HashMap<String, Simulated>,
+    version: String,
+    sender: mpsc::UnboundedSender<Event>,
+    receiver: mpsc::UnboundedReceiver<Event>,
+    permits: Arc<Semaphore>,
+    updates: Arc<AtomicU64>,
+}
+
+impl Runner {
+    pub(super) async fn new(
+        client: kube::Client,
+        plan: Plan,
+        updates: Arc<AtomicU64>,
+    ) -> Result<Self> {
+        let api = Api::<Node>::all(client);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let list = api.list_metadata(&selector(&plan)).await.context("list the fleet")?;
+        for node in list.items {
+            see(&sender, node);
+        }
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let machine = |n| (plan.name(n), Simulated::new(&plan.name(n), plan.seed));
+        let machines = (0..plan.machines).map(machine).collect();
+        let permits = Arc::new(Semaphore::new(REQUESTS));
+        Ok(Self { api, plan, machines, version, sender, receiver, permits, updates })
+    }
+
+    /// Lives until it is aborted.
+    pub(super) async fn run(mut self) {
+        let mut watches = tokio::task::JoinSet::new();
+        for what in what_to_watch(&self.plan) {
+            let (api, version) = (self.api.clone(), self.version.clone());
+            watches.spawn(watch(api, what, version, self.sender.clone()));
+        }
+        while let Some(event) = self.receiver.recv().await {
+            let (name, effects) = match event {
+                Event::Seen(name, annotations) => {
+                    let Some(machine) = self.machines.get_mut(&name) else { continue };
+                    let effects = machine.observe(&self.plan.behaviour, &annotations);
+                    (name, effects)
+                }
+                Event::Wake(name, clock) => {
+                    let Some(machine) = self.machines.get_mut(&name) else { continue };
+                    let effects = machine.wake(&self.plan.behaviour, clock);
+                    (name, effects)
+                }
+            };
+            if !effects.is_empty() {
+                self.perform(name, effects);
+            }
+        }
+    }
+
+    /// Performs the effects of one machine in order; the wake comes after the writes have arrived.
+    fn perform(&self, name: String, effects: Vec<Effect>) {
+        let Some(machine) = self.machines.get(&name) else { return };
+        let (clock, fate) = (machine.clock(), machine.fate(&self.plan.behaviour));
+        let (api, sender) = (self.api.clone(), self.sender.clone());
+        let (permits, updates) = (Arc::clone(&self.permits), Arc::clone(&self.updates));
+        tokio::spawn(async move {
+            for effect in effects {
+                match effect {
+                    Effect::Annotate(says) if says.is_empty() => {}
+                    Effect::Annotate(says) => {
+                        let patch = annotations(&says);
+                        // A machine that has lost the answer sends the same again.
+                        for _ in 0..=u8::from(fate.loses_answer) {
+                            write(&api, &permits, &name, false, &patch).await;
+                            updates.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    Effect::Ready(is) => {
+                        let patch = json!({"status": {"conditions": [ready(is)]}});
+                        write(&api, &permits, &name, true, &patch).await;
+                        updates.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Effect::Wake(after) => {
+                        sleep(after).await;
+                        // The fleet may have stopped meanwhile.
+                        let _ = sender.send(Event::Wake(name.clone(), clock));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// One list for all machines, or one for each.
+fn what_to_watch(plan: &Plan) -> Vec<ListParams> {
+    if !plan.own_watches {
+        return vec![selector(plan)];
+    }
+    let one = |n| ListParams::default().fields(&format!("metadata.name={}", plan.name(n)));
+    (0..plan.machines).map(one).collect()
+}
+
+fn selector(plan: &Plan) -> ListParams {
+    ListParams::default().labels(&format!("{LABEL}={}", plan.prefix))
+}
+
+fn annotations(says: &[(&'static str, String)]) -> Value {
+    let pair = |(key, value): &(&str, String)| (format!("{PREFIX}/{key}"), json!(value));
+    json!({"metadata": {"annotations": says.iter().map(pair).collect::<Map<_, _>>()}})
+}
+
+fn see(sender: &mpsc::UnboundedSender<Event>, node: PartialObjectMeta<Node>) {
+    let (name, annotations) = (node.metadata.name, node.metadata.annotations);
+    if let Some(name) = name {
+        // The fleet may have stopped meanwhile.
+        let _ = sender.send(Event::Seen(name, annotations.unwrap_or_default()));
+    }
+}
+
+/// Writes until it is done: a machine keeps trying as long as its home is away.
+async fn write(api: &Api<Node>, permits: &Semaphore, name: &str, status: bool, patch: &Value) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = permits.acquire().await else { return };
+        let result = if status {
+            api.patch_status(name, &params, &patch).await.map(drop)
+        } else {
+            api.patch_metadata(name, &params, &patch).await.map(drop)
+        };
+        drop(permit);
+        match result {
+            Ok(()) => return,
+            Err(kube::Error::Api(status)) if status.code == 404 => return,
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Follows the fleet's nodes; lists again when the home has forgotten where we were.
+async fn watch(
+    api: Api<Node>,
+    what: ListParams,
+    mut version: String,
+    sender: mpsc::UnboundedSender<Event>,
+) {
+    let mut params = WatchParams::default().timeout(280);
+    params.label_selector.clone_from(&what.label_selector);
+    params.field_selector.clone_from(&what.field_selector);
+    loop {
+        if version.is_empty() {
+            match api.list_metadata(&what).await {
+                Ok(list) => {
+                    version = list.metadata.resource_version.unwrap_or_default();
+                    list.items.into_iter().for_each(|node| see(&sender, node));
+                }
+                Err(_) => {
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            }
+        }
+        let Ok(stream) = api.watch_metadata(&params, &version).await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let mut stream = std::pin::pin!(stream);
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)) => {
+                    version = node.metadata.resource_version.clone().unwrap_or(version);
+                    see(&sender, node);
+                }
+                Ok(WatchEvent::Bookmark(mark)) => version = mark.metadata.resource_version,
+                Ok(WatchEvent::Deleted(_)) => {}
+                Ok(WatchEvent::Error(_)) => {
+                    version.clear();
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The real Ignition: fetches a config and writes its files, users and units into a root.
+//!
+//! [`crate::machine::Builder::ignite`] does this to a machine before its first boot, through the machine's own network.
+
+use crate::pki::Authority;
+use crate::{command, environment};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where Debian puts the program; it is not meant for the PATH.
+const PROGRAM: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
+
+/// One run of Ignition against a root.
+#[derive(Debug)]
+pub struct Ignition {
+    work: PathBuf,
+    namespace: Option<String>,
+}
+
+impl Ignition {
+    /// A run that keeps its files in `work`.
+    pub fn new(work: &Path) -> Result<Self> {
+        if !Path::new(PROGRAM).exists() {
+            bail!("environment: ignition missing, run make testkit");
+        }
+        let shims = work.join("bin");
+        fs::create_dir_all(&shims)?;
+        // Ignition relabels files even where SELinux is off; there is nothing to do here.
+        let setfiles = shims.join("setfiles");
+        fs::write(&setfiles, "#!/bin/sh\ncat >/dev/null\n")?;
+        fs::set_permissions(&setfiles, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { work: work.to_owned(), namespace: None })
+    }
+
+    /// Fetches from inside a network namespace.
+    #[must_use]
+    pub fn in_network(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Fetches everything that `config` points to; gives the config that would be applied.
+    pub fn fetch(&self, config: &str) -> Result<Value> {
+        fs::write(self.work.join("config.ign"), config)?;
+        // A run that is repeated must not find what the last one fetched.
+        let _ = fs::remove_file(self.work.join("cache.json"));
+        self.stage("fetch", &self.work)?;
+        let fetched = fs::read(self.work.join("cache.json")).context("read what was fetched")?;
+        Ok(serde_json::from_slice(&fetched)?)
+    }
+
+    /// Fetches, and writes files, users and units into a root.
+    pub fn apply(&self, config: &str, root: &Path) -> Result<()> {
+        let selinux = root.join("etc/selinux/config");
+        if !selinux.exists() {
+            fs::create_dir_all(root.join("etc/selinux"))?;
+            fs::write(&selinux, "SELINUX=disabled\nSELINUXTYPE=targeted\n")?;
+        }
+        self.fetch(config)?;
+        self.stage("files", root)
+    }
+
+    fn stage(&self, stage: &str, root: &Path) -> Result<()> {
+        let file = |name: &str| self.work.join(name);
+        let mut command = match &self.namespace {
+            None => Command::new(PROGRAM),
+            Some(namespace) => {
+                let mut ip = Command::new(environment::find("ip")?);
+                ip.args(["netns", "exec", namespace, PROGRAM]);
+                ip
+            }
+        };
+        command.args(["-platform", "file", "-log-to-stdout", "-stage", stage, "-root"]).arg(root);
+        command.arg("-config-cache").arg(file("cache.json"));
+        command.arg("-state-file").arg(file("state")).arg("-neednet").arg(file("neednet"));
+        command.args(["-fetch-timeout", "20s"]);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("IGNITION_CONFIG_FILE", file("config.ign"));
+        command.env("PATH", format!("{}:{path}", file("bin").display()));
+        command::run(&mut command).map(drop).with_context(|| format!("ignition's stage {stage}"))
+    }
+}
+
+/// A pointer config: merge the config at `url`, trusting `authority` for TLS.
+pub fn pointer(url: &str, authority: Option<&Authority>) -> String {
+    let mut ignition = json!({"version": "3.2.0", "config": {"merge": [{"source": url}]}});
+    if let Some(authority) = authority {
+        ignition["security"] =
+            json!({"tls": {"certificateAuthorities": [{"source": authority.data_url()}]}});
+    }
+    json!({"ignition": ignition}).to_string()
+}

@@ -1,0 +1,174 @@
+//! Container images made by the kit: a layer of given files, and what to run.
+
+use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::fs;
+use std::path::Path;
+
+use crate::cache::hex;
+
+/// An image with one layer.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    files: Vec<(String, u32, Contents)>,
+    entrypoint: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+enum Contents {
+    Bytes(Vec<u8>),
+    Link(String),
+    Folder,
+}
+
+impl Image {
+    /// An empty image.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Busybox with its usual names, for pods that only need a shell.
+    pub fn busybox() -> Result<Self> {
+        let program = fs::read("/usr/bin/busybox")
+            .or_else(|_| fs::read("/bin/busybox"))
+            .context("environment: busybox missing, run make testkit")?;
+        let mut image = Self::new().folder("tmp").folder("proc").folder("sys").folder("dev");
+        image = image.folder("etc").file("bin/busybox", 0o755, program);
+        for name in ["sh", "cat", "chroot", "sleep", "ls", "mkdir", "echo", "nsenter", "true", "id"]
+        {
+            image = image.link(&format!("bin/{name}"), "busybox");
+        }
+        Ok(image)
+    }
+
+    /// Busybox that waits until it is told to end; unlike its own `sleep` it does end then, even as process 1.
+    pub fn waiting() -> Result<Self> {
+        const WAIT: &str =
+            "#!/bin/sh\ntrap 'exit 0' TERM INT\nwhile :; do sleep 1000 & wait $!; done\n";
+        Ok(Self::busybox()?.file("bin/wait", 0o755, WAIT).entrypoint(&["/bin/wait"]))
+    }
+
+    /// A file.
+    #[must_use]
+    pub fn file(mut self, path: &str, mode: u32, contents: impl Into<Vec<u8>>) -> Self {
+        self.files.push((path.to_owned(), mode, Contents::Bytes(contents.into())));
+        self
+    }
+
+    /// A symbolic link.
+    #[must_use]
+    pub fn link(mut self, path: &str, target: &str) -> Self {
+        self.files.push((path.to_owned(), 0o777, Contents::Link(target.to_owned())));
+        self
+    }
+
+    /// A folder.
+    #[must_use]
+    pub fn folder(mut self, path: &str) -> Self {
+        self.files.push((path.to_owned(), 0o755, Contents::Folder));
+        self
+    }
+
+    /// What the image runs.
+    #[must_use]
+    pub fn entrypoint(mut self, words: &[&str]) -> Self {
+        self.entrypoint = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// The layer as a tar file.
+    fn layer(&self) -> Result<Vec<u8>> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, mode, contents) in &self.files {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(*mode);
+            header.set_mtime(1);
+            match contents {
+                Contents::Bytes(bytes) => {
+                    header.set_size(bytes.len() as u64);
+                    tar.append_data(&mut header, path, bytes.as_slice())?;
+                }
+                Contents::Link(target) => {
+                    header.set_entry_type(tar::EntryType::Symlink);
+                    tar.append_link(&mut header, path, target)?;
+                }
+                Contents::Folder => {
+                    header.set_entry_type(tar::EntryType::Directory);
+                    tar.append_data(&mut header, path, std::io::empty())?;
+                }
+            }
+        }
+        Ok(tar.into_inner()?)
+    }
+
+    fn config(&self, layer: &[u8]) -> Value {
+        json!({
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {
+                "Entrypoint": self.entrypoint,
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            },
+            "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
+            "history": [{"created_by": "machinist-e2e"}],
+        })
+    }
+
+    /// Writes the image as an OCI layout with the tag `latest`; gives the manifest's digest.
+    pub fn write_oci(&self, folder: &Path) -> Result<String> {
+        let blobs = folder.join("blobs/sha256");
+        fs::create_dir_all(&blobs)?;
+        let blob = |kind: &str, bytes: &[u8]| -> Result<Value> {
+            let digest = digest(bytes);
+            fs::write(blobs.join(&digest["sha256:".len()..]), bytes)?;
+            let kind = format!("application/vnd.oci.image.{kind}");
+            Ok(json!({"mediaType": kind, "digest": digest, "size": bytes.len()}))
+        };
+        let layer = self.layer()?;
+        let config = serde_json::to_vec(&self.config(&layer))?;
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": blob("config.v1+json", &config)?,
+            "layers": [blob("layer.v1.tar+gzip", &gzip(&layer)?)?],
+        });
+        let mut entry = blob("manifest.v1+json", &serde_json::to_vec(&manifest)?)?;
+        let digest = entry["digest"].as_str().unwrap_or_default().to_owned();
+        entry["annotations"] = json!({"org.opencontainers.image.ref.name": "latest"});
+        let index = json!({"schemaVersion": 2, "manifests": [entry]});
+        fs::write(folder.join("index.json"), serde_json::to_vec(&index)?)?;
+        fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        Ok(digest)
+    }
+
+    /// The image as a tar file that `docker load` and `ctr images import` take, under a name.
+    pub fn archive(&self, name: &str) -> Result<Vec<u8>> {
+        let layer = self.layer()?;
+        let config = serde_json::to_vec(&self.config(&layer))?;
+        let manifest =
+            json!([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]);
+        let manifest = serde_json::to_vec(&manifest)?;
+        let mut tar = tar::Builder::new(Vec::new());
+        let parts = [("config.json", config), ("layer.tar", layer), ("manifest.json", manifest)];
+        for (path, bytes) in parts {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_size(bytes.len() as u64);
+            tar.append_data(&mut header, path, bytes.as_slice())?;
+        }
+        Ok(tar.into_inner()?)
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    std::io::Write::write_all(&mut encoder, bytes)?;
+    Ok(encoder.finish()?)
+}

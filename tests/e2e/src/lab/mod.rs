@@ -1,0 +1,230 @@
+//! The lab: the owner of everything that one test makes on the machine.
+//!
+//! A lab has a number, and from it a name (`mk7`), a folder, a network (10.77.7.0/24), a loopback address (127.77.7.1)
+//! and a cgroup. A lock file keeps two test processes from taking the same number. Beside the lab waits its janitor, a
+//! process that holds the lock too and does all cleaning up: at the end of the lab, and when the test process dies.
+
+pub mod cgroup;
+mod network;
+mod process;
+
+pub use network::Port;
+pub(crate) use network::ip;
+pub use process::Process;
+pub(crate) use process::{kill_group, last_lines, resident, say, spawn_into};
+
+use crate::{Environment, cache, command};
+use anyhow::{Context, Result, anyhow, bail};
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where the lock files of the labs are.
+const LOCKS: &str = "/run/machinist-testkit";
+
+/// How many labs may live at the same time.
+const LABS: u8 = 200;
+
+/// The owner of names, files, network and processes of one test. Clones are handles of the same lab.
+#[derive(Debug, Clone)]
+pub struct Lab(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    number: u8,
+    ticket: Ticket,
+    dir: PathBuf,
+    janitor: Mutex<Option<Child>>,
+    hosts: AtomicU8,
+    bridge: OnceLock<()>,
+    /// Held while something that exists once in the lab is made.
+    setup: Mutex<()>,
+}
+
+impl Lab {
+    /// Takes a free number and starts the janitor. Fails as "environment" where something is missing.
+    pub fn new() -> Result<Self> {
+        Environment::check()?;
+        fs::create_dir_all(LOCKS).with_context(|| format!("make {LOCKS}"))?;
+        for number in 0..LABS {
+            if let Some(lock) = take(number)? {
+                return Self::start(number, lock);
+            }
+        }
+        bail!("environment: all {LABS} labs are taken, see {LOCKS}")
+    }
+
+    fn start(number: u8, mut lock: File) -> Result<Self> {
+        let name = format!("mk{number}");
+        let dir = cache::dir()?.join("run").join(&name);
+        let sweep = cache::scripts().join("sweep");
+        let mut left = String::new();
+        lock.read_to_string(&mut left)?;
+        if !left.is_empty() || dir.exists() {
+            command::run(Command::new(&sweep).arg(&name).arg(&dir)).context("sweep an old lab")?;
+        }
+        lock.set_len(0)?;
+        let ticket = Ticket { lab: name.clone(), token: token() };
+        write!(lock, "{}\n{}", dir.display(), ticket.token)?;
+        fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let janitor = Command::new("setsid")
+            .args(["--wait", "bash"])
+            .arg(&sweep)
+            .arg(&name)
+            .arg(&dir)
+            .arg("wait")
+            .stdin(Stdio::piped())
+            .stdout(lock)
+            .spawn()
+            .context("start the janitor")?;
+        let lab = Self(Arc::new(Inner {
+            number,
+            ticket,
+            dir,
+            janitor: Mutex::new(Some(janitor)),
+            hosts: AtomicU8::new(10),
+            bridge: OnceLock::new(),
+            setup: Mutex::new(()),
+        }));
+        cgroup::make(&lab.name())?;
+        Ok(lab)
+    }
+
+    /// The lab's name, the beginning of every name in it.
+    pub fn name(&self) -> String {
+        format!("mk{}", self.0.number)
+    }
+
+    /// What tells this lab from a later one with the same name.
+    pub fn ticket(&self) -> Ticket {
+        self.0.ticket.clone()
+    }
+
+    /// The lab's folder; it goes with the lab.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// A new folder inside the lab's.
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.0.dir.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A new mount point. Unlike the lab's folder, which may be below a home, every user of a machine can reach it.
+    ///
+    /// The mount points are on a shared mount: what is unmounted here is unmounted in all namespaces that machines
+    /// have copied meanwhile. Otherwise a disk that has been cut would live on there, and come back broken.
+    pub(crate) fn mount_point(&self, name: &str) -> Result<PathBuf> {
+        let folder = mount_points(&self.name());
+        let guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
+        if !crate::machine::is_mounted(&folder)? {
+            fs::create_dir_all(&folder)?;
+            let mut mount = Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", "mode=755", "--make-shared", "testkit"]);
+            command::run(mount.arg(&folder))?;
+        }
+        drop(guard);
+        let path = folder.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A loopback address of the lab's own: servers on it can use any port.
+    pub fn loopback(&self) -> String {
+        format!("127.77.{}.1", self.0.number)
+    }
+
+    /// The address of the host on the lab's bridge; machines reach servers of the test here.
+    pub fn address(&self) -> String {
+        format!("10.77.{}.1", self.0.number)
+    }
+
+    /// The lab's number, from which addresses are made.
+    pub(crate) fn number(&self) -> u8 {
+        self.0.number
+    }
+
+    /// A number for the next host on the bridge.
+    pub(crate) fn next_host(&self) -> u8 {
+        self.0.hosts.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts a process that belongs to the lab. Its output goes to `NAME.log` in the lab's folder.
+    pub fn spawn(&self, name: &str, command: &Command) -> Result<Process> {
+        Process::start(self, name, command)
+    }
+}
+
+/// One lab among all that have had its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// The lab's name.
+    pub lab: String,
+    token: String,
+}
+
+impl Ticket {
+    /// Whether the lab's name belongs to a later lab by now: then nothing of ours can be left.
+    pub fn is_past(&self) -> Result<bool> {
+        let owner = fs::read_to_string(Path::new(LOCKS).join(&self.lab))?;
+        Ok(owner.lines().nth(1).is_some_and(|token| token != self.token))
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.lab, self.token)
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (lab, token) = text.split_once(' ').context("a ticket is a name and a token")?;
+        Ok(Self { lab: lab.to_owned(), token: token.to_owned() })
+    }
+}
+
+/// A word that no other lab has.
+fn token() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The folder with the mount points of a lab.
+pub(crate) fn mount_points(lab: &str) -> PathBuf {
+    Path::new(LOCKS).join("mnt").join(lab)
+}
+
+/// The lock file of a number, locked; `None` when another process has it.
+fn take(number: u8) -> Result<Option<File>> {
+    let path = Path::new(LOCKS).join(format!("mk{number}"));
+    let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
+    let file = file.with_context(|| format!("open {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error).context("lock a lab"),
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let Ok(janitor) = self.janitor.get_mut() else { return };
+        if let Some(mut janitor) = janitor.take() {
+            drop(janitor.stdin.take());
+            // It prints what it could not remove; the next lab of this number tries again.
+            let _ = janitor.wait();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The lab's network: a bridge, and for every machine a network namespace joined to it by a veth pair.
+
+use super::Lab;
+use crate::command::run_args;
+use anyhow::{Context, Result, anyhow};
+
+/// A network namespace on the lab's bridge.
+#[derive(Debug, Clone)]
+pub struct Port {
+    /// The name of the namespace, as `ip netns` knows it.
+    pub namespace: String,
+    /// The address inside.
+    pub address: String,
+    /// The number of the host: the address' last byte.
+    pub host: u8,
+    /// The end of the veth pair on the host.
+    link: String,
+}
+
+impl Lab {
+    /// Makes the bridge, once.
+    pub(crate) fn bridge(&self) -> Result<()> {
+        let _guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
+        if self.0.bridge.get().is_none() {
+            let name = self.name();
+            ip(&format!("link add {name} type bridge forward_delay 0"))?;
+            ip(&format!("addr add {}/24 dev {name}", self.address()))?;
+            ip(&format!("link set {name} up"))?;
+            let _ = self.0.bridge.set(());
+        }
+        Ok(())
+    }
+
+    /// A new network namespace with an address on the bridge. It stays until the lab ends.
+    pub fn port(&self) -> Result<Port> {
+        self.bridge()?;
+        let (lab, host) = (self.name(), self.next_host());
+        let (namespace, link) = (format!("{lab}-{host}"), format!("{lab}-{host}"));
+        let address = format!("10.77.{}.{host}", self.number());
+        ip(&format!("netns add {namespace}"))?;
+        ip(&format!("link add {link} type veth peer name host0 netns {namespace}"))?;
+        ip(&format!("link set {link} master {lab} up"))?;
+        ip(&format!("-n {namespace} link set lo up"))?;
+        ip(&format!("-n {namespace} addr add {address}/24 dev host0"))?;
+        ip(&format!("-n {namespace} link set host0 up"))?;
+        ip(&format!("-n {namespace} route add default via {}", self.address()))?;
+        Ok(Port { namespace, address, host, link })
+    }
+}
+
+impl Port {
+    /// Pulls the cable.
+    pub fn down(&self) -> Result<()> {
+        ip(&format!("link set {} down", self.link))
+    }
+
+    /// Plugs the cable in again.
+    pub fn up(&self) -> Result<()> {
+        ip(&format!("link set {} up", self.link))
+    }
+}
+
+/// Runs `ip` with words separated by spaces.
+pub(crate) fn ip(words: &str) -> Result<()> {
+    run_args("ip", words.split(' ')).map(drop).with_context(|| format!("ip {words}"))
+}

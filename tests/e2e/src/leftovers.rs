@@ -1,0 +1,51 @@
+//! What a lab has left behind on this machine: nothing, or a test must fail.
+
+use crate::lab::{Ticket, cgroup};
+use crate::{cache, command};
+use anyhow::Result;
+use std::fs;
+
+/// Everything that still carries a lab's name: processes, cgroups, mounts, namespaces, links, loop devices, files.
+pub fn leftovers(ticket: &Ticket) -> Result<Vec<String>> {
+    let left = named(&ticket.lab)?;
+    Ok(if ticket.is_past()? { Vec::new() } else { left })
+}
+
+fn named(lab: &str) -> Result<Vec<String>> {
+    let mut left: Vec<String> = Vec::new();
+    let dir = cache::dir()?.join("run").join(lab);
+    let dir = dir.to_string_lossy();
+    let inside = format!("{dir}/");
+    let mounts = format!("{}/", crate::lab::mount_points(lab).display());
+    for pid in cgroup::processes(lab) {
+        left.push(format!("process {pid}"));
+    }
+    for hierarchy in cgroup::hierarchies() {
+        if hierarchy.join(lab).exists() {
+            left.push(format!("cgroup {}", hierarchy.join(lab).display()));
+        }
+    }
+    for line in fs::read_to_string("/proc/self/mountinfo")?.lines() {
+        let place = line.split(' ').nth(4).unwrap_or_default();
+        let place = format!("{place}/");
+        if place.starts_with(&inside) || place.starts_with(&mounts) {
+            left.push(format!("mount {place}"));
+        }
+    }
+    let mine = |name: &&str| *name == lab || name.starts_with(&format!("{lab}-"));
+    let namespaces = command::run_args("ip", ["netns", "list"])?;
+    let names = namespaces.lines().filter_map(|line| line.split(' ').next());
+    left.extend(names.filter(mine).map(|name| format!("namespace {name}")));
+    let links = command::run_args("ip", ["-o", "link", "show"])?;
+    let names = links.lines().filter_map(|line| line.split([':', '@']).nth(1).map(str::trim));
+    left.extend(names.filter(mine).map(|name| format!("link {name}")));
+    let loops = command::run_args("losetup", ["--list", "--noheadings", "--output", "BACK-FILE"])?;
+    let files = loops.lines().map(str::trim).filter(|file| file.starts_with(&inside));
+    left.extend(files.map(|file| format!("loop device of {file}")));
+    for folder in [dir.as_ref(), mounts.as_str()] {
+        if fs::exists(folder)? {
+            left.push(format!("folder {folder}"));
+        }
+    }
+    Ok(left)
+}

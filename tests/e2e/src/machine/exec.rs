@@ -1,0 +1,77 @@
+//! Running commands in a machine and moving files in and out.
+
+use super::Machine;
+use super::tree::Tree;
+use crate::command::{self, Answer};
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a command in a machine finds in its environment, and nothing else.
+const ENVIRONMENT: [&str; 5] = [
+    "env",
+    "-i",
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+];
+
+impl Machine {
+    /// Runs a command in the machine; any exit code is an answer.
+    pub fn exec(&self, words: &[&str]) -> Result<Answer> {
+        command::answer(&mut self.inside(words)?)
+    }
+
+    /// Runs a shell script in the machine that has to succeed; gives its stdout.
+    pub fn sh(&self, script: &str) -> Result<String> {
+        let answer = self.exec(&["sh", "-ec", script])?;
+        if !answer.ok() {
+            let said = [answer.stderr.trim(), answer.stdout.trim()].join("\n");
+            anyhow::bail!("{}: `{script}` ended with {}: {said}", self.name(), answer.code);
+        }
+        Ok(answer.stdout)
+    }
+
+    /// Writes a file in the machine, with the folders above it.
+    pub fn put(&self, path: &str, contents: impl AsRef<[u8]>) -> Result<()> {
+        let script = r#"mkdir -p "$(dirname "$1")" && cat >"$1""#;
+        let mut command = self.inside(&["sh", "-ec", script, "sh", path])?;
+        let answer = command::answer_to(&mut command, contents.as_ref())?;
+        command::check(&command, &answer).with_context(|| format!("put {path}"))
+    }
+
+    /// Writes a program in the machine.
+    pub fn put_program(&self, path: &str, contents: impl AsRef<[u8]>) -> Result<()> {
+        self.put(path, contents)?;
+        self.exec(&["chmod", "755", path]).map(drop)
+    }
+
+    /// The bytes of a file in the machine.
+    pub fn get(&self, path: &str) -> Result<Vec<u8>> {
+        let mut command = self.inside(&["cat", "--", path])?;
+        let output = command.stdin(Stdio::null()).output().context("start nsenter")?;
+        command::check(&command, &Answer::of(&output)).with_context(|| format!("get {path}"))?;
+        Ok(output.stdout)
+    }
+
+    /// Whether there is something at a path in the machine.
+    pub fn exists(&self, path: &str) -> Result<bool> {
+        Ok(self.exec(&["test", "-e", path])?.ok())
+    }
+
+    /// A digest of every file below a folder of the machine, to compare before and after.
+    pub fn tree(&self, folder: &str) -> Result<Tree> {
+        let leader = self.firmware.leader()?.as_raw_nonzero();
+        let root = format!("/proc/{leader}/root");
+        Tree::read(Path::new(&root), Path::new(folder))
+    }
+
+    /// A command that runs inside the machine's namespaces.
+    pub fn inside(&self, words: &[&str]) -> Result<Command> {
+        let leader = self.firmware.leader()?.as_raw_nonzero().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &leader, "-m", "-u", "-i", "-p", "-n", "-C", "-r", "-w", "--"]);
+        command.args(ENVIRONMENT).args(words);
+        Ok(command)
+    }
+}

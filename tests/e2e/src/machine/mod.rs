@@ -1,0 +1,230 @@
+//! A Debian machine in systemd-nspawn: a real systemd that boots, reboots, and loses power or link.
+//!
+//! A machine is an overlay on a cached base, a network namespace and a cgroup. A thread plays its firmware: when the
+//! machine asks for a reboot it is started again, when it is cut or switched off it stays off. An ostree machine
+//! ([`Lab::ostree_machine`]) boots the deployment that its loader entries name, read anew at each start.
+
+mod builder;
+mod entry;
+mod exec;
+mod firmware;
+mod ostree;
+mod root;
+mod tree;
+
+pub use builder::Builder;
+pub(crate) use entry::Entry;
+pub(crate) use ostree::Sysroot;
+pub(crate) use root::is_mounted;
+pub use tree::Tree;
+
+use crate::lab::{Lab, Port};
+use crate::wait::{Hopeless, PATIENCE};
+use crate::{wait_for, wait_within};
+use anyhow::{Result, bail};
+use firmware::Firmware;
+use root::Root;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A machine. It stops when its handle goes.
+#[derive(Debug)]
+pub struct Machine {
+    name: String,
+    port: Port,
+    firmware: Firmware,
+    root: Mutex<Root>,
+    console: PathBuf,
+    group: String,
+    lab: Lab,
+}
+
+impl Machine {
+    /// The machine's name, which is its host name too.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The machine's address on the lab's bridge.
+    pub fn address(&self) -> &str {
+        &self.port.address
+    }
+
+    /// The network namespace, the cable and the address.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// The lab in which the machine lives.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Switches the machine on and waits until systemd has started everything.
+    pub fn power_on(&self) -> Result<()> {
+        let root = self.lock_root();
+        root.attach()?;
+        self.firmware.switch_on(root.loader())?;
+        drop(root);
+        self.wait_until_up(PATIENCE)
+    }
+
+    /// Switches the machine off in the orderly way.
+    pub fn power_off(&self) -> Result<()> {
+        self.sh("systemctl --no-block poweroff")?;
+        self.wait_until_off()
+    }
+
+    /// Reboots the machine in the orderly way, and waits until it is up again under a new boot id.
+    pub fn reboot(&self) -> Result<()> {
+        let before = (self.firmware.boots(), self.boot_id()?);
+        // The machine may be gone before the command has answered.
+        let _ = self.exec(&["systemctl", "--no-block", "reboot"])?;
+        self.wait_rebooted(before.0, &before.1)
+    }
+
+    /// Runs `act`, which makes the machine reboot by itself, and waits until it is up again under a new boot id.
+    pub fn reboots_during(&self, act: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let before = (self.firmware.boots(), self.boot_id()?);
+        act(self)?;
+        self.wait_rebooted(before.0, &before.1)
+    }
+
+    fn wait_rebooted(&self, boots: u32, boot_id: &str) -> Result<()> {
+        wait_for(&format!("{} to reboot", self.name), || {
+            Ok(self.firmware.on()? && self.firmware.boots() > boots)
+        })?;
+        self.wait_until_up(PATIENCE)?;
+        if self.boot_id()? == boot_id {
+            bail!("{} came back with the boot id it had", self.name);
+        }
+        Ok(())
+    }
+
+    /// Cuts the power. A machine without a disk of its own only loses its processes; one with a disk
+    /// ([`Builder::disk`]) loses whatever it had not synced, as real machines do.
+    pub fn power_cut(&self) -> Result<()> {
+        let root = self.lock_root();
+        root.cut()?;
+        self.firmware.cut()?;
+        self.wait_until_off()?;
+        root.detach()
+    }
+
+    /// Pulls the network cable.
+    pub fn link_down(&self) -> Result<()> {
+        self.port.down()
+    }
+
+    /// Plugs the network cable in.
+    pub fn link_up(&self) -> Result<()> {
+        self.port.up()
+    }
+
+    /// Whether the machine is switched on.
+    pub fn is_on(&self) -> bool {
+        self.firmware.on().unwrap_or(false)
+    }
+
+    /// How often the machine has been started, reboots included.
+    pub fn boots(&self) -> u32 {
+        self.firmware.boots()
+    }
+
+    /// The kernel's id of the running boot.
+    pub fn boot_id(&self) -> Result<String> {
+        Ok(self.sh("cat /proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    }
+
+    /// The journal of all boots.
+    pub fn journal(&self) -> Result<String> {
+        self.sh("journalctl --no-pager --quiet --output=short-monotonic")
+    }
+
+    /// What the machine has written to its console.
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+    }
+
+    /// The units that have failed.
+    pub fn failed_units(&self) -> Result<Vec<String>> {
+        let list = self.sh("systemctl list-units --failed --plain --no-legend")?;
+        let first = |line: &str| line.split_whitespace().next().map(ToOwned::to_owned);
+        Ok(list.lines().filter_map(first).collect())
+    }
+
+    /// Memory charged to the machine's processes, in bytes.
+    pub fn memory(&self) -> u64 {
+        crate::lab::resident(&crate::lab::cgroup::processes(&self.group))
+    }
+
+    /// Waits until a condition holds on this machine; fails at once when the machine goes off meanwhile.
+    pub fn wait_for(&self, what: &str, condition: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
+        self.wait_within(PATIENCE, what, condition)
+    }
+
+    /// [`Machine::wait_for`] with an own limit.
+    pub fn wait_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut condition: impl FnMut(&Self) -> Result<bool>,
+    ) -> Result<()> {
+        wait_within(limit, &format!("{what} on {}", self.name), || {
+            if !self.firmware.on()? {
+                let console = crate::lab::last_lines(&self.console(), 15);
+                return Err(Hopeless(format!("{} is off:\n{console}", self.name)).into());
+            }
+            condition(self)
+        })
+    }
+
+    fn wait_until_up(&self, limit: Duration) -> Result<()> {
+        self.wait_within(limit, "systemd to be up", |machine| {
+            let state = machine.exec(&["systemctl", "is-system-running"])?;
+            Ok(matches!(state.text(), "running" | "degraded"))
+        })
+    }
+
+    fn wait_until_off(&self) -> Result<()> {
+        wait_for(&format!("{} to be off", self.name), || Ok(!self.firmware.on()?))
+    }
+
+    /// Brings an image of the cached repository (`debian/v1`, `debian/v2`) into an ostree machine's own repository.
+    pub fn pull(&self, image: &str) -> Result<()> {
+        match self.lock_root().sysroot() {
+            Some(sysroot) => sysroot.pull(image),
+            None => bail!("{} is no ostree machine", self.name),
+        }
+    }
+
+    /// Chooses a loader entry of an ostree machine for the next start only, as one would in the boot menu: 0 is the
+    /// default, 1 the one before it.
+    pub fn choose_entry(&self, index: usize) -> Result<()> {
+        match self.lock_root().sysroot() {
+            Some(sysroot) => {
+                sysroot.choose(index);
+                Ok(())
+            }
+            None => bail!("{} is no ostree machine", self.name),
+        }
+    }
+
+    fn lock_root(&self) -> std::sync::MutexGuard<'_, Root> {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            crate::lab::say(&self.name, &crate::lab::last_lines(&self.console(), 10));
+        }
+        self.firmware.stop();
+        // What cannot be unmounted now is left to the janitor.
+        let _ = self.lock_root().detach();
+        crate::lab::cgroup::remove(&self.group, false);
+    }
+}

@@ -1,0 +1,161 @@
+//! The sysroot of an ostree machine: its repository, deployments and loader entries.
+
+use super::entry::Entry;
+use super::firmware::Start;
+use super::root::is_mounted;
+use crate::cache;
+use crate::command::{run, run_args};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The name under which the deployments are kept.
+const OS: &str = "debian";
+
+/// A sysroot with at least one deployment.
+#[derive(Debug)]
+pub(crate) struct Sysroot {
+    path: PathBuf,
+    /// Holds the kernel arguments of the present boot, shown as /proc/cmdline.
+    cmdline: PathBuf,
+    /// An empty file: its presence at /run/ostree-booted is what ostree looks for.
+    booted: PathBuf,
+    chosen: AtomicUsize,
+}
+
+impl Sysroot {
+    /// Makes a sysroot with a deployment of an image from the cached repository. Loader entries are all it needs, unless a
+    /// real boot loader shall read what ostree writes for it.
+    pub(crate) fn make(
+        path: &Path,
+        dir: &Path,
+        image: &str,
+        kargs: &[String],
+        boot_loader: bool,
+    ) -> Result<Self> {
+        let (cmdline, booted) = (dir.join("cmdline"), dir.join("booted"));
+        fs::write(&booted, "")?;
+        fs::create_dir_all(path)?;
+        let chosen = AtomicUsize::new(0);
+        let sysroot = Self { path: path.to_owned(), cmdline, booted, chosen };
+        let at = format!("--sysroot={}", path.display());
+        run(Command::new("ostree").args(["admin", "init-fs", "--modern"]).arg(path))?;
+        run_args("ostree", ["admin", "os-init", OS, &at])?;
+        if boot_loader {
+            sysroot.prepare_syslinux()?;
+        } else {
+            let repo = sysroot.repo();
+            run_args("ostree", ["config", &repo, "set", "sysroot.bootloader", "none"])?;
+        }
+        sysroot.pull(image)?;
+        let os = format!("--os={OS}");
+        let mut deploy = Command::new("ostree");
+        deploy.args(["admin", "deploy", &at, &os, "--karg=root=LABEL=root", "--karg=rw"]);
+        deploy.args(kargs.iter().map(|karg| format!("--karg={karg}"))).arg(image);
+        run(&mut deploy)?;
+        fs::create_dir_all(sysroot.var().join("log/journal"))?;
+        Ok(sysroot)
+    }
+
+    /// What makes ostree write the configuration of syslinux, beside the loader entries.
+    fn prepare_syslinux(&self) -> Result<()> {
+        let boot = self.path.join("boot");
+        fs::create_dir_all(boot.join("loader.0"))?;
+        fs::create_dir_all(boot.join("syslinux"))?;
+        fs::write(boot.join("loader.0/syslinux.cfg"), "")?;
+        symlink("loader.0", boot.join("loader"))?;
+        symlink("../loader/syslinux.cfg", boot.join("syslinux/syslinux.cfg"))?;
+        Ok(())
+    }
+
+    /// The deployment that the default entry names.
+    pub(crate) fn default_deployment(&self) -> Result<PathBuf> {
+        self.deployment(self.entries()?.first().context("no loader entry")?)
+    }
+
+    fn repo(&self) -> String {
+        format!("--repo={}/ostree/repo", self.path.display())
+    }
+
+    fn var(&self) -> PathBuf {
+        self.path.join("ostree/deploy").join(OS).join("var")
+    }
+
+    /// Brings an image into the repository; by hard links where it is on the same file system.
+    pub(crate) fn pull(&self, image: &str) -> Result<()> {
+        // The first part of an image's name says whose repository it is in.
+        let artifact = if image.starts_with("debian-node/") { "ostree-node" } else { "ostree" };
+        let from = cache::artifact(artifact)?.join("repo");
+        let mut pull = Command::new("ostree");
+        pull.arg(self.repo()).arg("pull-local").arg(from).arg(image);
+        run(&mut pull).map(drop).with_context(|| format!("pull {image}"))
+    }
+
+    /// Chooses an entry for the next start.
+    pub(super) fn choose(&self, index: usize) {
+        self.chosen.store(index, Ordering::Relaxed);
+    }
+
+    /// The loader entries, the default first.
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let folder = self.path.join("boot/loader/entries");
+        let mut entries = Vec::new();
+        for file in fs::read_dir(&folder).context("read the loader entries")? {
+            entries.push(Entry::parse(&fs::read_to_string(file?.path())?)?);
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.version));
+        Ok(entries)
+    }
+
+    /// The deployment that an entry names.
+    fn deployment(&self, entry: &Entry) -> Result<PathBuf> {
+        let link = entry.options.split(' ').find_map(|word| word.strip_prefix("ostree="));
+        let link = link.context("a loader entry without ostree=")?;
+        let place = self.path.join(link.trim_start_matches('/'));
+        place.canonicalize().with_context(|| format!("follow {link}"))
+    }
+
+    /// What the loader starts: the chosen entry, the default unless a test has chosen otherwise.
+    pub(super) fn start(&self) -> Result<Start> {
+        let entries = self.entries()?;
+        let index = self.chosen.swap(0, Ordering::Relaxed);
+        let Some(entry) = entries.get(index) else {
+            bail!("there is no loader entry {index}, only {}", entries.len())
+        };
+        let deployment = self.deployment(entry)?;
+        fs::write(&self.cmdline, format!("{}\n", entry.options))?;
+        let (root, sysroot) = (deployment.display(), self.path.display());
+        Ok(Start {
+            args: vec![
+                format!("--directory={root}"),
+                format!("--bind={sysroot}:/sysroot"),
+                format!("--bind={sysroot}/boot:/boot"),
+                format!("--bind={}:/var", self.var().display()),
+                format!("--bind-ro={root}/usr:/usr"),
+                format!("--bind-ro={}:/run/ostree-booted", self.booted.display()),
+                format!("--bind-ro={}:/run/testkit-cmdline", self.cmdline.display()),
+                format!("--setenv=SYSTEMD_PROC_CMDLINE={}", entry.options),
+            ],
+        })
+    }
+
+    /// Shows the default deployment with its /var at a mount point, to be written to from outside.
+    pub(super) fn show(&self, at: &Path) -> Result<()> {
+        let deployment = self.default_deployment()?;
+        run(Command::new("mount").arg("--bind").arg(deployment).arg(at))?;
+        run(Command::new("mount").arg("--bind").arg(self.var()).arg(at.join("var"))).map(drop)
+    }
+
+    /// Ends [`Sysroot::show`].
+    pub(super) fn hide(at: &Path) -> Result<()> {
+        for place in [at.join("var"), at.to_owned()] {
+            if is_mounted(&place)? {
+                run(Command::new("umount").arg(&place))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Certificates: an own authority per lab, server certificates and client certificates from it.
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// A certificate authority of the test's own.
+#[derive(Debug)]
+pub struct Authority {
+    certificate: String,
+    key: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, both as PEM.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl Authority {
+    /// A new authority.
+    pub fn new(name: &str) -> Result<Self> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name = subject(name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let pair = KeyPair::generate()?;
+        let certificate = params.self_signed(&pair)?.pem();
+        let key = pair.serialize_pem();
+        Ok(Self { certificate, key, issuer: Issuer::new(params, pair) })
+    }
+
+    /// The authority's certificate as PEM.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The authority's certificate as a `data:` URL, as Ignition wants it.
+    pub fn data_url(&self) -> String {
+        format!("data:text/plain;base64,{}", BASE64_STANDARD.encode(&self.certificate))
+    }
+
+    /// The authority itself, for programs that sign with it.
+    pub fn identity(&self) -> Identity {
+        Identity { certificate: self.certificate.clone(), key: self.key.clone() }
+    }
+
+    /// A certificate for a user (CN) in groups (O), usable by clients and, for the given names and addresses, by servers.
+    pub fn issue(&self, user: &str, groups: &[&str], names: &[&str]) -> Result<Identity> {
+        let names = names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = subject(user, groups);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        let pair = KeyPair::generate()?;
+        let certificate = params.signed_by(&pair, &self.issuer)?.pem();
+        Ok(Identity { certificate, key: pair.serialize_pem() })
+    }
+}
+
+impl Identity {
+    /// Writes `NAME.crt` and `NAME.key` into a folder; gives their paths.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+        let place = |end: &str| folder.join(format!("{name}.{end}"));
+        let (certificate, key) = (place("crt"), place("key"));
+        fs::write(&certificate, &self.certificate)
+            .with_context(|| format!("write {}", certificate.display()))?;
+        fs::write(&key, &self.key).with_context(|| format!("write {}", key.display()))?;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+        Ok((certificate, key))
+    }
+}
+
+fn subject(user: &str, groups: &[&str]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    for group in groups {
+        name.push(DnType::OrganizationName, *group);
+    }
+    name.push(DnType::CommonName, user);
+    name
+}

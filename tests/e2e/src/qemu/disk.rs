@@ -1,0 +1,76 @@
+//! The disk of a virtual machine, and the boot loader's part: what to start from it.
+
+use crate::command::{answer, run};
+use crate::machine::Entry;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A disk: one ext4 file system labelled `root`, or partitions with a boot loader.
+#[derive(Debug)]
+pub(super) struct Image(pub(super) PathBuf);
+
+/// What the boot loader hands over.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) linux: PathBuf,
+    pub(super) initrd: PathBuf,
+    pub(super) options: String,
+}
+
+impl Image {
+    /// A disk with the contents of a folder, which is not needed afterwards.
+    pub(super) fn make(path: &Path, contents: &Path) -> Result<Self> {
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs
+            .args(["-q", "-F", "-t", "ext4", "-L", "root", "-d"])
+            .arg(contents)
+            .arg(path)
+            .arg("3G");
+        run(&mut mke2fs)?;
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Replays the journal; without this, a disk that was cut shows older files.
+    pub(super) fn repair(&self) -> Result<()> {
+        let mut e2fsck = Command::new("e2fsck");
+        let answer = answer(e2fsck.args(["-E", "journal_only", "-y"]).arg(&self.0))?;
+        // 1 says that something was repaired.
+        if answer.code > 1 {
+            bail!("e2fsck ended with {}: {}", answer.code, answer.stderr.trim());
+        }
+        Ok(())
+    }
+
+    fn debugfs(&self, request: &str) -> Result<String> {
+        run(Command::new("debugfs").args(["-R", request]).arg(&self.0))
+    }
+
+    /// The newest loader entry's kernel and initramfs, copied into a folder, and its arguments.
+    pub(super) fn kernel(&self, folder: &Path) -> Result<Kernel> {
+        let list = self.debugfs("ls -p /boot/loader/entries")?;
+        // /inode/mode/uid/gid/name/size/
+        let names = list.lines().filter_map(|line| line.split('/').nth(5));
+        let mut newest: Option<Entry> = None;
+        for name in names.filter(|name| name.ends_with(".conf")) {
+            let entry = Entry::parse(&self.debugfs(&format!("cat /boot/loader/entries/{name}"))?)?;
+            if newest.as_ref().is_none_or(|newest| newest.version < entry.version) {
+                newest = Some(entry);
+            }
+        }
+        let entry = newest.context("the disk has no loader entry")?;
+        let (linux, initrd) = (folder.join("vmlinuz"), folder.join("initramfs"));
+        for (from, to) in [(&entry.linux, &linux), (&entry.initrd, &initrd)] {
+            self.debugfs(&format!("dump /boot/{} {}", from.trim_start_matches('/'), to.display()))?;
+            if fs::metadata(to).map_or(0, |meta| meta.len()) == 0 {
+                bail!("{from} is not on the disk");
+            }
+        }
+        Ok(Kernel { linux, initrd, options: entry.options })
+    }
+}

@@ -1,0 +1,64 @@
+//! Commands for a virtual machine, over a console that a root shell reads.
+
+use crate::command::Answer;
+use anyhow::{Context, Result, bail};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a script in the shell behind a console.
+pub(super) fn run(console: &Path, script: &str) -> Result<Answer> {
+    let mut stream = UnixStream::connect(console).context("the machine has no console")?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    // Both ways in base64: the terminal in between would change or interpret everything else.
+    let script = BASE64_STANDARD.encode(script);
+    let line = format!(
+        "echo {script} | base64 -d >/run/i; sh -e /run/i >/run/o 2>/run/e </dev/null; c=$?; \
+         echo \"<$c:$(base64 -w0 /run/o):$(base64 -w0 /run/e)>\"\n"
+    );
+    stream.write_all(line.as_bytes())?;
+    let (start, mut heard, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
+    while start.elapsed() < PATIENCE {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => heard.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error).context("read the console"),
+        }
+        if let Some(answer) = parse(&String::from_utf8_lossy(&heard)) {
+            return Ok(answer);
+        }
+    }
+    bail!("no answer on the console, only: {}", String::from_utf8_lossy(&heard))
+}
+
+/// Finds `<code:stdout:stderr>`; the echo of the command itself has no number there.
+fn parse(heard: &str) -> Option<Answer> {
+    let text = |part: &str| {
+        let bytes = BASE64_STANDARD.decode(part).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    heard.split('<').skip(1).find_map(|rest| {
+        let mut parts = rest.split_once('>')?.0.split(':');
+        let code = parts.next()?.parse().ok()?;
+        Some(Answer { code, stdout: text(parts.next()?)?, stderr: text(parts.next()?)? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_is_told_from_the_echo() {
+        let heard = "echo \"<$c:$(base64 -w0 /run/o):x>\"\r\n<3:aGk=:>\r\n";
+        let answer = parse(heard).unwrap();
+        assert_eq!((answer.code, answer.stdout.as_str()), (3, "hi"));
+        assert_eq!(parse("<3:aGk"), None);
+    }
+}

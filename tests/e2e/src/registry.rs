@@ -1,0 +1,77 @@
+//! A container registry (Debian's docker-registry) with images made by the kit.
+
+use crate::image::Image;
+use crate::lab::{Lab, Process};
+use crate::{command, environment, wait_for};
+use anyhow::{Context, Result, anyhow};
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// The port of every registry; each is on an address of its own.
+pub(crate) const PORT: u16 = 5000;
+
+/// A plain-HTTP registry on the lab's bridge, where machines and the test reach it.
+#[derive(Debug)]
+pub struct Registry {
+    process: Mutex<Process>,
+    lab: Lab,
+}
+
+impl Registry {
+    /// Starts an empty registry.
+    pub fn start(lab: &Lab) -> Result<Self> {
+        lab.bridge()?;
+        let dir = lab.folder("registry")?;
+        let config = dir.join("config.yml");
+        let text = format!(
+            "version: 0.1\nlog: {{level: warn}}\nhttp: {{addr: '{}:{PORT}'}}\nstorage:\n  \
+             filesystem: {{rootdirectory: {}}}\n  delete: {{enabled: true}}\n",
+            lab.address(),
+            dir.join("store").display()
+        );
+        fs::write(&config, text)?;
+        let mut registry = Command::new(environment::find("docker-registry")?);
+        registry.arg("serve").arg(&config);
+        let process = Mutex::new(lab.spawn("registry", &registry)?);
+        let registry = Self { process, lab: lab.clone() };
+        wait_for("the registry to listen", || {
+            registry.process.lock().map_err(|_| anyhow!("a test thread died"))?.alive()?;
+            Ok(TcpStream::connect((lab.address(), PORT)).is_ok())
+        })?;
+        Ok(registry)
+    }
+
+    /// The registry's host and port, the first part of every image name in it.
+    pub fn host(&self) -> String {
+        format!("{}:{PORT}", self.lab.address())
+    }
+
+    /// Pushes an image under a name such as `os/debian:1`; gives its pullspec by digest.
+    pub fn push(&self, name: &str, image: &Image) -> Result<String> {
+        let layout = self.lab.folder(&format!("images/{}", name.replace(['/', ':'], "-")))?;
+        let digest = image.write_oci(&layout)?;
+        self.push_layout(name, &layout)?;
+        let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
+        Ok(format!("{}/{repository}@{digest}", self.host()))
+    }
+
+    /// Pushes an OCI layout from a folder, tag `latest` in it.
+    pub fn push_layout(&self, name: &str, layout: &Path) -> Result<()> {
+        let mut skopeo = Command::new(environment::find("skopeo")?);
+        skopeo.args(["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"]);
+        skopeo.arg(format!("oci:{}:latest", layout.display()));
+        skopeo.arg(format!("docker://{}/{name}", self.host()));
+        command::run(&mut skopeo).map(drop).with_context(|| format!("push {name}"))
+    }
+
+    /// The digest that a name has in the registry.
+    pub fn digest(&self, name: &str) -> Result<String> {
+        let mut skopeo = Command::new(environment::find("skopeo")?);
+        skopeo.args(["inspect", "--tls-verify=false", "--format", "{{.Digest}}"]);
+        skopeo.arg(format!("docker://{}/{name}", self.host()));
+        Ok(command::run(&mut skopeo)?.trim().to_owned())
+    }
+}

@@ -1,0 +1,56 @@
+//! The power room of the kit: what is synced stays, what is not goes.
+
+use machinist_e2e::{Disk, Injection, Lab, command};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::process::Command;
+
+#[test]
+fn a_synced_file_stays_and_an_unsynced_one_goes() {
+    let lab = Lab::new().unwrap();
+    let disk = Disk::new(&lab, "disk", 64).unwrap();
+    let (kept, lost) = (disk.path().join("kept"), disk.path().join("lost"));
+    let mut file = File::create(&kept).unwrap();
+    file.write_all(b"kept").unwrap();
+    file.sync_all().unwrap();
+    File::open(disk.path()).unwrap().sync_all().unwrap();
+    drop(file);
+    fs::write(&lost, "lost").unwrap();
+    disk.power_cycle().unwrap();
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    assert_eq!(fs::read(&lost).unwrap_or_default(), b"");
+}
+
+#[test]
+fn a_machine_on_a_disk_loses_what_it_had_not_synced() {
+    let lab = Lab::new().unwrap();
+    let machine = lab.machine("a").disk(256).boot().unwrap();
+    machine.sh("echo kept >/etc/kept; sync /etc/kept /etc; echo lost >/etc/lost").unwrap();
+    machine.power_cut().unwrap();
+    machine.power_on().unwrap();
+    assert_eq!(machine.get("/etc/kept").unwrap(), b"kept\n");
+    let lost = machine.sh("cat /etc/lost 2>/dev/null || true").unwrap();
+    assert_eq!(lost, "");
+}
+
+#[test]
+fn the_nth_system_call_fails_or_kills() {
+    let lab = Lab::new().unwrap();
+    let (one, two) = (lab.dir().join("one"), lab.dir().join("two"));
+    fs::write(&one, "1").unwrap();
+    let rename = || {
+        let mut command = Command::new("mv");
+        command.arg("-T").arg(&one).arg(&two);
+        command
+    };
+    let calls = "rename,renameat,renameat2";
+    let full = Injection::error(calls, "ENOSPC").wrap(&rename()).unwrap();
+    let answer = command::answer(&mut { full }).unwrap();
+    assert!(answer.stderr.contains("No space left"), "{answer:?}");
+    let killed = Injection::kill(calls).wrap(&rename()).unwrap();
+    assert_eq!(command::answer(&mut { killed }).unwrap().code, 128 + 9);
+    assert!(one.exists() && !two.exists());
+    let later = Injection::kill(calls).nth(2).wrap(&rename()).unwrap();
+    assert!(command::answer(&mut { later }).unwrap().ok());
+    assert!(two.exists());
+}

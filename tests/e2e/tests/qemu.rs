@@ -1,0 +1,40 @@
+//! The virtual machine of the kit: a real kernel with real arguments.
+
+use machinist_e2e::{Lab, Qemu, figures};
+
+#[test]
+fn a_kernel_boots_with_a_changed_argument() {
+    let lab = Lab::new().unwrap();
+    let machine = Qemu::new(&lab, "vm", &["testkit.first=1"]).unwrap();
+    let marker = figures::timed("qemu-boot", || machine.boot()).unwrap();
+    assert!(marker.contains("up v1") && marker.contains("testkit.first=1"), "{marker}");
+    let release = machine.sh("uname -r; test -e /run/ostree-booted").unwrap();
+    assert!(release.ok() && release.stdout.contains("cloud"), "{release:?}");
+}
+
+#[test]
+#[ignore = "slow: three emulated boots, about two minutes; runs with --ignored"]
+fn a_real_boot_loader_boots_a_staged_update_in_place() {
+    let lab = Lab::new().unwrap();
+    let machine = Qemu::with_boot_loader(&lab, "vm", &["testkit.first=1"]).unwrap();
+    let marker = machine.boot().unwrap();
+    assert!(marker.contains("up v1") && marker.contains("testkit.first=1"), "{marker}");
+    let staged = machine.sh("ostree admin deploy --stage --karg-append=testkit.second=2 debian/v2");
+    assert!(staged.as_ref().unwrap().ok(), "{staged:?}");
+    let marker = machine.reboot().unwrap();
+    assert!(marker.contains("up v2") && marker.contains("testkit.second=2"), "{marker}");
+}
+
+#[test]
+#[ignore = "slow: two emulated boots, about a minute; runs with --ignored"]
+fn a_power_cut_loses_what_the_machine_had_not_synced() {
+    let lab = Lab::new().unwrap();
+    let machine = Qemu::new(&lab, "vm", &[]).unwrap();
+    machine.boot().unwrap();
+    let script = "echo kept >/etc/kept; sync /etc/kept /etc; echo lost >/etc/lost";
+    assert!(machine.sh(script).unwrap().ok());
+    machine.power_cut().unwrap();
+    machine.boot().unwrap();
+    let found = machine.sh("cat /etc/kept; cat /etc/lost 2>/dev/null || true").unwrap();
+    assert_eq!(found.stdout, "kept\n");
+}
