@@ -7,6 +7,8 @@
 //! |---|---|
 //! | [`cli`] | the commands, a file each |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
+//! | [`up`] | everything in one process: `machinist up` |
 
 pub mod cli;
 pub mod manifests;
+pub mod up;

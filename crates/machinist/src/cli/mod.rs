@@ -7,11 +7,13 @@ mod completions;
 mod crds;
 mod diff;
 mod explain;
+mod hub;
 mod ignition;
 mod output;
 mod pool_inputs;
 mod render;
 mod rollout;
+mod up;
 mod validate;
 mod version;
 
@@ -46,7 +48,8 @@ impl From<Outcome> for ExitCode {
 /// image) and groups machines into pools. Machinist renders one configuration per pool, serves it
 /// to machines on their first boot, and rolls changes out to running machines.
 ///
-/// These commands work offline, on manifests in files.
+/// `machinist up` runs the system on this machine. The other commands work offline, on manifests in
+/// files.
 #[derive(Debug, Parser)]
 #[command(
     name = "machinist",
@@ -61,6 +64,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Up),
+    #[command(subcommand)]
+    Hub(hub::Hub),
     Render(render::Render),
     Diff(diff::Diff),
     Validate(validate::Validate),
@@ -78,6 +84,8 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Up(command) => command.run(),
+        Command::Hub(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),

@@ -11,40 +11,57 @@ use std::time::{Duration, Instant};
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long to wait for a sign of life before knocking again.
+const KNOCK: Duration = Duration::from_secs(2);
+
 /// Runs a script in the shell behind a console.
 pub(super) fn run(console: &Path, script: &str) -> Result<Answer> {
     let mut stream = UnixStream::connect(console).context("the machine has no console")?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    // What is sent before the shell listens may be lost, so the script is sent only when it has answered.
+    let start = Instant::now();
+    while ask(&mut stream, "echo \"<knock:$((40 + 2))::>\"\n", "knock", KNOCK)?.is_none() {
+        if start.elapsed() > PATIENCE {
+            bail!("no shell answers on the console");
+        }
+    }
     // Both ways in base64: the terminal in between would change or interpret everything else.
     let script = BASE64_STANDARD.encode(script);
     let line = format!(
         "echo {script} | base64 -d >/run/i; sh -e /run/i >/run/o 2>/run/e </dev/null; c=$?; \
-         echo \"<$c:$(base64 -w0 /run/o):$(base64 -w0 /run/e)>\"\n"
+         echo \"<run:$c:$(base64 -w0 /run/o):$(base64 -w0 /run/e)>\"\n"
     );
+    let answer = ask(&mut stream, &line, "run", PATIENCE)?;
+    answer.context("no answer on the console to a script")
+}
+
+/// Sends a line and waits for an answer with a word.
+fn ask(stream: &mut UnixStream, line: &str, word: &str, limit: Duration) -> Result<Option<Answer>> {
     stream.write_all(line.as_bytes())?;
     let (start, mut heard, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < limit {
         match stream.read(&mut buffer) {
-            Ok(0) => break,
+            Ok(0) => bail!("the console is closed"),
             Ok(count) => heard.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error).context("read the console"),
         }
-        if let Some(answer) = parse(&String::from_utf8_lossy(&heard)) {
-            return Ok(answer);
+        if let Some(answer) = parse(&String::from_utf8_lossy(&heard), word) {
+            return Ok(Some(answer));
         }
     }
-    bail!("no answer on the console, only: {}", String::from_utf8_lossy(&heard))
+    Ok(None)
 }
 
-/// Finds `<code:stdout:stderr>`; the echo of the command itself has no number there.
-fn parse(heard: &str) -> Option<Answer> {
+/// Finds `<word:code:stdout:stderr>`; the echo of the command itself has no number there.
+fn parse(heard: &str, word: &str) -> Option<Answer> {
     let text = |part: &str| {
         let bytes = BASE64_STANDARD.decode(part).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     heard.split('<').skip(1).find_map(|rest| {
         let mut parts = rest.split_once('>')?.0.split(':');
+        parts.next().filter(|found| *found == word)?;
         let code = parts.next()?.parse().ok()?;
         Some(Answer { code, stdout: text(parts.next()?)?, stderr: text(parts.next()?)? })
     })
@@ -56,9 +73,9 @@ mod tests {
 
     #[test]
     fn the_answer_is_told_from_the_echo() {
-        let heard = "echo \"<$c:$(base64 -w0 /run/o):x>\"\r\n<3:aGk=:>\r\n";
-        let answer = parse(heard).unwrap();
+        let heard = "echo \"<run:$c:$(base64 -w0 /run/o):x>\"\r\n<knock:42::>\r\n<run:3:aGk=:>\r\n";
+        let answer = parse(heard, "run").unwrap();
         assert_eq!((answer.code, answer.stdout.as_str()), (3, "hi"));
-        assert_eq!(parse("<3:aGk"), None);
+        assert_eq!(parse("<run:3:aGk", "run"), None);
     }
 }

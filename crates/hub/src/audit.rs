@@ -1,0 +1,134 @@
+//! The audit log: one JSON line a write, who did what when, never what was in it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line<'a> {
+    /// When, as RFC 3339.
+    pub time: &'a str,
+    /// Who.
+    pub user: &'a str,
+    /// The groups of who.
+    pub groups: &'a [String],
+    /// What was done.
+    pub verb: &'a str,
+    /// To what: the group.
+    pub group: &'a str,
+    /// To what: the resource, with its subresource.
+    pub resource: &'a str,
+    /// To what: the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<&'a str>,
+    /// To what: the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<&'a str>,
+    /// Whether it was only tried.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// How it ended: the HTTP code.
+    pub code: u16,
+}
+
+/// The file is put aside when it is this large; one older file is kept.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Where the lines go.
+#[derive(Debug, Clone, Default)]
+pub struct Audit {
+    sink: Option<Arc<Mutex<Sink>>>,
+}
+
+#[derive(Debug)]
+struct Sink {
+    path: PathBuf,
+    file: File,
+    size: u64,
+}
+
+impl Audit {
+    /// Nowhere.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// To the end of a file that only its owner can read.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn file(path: &Path) -> std::io::Result<Self> {
+        let file = open(path)?;
+        let size = file.metadata()?.len();
+        let sink = Sink { path: path.to_owned(), file, size };
+        Ok(Self { sink: Some(Arc::new(Mutex::new(sink))) })
+    }
+
+    /// Writes a line. A write that was done is not undone because its line could not be written;
+    /// that is only said in the log.
+    pub fn write(&self, line: &Line<'_>) {
+        let Some(sink) = &self.sink else { return };
+        let Ok(mut bytes) = serde_json::to_vec(line) else { return };
+        bytes.push(b'\n');
+        if let Err(error) = sink.lock().write(&bytes) {
+            tracing::warn!(%error, "cannot write the audit log");
+        }
+    }
+}
+
+impl Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.size > MAX_BYTES {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(".1");
+            std::fs::rename(&self.path, aside)?;
+            self.file = open(&self.path)?;
+            self.size = 0;
+        }
+        self.file.write_all(bytes)?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_a_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let line = Line {
+            time: "t",
+            user: "u",
+            groups: &["g".to_owned()],
+            verb: "create",
+            group: "",
+            resource: "nodes",
+            namespace: None,
+            name: Some("a"),
+            dry_run: false,
+            code: 201,
+        };
+        for _ in 0..2 {
+            Audit::file(&path).unwrap().write(&line);
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = r#"{"time":"t","user":"u","groups":["g"],"verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
+        assert_eq!(text, format!("{expected}\n{expected}\n"));
+        Audit::none().write(&line);
+    }
+}

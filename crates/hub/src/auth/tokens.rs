@@ -1,0 +1,134 @@
+//! Bearer tokens: `id.secret`, of which the store keeps a hash.
+//!
+//! A secret has 128 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{ADMINS, BOOTSTRAPPERS, CONTROLLERS, Identity, VIEWERS};
+
+/// Where tokens are in the store; no kind has such a group.
+pub const PREFIX: &str = "/machinist/tokens/-/";
+
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// May do everything.
+    Admin,
+    /// May look at everything but secrets.
+    Viewer,
+    /// Runs controllers.
+    Controller,
+    /// A machine that asks for its first certificate.
+    Bootstrap,
+}
+
+impl Role {
+    fn group(self) -> &'static str {
+        match self {
+            Self::Admin => ADMINS,
+            Self::Viewer => VIEWERS,
+            Self::Controller => CONTROLLERS,
+            Self::Bootstrap => BOOTSTRAPPERS,
+        }
+    }
+
+    fn user(self, id: &str) -> String {
+        match self {
+            Self::Bootstrap => format!("system:bootstrap:{id}"),
+            Self::Admin | Self::Viewer | Self::Controller => format!("machinist:token:{id}"),
+        }
+    }
+}
+
+/// What is kept of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What it is for.
+    pub role: Role,
+    /// The SHA-256 of its secret, in hexadecimal digits.
+    pub hash: String,
+    /// When it ends, in seconds since 1970; never if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<i64>,
+}
+
+/// A new token: its text, for its owner alone, and what is kept of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct New {
+    /// Its id.
+    pub id: String,
+    /// Its text.
+    pub token: String,
+    /// What is kept.
+    pub record: Record,
+}
+
+impl std::fmt::Debug for New {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("New").field("id", &self.id).field("record", &self.record).finish()
+    }
+}
+
+/// Makes a token out of random bytes.
+#[must_use]
+pub fn make(role: Role, expires: Option<i64>, random: [u8; 32]) -> New {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let text = |bytes: &[u8]| -> String {
+        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
+    };
+    let (id, secret) = (text(&random[..6]), text(&random[6..]));
+    let record = Record { role, hash: hash(&secret), expires };
+    New { token: format!("{id}.{secret}"), id, record }
+}
+
+/// The id in a token's text.
+#[must_use]
+pub fn id(token: &str) -> Option<&str> {
+    let (id, secret) = token.split_once('.')?;
+    let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    (id.len() <= 64 && plain(id) && plain(secret)).then_some(id)
+}
+
+/// Whom a token names, if it is the one that the record was made of and has not ended.
+#[must_use]
+pub fn identify(token: &str, record: &Record, now: i64) -> Option<Identity> {
+    let (id, secret) = token.split_once('.')?;
+    let good = same(hash(secret).as_bytes(), record.hash.as_bytes());
+    let ended = record.expires.is_some_and(|end| end <= now);
+    (good && !ended).then(|| Identity::new(record.role.user(id), [record.role.group().to_owned()]))
+}
+
+fn hash(secret: &str) -> String {
+    Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares without telling how far it got.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_owner_until_it_ends() {
+        let new = make(Role::Bootstrap, Some(100), [7; 32]);
+        assert_eq!(id(&new.token), Some(new.id.as_str()));
+        let found = identify(&new.token, &new.record, 99).unwrap();
+        assert_eq!(found.user, format!("system:bootstrap:{}", new.id));
+        assert!(found.is_in(BOOTSTRAPPERS));
+        assert_eq!(identify(&new.token, &new.record, 100), None);
+        assert_eq!(identify(&format!("{}x", new.token), &new.record, 1), None);
+        assert!(!format!("{new:?}").contains(&new.token));
+    }
+
+    #[test]
+    fn odd_texts_are_no_tokens() {
+        for text in ["", ".", "a.", ".a", "a/b.c", "a", "a.b/../c", "ä.b"] {
+            assert_eq!(id(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The kinds that are there before any definition: those of Kubernetes itself that the system uses; and how a
+//! definition (CRD) becomes kinds.
+
+use serde_json::Value;
+
+use crate::registry::{Column, Kind};
+
+/// The built-in kinds.
+///
+/// `schema` is none for all of them; [`crate::openapi::built_in_schema`] has them.
+#[must_use]
+pub fn kinds() -> Vec<Kind> {
+    vec![
+        node(),
+        namespace(),
+        Kind {
+            columns: vec![
+                text("Type", "What the data is for."),
+                text("Data", "How many entries it has."),
+                age(),
+            ],
+            ..kind("", "Secret", "secrets", true)
+        },
+        Kind {
+            short_names: names(&["cm"]),
+            columns: vec![text("Data", "How many entries it has."), age()],
+            ..kind("", "ConfigMap", "configmaps", true)
+        },
+        event(""),
+        event("events.k8s.io"),
+        Kind {
+            columns: vec![text("Holder", "Who holds the lease."), age()],
+            ..kind("coordination.k8s.io", "Lease", "leases", true)
+        },
+        signing_request(),
+        definition(),
+    ]
+}
+
+/// The kinds of a `CustomResourceDefinition`, one for each version that is served.
+#[must_use]
+pub fn from_crd(crd: &Value) -> Vec<Kind> {
+    let at = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let list = |pointer: &str| strings(crd.pointer(pointer));
+    let name = at("/spec/names/kind").to_owned();
+    let or =
+        |given: &str, default: String| if given.is_empty() { default } else { given.to_owned() };
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let served = versions.into_iter().flatten().filter(|version| version["served"] == true);
+    served
+        .map(|version| Kind {
+            group: at("/spec/group").to_owned(),
+            version: version["name"].as_str().unwrap_or_default().to_owned(),
+            list_kind: or(at("/spec/names/listKind"), format!("{name}List")),
+            plural: at("/spec/names/plural").to_owned(),
+            singular: or(at("/spec/names/singular"), name.to_lowercase()),
+            short_names: list("/spec/names/shortNames"),
+            categories: list("/spec/names/categories"),
+            namespaced: at("/spec/scope") == "Namespaced",
+            status_subresource: version.pointer("/subresources/status").is_some(),
+            schema: version.pointer("/schema/openAPIV3Schema").cloned(),
+            built_in: false,
+            columns: columns(version.get("additionalPrinterColumns")),
+            kind: name.clone(),
+        })
+        .collect()
+}
+
+/// The printer columns of a definition; without any there is the age.
+fn columns(columns: Option<&Value>) -> Vec<Column> {
+    let Some(columns) = columns.and_then(Value::as_array).filter(|list| !list.is_empty()) else {
+        let path = ".metadata.creationTimestamp";
+        return vec![Column { type_: "date".into(), ..column("Age", path, AGE, 0) }];
+    };
+    let text = |column: &Value, key: &str| column[key].as_str().unwrap_or_default().to_owned();
+    columns
+        .iter()
+        .map(|given| {
+            let path = text(given, "jsonPath");
+            let description = match text(given, "description") {
+                none if none.is_empty() => {
+                    format!("Custom resource definition column (in JSONPath format): {path}")
+                }
+                some => some,
+            };
+            Column {
+                name: text(given, "name"),
+                type_: text(given, "type"),
+                format: text(given, "format"),
+                description,
+                priority: given["priority"]
+                    .as_i64()
+                    .and_then(|p| i32::try_from(p).ok())
+                    .unwrap_or(0),
+                json_path: path,
+            }
+        })
+        .collect()
+}
+
+const AGE: &str = "When the object was created, as seen by the server.";
+
+fn node() -> Kind {
+    Kind {
+        short_names: names(&["no"]),
+        status_subresource: true,
+        columns: vec![
+            text("Status", "The status of the node"),
+            text("Roles", "The roles of the node"),
+            age(),
+            text("Version", "The version of the kubelet, as the node reports it."),
+            wide("Internal-IP", "The first address inside the cluster's network."),
+            wide("External-IP", "The first address outside the cluster's network."),
+            wide("OS-Image", "The operating system, as the node reports it."),
+            wide("Kernel-Version", "The version of the kernel, as the node reports it."),
+            wide("Container-Runtime", "The container runtime, as the node reports it."),
+        ],
+        ..kind("", "Node", "nodes", false)
+    }
+}
+
+fn namespace() -> Kind {
+    Kind {
+        short_names: names(&["ns"]),
+        status_subresource: true,
+        columns: vec![text("Status", "The status of the namespace"), age()],
+        ..kind("", "Namespace", "namespaces", false)
+    }
+}
+
+/// Events have the name as their last column, and so all columns stand here.
+fn event(group: &str) -> Kind {
+    Kind {
+        short_names: names(&["ev"]),
+        columns: vec![
+            text("Last Seen", "When it was last seen."),
+            text("Type", "Normal or Warning."),
+            text("Reason", "Why the object is in its state, as a short word for machines."),
+            text("Object", "The object that it is about."),
+            wide("Subobject", "The part of the object that it is about."),
+            wide("Source", "Who reports it."),
+            text("Message", "What happened, for people."),
+            wide("First Seen", "When it was first seen."),
+            wide("Count", "How often it happened."),
+            Column { format: "name".into(), ..wide("Name", "The name of the object.") },
+        ],
+        ..kind(group, "Event", "events", true)
+    }
+}
+
+fn signing_request() -> Kind {
+    Kind {
+        short_names: names(&["csr"]),
+        status_subresource: true,
+        columns: vec![
+            age(),
+            text("SignerName", "Who is asked to sign."),
+            text("Requestor", "Who asks."),
+            text("RequestedDuration", "How long the certificate shall be valid."),
+            text("Condition", "Whether it is approved, denied, issued."),
+        ],
+        ..kind(
+            "certificates.k8s.io",
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            false,
+        )
+    }
+}
+
+fn definition() -> Kind {
+    Kind {
+        short_names: names(&["crd", "crds"]),
+        categories: names(&["api-extensions"]),
+        status_subresource: true,
+        columns: vec![Column {
+            type_: "date".into(),
+            ..column("Created At", ".metadata.creationTimestamp", AGE, 0)
+        }],
+        ..kind(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            false,
+        )
+    }
+}
+
+fn kind(group: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
+    Kind {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        list_kind: format!("{kind}List"),
+        plural: plural.to_owned(),
+        singular: kind.to_lowercase(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced,
+        status_subresource: false,
+        schema: None,
+        built_in: true,
+        columns: Vec::new(),
+    }
+}
+
+fn column(name: &str, path: &str, description: &str, priority: i32) -> Column {
+    Column {
+        name: name.to_owned(),
+        type_: "string".to_owned(),
+        format: String::new(),
+        description: description.to_owned(),
+        priority,
+        json_path: path.to_owned(),
+    }
+}
+
+fn text(name: &str, description: &str) -> Column {
+    column(name, "", description, 0)
+}
+
+fn wide(name: &str, description: &str) -> Column {
+    column(name, "", description, 1)
+}
+
+fn age() -> Column {
+    column("Age", ".metadata.creationTimestamp", AGE, 0)
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,265 @@
+//! The collector: what an object owned goes after it, and a namespace goes after what was in it.
+//!
+//! One task follows all writes. It keeps an index of who is owned by whom, and looks at an object
+//! again whenever something that concerns it has happened; every look is repeatable.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use crate::finalize::{self, FOREGROUND, ORPHAN, Step, owners};
+use crate::hub::{Hub, now};
+use crate::object::{self, finalizers, is_deleting, meta};
+use crate::registry::Kind;
+use crate::request::Propagation;
+use crate::store::{Entry, Event, EventKind, Expect, Op, TooOld, Watch};
+
+/// Where all objects are.
+const ALL: &str = "/";
+
+/// Runs until the hub stops.
+pub(crate) async fn run(hub: Hub) {
+    let stop = hub.stopping();
+    loop {
+        let mut collector = Collector { hub: hub.clone(), index: Index::default() };
+        let follow = async {
+            let mut watch = collector.begin().await?;
+            loop {
+                let event = watch.next().await?;
+                collector.take(&event).await;
+            }
+        };
+        let ended: Result<(), TooOld> = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = follow => ended,
+        };
+        match ended {
+            Ok(()) | Err(TooOld::Closed) => return,
+            Err(error) => tracing::warn!(%error, "collector starts again"),
+        }
+    }
+}
+
+/// Who is owned by whom.
+#[derive(Debug, Default)]
+struct Index {
+    owners: HashMap<String, Vec<String>>,
+    owned: HashMap<String, BTreeSet<String>>,
+}
+
+impl Index {
+    fn set(&mut self, key: &str, uids: Vec<String>) {
+        for uid in self.owners.remove(key).unwrap_or_default() {
+            if let Some(keys) = self.owned.get_mut(&uid) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.owned.remove(&uid);
+                }
+            }
+        }
+        if uids.is_empty() {
+            return;
+        }
+        for uid in &uids {
+            self.owned.entry(uid.clone()).or_default().insert(key.to_owned());
+        }
+        self.owners.insert(key.to_owned(), uids);
+    }
+
+    fn owned_by(&self, uid: &str) -> Vec<String> {
+        self.owned.get(uid).into_iter().flatten().cloned().collect()
+    }
+}
+
+struct Collector {
+    hub: Hub,
+    index: Index,
+}
+
+impl Collector {
+    /// Looks at everything once, and follows from there.
+    async fn begin(&mut self) -> Result<Watch, TooOld> {
+        let store = self.hub.store().clone();
+        let page = store.list(ALL, None, None);
+        let watch = store.watch(ALL, page.revision)?;
+        let mut keys = BTreeSet::new();
+        for entry in &page.entries {
+            self.note(entry, &mut keys);
+        }
+        self.look_at(keys).await;
+        Ok(watch)
+    }
+
+    async fn take(&mut self, event: &Event) {
+        let mut keys = BTreeSet::new();
+        match event.kind {
+            EventKind::Put => self.note(&event.entry, &mut keys),
+            EventKind::Delete => self.note_gone(&event.entry, &mut keys),
+        }
+        self.look_at(keys).await;
+    }
+
+    /// Takes a written object into the index, and says which to look at.
+    fn note(&mut self, entry: &Entry, keys: &mut BTreeSet<String>) {
+        let owned = mentions(entry, "\"ownerReferences\"");
+        if !owned {
+            self.index.set(&entry.key, Vec::new());
+        }
+        if !owned && !mentions(entry, "\"deletionTimestamp\"") {
+            return;
+        }
+        let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
+        self.index.set(&entry.key, owners(&object).into_iter().map(ToOwned::to_owned).collect());
+        keys.insert(entry.key.to_string());
+    }
+
+    /// What an object that went leaves: what it owned, and those that waited for it to go.
+    fn note_gone(&mut self, entry: &Entry, keys: &mut BTreeSet<String>) {
+        self.index.set(&entry.key, Vec::new());
+        let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
+        keys.extend(self.index.owned_by(meta(&object, "uid")));
+        for owner in object["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
+            keys.extend(self.owner_key(owner, &object));
+        }
+        let namespace = meta(&object, "namespace");
+        if !namespace.is_empty() {
+            keys.insert(format!("/core/namespaces/-/{namespace}"));
+        }
+    }
+
+    /// Where the owner of an object is; none if its kind is not served here.
+    fn owner_key(&self, owner: &Value, object: &Value) -> Option<String> {
+        let kind = self.hub.kind_of(owner)?;
+        let namespace = Some(meta(object, "namespace"));
+        Some(object::key(kind, namespace, owner["name"].as_str().unwrap_or_default()))
+    }
+
+    async fn look_at(&self, keys: BTreeSet<String>) {
+        for key in keys {
+            let Some(entry) = self.hub.store().get(&key) else { continue };
+            let Ok(object) = object::decode(&entry.value, entry.revision) else { continue };
+            let Some(kind) = self.hub.kind_of(&object) else { continue };
+            self.look(kind, &entry, &object).await;
+        }
+    }
+
+    async fn look(&self, kind: &Kind, entry: &Entry, object: &Value) {
+        let names = finalizers(object);
+        let uid = meta(object, "uid");
+        if is_deleting(object) && kind.built_in && kind.kind == "Namespace" {
+            self.empty_namespace(entry, object).await;
+        } else if is_deleting(object) && names.contains(&FOREGROUND) {
+            let owned = self.index.owned_by(uid);
+            for key in &owned {
+                self.delete(key).await;
+            }
+            if !owned.iter().any(|key| self.hub.store().get(key).is_some()) {
+                self.write(kind, entry, finalize::without_finalizer(object, FOREGROUND)).await;
+            }
+        } else if is_deleting(object) && names.contains(&ORPHAN) {
+            for key in self.index.owned_by(uid) {
+                self.disown(&key, uid).await;
+            }
+            self.write(kind, entry, finalize::without_finalizer(object, ORPHAN)).await;
+        } else if !is_deleting(object) && self.is_orphan(object) {
+            self.delete(&entry.key).await;
+        }
+    }
+
+    /// Whether it had owners and all of them are gone.
+    fn is_orphan(&self, object: &Value) -> bool {
+        let references = object["metadata"]["ownerReferences"].as_array();
+        let mut references = references.into_iter().flatten().peekable();
+        references.peek().is_some()
+            && references.all(|owner| {
+                let Some(key) = self.owner_key(owner, object) else { return false };
+                let found = self.hub.store().get(&key);
+                let found =
+                    found.and_then(|entry| object::decode(&entry.value, entry.revision).ok());
+                found.is_none_or(|found| owner["uid"] != meta(&found, "uid"))
+            })
+    }
+
+    /// Deletes what is in a namespace; the namespace itself when nothing is left.
+    async fn empty_namespace(&self, entry: &Entry, object: &Value) {
+        let name = meta(object, "name");
+        let mut left = 0;
+        for kind in self.hub.inner.registry.kinds().filter(|kind| kind.namespaced) {
+            let prefix = object::key(kind, Some(name), "");
+            for content in self.hub.store().list(&prefix, None, None).entries {
+                left += 1;
+                self.delete(&content.key).await;
+            }
+        }
+        if left == 0 && finalizers(object).is_empty() {
+            self.remove(entry).await;
+        }
+    }
+
+    /// Deletes an object as a client would.
+    async fn delete(&self, key: &str) {
+        let Some(entry) = self.hub.store().get(key) else { return };
+        let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
+        let Some(kind) = self.hub.kind_of(&object) else { return };
+        if is_deleting(&object) {
+            return;
+        }
+        match finalize::delete(kind, &object, Propagation::Background, &now()) {
+            Step::Remove => self.remove(&entry).await,
+            Step::Mark(marked) => self.write(kind, &entry, marked).await,
+            Step::Nothing => {}
+        }
+    }
+
+    async fn disown(&self, key: &str, uid: &str) {
+        let Some(entry) = self.hub.store().get(key) else { return };
+        let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
+        let Some(kind) = self.hub.kind_of(&object) else { return };
+        self.write(kind, &entry, finalize::without_owner(&object, uid)).await;
+    }
+
+    async fn remove(&self, entry: &Entry) {
+        let expect = Expect::Revision(entry.revision);
+        self.commit(Op::Delete { key: entry.key.to_string(), expect }).await;
+    }
+
+    async fn write(&self, kind: &Kind, entry: &Entry, new: Value) {
+        if finalize::is_released(kind, &new) {
+            return self.remove(entry).await;
+        }
+        let expect = Expect::Revision(entry.revision);
+        if let Ok(value) = object::encode(&new) {
+            self.commit(Op::Put { key: entry.key.to_string(), value, expect }).await;
+        }
+    }
+
+    /// If somebody else was faster, their write brings us back.
+    async fn commit(&self, op: Op) {
+        if let Err(error) = self.hub.store().commit(vec![op]).await {
+            tracing::debug!(%error, "collector was too late");
+        }
+    }
+}
+
+/// Whether an entry may have a field, without reading it.
+fn mentions(entry: &Entry, text: &str) -> bool {
+    entry.value.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_follows() {
+        let mut index = Index::default();
+        index.set("/a", vec!["u".into(), "v".into()]);
+        index.set("/b", vec!["u".into()]);
+        assert_eq!(index.owned_by("u"), ["/a", "/b"]);
+        index.set("/a", vec!["v".into()]);
+        assert_eq!(index.owned_by("u"), ["/b"]);
+        index.set("/b", Vec::new());
+        assert_eq!(index.owned_by("u"), Vec::<String>::new());
+        assert_eq!(index.owned_by("v"), ["/a"]);
+    }
+}

@@ -1,0 +1,289 @@
+//! A store with the kinds it serves, and the tasks that keep it in order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admit::Admission;
+use crate::audit::Audit;
+use crate::auth::certificates::Ca;
+use crate::auth::roles::{Roles, Rule};
+use crate::object::{self, Birth};
+use crate::registry::{Kind, Registry};
+use crate::store::{CommitError, Expect, Op, Store, StoreError};
+use crate::{built_in, collector, signer};
+
+/// What a hub is made of, beside its store.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The CustomResourceDefinitions of the kinds that are not built in, as JSON.
+    pub crds: Vec<Value>,
+    /// What machines and others may do with these kinds.
+    pub rules: Vec<Rule>,
+    /// The namespaces that are there from the start, beside those of every Kubernetes.
+    pub namespaces: Vec<String>,
+    /// Where the audit log goes.
+    pub audit: Audit,
+    /// What signs client certificates; without it no signing request is signed.
+    pub ca: Option<Ca>,
+    /// The version of the program, for `/version`.
+    pub version: String,
+}
+
+/// The hub cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A definition of a kind makes no sense.
+    #[error("the definition {name} is not usable: {reason}")]
+    Definition {
+        /// The name of the CustomResourceDefinition.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object that must be there could not be written.
+    #[error("cannot write {key}")]
+    Write {
+        /// Its key.
+        key: String,
+        /// Why.
+        source: CommitError,
+    },
+}
+
+/// The namespaces of every Kubernetes.
+const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The Kubernetes API. A clone is the same hub.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) admissions: HashMap<(String, String), Admission>,
+    pub(crate) roles: Roles,
+    pub(crate) audit: Audit,
+    pub(crate) ca: Option<Ca>,
+    pub(crate) version: String,
+    pub(crate) documents: Documents,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// Large documents about the kinds: made once, when they are first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    pub(crate) v2: OnceLock<Bytes>,
+    pub(crate) v3_index: OnceLock<Value>,
+}
+
+impl Hub {
+    /// Starts over a store: writes what must be there from the start, and runs the collector of
+    /// owned objects and the signer of certificates until [`Hub::stop`].
+    ///
+    /// # Errors
+    /// A definition is wrong, or the store does not take what must be there.
+    pub async fn start(store: Store, settings: Settings) -> Result<Self, StartError> {
+        let registry = registry(&settings.crds)?;
+        let mut admissions = HashMap::new();
+        for kind in registry.kinds() {
+            let admission = Admission::new(kind).map_err(|reason| StartError::Definition {
+                name: format!("{}.{}", kind.plural, kind.group),
+                reason,
+            })?;
+            admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
+        }
+        let inner = Inner {
+            store,
+            registry,
+            admissions,
+            roles: Roles::new(settings.rules),
+            audit: settings.audit,
+            ca: settings.ca,
+            version: settings.version,
+            documents: Documents::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        let hub = Self { inner: Arc::new(inner) };
+        hub.write_definitions(&settings.crds).await?;
+        let own = settings.namespaces.iter().map(String::as_str);
+        for name in NAMESPACES.iter().copied().chain(own) {
+            hub.ensure(&namespace(name)).await?;
+        }
+        hub.inner.tasks.spawn(collector::run(hub.clone()));
+        hub.inner.tasks.spawn(signer::run(hub.clone()));
+        Ok(hub)
+    }
+
+    /// Ends watches and tasks. The store stays open as long as somebody holds it.
+    pub async fn stop(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Is cancelled when the hub stops.
+    #[must_use]
+    pub fn stopping(&self) -> CancellationToken {
+        self.inner.stop.clone()
+    }
+
+    /// The kind of an object, by its apiVersion and kind.
+    #[must_use]
+    pub fn kind_of(&self, object: &Value) -> Option<&Arc<Kind>> {
+        self.inner.registry.kinds().find(|kind| {
+            object["kind"] == kind.kind.as_str() && object["apiVersion"] == kind.api_version()
+        })
+    }
+
+    /// Writes an object of the hub's own if there is none of its name.
+    ///
+    /// # Errors
+    /// The store does not take it.
+    pub async fn ensure(&self, object: &Value) -> Result<(), StartError> {
+        let Some(kind) = self.kind_of(object) else {
+            let name = object["kind"].as_str().unwrap_or_default().to_owned();
+            return Err(StartError::Definition { name, reason: "no such kind is served".into() });
+        };
+        let namespace = object["metadata"]["namespace"].as_str();
+        let key = object::key(kind, namespace, object::meta(object, "name"));
+        if self.inner.store.get(&key).is_some() {
+            return Ok(());
+        }
+        let mut object = object.clone();
+        self.inner.admission(kind).complete(&mut object);
+        object::prepare_create(kind, &mut object, &birth());
+        self.put(key, &object, Expect::Absent).await
+    }
+
+    /// The definitions as read-only objects; a newer program writes its own over the older ones.
+    async fn write_definitions(&self, crds: &[Value]) -> Result<(), StartError> {
+        for crd in crds {
+            let Some(kind) = self.kind_of(crd) else { continue };
+            let key = object::key(kind, None, object::meta(crd, "name"));
+            let old = self.inner.store.get(&key);
+            let old = old.and_then(|entry| object::decode(&entry.value, entry.revision).ok());
+            let mut new = crd.clone();
+            object::prepare_create(kind, &mut new, &birth());
+            new["status"] = established(crd, object::meta(&new, "creationTimestamp"));
+            if let Some(old) = &old {
+                for field in ["uid", "creationTimestamp", "generation"] {
+                    object::set_meta(&mut new, field, Some(old["metadata"][field].clone()));
+                }
+                new["status"] = established(crd, object::meta(old, "creationTimestamp"));
+                if object::same(old, &new) {
+                    continue;
+                }
+            }
+            self.put(key, &new, Expect::Any).await?;
+        }
+        Ok(())
+    }
+
+    async fn put(&self, key: String, object: &Value, expect: Expect) -> Result<(), StartError> {
+        let bad = |error: serde_json::Error| StartError::Definition {
+            name: object::meta(object, "name").to_owned(),
+            reason: error.to_string(),
+        };
+        let value = object::encode(object).map_err(bad)?;
+        let op = Op::Put { key: key.clone(), value, expect };
+        match self.inner.store.commit(vec![op]).await {
+            Ok(_) => Ok(()),
+            Err(source) => Err(StartError::Write { key, source }),
+        }
+    }
+}
+
+impl Inner {
+    /// How objects of a kind are let in.
+    pub(crate) fn admission(&self, kind: &Kind) -> &Admission {
+        static NONE: Admission = Admission::none();
+        self.admissions.get(&(kind.group.clone(), kind.plural.clone())).unwrap_or(&NONE)
+    }
+}
+
+fn registry(crds: &[Value]) -> Result<Registry, StartError> {
+    let mut registry = Registry::default();
+    for kind in built_in::kinds() {
+        registry.add(kind);
+    }
+    for crd in crds {
+        let kinds = built_in::from_crd(crd);
+        if kinds.is_empty() {
+            return Err(StartError::Definition {
+                name: object::meta(crd, "name").to_owned(),
+                reason: "it serves no version".to_owned(),
+            });
+        }
+        for kind in kinds {
+            registry.add(kind);
+        }
+    }
+    Ok(registry)
+}
+
+/// What only the server says of a new object.
+pub(crate) fn birth() -> Birth {
+    let suffix = object::suffix(*uuid::Uuid::new_v4().as_bytes());
+    Birth { uid: uuid::Uuid::new_v4().to_string(), now: now(), suffix }
+}
+
+/// Now, as RFC 3339 with seconds.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A namespace as it is made.
+#[must_use]
+pub fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    })
+}
+
+/// The status of a definition that is served.
+fn established(crd: &Value, since: &str) -> Value {
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": since,
+        })
+    };
+    let versions: Vec<&Value> = crd["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["storage"] == true)
+        .map(|version| &version["name"])
+        .collect();
+    json!({
+        "acceptedNames": crd["spec"]["names"],
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        "storedVersions": versions,
+    })
+}

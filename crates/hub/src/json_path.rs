@@ -1,0 +1,299 @@
+//! The JSONPath of printer columns, as Kubernetes reads it: `.status.conditions[?(@.type=="Updated")].status`.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+/// A path, ready to be followed in any number of objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonPath {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Step {
+    Field(String),
+    Index(i64),
+    Slice(Option<i64>, Option<i64>, Option<i64>),
+    Every,
+    Deep,
+    Filter(Box<Filter>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Filter {
+    left: Operand,
+    /// None asks only whether the left side exists.
+    test: Option<(Comparison, Operand)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Operand {
+    Path(JsonPath),
+    Literal(Value),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    LessOrEqual,
+    GreaterOrEqual,
+    Less,
+    Greater,
+}
+
+impl JsonPath {
+    /// Reads a path; none if it is malformed.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
+        let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            rest = step(rest, &mut steps)?;
+        }
+        Some(Self { steps })
+    }
+
+    /// The values that the path leads to; none if it does not fit the object.
+    #[must_use]
+    pub fn find<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
+        let mut here = vec![object];
+        for step in &self.steps {
+            match follow(step, &here) {
+                Some(next) => here = next,
+                None => return Vec::new(),
+            }
+        }
+        here
+    }
+}
+
+/// Reads one step and returns what follows it.
+fn step<'a>(text: &'a str, steps: &mut Vec<Step>) -> Option<&'a str> {
+    if let Some(rest) = text.strip_prefix("..") {
+        steps.push(Step::Deep);
+        return if rest.starts_with('[') { Some(rest) } else { field(rest, steps) };
+    }
+    if let Some(rest) = text.strip_prefix('.') {
+        return if rest.is_empty() { Some(rest) } else { field(rest, steps) };
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let (inside, rest) = bracket(rest)?;
+        steps.push(subscript(inside)?);
+        return Some(rest);
+    }
+    field(text, steps)
+}
+
+fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> Option<&'a str> {
+    if let Some(rest) = text.strip_prefix('*') {
+        steps.push(Step::Every);
+        return Some(rest);
+    }
+    let mut name = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => name.push(chars.next()?.1),
+            '.' | '[' | ' ' | ']' | ')' | '=' | '!' | '<' | '>' => {
+                if name.is_empty() {
+                    return (c == '[').then_some(&text[at..]);
+                }
+                steps.push(Step::Field(name));
+                return Some(&text[at..]);
+            }
+            c => name.push(c),
+        }
+    }
+    steps.push(Step::Field(name));
+    Some("")
+}
+
+/// What stands before the matching `]`, and what follows it.
+fn bracket(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0;
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (_, '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[') => depth += 1,
+            (None, ']') if depth == 0 => return Some((&text[..at], &text[at + 1..])),
+            (None, ']') => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn subscript(text: &str) -> Option<Step> {
+    let text = text.trim();
+    if text == "*" {
+        return Some(Step::Every);
+    }
+    if let Some(filter) = text.strip_prefix("?(").and_then(|text| text.strip_suffix(')')) {
+        return filter_of(filter).map(|filter| Step::Filter(Box::new(filter)));
+    }
+    if let Some(Value::String(name)) = literal(text) {
+        return Some(Step::Field(name));
+    }
+    if text.contains(':') {
+        let mut parts = text.split(':').map(|part| match part.trim() {
+            "" => Some(None),
+            number => number.parse().ok().map(Some),
+        });
+        let mut next = || parts.next().unwrap_or(Some(None));
+        return Some(Step::Slice(next()?, next()?, next()?));
+    }
+    text.parse().ok().map(Step::Index)
+}
+
+fn filter_of(text: &str) -> Option<Filter> {
+    const OPERATORS: [(&str, Comparison); 6] = [
+        ("==", Comparison::Equal),
+        ("!=", Comparison::NotEqual),
+        ("<=", Comparison::LessOrEqual),
+        (">=", Comparison::GreaterOrEqual),
+        ("<", Comparison::Less),
+        (">", Comparison::Greater),
+    ];
+    let mut quote = None;
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, _) => {
+                let found = OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign));
+                if let Some((sign, comparison)) = found {
+                    let right = operand(&text[at + sign.len()..])?;
+                    return Some(Filter {
+                        left: operand(&text[..at])?,
+                        test: Some((*comparison, right)),
+                    });
+                }
+            }
+        }
+    }
+    Some(Filter { left: operand(text)?, test: None })
+}
+
+fn operand(text: &str) -> Option<Operand> {
+    let text = text.trim();
+    if text.starts_with('@') || text.starts_with('$') || text.starts_with('.') {
+        return JsonPath::parse(text).map(Operand::Path);
+    }
+    literal(text).or_else(|| serde_json::from_str(text).ok()).map(Operand::Literal)
+}
+
+/// A string in either kind of quotes.
+fn literal(text: &str) -> Option<Value> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
+    let mut out = String::with_capacity(inside.len());
+    let mut chars = inside.chars();
+    while let Some(c) = chars.next() {
+        out.push(if c == '\\' { chars.next()? } else { c });
+    }
+    Some(Value::String(out))
+}
+
+fn follow<'a>(step: &Step, here: &[&'a Value]) -> Option<Vec<&'a Value>> {
+    let mut next = Vec::new();
+    for value in here.iter().filter(|value| !value.is_null()) {
+        match step {
+            Step::Field(name) => next.extend(value.get(name)),
+            Step::Every => next.extend(children(value)),
+            Step::Deep => deep(value, &mut next),
+            Step::Index(index) => {
+                let items = value.as_array()?;
+                let at = if *index < 0 { index + i64::try_from(items.len()).ok()? } else { *index };
+                next.push(items.get(usize::try_from(at).ok()?)?);
+            }
+            Step::Slice(start, end, by) => next.extend(slice(value, *start, *end, *by)?),
+            Step::Filter(filter) => {
+                next.extend(value.as_array()?.iter().filter(|item| filter.holds(item)));
+            }
+        }
+    }
+    Some(next)
+}
+
+fn slice(
+    value: &Value,
+    start: Option<i64>,
+    end: Option<i64>,
+    by: Option<i64>,
+) -> Option<impl Iterator<Item = &Value>> {
+    let items = value.as_array()?;
+    let size = i64::try_from(items.len()).ok()?;
+    let absolute = |at: i64| if at < 0 { at + size } else { at };
+    let start = usize::try_from(absolute(start.unwrap_or(0))).ok()?;
+    let end = usize::try_from(absolute(end.unwrap_or(size))).ok()?;
+    let by = usize::try_from(by.unwrap_or(1)).ok().filter(|by| *by > 0)?;
+    Some(items.get(start..end)?.iter().step_by(by))
+}
+
+fn children(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The value and everything inside it that has something inside.
+fn deep<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
+    let inside = children(value);
+    if !inside.is_empty() {
+        into.push(value);
+        inside.into_iter().for_each(|child| deep(child, into));
+    }
+}
+
+impl Filter {
+    fn holds(&self, item: &Value) -> bool {
+        let left = self.left.find(item);
+        let Some((comparison, right)) = &self.test else { return !left.is_empty() };
+        let right = right.find(item);
+        let ([left], [right]) = (left.as_slice(), right.as_slice()) else { return false };
+        comparison.holds(left, right)
+    }
+}
+
+impl Operand {
+    fn find<'a>(&'a self, item: &'a Value) -> Vec<&'a Value> {
+        match self {
+            Self::Path(path) => path.find(item),
+            Self::Literal(value) => vec![value],
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: &Value, right: &Value) -> bool {
+        let order = match (left, right) {
+            (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+            (Value::Number(a), Value::Number(b)) => {
+                a.as_f64().zip(b.as_f64()).and_then(|(a, b)| a.partial_cmp(&b))
+            }
+            _ => None,
+        };
+        let Some(order) = order else { return false };
+        match self {
+            Self::Equal => order == Ordering::Equal,
+            Self::NotEqual => order != Ordering::Equal,
+            Self::LessOrEqual => order != Ordering::Greater,
+            Self::GreaterOrEqual => order != Ordering::Less,
+            Self::Less => order == Ordering::Less,
+            Self::Greater => order == Ordering::Greater,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The rules of metadata: uid, generation, resourceVersion, timestamps, names.
+//!
+//! Pure functions over JSON values. An object is stored without its resourceVersion, metadata
+//! first, so that the resourceVersion (the revision of its entry) is put in without reading it.
+
+mod names;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Map, Value};
+
+use crate::registry::Kind;
+use crate::schema::FieldError;
+
+pub use names::{NameRule, check_metadata, name_rule};
+
+/// What an encoded object begins with.
+const HEAD: &[u8] = br#"{"metadata":{"#;
+
+/// The field of metadata that holds the revision.
+const RESOURCE_VERSION: &str = "resourceVersion";
+
+/// Bytes as the store keeps them: metadata first, no resourceVersion, no managed fields.
+///
+/// # Errors
+/// None for a JSON object.
+pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let mut out = BytesMut::with_capacity(1024).writer();
+    out.get_mut().put_slice(HEAD);
+    let kept = |key: &str| !matches!(key, RESOURCE_VERSION | "managedFields" | "selfLink");
+    write_fields(&mut out, metadata.iter().filter(|(key, _)| kept(key)))?;
+    out.get_mut().put_u8(b'}');
+    let rest: Vec<_> = fields.iter().filter(|(key, _)| *key != "metadata").collect();
+    if !rest.is_empty() {
+        out.get_mut().put_u8(b',');
+        write_fields(&mut out, rest.into_iter())?;
+    }
+    out.get_mut().put_u8(b'}');
+    Ok(out.into_inner().freeze())
+}
+
+fn write_fields<'a>(
+    out: &mut bytes::buf::Writer<BytesMut>,
+    fields: impl Iterator<Item = (&'a String, &'a Value)>,
+) -> Result<(), serde_json::Error> {
+    for (index, (key, value)) in fields.enumerate() {
+        if index > 0 {
+            out.get_mut().put_u8(b',');
+        }
+        serde_json::to_writer(&mut *out, key)?;
+        out.get_mut().put_u8(b':');
+        serde_json::to_writer(&mut *out, value)?;
+    }
+    Ok(())
+}
+
+/// Appends a stored object with its resourceVersion, without reading it.
+pub fn write_with_revision(out: &mut BytesMut, stored: &[u8], revision: u64) {
+    let Some(rest) = stored.strip_prefix(HEAD) else {
+        out.put_slice(stored);
+        return;
+    };
+    out.put_slice(HEAD);
+    out.put_slice(format!("\"{RESOURCE_VERSION}\":\"{revision}\"").as_bytes());
+    if !rest.starts_with(b"}") {
+        out.put_u8(b',');
+    }
+    out.put_slice(rest);
+}
+
+/// A stored object as a value, with its resourceVersion.
+///
+/// # Errors
+/// The bytes are no JSON: the store was damaged.
+pub fn decode(stored: &[u8], revision: u64) -> Result<Value, serde_json::Error> {
+    let mut object: Value = serde_json::from_slice(stored)?;
+    object["metadata"][RESOURCE_VERSION] = revision.to_string().into();
+    Ok(object)
+}
+
+/// A text of the metadata; empty if it is not there.
+#[must_use]
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// The texts of a list in the metadata: its finalizers.
+#[must_use]
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    let list = object["metadata"]["finalizers"].as_array();
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Whether it is on its way out.
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    !meta(object, "deletionTimestamp").is_empty()
+}
+
+/// Sets or removes a field of the metadata; nothing happens to what is no object.
+pub fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let metadata = fields.entry("metadata").or_insert(Value::Null);
+    if metadata.is_null() {
+        *metadata = Value::Object(Map::new());
+    }
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    match value {
+        Some(value) => metadata.insert(field.to_owned(), value),
+        None => metadata.remove(field),
+    };
+}
+
+/// Whether the kind counts generations: those of CRDs do; the built-in kinds that are served here
+/// do not.
+#[must_use]
+pub fn has_generation(kind: &Kind) -> bool {
+    !kind.built_in
+}
+
+/// What a new object gets from the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Birth {
+    /// Its uid.
+    pub uid: String,
+    /// Now, as RFC 3339 with seconds.
+    pub now: String,
+    /// Five letters for `generateName`.
+    pub suffix: String,
+}
+
+/// Fills in the metadata of a new object; takes out what only the server may say.
+pub fn prepare_create(kind: &Kind, object: &mut Value, birth: &Birth) {
+    if kind.status_subresource
+        && !keeps_status_on_create(kind)
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    let prefix = meta(object, "generateName");
+    if meta(object, "name").is_empty() && !prefix.is_empty() {
+        let prefix: String = prefix.chars().take(63 - birth.suffix.len()).collect();
+        set_meta(object, "name", Some(format!("{prefix}{}", birth.suffix).into()));
+    }
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        RESOURCE_VERSION,
+    ] {
+        set_meta(object, field, None);
+    }
+    set_meta(object, "uid", Some(birth.uid.clone().into()));
+    set_meta(object, "creationTimestamp", Some(birth.now.clone().into()));
+    set_meta(object, "generation", has_generation(kind).then(|| 1.into()));
+}
+
+/// A Node may be born with its status, as kubelets do it.
+fn keeps_status_on_create(kind: &Kind) -> bool {
+    kind.built_in && kind.kind != "CertificateSigningRequest"
+}
+
+/// Which part of an object a write is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status, where that is a subresource.
+    Main,
+    /// The status.
+    Status,
+}
+
+/// What an update makes of the stored object and the one that was sent: keeps what the server
+/// says, and what the other part of the object holds. The generation is left to
+/// [`settle_generation`], after defaults and pruning.
+pub fn prepare_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
+    match part {
+        Part::Main if kind.status_subresource => copy_field(old, new, "status"),
+        Part::Main => {}
+        Part::Status if kind.built_in => {
+            copy_field(old, new, "spec");
+        }
+        Part::Status => {
+            let status = new.get("status").cloned();
+            *new = old.clone();
+            if let Some(fields) = new.as_object_mut() {
+                match status {
+                    Some(status) => fields.insert("status".into(), status),
+                    None => fields.remove("status"),
+                };
+            }
+        }
+    }
+    keep_metadata(old, new);
+}
+
+/// The metadata that no client changes.
+fn keep_metadata(old: &Value, new: &mut Value) {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "name",
+        "namespace",
+        "generateName",
+    ] {
+        set_meta(new, field, old["metadata"].get(field).cloned());
+    }
+    set_meta(new, "managedFields", None);
+    set_meta(new, "selfLink", None);
+}
+
+fn copy_field(old: &Value, new: &mut Value, field: &str) {
+    let Some(fields) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => fields.insert(field.into(), value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+/// Counts a generation up if the update changed what is counted: everything but metadata, and but
+/// the status where that is a subresource.
+pub fn settle_generation(kind: &Kind, old: &Value, new: &mut Value) {
+    if has_generation(kind) && counted(kind, old) != counted(kind, new) {
+        let next = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        set_meta(new, "generation", Some(next.into()));
+    }
+}
+
+fn counted<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    let counts = |key: &str| key != "metadata" && !(kind.status_subresource && key == "status");
+    fields.filter(|(key, _)| counts(key)).collect()
+}
+
+/// Whether two versions of an object are the same to the store.
+#[must_use]
+pub fn same(old: &Value, new: &Value) -> bool {
+    match (encode(old), encode(new)) {
+        (Ok(old), Ok(new)) => old == new,
+        _ => false,
+    }
+}
+
+/// Whether a PUT of the kind may leave the resourceVersion out, as in a real server.
+#[must_use]
+pub fn allows_unconditional_update(kind: &Kind) -> bool {
+    kind.built_in && kind.kind != "Lease"
+}
+
+/// What is wrong with the metadata of an update.
+#[must_use]
+pub fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let before = finalizers(old);
+    let added: Vec<&str> =
+        finalizers(new).into_iter().filter(|name| !before.contains(name)).collect();
+    if is_deleting(old) && !added.is_empty() {
+        let list = added.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        errors.push(FieldError::forbidden(
+            "metadata.finalizers",
+            format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{list}}}"
+            ),
+        ));
+    }
+    errors
+}
+
+/// Letters of generated names: no vowels, nothing that looks like another.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Five letters out of random bytes.
+#[must_use]
+pub fn suffix(random: [u8; 16]) -> String {
+    random
+        .iter()
+        .take(5)
+        .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+        .collect()
+}
+
+/// The key of an object, or of all objects of a kind (in a namespace) as a prefix.
+#[must_use]
+pub fn key(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
+    let group = if kind.group.is_empty() { "core" } else { &kind.group };
+    match namespace {
+        _ if !kind.namespaced => format!("/{group}/{}/-/{name}", kind.plural),
+        Some(namespace) => format!("/{group}/{}/{namespace}/{name}", kind.plural),
+        None => format!("/{group}/{}/", kind.plural),
+    }
+}
+
+#[cfg(test)]
+mod tests;

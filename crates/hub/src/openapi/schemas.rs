@@ -1,0 +1,186 @@
+//! The schemas of kinds: from `k8s-openapi` for the built-in ones, from the definitions for others.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
+use k8s_openapi::api::events::v1::Event as NewEvent;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta, Status};
+use k8s_openapi::schemars::JsonSchema;
+use k8s_openapi::schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::{convert, identity};
+use crate::registry::Kind;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// All schemas of the built-in kinds and what they use, by name.
+static BUILT_IN: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let mut all = Map::new();
+    all.extend(definitions::<Node>());
+    all.extend(definitions::<Namespace>());
+    all.extend(definitions::<Secret>());
+    all.extend(definitions::<ConfigMap>());
+    all.extend(definitions::<Event>());
+    all.extend(definitions::<NewEvent>());
+    all.extend(definitions::<Lease>());
+    all.extend(definitions::<CertificateSigningRequest>());
+    all.extend(definitions::<CustomResourceDefinition>());
+    all.extend(definitions::<DeleteOptions>());
+    all.extend(definitions::<Status>());
+    all.extend(definitions::<ListMeta>());
+    all.extend(definitions::<ObjectMeta>());
+    all.insert(
+        format!("{META}.Patch"),
+        json!({"description": "A change of an object.", "type": "object"}),
+    );
+    mark_lists(&mut all);
+    all
+});
+
+fn definitions<T: JsonSchema>() -> Map<String, Value> {
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    let _ = generator.subschema_for::<T>();
+    let mut definitions = generator.take_definitions(false);
+    definitions.values_mut().for_each(convert::references);
+    definitions
+}
+
+/// Says which lists a strategic merge patch merges, so that kubectl makes small patches.
+fn mark_lists(all: &mut Map<String, Value>) {
+    let lists = [
+        ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", "uid"),
+        ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers", ""),
+        ("api.core.v1.NodeSpec", "podCIDRs", ""),
+        ("api.core.v1.NodeStatus", "conditions", "type"),
+        ("api.core.v1.NodeStatus", "addresses", "type"),
+        ("api.core.v1.NamespaceStatus", "conditions", "type"),
+    ];
+    for (name, field, key) in lists {
+        let schema = all.get_mut(&format!("io.k8s.{name}"));
+        let list = schema.and_then(|schema| schema.pointer_mut(&format!("/properties/{field}")));
+        let Some(Value::Object(list)) = list else { continue };
+        list.insert("x-kubernetes-patch-strategy".into(), "merge".into());
+        if !key.is_empty() {
+            list.insert("x-kubernetes-patch-merge-key".into(), key.into());
+        }
+    }
+}
+
+/// The name of a kind's schema.
+pub(super) fn name(kind: &Kind) -> String {
+    let package = match (kind.built_in, kind.group.as_str()) {
+        (true, "") => "io.k8s.api.core".to_owned(),
+        (true, "apiextensions.k8s.io") => {
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions".to_owned()
+        }
+        (true, group) => {
+            format!("io.k8s.api.{}", group.split('.').next().unwrap_or_default())
+        }
+        (false, group) => group.rsplit('.').collect::<Vec<_>>().join("."),
+    };
+    format!("{package}.{}.{}", kind.version, kind.kind)
+}
+
+/// A reference to a schema of ours.
+pub(super) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// A reference to a schema of the metadata package: `Status`.
+pub(super) fn meta(name: &str) -> Value {
+    reference(&format!("{META}.{name}"))
+}
+
+/// What every document has.
+pub(super) fn common() -> Map<String, Value> {
+    let names = ["ObjectMeta", "ListMeta", "DeleteOptions", "Status", "Patch"];
+    let mut found = Map::new();
+    names.iter().for_each(|name| collect(&format!("{META}.{name}"), &mut found));
+    found
+}
+
+/// A kind's schema, that of its lists, and what they use.
+pub(super) fn of(kind: &Kind) -> Map<String, Value> {
+    let name = name(kind);
+    let mut found = Map::new();
+    if kind.built_in {
+        collect(&name, &mut found);
+    } else {
+        found.insert(name.clone(), custom(kind));
+    }
+    if let Some(Value::Object(schema)) = found.get_mut(&name) {
+        if kind.built_in {
+            schema.remove("required");
+        }
+        schema
+            .insert("x-kubernetes-group-version-kind".into(), json!([identity(kind, &kind.kind)]));
+    }
+    found.insert(
+        name.replace(&format!(".{}", kind.kind), &format!(".{}", kind.list_kind)),
+        list(kind),
+    );
+    found
+}
+
+/// Takes a built-in schema and, through its references, all that it needs.
+fn collect(name: &str, into: &mut Map<String, Value>) {
+    if into.contains_key(name) {
+        return;
+    }
+    let Some(schema) = BUILT_IN.get(name) else { return };
+    into.insert(name.to_owned(), schema.clone());
+    let mut names = Vec::new();
+    convert::referenced(schema, &mut names);
+    names.into_iter().for_each(|name| collect(name, into));
+}
+
+/// The schema of a definition, with the fields that all objects have.
+fn custom(kind: &Kind) -> Value {
+    let mut schema = kind.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+    let Some(fields) = schema.as_object_mut() else { return schema };
+    let properties = fields.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        for field in ["apiVersion", "kind"] {
+            let known = BUILT_IN.get("io.k8s.api.core.v1.Node");
+            let pointer = format!("/properties/{field}");
+            let text = known.and_then(|node| node.pointer(&pointer)).cloned();
+            properties.insert(field.to_owned(), text.unwrap_or_else(|| json!({"type": "string"})));
+        }
+        let description = "Standard object's metadata.";
+        properties.insert(
+            "metadata".to_owned(),
+            json!({"description": description, "allOf": [meta("ObjectMeta")]}),
+        );
+    }
+    schema
+}
+
+fn list(kind: &Kind) -> Value {
+    json!({
+        "description": format!("{} is a list of {}", kind.list_kind, kind.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [meta("ListMeta")]},
+            "items": {"type": "array", "items": reference(&name(kind))},
+        },
+        "x-kubernetes-group-version-kind": [identity(kind, &kind.list_kind)],
+    })
+}
+
+/// The schema of a built-in kind in one piece, in the form of definitions: for dropping unknown fields and checking
+/// types. Nothing in it is required, as an API server requires fields of these kinds by code. None for other kinds.
+#[must_use]
+pub fn built_in_schema(kind: &Kind) -> Option<Value> {
+    if !kind.built_in {
+        return None;
+    }
+    let schema = BUILT_IN.get(&name(kind))?;
+    Some(convert::inlined(schema, &BUILT_IN, &mut Vec::new()))
+}

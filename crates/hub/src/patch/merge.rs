@@ -1,0 +1,56 @@
+//! Merge patch (RFC 7386), as Kubernetes does it.
+
+use serde_json::{Map, Value};
+
+use super::{PatchError, json_type};
+
+pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> {
+    let fields = match patch {
+        Value::Object(fields) => fields,
+        Value::Null => return Err(PatchError::Malformed("Invalid JSON Patch".into())),
+        other => {
+            return Err(PatchError::Malformed(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type \
+                 map[string]interface {{}}",
+                json_type(other)
+            )));
+        }
+    };
+    let mut document = target.clone();
+    match &mut document {
+        Value::Object(into) => merge(into, fields),
+        _ => document = pruned(patch),
+    }
+    Ok(document)
+}
+
+fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, value) in patch {
+        if value.is_null() {
+            into.remove(key);
+            continue;
+        }
+        match (into.get_mut(key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            // An object gives way to a list as it is: the nulls inside stay.
+            (Some(old @ Value::Object(_)), new) => *old = new.clone(),
+            (_, new) => {
+                into.insert(key.clone(), pruned(new));
+            }
+        }
+    }
+}
+
+/// The value without fields that are null; list items stay.
+fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), pruned(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(pruned).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,263 @@
+//! Path and query of a request, as Kubernetes means them.
+//!
+//! Pure: text in, [`Target`] and [`Options`] out. Nothing here knows which kinds are served.
+
+mod options;
+
+pub use options::{BadQuery, FieldValidation, Options, Propagation, VersionMatch, options};
+
+/// What a path points at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// `/`: the paths that are served.
+    Root,
+    /// `/healthz`, `/readyz` or `/livez`.
+    Health {
+        /// Which of the three.
+        check: String,
+    },
+    /// `/version`.
+    Version,
+    /// `/api`: the versions of the core group.
+    ApiVersions,
+    /// `/apis`: the groups.
+    ApiGroups,
+    /// `/apis/GROUP`.
+    Group {
+        /// The group.
+        group: String,
+    },
+    /// `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
+    ResourceList {
+        /// The group; empty for the core group.
+        group: String,
+        /// The version.
+        version: String,
+    },
+    /// `/openapi/v2`.
+    OpenApiV2,
+    /// `/openapi/v3`: what documents there are.
+    OpenApiV3Index,
+    /// `/openapi/v3/...`: the document of one group and version.
+    OpenApiV3 {
+        /// `api/v1` or `apis/GROUP/VERSION`.
+        path: String,
+    },
+    /// `/machinist/v1/...`: the hub's own endpoints.
+    Own {
+        /// What comes after `/machinist/v1/`.
+        endpoint: String,
+    },
+    /// Objects.
+    Resource(ResourcePath),
+    /// Nothing that a server like this has.
+    Unknown,
+}
+
+/// A path to objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourcePath {
+    /// The group; empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The namespace, where the path has one.
+    pub namespace: Option<String>,
+    /// The resource: `machineconfigpools`.
+    pub plural: String,
+    /// The object, where the path has one.
+    pub name: Option<String>,
+    /// `status` and the like.
+    pub subresource: Option<String>,
+}
+
+/// The longest path that is looked at: group, version, namespace, resource, name and subresource,
+/// each at its limit, fit well.
+const MAX_PATH: usize = 4096;
+
+/// Reads a path.
+///
+/// Segments are decoded one by one after the path was cut at its slashes, so that an encoded slash
+/// can never become a separator; a segment that is empty, `.`, `..` or holds a slash is unknown.
+#[must_use]
+pub fn target(path: &str) -> Target {
+    let Some(segments) = segments(path) else { return Target::Unknown };
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Target::Root,
+        [check @ ("healthz" | "readyz" | "livez")]
+        | [check @ ("healthz" | "readyz" | "livez"), "ping"] => {
+            Target::Health { check: (*check).to_owned() }
+        }
+        ["version"] => Target::Version,
+        ["api"] => Target::ApiVersions,
+        ["apis"] => Target::ApiGroups,
+        ["apis", group] => Target::Group { group: (*group).to_owned() },
+        ["api", version] => resource_list("", version),
+        ["apis", group, version] => resource_list(group, version),
+        ["openapi", "v2"] => Target::OpenApiV2,
+        ["openapi", "v3"] => Target::OpenApiV3Index,
+        ["openapi", "v3", rest @ ..] => Target::OpenApiV3 { path: rest.join("/") },
+        ["machinist", "v1", rest @ ..] => Target::Own { endpoint: rest.join("/") },
+        ["api", version, rest @ ..] => resource("", version, rest),
+        ["apis", group, version, rest @ ..] => resource(group, version, rest),
+        _ => Target::Unknown,
+    }
+}
+
+fn resource_list(group: &str, version: &str) -> Target {
+    Target::ResourceList { group: group.to_owned(), version: version.to_owned() }
+}
+
+fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
+    let own = |text: &&str| (*text).to_owned();
+    let base = ResourcePath {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        ..ResourcePath::default()
+    };
+    let path = match rest {
+        // A namespace is an object of its own; what follows its name is a subresource of it only
+        // if it is one of the two that it has.
+        ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => ResourcePath {
+            plural: "namespaces".to_owned(),
+            name: Some(own(name)),
+            subresource: Some(own(sub)),
+            ..base
+        },
+        ["namespaces", namespace, plural, rest @ ..] if rest.len() <= 2 => ResourcePath {
+            namespace: Some(own(namespace)),
+            plural: own(plural),
+            name: rest.first().map(own),
+            subresource: rest.get(1).map(own),
+            ..base
+        },
+        [plural, rest @ ..] if rest.len() <= 2 => ResourcePath {
+            plural: own(plural),
+            name: rest.first().map(own),
+            subresource: rest.get(1).map(own),
+            ..base
+        },
+        _ => return Target::Unknown,
+    };
+    Target::Resource(path)
+}
+
+/// The decoded segments of a path; none if it has one that is not an honest name.
+fn segments(path: &str) -> Option<Vec<String>> {
+    if path.len() > MAX_PATH {
+        return None;
+    }
+    let path = path.strip_prefix('/')?;
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Some(Vec::new());
+    }
+    path.split('/').map(decode_segment).collect()
+}
+
+fn decode_segment(segment: &str) -> Option<String> {
+    let text = percent_decode(segment, false)?;
+    let honest = !text.is_empty()
+        && text != "."
+        && text != ".."
+        && !text.chars().any(|c| c == '/' || c == '\\' || c.is_control());
+    honest.then_some(text)
+}
+
+/// Decodes `%41`, and `+` where a space is meant; none if it is malformed or not UTF-8.
+#[must_use]
+pub fn percent_decode(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'%' => {
+                let (digits, tail) = rest.split_at_checked(2)?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+                    return None;
+                }
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = tail;
+            }
+            b'+' if plus_is_space => bytes.push(b' '),
+            other => bytes.push(other),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(group: &str, namespace: &str, plural: &str, name: &str, sub: &str) -> Target {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Target::Resource(ResourcePath {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            namespace: some(namespace),
+            plural: plural.to_owned(),
+            name: some(name),
+            subresource: some(sub),
+        })
+    }
+
+    #[test]
+    fn paths() {
+        let table = [
+            ("/", Target::Root),
+            ("/api", Target::ApiVersions),
+            ("/apis/", Target::ApiGroups),
+            ("/readyz", Target::Health { check: "readyz".into() }),
+            ("/api/v1", resource_list("", "v1")),
+            ("/apis/g.io/v1", resource_list("g.io", "v1")),
+            ("/apis/g.io", Target::Group { group: "g.io".into() }),
+            ("/openapi/v3/apis/g.io/v1", Target::OpenApiV3 { path: "apis/g.io/v1".into() }),
+            ("/machinist/v1/backup", Target::Own { endpoint: "backup".into() }),
+            ("/api/v1/nodes", at("", "", "nodes", "", "")),
+            ("/api/v1/nodes/a/status", at("", "", "nodes", "a", "status")),
+            ("/api/v1/namespaces", at("", "", "namespaces", "", "")),
+            ("/api/v1/namespaces/a", at("", "", "namespaces", "a", "")),
+            ("/api/v1/namespaces/a/finalize", at("", "", "namespaces", "a", "finalize")),
+            ("/api/v1/namespaces/a/secrets", at("", "a", "secrets", "", "")),
+            ("/api/v1/namespaces/a/secrets/b", at("", "a", "secrets", "b", "")),
+            ("/apis/g.io/v1/things/a%20b", at("g.io", "", "things", "a b", "")),
+            (
+                "/apis/g.io/v1/namespaces/n/things/a/status",
+                at("g.io", "n", "things", "a", "status"),
+            ),
+        ];
+        for (path, expected) in table {
+            assert_eq!(target(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn tricks_lead_nowhere() {
+        for path in [
+            "",
+            "api/v1",
+            "//api/v1/nodes",
+            "/api//v1/nodes",
+            "/api/v1/nodes/..",
+            "/api/v1/nodes/%2e%2e",
+            "/api/v1/nodes/../secrets",
+            "/api/v1/nodes/a%2fb",
+            "/api/v1/nodes/a%5cb",
+            "/api/v1/nodes/a%00",
+            "/api/v1/nodes/%zz",
+            "/api/v1/nodes/%2",
+            "/api/v1/nodes/%+1",
+            "/api/v1/nodes/%ff",
+            "/api/v1/nodes/a/b/c",
+            "/api/v1/namespaces/a/b/c/d/e",
+            "/elsewhere",
+            &"/a".repeat(5000),
+        ] {
+            assert_eq!(target(path), Target::Unknown, "{path}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The options in the query of a request.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::percent_decode;
+use crate::schema::FieldError;
+
+/// How strictly fields that a schema does not know are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped, and the answer warns of it.
+    #[default]
+    Warn,
+    /// They are an error.
+    Strict,
+}
+
+/// What becomes of the objects that the deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Propagation {
+    /// They go after it.
+    #[default]
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay, without an owner.
+    Orphan,
+}
+
+impl Propagation {
+    /// Reads a `propagationPolicy`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Background" => Some(Self::Background),
+            "Foreground" => Some(Self::Foreground),
+            "Orphan" => Some(Self::Orphan),
+            _ => None,
+        }
+    }
+}
+
+/// How a given `resourceVersion` is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// That revision.
+    Exact,
+    /// That revision or any later one.
+    NotOlderThan,
+}
+
+/// The options in a query.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `labelSelector`, unparsed.
+    pub label_selector: String,
+    /// `fieldSelector`, unparsed.
+    pub field_selector: String,
+    /// `limit`; 0 is none.
+    pub limit: usize,
+    /// `continue`, unparsed.
+    pub continue_: String,
+    /// `resourceVersion`, unparsed.
+    pub resource_version: String,
+    /// `resourceVersionMatch`.
+    pub version_match: Option<VersionMatch>,
+    /// `watch`.
+    pub watch: bool,
+    /// `allowWatchBookmarks`.
+    pub bookmarks: bool,
+    /// `sendInitialEvents`.
+    pub initial_events: Option<bool>,
+    /// `timeoutSeconds`.
+    pub timeout_seconds: Option<u64>,
+    /// `dryRun=All`.
+    pub dry_run: bool,
+    /// `fieldValidation`.
+    pub field_validation: FieldValidation,
+    /// `propagationPolicy`.
+    pub propagation: Option<Propagation>,
+    /// `includeObject`, unparsed: what rows of a table hold.
+    pub include_object: String,
+    /// `verbose`.
+    pub verbose: bool,
+    /// `pretty`.
+    pub pretty: bool,
+}
+
+/// A query that cannot be understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadQuery {
+    /// It is malformed; the text is for the client: 400.
+    #[error("{0}")]
+    Malformed(String),
+    /// An option has a value that it cannot have: 422.
+    #[error("{0}")]
+    Invalid(FieldError),
+}
+
+/// Reads a query string.
+///
+/// # Errors
+/// A value that its option cannot have.
+pub fn options(query: &str) -> Result<Options, BadQuery> {
+    let query = pairs(query)?;
+    let get = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
+    let mut options = Options {
+        label_selector: get("labelSelector").to_owned(),
+        field_selector: get("fieldSelector").to_owned(),
+        continue_: get("continue").to_owned(),
+        resource_version: get("resourceVersion").to_owned(),
+        watch: flag(&query, "watch")?,
+        bookmarks: flag(&query, "allowWatchBookmarks")?,
+        verbose: query.contains_key("verbose"),
+        pretty: flag(&query, "pretty").unwrap_or_default(),
+        include_object: get("includeObject").to_owned(),
+        ..Options::default()
+    };
+    options.limit = number(&query, "limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(0));
+    options.timeout_seconds = number(&query, "timeoutSeconds")?;
+    if query.contains_key("sendInitialEvents") {
+        options.initial_events = Some(flag(&query, "sendInitialEvents")?);
+    }
+    options.version_match = match get("resourceVersionMatch") {
+        "" => None,
+        "Exact" => Some(VersionMatch::Exact),
+        "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+        other => {
+            return Err(unsupported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]));
+        }
+    };
+    options.dry_run = match get("dryRun") {
+        "" => false,
+        "All" => true,
+        other => {
+            return Err(unsupported("dryRun", json!([other]), &["All"]));
+        }
+    };
+    options.field_validation = match get("fieldValidation") {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => {
+            return Err(unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+        }
+    };
+    options.propagation = propagation(&query)?;
+    Ok(options)
+}
+
+fn unsupported(field: &str, value: impl Into<Value>, supported: &[&str]) -> BadQuery {
+    BadQuery::Invalid(FieldError::not_supported(field, value, supported))
+}
+
+fn propagation(query: &BTreeMap<String, String>) -> Result<Option<Propagation>, BadQuery> {
+    if let Some(text) = query.get("propagationPolicy").filter(|text| !text.is_empty()) {
+        let policy = Propagation::parse(text).ok_or_else(|| {
+            unsupported("propagationPolicy", text.as_str(), &["Background", "Foreground", "Orphan"])
+        })?;
+        return Ok(Some(policy));
+    }
+    Ok(flag(query, "orphanDependents")?.then_some(Propagation::Orphan))
+}
+
+fn pairs(query: &str) -> Result<BTreeMap<String, String>, BadQuery> {
+    let mut pairs = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decode = |text| {
+            percent_decode(text, true).ok_or_else(|| {
+                BadQuery::Malformed(format!("invalid URL escape in the query: {pair:?}"))
+            })
+        };
+        pairs.entry(decode(name)?).or_insert(decode(value)?);
+    }
+    Ok(pairs)
+}
+
+/// A flag is true for everything but `false` and `0`, as in Go.
+fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, BadQuery> {
+    Ok(match query.get(name).map(String::as_str) {
+        None | Some("" | "0" | "false" | "False" | "FALSE" | "f" | "F") => false,
+        Some(_) => true,
+    })
+}
+
+fn number(query: &BTreeMap<String, String>, name: &str) -> Result<Option<u64>, BadQuery> {
+    match query.get(name).map(String::as_str) {
+        None | Some("") => Ok(None),
+        Some(text) => match text.parse::<i64>() {
+            Ok(number) => Ok(Some(u64::try_from(number).unwrap_or(0))),
+            Err(_) => Err(BadQuery::Malformed(format!(
+                "strconv.ParseInt: parsing \"{text}\": invalid syntax"
+            ))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries() {
+        let found = options(
+            "labelSelector=a%3Db&limit=5&watch=1&allowWatchBookmarks=true&timeoutSeconds=3&dryRun=All\
+             &fieldValidation=Strict&propagationPolicy=Orphan&sendInitialEvents=false",
+        )
+        .unwrap();
+        assert_eq!(found.label_selector, "a=b");
+        assert_eq!((found.limit, found.timeout_seconds), (5, Some(3)));
+        assert!(found.watch && found.bookmarks && found.dry_run);
+        assert_eq!(found.field_validation, FieldValidation::Strict);
+        assert_eq!(found.propagation, Some(Propagation::Orphan));
+        assert_eq!(found.initial_events, Some(false));
+        assert_eq!(options("").unwrap(), Options::default());
+        assert_eq!(options("limit=-1&watch=false").unwrap(), Options::default());
+    }
+
+    #[test]
+    fn bad_queries() {
+        for query in [
+            "limit=x",
+            "dryRun=Some",
+            "fieldValidation=x",
+            "resourceVersionMatch=x",
+            "propagationPolicy=x",
+            "a=%zz",
+        ] {
+            assert!(options(query).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Answers out: objects, lists, tables, errors.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{BufMut as _, BytesMut};
+use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::accept::{Accept, Encoding, Form};
+use crate::object;
+use crate::registry::Kind;
+use crate::status::ApiError;
+use crate::store::Entry;
+use crate::table::{IncludeObject, table};
+
+/// How the objects of one request are answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Renderer<'a> {
+    pub(super) kind: &'a Kind,
+    pub(super) accept: Accept,
+    pub(super) include: IncludeObject,
+    pub(super) pretty: bool,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ListMeta {
+    pub(super) revision: u64,
+    pub(super) continue_: Option<String>,
+    pub(super) remaining: Option<usize>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_ {
+            meta["continue"] = token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+/// A stored entry that is not JSON: the data were damaged.
+pub(super) fn damaged(error: &serde_json::Error) -> ApiError {
+    ApiError::internal(format!("a stored object cannot be read: {error}"))
+}
+
+/// The object of an entry.
+pub(super) fn value_of(entry: &Entry) -> Result<Value, ApiError> {
+    object::decode(&entry.value, entry.revision).map_err(|error| damaged(&error))
+}
+
+impl Renderer<'_> {
+    /// Whether objects go out as they are stored.
+    pub(super) fn is_plain(&self) -> bool {
+        self.accept == Accept::default() && !self.pretty
+    }
+
+    /// One stored object.
+    pub(super) fn entry(&self, code: StatusCode, entry: &Entry) -> Result<Response, ApiError> {
+        if !self.is_plain() {
+            return Ok(self.object(code, &value_of(entry)?));
+        }
+        let mut out = BytesMut::with_capacity(entry.value.len() + 64);
+        object::write_with_revision(&mut out, &entry.value, entry.revision);
+        Ok(respond(code, "application/json", Body::from(out.freeze())))
+    }
+
+    /// One object.
+    pub(super) fn object(&self, code: StatusCode, object: &Value) -> Response {
+        let shaped = self.shape(object, true);
+        self.write(code, shaped.as_ref().unwrap_or(object))
+    }
+
+    /// The object in the form that was asked for; none if that is the object itself.
+    pub(super) fn shape(&self, object: &Value, headers: bool) -> Option<Value> {
+        match self.accept.form {
+            Form::Object | Form::Aggregated => None,
+            Form::Table => {
+                let meta = json!({"resourceVersion": object::meta(object, "resourceVersion")});
+                let mut table = table(
+                    self.kind,
+                    std::slice::from_ref(object),
+                    meta,
+                    self.include,
+                    Timestamp::now(),
+                );
+                if !headers {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                Some(table)
+            }
+            Form::Partial => Some(partial(object)),
+        }
+    }
+
+    /// A list of stored objects.
+    pub(super) fn list(&self, entries: &[Entry], meta: &ListMeta) -> Result<Response, ApiError> {
+        if self.is_plain() {
+            return Ok(self.plain_list(entries, meta));
+        }
+        let objects = entries.iter().map(value_of).collect::<Result<Vec<_>, _>>()?;
+        let list = match self.accept.form {
+            Form::Table => {
+                table(self.kind, &objects, meta.to_value(), self.include, Timestamp::now())
+            }
+            Form::Partial => json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta.to_value(),
+                "items": objects.iter().map(partial).collect::<Vec<_>>(),
+            }),
+            Form::Object | Form::Aggregated => self.list_of(&objects, meta),
+        };
+        Ok(self.write(StatusCode::OK, &list))
+    }
+
+    /// A list as a value.
+    pub(super) fn list_of(&self, objects: &[Value], meta: &ListMeta) -> Value {
+        json!({
+            "apiVersion": self.kind.api_version(),
+            "kind": self.kind.list_kind,
+            "metadata": meta.to_value(),
+            "items": objects,
+        })
+    }
+
+    /// A list without reading its objects.
+    fn plain_list(&self, entries: &[Entry], meta: &ListMeta) -> Response {
+        let size: usize = entries.iter().map(|entry| entry.value.len() + 40).sum();
+        let mut out = BytesMut::with_capacity(size + 256);
+        let head = format!(
+            "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{},\"items\":[",
+            Value::from(self.kind.api_version()),
+            Value::from(self.kind.list_kind.as_str()),
+            meta.to_value(),
+        );
+        out.put_slice(head.as_bytes());
+        for (index, entry) in entries.iter().enumerate() {
+            if index > 0 {
+                out.put_u8(b',');
+            }
+            object::write_with_revision(&mut out, &entry.value, entry.revision);
+        }
+        out.put_slice(b"]}\n");
+        respond(StatusCode::OK, "application/json", Body::from(out.freeze()))
+    }
+
+    /// Any value, as the client wants it written.
+    pub(super) fn write(&self, code: StatusCode, value: &Value) -> Response {
+        write(code, value, self.accept.encoding, self.pretty)
+    }
+}
+
+/// Only the metadata of an object.
+fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| Value::Object(Map::new())),
+    })
+}
+
+/// An answer of any kind.
+pub(super) fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A value as an answer.
+pub(super) fn write(code: StatusCode, value: &Value, encoding: Encoding, pretty: bool) -> Response {
+    match encoding {
+        Encoding::Yaml => match serde_saphyr::to_string(value) {
+            Ok(text) => respond(code, "application/yaml", Body::from(text)),
+            Err(error) => self::error(&ApiError::internal(error.to_string())),
+        },
+        Encoding::Json => {
+            let text = if pretty { format!("{value:#}\n") } else { format!("{value}\n") };
+            respond(code, "application/json", Body::from(text))
+        }
+    }
+}
+
+/// A value as JSON.
+pub(super) fn json_answer(code: StatusCode, value: &Value) -> Response {
+    write(code, value, Encoding::Json, false)
+}
+
+/// An error as its `Status`.
+pub(super) fn error(error: &ApiError) -> Response {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_answer(code, &error.to_status());
+    if error.code == 429 || error.code == 503 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Adds warnings to an answer: `299 - "text"`.
+pub(super) fn warn(response: &mut Response, warnings: &[String]) {
+    for text in warnings.iter().take(16) {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let text: String = text.chars().filter(|c| !c.is_control()).take(512).collect();
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Bodies in: their size, their form, and what is odd about them.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::status::ApiError;
+
+/// The largest body that is read.
+pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
+/// A body must be there in this time.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// The forms that objects are read in, in the words of a real server. Protobuf is refused, as a
+/// real server does it for a kind that it has none for.
+const OBJECT_TYPES: &[&str] =
+    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Reads a body to its end.
+pub(super) async fn read(body: Body) -> Result<Bytes, ApiError> {
+    let whole = tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await;
+    match whole {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::too_large(MAX_BODY))
+        }
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("cannot read the body: {error}"))),
+        Err(_) => Err(ApiError::bad_request("the body did not come in time")),
+    }
+}
+
+/// An object as it was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sent {
+    /// The object.
+    pub(super) value: Value,
+    /// The fields that were given twice; the last one counts.
+    pub(super) duplicates: Vec<String>,
+}
+
+/// Reads an object by its media type.
+pub(super) fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Sent, ApiError> {
+    match media_type(content_type) {
+        "" | "application/json" => json(body),
+        "application/yaml" => yaml(body),
+        _ => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
+    }
+}
+
+/// The media type without its parameters.
+pub(super) fn media_type(content_type: Option<&str>) -> &str {
+    content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+/// Reads JSON.
+pub(super) fn json(body: &[u8]) -> Result<Sent, ApiError> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let mut place = Place::default();
+    let value = Node(&mut place)
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| {
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+        })?;
+    Ok(Sent { value, duplicates: place.duplicates })
+}
+
+fn yaml(body: &[u8]) -> Result<Sent, ApiError> {
+    let bad = |error: String| ApiError::bad_request(format!("yaml: {error}"));
+    let text = std::str::from_utf8(body).map_err(|error| bad(error.to_string()))?;
+    let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    // Manifests hardly use aliases; a "billion laughs" document is nothing but aliases.
+    options.alias_limits.max_total_replayed_events = 50_000;
+    let mut value: Value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| bad(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
+    whole_numbers(&mut value);
+    Ok(Sent { value, duplicates: Vec::new() })
+}
+
+/// A whole number written as a float is whole, as it is after a client has made JSON of its YAML.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() < 9e15 {
+                #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+                let whole = float as i64;
+                *number = Number::from(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+/// Where the reader is, and what it saw.
+#[derive(Default)]
+struct Place {
+    path: Vec<String>,
+    duplicates: Vec<String>,
+}
+
+impl Place {
+    fn name(&self) -> String {
+        let mut name = String::new();
+        for part in &self.path {
+            if !part.starts_with('[') && !name.is_empty() {
+                name.push('.');
+            }
+            name.push_str(part);
+        }
+        name
+    }
+}
+
+struct Node<'a>(&'a mut Place);
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            self.0.path.push(format!("[{}]", list.len()));
+            let item = items.next_element_seed(Node(self.0))?;
+            self.0.path.pop();
+            match item {
+                Some(item) => list.push(item),
+                None => return Ok(list.into()),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            self.0.path.push(key.clone());
+            if map.contains_key(&key) {
+                let name = self.0.name();
+                self.0.duplicates.push(name);
+            }
+            let value = fields.next_value_seed(Node(self.0))?;
+            self.0.path.pop();
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn forms() {
+        let expected = json!({"a": 420, "b": [1.5, true, null]});
+        let text = b"a: 0644\nb: [1.5, true, null]\n";
+        assert_eq!(parse(Some("application/yaml"), text).unwrap().value, expected);
+        let text = br#"{"a":420,"b":[1.5,true,null]}"#;
+        assert_eq!(parse(Some("application/json; charset=utf-8"), text).unwrap().value, expected);
+        assert_eq!(parse(None, text).unwrap().value, expected);
+        for (form, code) in [("application/vnd.kubernetes.protobuf", 415), ("text/plain", 415)] {
+            assert_eq!(parse(Some(form), text).unwrap_err().code, code);
+        }
+        for text in ["", "{", "{}}", "{\"a\":}"] {
+            assert_eq!(parse(None, text.as_bytes()).unwrap_err().code, 400, "{text}");
+        }
+        assert!(parse(None, "[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn fields_given_twice_are_named() {
+        let sent = json(br#"{"a":1,"b":[{"c":1,"c":2}],"a":3}"#).unwrap();
+        assert_eq!(sent.value, json!({"a": 3, "b": [{"c": 2}]}));
+        assert_eq!(sent.duplicates, ["b[0].c", "a"]);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large() {
+        let body = Body::from(vec![b' '; MAX_BODY + 1]);
+        let error = read(body).await.unwrap_err();
+        assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+    }
+}

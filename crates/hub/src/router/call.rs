@@ -1,0 +1,284 @@
+//! One request for objects, from the question whether it is allowed to its line in the audit log.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::response::Response;
+use http::{Method, header};
+
+use super::accept::{self, Accept};
+use super::answer::Renderer;
+use super::{Incoming, answer, delete, read, select, watch, write};
+use crate::audit::Line;
+use crate::auth::Identity;
+use crate::auth::roles::{Attributes, Decision};
+use crate::hub::{Hub, now};
+use crate::object;
+use crate::patch::PatchKind;
+use crate::registry::Kind;
+use crate::request::{self, BadQuery, Options, ResourcePath};
+use crate::status::ApiError;
+use crate::strategy;
+use crate::table::IncludeObject;
+
+/// What is done to objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    /// The verb of a method; none if the method does not fit.
+    fn of(method: &Method, has_name: bool, watch: bool) -> Option<Self> {
+        match (method.as_str(), has_name) {
+            ("GET" | "HEAD", true) => Some(Self::Get),
+            ("GET" | "HEAD", false) if watch => Some(Self::Watch),
+            ("GET" | "HEAD", false) => Some(Self::List),
+            ("POST", false) => Some(Self::Create),
+            ("PUT", true) => Some(Self::Update),
+            ("PATCH", true) => Some(Self::Patch),
+            ("DELETE", true) => Some(Self::Delete),
+            ("DELETE", false) => Some(Self::DeleteCollection),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    /// The kind of its options.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Get => "GetOptions",
+            Self::List | Self::Watch => "ListOptions",
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch => "PatchOptions",
+            Self::Delete | Self::DeleteCollection => "DeleteOptions",
+        }
+    }
+
+    fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+/// One request for objects.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) kind: &'a Arc<Kind>,
+    pub(super) who: Identity,
+    pub(super) verb: Verb,
+    pub(super) path: ResourcePath,
+    pub(super) options: Options,
+    /// The name of a new object, once it is known.
+    pub(super) created: OnceLock<String>,
+    accept: Accept,
+    include: IncludeObject,
+}
+
+impl<'a> Call<'a> {
+    /// Answers a request for objects.
+    pub(super) async fn answer(
+        hub: &'a Hub,
+        who: Identity,
+        path: ResourcePath,
+        request: Incoming,
+    ) -> Result<Response, ApiError> {
+        let kind = hub
+            .inner
+            .registry
+            .resource(&path.group, &path.version, &path.plural)
+            .ok_or_else(ApiError::resource_not_found)?;
+        let query = request.parts.uri.query().unwrap_or_default();
+        let watch = request::options(query).is_ok_and(|options| options.watch);
+        let verb = Verb::of(&request.parts.method, path.name.is_some(), watch);
+        let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
+        let options = request::options(query).map_err(|bad| match bad {
+            BadQuery::Malformed(text) => ApiError::bad_request(text),
+            BadQuery::Invalid(error) => {
+                ApiError::invalid_named("meta.k8s.io", verb.options(), "", vec![error])
+            }
+        })?;
+        let mut call = Self {
+            hub,
+            kind,
+            who,
+            verb,
+            path,
+            options,
+            created: OnceLock::new(),
+            accept: Accept::default(),
+            include: IncludeObject::Metadata,
+        };
+        let result = call.run(request).await;
+        if verb.is_write() {
+            call.audit(result.as_ref().map_or_else(|error| error.code, |r| r.status().as_u16()));
+        }
+        result
+    }
+
+    async fn run(&mut self, request: Incoming) -> Result<Response, ApiError> {
+        self.check_path()?;
+        self.authorize(self.asked_name().as_deref())?;
+        if self.verb.is_write() && strategy::is_read_only(self.kind) {
+            return Err(ApiError::method_not_allowed());
+        }
+        self.accept = accept::negotiate(request.header(header::ACCEPT))?;
+        self.include = IncludeObject::parse(&self.options.include_object)
+            .ok_or_else(|| ApiError::bad_request("unrecognized includeObject value"))?;
+        self.dispatch(request).await
+    }
+
+    async fn dispatch(&self, request: Incoming) -> Result<Response, ApiError> {
+        let name = self.path.name.clone().unwrap_or_default();
+        let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
+        let content_type = content_type.as_deref();
+        match self.verb {
+            Verb::Get => read::get(self, &name),
+            Verb::List => read::list(self),
+            Verb::Watch => watch::watch(self),
+            Verb::Create => write::create(self, content_type, request.body).await,
+            Verb::Update => write::update(self, &name, content_type, request.body).await,
+            Verb::Patch => {
+                let accepted = write::patch_types(self.kind);
+                let kind = PatchKind::from_content_type(content_type.unwrap_or_default())
+                    .ok_or_else(|| ApiError::unsupported_media_type(accepted))?;
+                write::patch(self, &name, kind, request.body).await
+            }
+            Verb::Delete => delete::delete(self, &name, content_type, request.body).await,
+            Verb::DeleteCollection => {
+                delete::delete_collection(self, content_type, request.body).await
+            }
+        }
+    }
+
+    /// Whether the path fits the kind: its namespace, its subresource, and what can be done there.
+    fn check_path(&self) -> Result<(), ApiError> {
+        let ResourcePath { namespace, name, subresource, .. } = &self.path;
+        let misplaced = match (self.kind.namespaced, namespace) {
+            (false, Some(_)) => true,
+            // Without a namespace objects can be listed and watched, nothing else.
+            (true, None) => name.is_some(),
+            _ => false,
+        };
+        let known =
+            subresource.as_ref().is_none_or(|sub| strategy::has_subresource(self.kind, sub));
+        if misplaced {
+            return Err(ApiError::resource_not_found());
+        }
+        if !known {
+            return Err(ApiError::not_found(self.kind, name.as_deref().unwrap_or_default()));
+        }
+        let whole_kind = self.kind.namespaced && namespace.is_none();
+        let fits = match self.verb {
+            Verb::Create | Verb::DeleteCollection => !whole_kind && subresource.is_none(),
+            Verb::Delete => subresource.is_none(),
+            _ => true,
+        };
+        if fits { Ok(()) } else { Err(ApiError::method_not_allowed()) }
+    }
+
+    /// The name that the request is about, also where a field selector says it.
+    fn asked_name(&self) -> Option<String> {
+        self.path.name.clone().or_else(|| {
+            let by_selector = matches!(self.verb, Verb::List | Verb::Watch);
+            let namespace = self.namespace();
+            by_selector
+                .then(|| select::Selection::new(self.kind, namespace, &self.options).ok())?
+                .and_then(|selection| selection.name().map(ToOwned::to_owned))
+        })
+    }
+
+    /// Whether they may do it to this object; a new object's name comes with its body.
+    pub(super) fn authorize(&self, name: Option<&str>) -> Result<(), ApiError> {
+        let attributes = self.attributes(name);
+        let allowed = match self.hub.inner.roles.decide(&self.who, &attributes) {
+            Decision::Allow => true,
+            Decision::IfRequester => self.is_requester(name.unwrap_or_default()),
+            Decision::Deny => false,
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(ApiError::forbidden(
+            &self.who.user,
+            &attributes.verb,
+            &attributes.group,
+            &attributes.full_resource(),
+            attributes.name.as_deref().unwrap_or_default(),
+            attributes.namespace.as_deref(),
+        ))
+    }
+
+    fn attributes(&self, name: Option<&str>) -> Attributes {
+        Attributes {
+            verb: self.verb.name().to_owned(),
+            group: self.kind.group.clone(),
+            resource: self.kind.plural.clone(),
+            subresource: self.path.subresource.clone().unwrap_or_default(),
+            namespace: self.path.namespace.clone(),
+            name: name.map(ToOwned::to_owned),
+        }
+    }
+
+    /// Whether the signing request was made by the one who asks; one that is not there hides
+    /// nothing.
+    fn is_requester(&self, name: &str) -> bool {
+        let key = object::key(self.kind, self.namespace(), name);
+        match self.hub.inner.store.get(&key).map(|entry| answer::value_of(&entry)) {
+            Some(Ok(object)) => object["spec"]["username"] == self.who.user.as_str(),
+            Some(Err(_)) => false,
+            None => true,
+        }
+    }
+
+    /// The namespace in the path.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.path.namespace.as_deref()
+    }
+
+    /// How its objects are answered.
+    pub(super) fn renderer(&self) -> Renderer<'_> {
+        Renderer {
+            kind: self.kind,
+            accept: self.accept,
+            include: self.include,
+            pretty: self.options.pretty,
+        }
+    }
+
+    fn audit(&self, code: u16) {
+        let name = self.path.name.as_ref().or_else(|| self.created.get());
+        let attributes = self.attributes(name.map(String::as_str));
+        self.hub.inner.audit.write(&Line {
+            time: &now(),
+            user: &self.who.user,
+            groups: &self.who.groups,
+            verb: &attributes.verb,
+            group: &attributes.group,
+            resource: &attributes.full_resource(),
+            namespace: attributes.namespace.as_deref(),
+            name: attributes.name.as_deref(),
+            dry_run: self.options.dry_run,
+            code,
+        });
+    }
+}

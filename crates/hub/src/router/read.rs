@@ -1,0 +1,229 @@
+//! Get and list.
+
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use super::answer::ListMeta;
+use super::select::Selection;
+use crate::object;
+use crate::request::{Options, VersionMatch};
+use crate::schema::FieldError;
+use crate::status::ApiError;
+use crate::store::{Entry, Page, Store, TooOld};
+
+/// A page token: where a list goes on, and the revision it is a view of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Token {
+    v: String,
+    rv: u64,
+    start: String,
+}
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+impl Token {
+    fn encode(revision: u64, start: &str) -> String {
+        let token = Self { v: TOKEN_VERSION.to_owned(), rv: revision, start: start.to_owned() };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let token: Self = serde_json::from_slice(&bytes).ok()?;
+        (token.v == TOKEN_VERSION && token.rv > 0).then_some(token)
+    }
+}
+
+/// Where a list is taken from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum View {
+    /// What is there now.
+    Now,
+    /// What is there now, which must be no older than this.
+    NotOlder(u64),
+    /// What was there at this revision, after this key.
+    At(u64, Option<String>),
+}
+
+/// How a list is meant: the rules of resourceVersion, its match, limit and continue.
+fn view(options: &Options) -> Result<View, ApiError> {
+    let given = revision(&options.resource_version)?;
+    if !options.continue_.is_empty() {
+        let token = Token::decode(&options.continue_).ok_or_else(|| {
+            ApiError::bad_request("invalid continue token: continue key is not valid")
+        })?;
+        if given.is_some_and(|revision| revision > 0) {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        if options.version_match.is_some() {
+            return Err(invalid_option(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            )));
+        }
+        return Ok(View::At(token.rv, Some(token.start)));
+    }
+    match (options.version_match, given) {
+        (Some(_), None) => Err(invalid_option(FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ))),
+        (Some(VersionMatch::Exact), Some(0)) => Err(invalid_option(FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ))),
+        (Some(VersionMatch::Exact), Some(revision)) => Ok(View::At(revision, None)),
+        // A first page of an exact revision is what a limit with a revision always meant.
+        (None, Some(revision)) if revision > 0 && options.limit > 0 => Ok(View::At(revision, None)),
+        (_, Some(0) | None) => Ok(View::Now),
+        (_, Some(revision)) => Ok(View::NotOlder(revision)),
+    }
+}
+
+/// Reads a resourceVersion; nothing is none.
+pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        ApiError::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: {detail}"
+        ))
+    })
+}
+
+/// 422: an option of a list makes no sense.
+pub(super) fn invalid_option(error: FieldError) -> ApiError {
+    ApiError::invalid_named("meta.k8s.io", "ListOptions", "", vec![error])
+}
+
+/// 410 or 504: the revision cannot be served.
+pub(super) fn too_old(error: TooOld, continued: bool) -> ApiError {
+    match error {
+        TooOld::Compacted { .. } if continued => ApiError::gone(
+            "The provided continue parameter is too old to display a consistent list result. You \
+             can start a new list without the continue parameter, or use the continue token in \
+             this response to retrieve the remainder of the results. Continuing with the provided \
+             token results in an inconsistent list - objects that were created, modified, or \
+             deleted between the time the first chunk was returned and now may show up in the list.",
+        ),
+        TooOld::Compacted { requested, oldest } => {
+            ApiError::gone(format!("too old resource version: {requested} ({oldest})"))
+        }
+        TooOld::NotYet { requested, current } => ApiError::future_revision(requested, current),
+        TooOld::Closed => ApiError::internal("the server is stopping"),
+    }
+}
+
+/// `GET .../NAME`
+pub(super) fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+    let store = &call.hub.inner.store;
+    match revision(&call.options.resource_version)? {
+        Some(asked) if asked > store.revision() => {
+            return Err(ApiError::future_revision(asked, store.revision()));
+        }
+        _ => {}
+    }
+    let key = object::key(call.kind, call.namespace(), name);
+    let entry = store.get(&key).ok_or_else(|| ApiError::not_found(call.kind, name))?;
+    call.renderer().entry(StatusCode::OK, &entry)
+}
+
+/// `GET` of many.
+pub(super) fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+    let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
+    let (entries, meta) = select(&call.hub.inner.store, &selection, &call.options)?;
+    call.renderer().list(&entries, &meta)
+}
+
+/// The entries of one page of a list.
+pub(super) fn select(
+    store: &Store,
+    selection: &Selection,
+    options: &Options,
+) -> Result<(Vec<Entry>, ListMeta), ApiError> {
+    let (mut at, mut after) = match view(options)? {
+        View::NotOlder(asked) if asked > store.revision() => {
+            return Err(ApiError::future_revision(asked, store.revision()));
+        }
+        View::Now | View::NotOlder(_) => (None, None),
+        View::At(revision, after) => (Some(revision), after),
+    };
+    let limit = (options.limit > 0).then_some(options.limit);
+    let chunk = if selection.is_everything() { limit } else { limit.map(|limit| limit.max(500)) };
+    let fetch = |at: Option<u64>, after: Option<&str>| -> Result<Page, ApiError> {
+        match at {
+            None => Ok(store.list(&selection.prefix, after, chunk)),
+            Some(revision) => store
+                .list_at(revision, &selection.prefix, after, chunk)
+                .map_err(|error| too_old(error, !options.continue_.is_empty())),
+        }
+    };
+    let mut found: Vec<Entry> = Vec::new();
+    loop {
+        let page = fetch(at, after.as_deref())?;
+        let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
+        let count = page.entries.len();
+        for (index, entry) in page.entries.into_iter().enumerate() {
+            if limit.is_some_and(|limit| found.len() >= limit) {
+                return Ok((found, after_page(meta, after.as_deref(), None)));
+            }
+            after = Some(entry.key.to_string());
+            if selection.matches(&entry)? {
+                found.push(entry);
+            }
+            let full = limit.is_some_and(|limit| found.len() >= limit);
+            let left = count - index - 1 + page.remaining;
+            if full && left > 0 && selection.is_everything() {
+                return Ok((found, after_page(meta, after.as_deref(), Some(left))));
+            }
+        }
+        if page.remaining == 0 {
+            return Ok((found, meta));
+        }
+        at = Some(page.revision);
+    }
+}
+
+/// The metadata of a page that others follow.
+fn after_page(mut meta: ListMeta, last: Option<&str>, remaining: Option<usize>) -> ListMeta {
+    meta.continue_ = last.map(|last| Token::encode(meta.revision, last));
+    meta.remaining = remaining;
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request;
+
+    #[test]
+    fn views() {
+        let token = Token::encode(7, "/a/b");
+        let table = [
+            (String::new(), Some(View::Now)),
+            ("resourceVersion=0".into(), Some(View::Now)),
+            ("resourceVersion=5".into(), Some(View::NotOlder(5))),
+            ("resourceVersion=5&limit=2".into(), Some(View::At(5, None))),
+            ("resourceVersion=5&resourceVersionMatch=Exact".into(), Some(View::At(5, None))),
+            ("resourceVersion=5&resourceVersionMatch=NotOlderThan".into(), Some(View::NotOlder(5))),
+            ("resourceVersionMatch=Exact".into(), None),
+            ("resourceVersion=0&resourceVersionMatch=Exact".into(), None),
+            ("resourceVersion=x".into(), None),
+            (format!("continue={token}"), Some(View::At(7, Some("/a/b".into())))),
+            (format!("continue={token}&resourceVersion=3"), None),
+            ("continue=nonsense".into(), None),
+        ];
+        for (query, expected) in table {
+            let found = view(&request::options(&query).unwrap());
+            assert_eq!(found.ok(), expected, "{query}");
+        }
+    }
+}

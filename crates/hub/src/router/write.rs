@@ -1,0 +1,418 @@
+//! Create, update and patch.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::answer::{self, value_of};
+use super::body::{self, Sent};
+use super::call::{Call, Verb};
+use super::read;
+use crate::admit;
+use crate::hub::birth;
+use crate::object::{self, Part, meta};
+use crate::patch::{self, PatchKind};
+use crate::registry::Kind;
+use crate::request::FieldValidation;
+use crate::schema::FieldError;
+use crate::status::ApiError;
+use crate::store::{CommitError, Entry, Expect, Op};
+use crate::{finalize, strategy};
+
+/// How often a write without a resourceVersion is tried when others write too.
+const TRIES: usize = 10;
+
+/// The forms of patches that a kind takes.
+pub(super) fn patch_types(kind: &Kind) -> &'static [&'static str] {
+    if kind.built_in {
+        &[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+        ]
+    } else {
+        &["application/json-patch+json", "application/merge-patch+json"]
+    }
+}
+
+/// `POST`
+pub(super) async fn create(
+    call: &Call<'_>,
+    content_type: Option<&str>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let sent = parse(call.kind, content_type, &body::read(body).await?)?;
+    let mut object = sent.value;
+    check_type(call.kind, &object)?;
+    set_namespace(call, &mut object)?;
+    let admission = call.hub.inner.admission(call.kind);
+    let unknown = admission.shape(call.kind, &mut object)?;
+    let warnings = judge(call, &unknown, &sent.duplicates)?;
+    if !meta(&object, "resourceVersion").is_empty() {
+        return Err(ApiError {
+            code: 500,
+            reason: "",
+            message: "resourceVersion should not be set on objects to be created".into(),
+            details: None,
+        });
+    }
+    object::prepare_create(call.kind, &mut object, &birth());
+    admission.complete(&mut object);
+    strategy::on_create(call.kind, &mut object, &call.who);
+    let name = call.created.get_or_init(|| meta(&object, "name").to_owned());
+    call.authorize(Some(name))?;
+    check_namespace(call)?;
+    admission.check(call.kind, &object, None)?;
+    let key = object::key(call.kind, call.namespace(), name);
+    let mut response = if call.options.dry_run {
+        if call.hub.inner.store.get(&key).is_some() {
+            return Err(ApiError::already_exists(call.kind, name));
+        }
+        call.renderer().object(StatusCode::CREATED, &object)
+    } else {
+        match put(call, key, &object, Expect::Absent).await? {
+            Some(entry) => call.renderer().entry(StatusCode::CREATED, &entry)?,
+            None => return Err(ApiError::already_exists(call.kind, name)),
+        }
+    };
+    answer::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// `PUT`
+pub(super) async fn update(
+    call: &Call<'_>,
+    name: &str,
+    content_type: Option<&str>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let Sent { value, duplicates } = parse(call.kind, content_type, &body::read(body).await?)?;
+    check_type(call.kind, &value)?;
+    let mut value = value;
+    set_namespace(call, &mut value)?;
+    let sent = meta(&value, "name");
+    if sent != name {
+        return Err(ApiError::bad_request(if sent.is_empty() {
+            format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )
+        } else {
+            format!("the name of the object ({sent}) does not match the name on the URL ({name})")
+        }));
+    }
+    change(call, name, &duplicates, false, |_| Ok(value.clone())).await
+}
+
+/// `PATCH`
+pub(super) async fn patch(
+    call: &Call<'_>,
+    name: &str,
+    kind: PatchKind,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let accepted = patch_types(call.kind);
+    let rules = patch::strategic_rules(&call.kind.group, &call.kind.kind);
+    let rules = rules.filter(|_| call.kind.built_in);
+    let supported = match kind {
+        PatchKind::Json | PatchKind::Merge => true,
+        PatchKind::Strategic => rules.is_some(),
+        PatchKind::Apply => false,
+    };
+    if !supported {
+        return Err(ApiError::unsupported_media_type(accepted));
+    }
+    let Sent { value, duplicates } = body::json(&body::read(body).await?).map_err(|error| {
+        let reason = error.message.rsplit_once("parse error: ").map_or("", |(_, reason)| reason);
+        ApiError::bad_request(format!("error decoding patch: {reason}"))
+    })?;
+    change(call, name, &duplicates, true, |old| {
+        let new =
+            patch::apply(kind, old, &value, rules).map_err(|error| error.to_api_error(accepted))?;
+        if !new.is_object() {
+            return Err(ApiError::bad_request("the patched object is no object"));
+        }
+        Ok(new)
+    })
+    .await
+}
+
+/// Reads, changes and writes until nobody came between.
+async fn change(
+    call: &Call<'_>,
+    name: &str,
+    duplicates: &[String],
+    is_patch: bool,
+    make: impl Fn(&Value) -> Result<Value, ApiError>,
+) -> Result<Response, ApiError> {
+    let key = object::key(call.kind, call.namespace(), name);
+    for _ in 0..TRIES {
+        let entry = call.hub.inner.store.get(&key);
+        let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
+        let old = value_of(&entry)?;
+        let made = make(&old)?;
+        // What a patch leaves alone has the revision that was read; it is written again if that
+        // has passed, unless the patch itself says which it wants.
+        let conditional = !meta(&made, "resourceVersion").is_empty() && !is_patch;
+        let (new, warnings) = settle(call, &entry, &old, made, duplicates)?;
+        match write(call, &entry, &old, &new).await? {
+            Some(mut response) => {
+                answer::warn(&mut response, &warnings);
+                return Ok(response);
+            }
+            None if conditional => return Err(ApiError::modified(call.kind, name)),
+            None => {}
+        }
+    }
+    Err(ApiError::modified(call.kind, name))
+}
+
+/// The object as it would be stored, or what is wrong with it. Pure but for the rules of the hub.
+fn settle(
+    call: &Call<'_>,
+    entry: &Entry,
+    old: &Value,
+    mut new: Value,
+    duplicates: &[String],
+) -> Result<(Value, Vec<String>), ApiError> {
+    let (kind, name) = (call.kind, meta(old, "name"));
+    let subresource = call.path.subresource.as_deref();
+    check_same_type(kind, &new)?;
+    let admission = call.hub.inner.admission(kind);
+    let sent = new.clone();
+    let unknown = admission.shape(kind, &mut new)?;
+    let judged = admit::judge_fields(kind, call.options.field_validation, &unknown, duplicates);
+    let warnings = judged.map_err(|error| match call.verb {
+        Verb::Patch => patch::unreadable(&sent, reason_of(&error)),
+        _ => error,
+    })?;
+    if meta(&new, "name") != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            meta(&new, "name")
+        )));
+    }
+    check_uid(call, old, &new)?;
+    let version = read::revision(meta(&new, "resourceVersion"))?;
+    if version.is_some_and(|version| version != 0 && version != entry.revision) {
+        return Err(ApiError::modified(kind, name));
+    }
+    if version.is_none() && !object::allows_unconditional_update(kind) {
+        let value = if kind.built_in { json!("") } else { json!(0) };
+        let detail = "must be specified for an update";
+        let errors = vec![FieldError::invalid("metadata.resourceVersion", value, detail)];
+        return Err(ApiError::invalid_named(&kind.group, &kind.plural, name, errors));
+    }
+    let errors = object::check_update(old, &new);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(kind, name, errors));
+    }
+    let part = if subresource.is_some() { Part::Status } else { Part::Main };
+    object::prepare_update(kind, part, old, &mut new);
+    strategy::on_update(kind, old, &mut new, subresource);
+    admission.complete(&mut new);
+    object::settle_generation(kind, old, &mut new);
+    strategy::check_machine(kind, &call.who, old, &new)?;
+    admission.check(kind, &new, Some(old))?;
+    Ok((new, warnings))
+}
+
+/// What is wrong, without the object that it is wrong with.
+fn reason_of(error: &ApiError) -> &str {
+    error.message.split_once(": ").map_or(error.message.as_str(), |(_, reason)| reason)
+}
+
+/// Whether it is still the same object.
+fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), ApiError> {
+    let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
+    if uid.is_empty() || uid == old_uid {
+        return Ok(());
+    }
+    let name = meta(old, "name");
+    if call.verb == Verb::Patch {
+        let errors = vec![FieldError::invalid("metadata.uid", uid, "field is immutable")];
+        return Err(ApiError::invalid(call.kind, name, errors));
+    }
+    let detail =
+        format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+    Err(ApiError::conflict(call.kind, name, &detail))
+}
+
+/// Whether an update leaves an object what it is.
+fn check_same_type(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+    let wanted = kind.api_version();
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    if version != wanted {
+        let errors = vec![FieldError::invalid("apiVersion", version, format!("must be {wanted}"))];
+        return Err(ApiError::invalid_named("", &kind.kind, meta(object, "name"), errors));
+    }
+    check_type(kind, object)
+}
+
+/// Stores the object, or removes it if its last finalizer went; none if somebody else was faster.
+async fn write(
+    call: &Call<'_>,
+    entry: &Entry,
+    old: &Value,
+    new: &Value,
+) -> Result<Option<Response>, ApiError> {
+    if object::same(old, new) {
+        return call.renderer().entry(StatusCode::OK, entry).map(Some);
+    }
+    if call.options.dry_run {
+        return Ok(Some(call.renderer().object(StatusCode::OK, new)));
+    }
+    let key = entry.key.to_string();
+    if finalize::is_released(call.kind, new) {
+        let expect = Expect::Revision(entry.revision);
+        let done = commit(call, Op::Delete { key, expect }).await?;
+        return Ok(done.map(|_| call.renderer().object(StatusCode::OK, new)));
+    }
+    match put(call, key, new, Expect::Revision(entry.revision)).await? {
+        Some(entry) => call.renderer().entry(StatusCode::OK, &entry).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Writes an object; none if the expectation does not hold.
+pub(super) async fn put(
+    call: &Call<'_>,
+    key: String,
+    object: &Value,
+    expect: Expect,
+) -> Result<Option<Entry>, ApiError> {
+    let value = object::encode(object).map_err(|error| ApiError::internal(error.to_string()))?;
+    if value.len() > body::MAX_BODY {
+        return Err(ApiError::too_large(body::MAX_BODY));
+    }
+    commit(call, Op::Put { key, value, expect }).await
+}
+
+/// One step of the store; none if its expectation does not hold.
+pub(super) async fn commit(call: &Call<'_>, op: Op) -> Result<Option<Entry>, ApiError> {
+    match call.hub.inner.store.commit(vec![op]).await {
+        Ok(done) => Ok(done.entries.into_iter().next().flatten()),
+        Err(CommitError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(ApiError::internal(chain(&error))),
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn judge(
+    call: &Call<'_>,
+    unknown: &[String],
+    duplicates: &[String],
+) -> Result<Vec<String>, ApiError> {
+    let validation: FieldValidation = call.options.field_validation;
+    admit::judge_fields(call.kind, validation, unknown, duplicates)
+}
+
+/// Whether the body is what the path is about.
+fn check_type(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let (version, name) = (text("apiVersion"), text("kind"));
+    let wanted = kind.api_version();
+    if version != wanted {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({wanted})"
+        )));
+    }
+    if name != kind.kind {
+        let detail = format!("must be {}", kind.kind);
+        let errors = vec![FieldError::invalid("kind", name, detail)];
+        return Err(ApiError::invalid_named(&kind.group, name, meta(object, "name"), errors));
+    }
+    Ok(())
+}
+
+/// Reads an object of a kind.
+fn parse(kind: &Kind, content_type: Option<&str>, bytes: &[u8]) -> Result<Sent, ApiError> {
+    let unrecognized = |reason: &str| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {reason} ({})",
+            kind.kind,
+            summary(bytes)
+        ))
+    };
+    let mut sent = body::parse(content_type, bytes).map_err(|error| match error.code {
+        400 => unrecognized(&error.message),
+        _ => error,
+    })?;
+    let Some(fields) = sent.value.as_object_mut() else {
+        let reason = "couldn't get version/kind; json parse error: it is not an object";
+        return Err(unrecognized(reason));
+    };
+    if kind.built_in {
+        fields.entry("apiVersion").or_insert_with(|| kind.api_version().into());
+        fields.entry("kind").or_insert_with(|| kind.kind.as_str().into());
+    } else if fields.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
+        let text = String::from_utf8_lossy(bytes);
+        return Err(unrecognized(&format!("Object 'Kind' is missing in '{}'", shortened(&text))));
+    }
+    Ok(sent)
+}
+
+/// The beginning of a body, for an error.
+fn summary(bytes: &[u8]) -> String {
+    const MOST: usize = 30;
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') if bytes.len() > MOST => {
+            format!("{} ...", String::from_utf8_lossy(&bytes[..MOST]))
+        }
+        Some(b'{') => String::from_utf8_lossy(bytes).into_owned(),
+        Some(_) => {
+            let hex: String = bytes.iter().take(MOST).map(|byte| format!("{byte:02x}")).collect();
+            if bytes.len() > MOST { format!("{hex} ...") } else { hex }
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+/// The namespace of the path, and no other.
+fn set_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+    let Some(namespace) = call.namespace() else {
+        object::set_meta(object, "namespace", None);
+        return Ok(());
+    };
+    match meta(object, "namespace") {
+        "" => object::set_meta(object, "namespace", Some(namespace.into())),
+        same if same == namespace => {}
+        _ => {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the namespace is there and stays.
+fn check_namespace(call: &Call<'_>) -> Result<(), ApiError> {
+    let Some(name) = call.namespace() else { return Ok(()) };
+    let Some(kind) = call.hub.inner.registry.resource("", "v1", "namespaces") else {
+        return Ok(());
+    };
+    let entry = call.hub.inner.store.get(&object::key(kind, None, name));
+    let entry = entry.ok_or_else(|| ApiError::not_found(kind, name))?;
+    if object::is_deleting(&value_of(&entry)?) {
+        let reason = format!(
+            "unable to create new content in namespace {name} because it is being terminated"
+        );
+        return Err(ApiError::forbidden_because(call.kind, "", &reason));
+    }
+    Ok(())
+}

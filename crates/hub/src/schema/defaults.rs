@@ -1,0 +1,86 @@
+//! Defaults, and nulls that have no place.
+
+use serde_json::Value;
+
+use super::node::{Additional, Node};
+
+/// Drops fields that are null where null is not allowed and there is no default.
+pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| {
+                let Some(part) = node.field(name) else { return true };
+                if refused_null(part, value) {
+                    return part.default.is_some();
+                }
+                drop_nulls(part, value);
+                true
+            });
+        }
+        Value::Array(items) => {
+            if let Some(part) = &node.items {
+                items.iter_mut().for_each(|item| drop_nulls(part, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in defaults, those inside of defaults too.
+pub(super) fn fill_in(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, part) in &node.properties {
+                if let Some(default) = &part.default
+                    && fields.get(name).is_none_or(|value| refused_null(part, value))
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields.iter_mut() {
+                let named = node.properties.get(name);
+                match (named, &node.additional) {
+                    (Some(part), _) => fill_in(part, value),
+                    (None, Additional::Fitting(part)) => replace_null(part, value),
+                    (None, _) => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(part) = &node.items {
+                items.iter_mut().for_each(|item| replace_null(part, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Writes whole floats as integers (`1.0` as `1`), as an API server stores them.
+#[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
+pub(super) fn normalize_numbers(value: &mut Value) {
+    const MAX: f64 = 9_007_199_254_740_991.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= MAX);
+            if let Some(float) = whole {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
+        _ => {}
+    }
+}
+
+fn replace_null(part: &Node, value: &mut Value) {
+    if refused_null(part, value)
+        && let Some(default) = &part.default
+    {
+        *value = default.clone();
+    }
+    fill_in(part, value);
+}
+
+fn refused_null(part: &Node, value: &Value) -> bool {
+    value.is_null() && !part.nullable
+}

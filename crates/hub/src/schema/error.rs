@@ -1,0 +1,242 @@
+//! What is wrong with a field, in the words of a Kubernetes API server.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The kind of fault; each has its own heading in the message and its own reason among the causes of a `Status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldReason {
+    /// A value that must be there is not.
+    Required,
+    /// The value is malformed.
+    Invalid,
+    /// The value has the wrong type.
+    TypeInvalid,
+    /// The value is not one of an enumeration.
+    NotSupported,
+    /// The value is there twice.
+    Duplicate,
+    /// The value may not be given here.
+    Forbidden,
+    /// The string is too long.
+    TooLong,
+    /// The list or map has too many entries.
+    TooMany,
+    /// What the value names does not exist.
+    NotFound,
+    /// The check itself failed.
+    Internal,
+}
+
+impl FieldReason {
+    /// The reason of the cause in a `Status`: `FieldValueRequired`.
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    fn shows_value(self) -> bool {
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
+    }
+}
+
+/// A fault of one field: `spec.x: Invalid value: "y": detail`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    /// Where: `spec.items[2].name`; `<nil>` for the whole object.
+    pub field: String,
+    /// What kind of fault.
+    pub reason: FieldReason,
+    /// The value at fault, where it is shown.
+    pub value: Option<Value>,
+    /// What is wrong, or nothing.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// A fault without a shown value.
+    pub fn new(
+        field: impl Into<String>,
+        reason: FieldReason,
+        value: Option<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { field: field.into(), reason, value, detail: detail.into() }
+    }
+
+    /// A missing value.
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(field, FieldReason::Required, None, detail)
+    }
+
+    /// A malformed value.
+    pub fn invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(field, FieldReason::Invalid, Some(value.into()), detail)
+    }
+
+    /// A value that may not be given.
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(field, FieldReason::Forbidden, None, detail)
+    }
+
+    /// A value that is there twice.
+    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(field, FieldReason::Duplicate, Some(value.into()), "")
+    }
+
+    /// A value that is not one of `supported`.
+    pub fn not_supported(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        supported: &[&str],
+    ) -> Self {
+        let names: Vec<String> = supported.iter().map(|name| quote(name)).collect();
+        let detail = if names.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", names.join(", "))
+        };
+        Self::new(field, FieldReason::NotSupported, Some(value.into()), detail)
+    }
+
+    /// A string longer than `max`.
+    pub fn too_long(field: impl Into<String>, max: u64) -> Self {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {unit}");
+        Self::new(field, FieldReason::TooLong, None, detail)
+    }
+
+    /// A list or map with more than `max` entries.
+    pub fn too_many(field: impl Into<String>, actual: usize, max: u64) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {unit}");
+        Self::new(field, FieldReason::TooMany, Some(actual.into()), detail)
+    }
+
+    /// The message without the field, as in the causes of a `Status`.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let mut text = self.reason.heading().to_owned();
+        if self.reason.shows_value()
+            && let Some(value) = &self.value
+        {
+            text.push_str(": ");
+            text.push_str(&show(value));
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// A value as messages show it: strings quoted, the rest as compact JSON.
+#[must_use]
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        Value::Number(_) | Value::Bool(_) => number(value),
+        _ => escape_html(&value.to_string()),
+    }
+}
+
+/// Integers as they are, floats as Go prints them.
+fn number(value: &Value) -> String {
+    match value.as_f64() {
+        Some(float) if value.is_f64() => go_float(float),
+        _ => value.to_string(),
+    }
+}
+
+/// A float as Go's `%v` prints it: with an exponent from a million on.
+#[must_use]
+pub fn go_float(float: f64) -> String {
+    if float != 0.0 && !(1e-4..1e6).contains(&float.abs()) {
+        let text = format!("{float:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(rest) => ('-', rest),
+            None => ('+', exponent),
+        };
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    format!("{float}")
+}
+
+/// Go's JSON writer escapes what HTML would misread.
+fn escape_html(text: &str) -> String {
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// A string in double quotes, as Go's `%q` writes it.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if printable(c) => out.push(c),
+            c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn printable(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        c if c.is_control() || c.is_whitespace() => false,
+        c => c.is_alphanumeric() || c.escape_debug().len() == 1,
+    }
+}

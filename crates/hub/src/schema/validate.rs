@@ -1,0 +1,264 @@
+//! The shape of an object: types, required fields, alternatives.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::node::{Additional, Node};
+use super::{FieldError, FieldReason, checks, quote, shown};
+
+/// Finds what does not fit; parts that are equal to the same parts of `old` are let pass.
+pub(super) fn validate(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut outcome = Outcome::default();
+    walk(root, new, old, "", &mut outcome);
+    outcome.errors
+}
+
+/// Like [`validate`] for the part `status` alone. An API server names the field in full, but not inside the sentence.
+pub(super) fn validate_status(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let (Some(node), Some(status)) = (root.properties.get("status"), new.get("status")) else {
+        return Vec::new();
+    };
+    let mut errors = validate(node, status, old.and_then(|old| old.get("status")));
+    for error in &mut errors {
+        error.field = match error.field.as_str() {
+            "<nil>" => "status".to_owned(),
+            inside => super::child("status", inside),
+        };
+    }
+    errors
+}
+
+/// The faults found, and how many checks went well: the alternative with the most is the one that was meant.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) errors: Vec<FieldError>,
+    passed: usize,
+}
+
+impl Outcome {
+    fn merge(&mut self, other: Outcome) {
+        self.errors.extend(other.errors);
+        self.passed += other.passed;
+    }
+}
+
+fn walk(node: &Node, value: &Value, old: Option<&Value>, path: &str, out: &mut Outcome) {
+    if old == Some(value) {
+        return;
+    }
+    type_error(node, value, path, out);
+    if value.is_null() {
+        checks::enumeration(node, value, path, out);
+        return;
+    }
+    alternatives(node, value, path, out);
+    match value {
+        Value::String(text) => {
+            checks::text(node, text, path, out);
+            checks::format(node, text, path, out);
+        }
+        Value::Number(number) => checks::number(node, number, value, path, out),
+        Value::Array(items) => list(node, items, old, path, out),
+        _ => {}
+    }
+    checks::enumeration(node, value, path, out);
+    if let Value::Object(fields) = value {
+        object(node, fields, old, path, out);
+    }
+    out.passed += 1;
+}
+
+/// The JSON type of a value.
+pub(super) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::String(_) => "string",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn type_error(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
+    if node.types.is_empty() || fits(node, value) {
+        out.passed += 1;
+        return;
+    }
+    let (wanted, found) = match (&node.format, value) {
+        (Some(format), Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
+            (format.name().to_owned(), format_of(value))
+        }
+        _ => (node.types.join(","), type_of(value)),
+    };
+    let detail = format!("{path} in body must be of type {wanted}: {}", quote(found));
+    out.errors.push(FieldError::new(
+        shown(path.trim_start_matches('.')),
+        FieldReason::TypeInvalid,
+        Some(found.into()),
+        detail,
+    ));
+}
+
+/// What is named instead of the type where a format is wanted.
+fn format_of(value: &Value) -> &'static str {
+    match value {
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        _ => "",
+    }
+}
+
+fn fits(node: &Node, value: &Value) -> bool {
+    let has = |name: &str| node.types.iter().any(|type_| type_ == name);
+    match value {
+        Value::Null => node.nullable,
+        // A format speaks for the type of strings and lists.
+        Value::String(_) | Value::Array(_)
+            if node.format.is_some() && !has("integer") && !has("number") =>
+        {
+            true
+        }
+        Value::Number(number) if number.is_f64() => {
+            has("number") || has("integer") && number.as_f64().is_some_and(is_whole)
+        }
+        Value::Number(_) => has("integer") || has("number"),
+        other => has(type_of(other)),
+    }
+}
+
+/// Whether a float is an integer that JSON readers agree on; an API server is not exact about large ones.
+fn is_whole(float: f64) -> bool {
+    const MAX: f64 = 9_007_199_254_740_991.0;
+    const CLOSE: f64 = 1e-9;
+    let near = float.trunc();
+    let off = (float - near).abs();
+    float.abs() <= MAX && (off == 0.0 || near != 0.0 && off / (float + near).abs() < CLOSE)
+}
+
+fn list(node: &Node, items: &[Value], old: Option<&Value>, path: &str, out: &mut Outcome) {
+    if let Some(part) = &node.items {
+        let before = old_items(node, old);
+        for (index, item) in items.iter().enumerate() {
+            let old = node.item_key(item).and_then(|key| before.get(&key).copied());
+            walk(part, item, old, &format!("{path}[{index}]"), out);
+        }
+    }
+    checks::item_count(node, items.len(), path, out);
+}
+
+/// The items of the old list by their keys; only map-like lists have a history of items.
+pub(super) fn old_items<'a>(node: &Node, old: Option<&'a Value>) -> HashMap<String, &'a Value> {
+    let items = old.and_then(Value::as_array).into_iter().flatten();
+    let mut found = HashMap::new();
+    for item in items {
+        if let Some(key) = node.item_key(item) {
+            found.entry(key).or_insert(item);
+        }
+    }
+    found
+}
+
+/// The same field before.
+pub(super) fn old_field<'a>(old: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    old?.get(name)
+}
+
+fn object(
+    node: &Node,
+    fields: &Map<String, Value>,
+    old: Option<&Value>,
+    path: &str,
+    out: &mut Outcome,
+) {
+    checks::field_count(node, fields.len(), path, out);
+    for (name, value) in fields {
+        if node.properties.contains_key(name) {
+            continue;
+        }
+        match &node.additional {
+            Additional::Any(false) => {
+                let detail = format!("{path}.{name} in body is a forbidden property");
+                out.errors.push(FieldError::invalid(shown(path), name.as_str(), detail));
+            }
+            Additional::Fitting(part) => {
+                walk(part, value, old_field(old, name), &format!("{path}.{name}"), out);
+            }
+            Additional::Any(true) | Additional::Unset => {}
+        }
+    }
+    for (name, part) in &node.properties {
+        if let Some(value) = fields.get(name) {
+            walk(part, value, old_field(old, name), &super::child(path, name), out);
+        }
+    }
+    for name in &node.required {
+        if !fields.contains_key(name) {
+            out.errors.push(FieldError::required(super::child(path, name), ""));
+        }
+    }
+}
+
+fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
+    let whole = |what: String| FieldError::invalid("<nil>", "", format!("{} {what}", quote(path)));
+    let try_all = |parts: &[Node]| -> Vec<Outcome> {
+        let outcome = |part: &Node| {
+            let mut outcome = Outcome::default();
+            walk(part, value, None, path, &mut outcome);
+            outcome
+        };
+        parts.iter().map(outcome).collect()
+    };
+    if !node.any_of.is_empty() {
+        let results = try_all(&node.any_of);
+        if results.iter().all(|result| !result.errors.is_empty()) {
+            out.errors.push(whole("must validate at least one schema (anyOf)".into()));
+            out.merge(best(results));
+        }
+    }
+    if !node.one_of.is_empty() {
+        let results = try_all(&node.one_of);
+        let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+        if valid == 0 {
+            let what = "must validate one and only one schema (oneOf). Found none valid";
+            out.errors.push(whole(what.into()));
+            out.merge(best(results));
+        } else if valid > 1 {
+            out.errors.push(whole(format!(
+                "must validate one and only one schema (oneOf). Found {valid} valid alternatives"
+            )));
+        }
+    }
+    if !node.all_of.is_empty() {
+        let results = try_all(&node.all_of);
+        let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+        let all = results.len();
+        results.into_iter().for_each(|result| out.merge(result));
+        if valid < all {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            out.errors.push(whole(format!("must validate all the schemas (allOf){none}")));
+        }
+    }
+    if let Some(not) = &node.not {
+        let mut outcome = Outcome::default();
+        walk(not, value, None, path, &mut outcome);
+        if outcome.errors.is_empty() {
+            out.errors.push(whole("must not validate the schema (not)".into()));
+        }
+    }
+}
+
+/// The alternative that went farthest; the first of equals.
+fn best(results: Vec<Outcome>) -> Outcome {
+    let mut best = Outcome::default();
+    let mut first = true;
+    for result in results {
+        if first || result.passed > best.passed {
+            best = result;
+            first = false;
+        }
+    }
+    best
+}

@@ -1,0 +1,8 @@
+//! Label and field selectors, from query strings to yes or no.
+
+mod field;
+mod label;
+pub mod names;
+
+pub use field::FieldSelector;
+pub use label::LabelSelector;

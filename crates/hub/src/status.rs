@@ -1,0 +1,274 @@
+//! Every error as a `Status` object, in the words of a Kubernetes API server.
+
+use serde_json::{Map, Value, json};
+
+use crate::registry::Kind;
+use crate::schema::FieldError;
+
+/// An answer that is not a success: an HTTP code and what stands in the `Status` object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    /// The HTTP code.
+    pub code: u16,
+    /// The machine-readable reason: `NotFound`; may be empty.
+    pub reason: &'static str,
+    /// The sentence for people.
+    pub message: String,
+    /// `details` of the `Status`; none leaves the field out.
+    pub details: Option<Value>,
+}
+
+impl ApiError {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    fn with(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// 404: no object of that name.
+    #[must_use]
+    pub fn not_found(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", qualified(&kind.plural, &kind.group));
+        Self::new(404, "NotFound", message).with(details(&kind.group, &kind.plural, name))
+    }
+
+    /// 409: an object of that name is already there.
+    #[must_use]
+    pub fn already_exists(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", qualified(&kind.plural, &kind.group));
+        Self::new(409, "AlreadyExists", message).with(details(&kind.group, &kind.plural, name))
+    }
+
+    /// 409: the operation does not fit the stored object; `detail` says why.
+    #[must_use]
+    pub fn conflict(kind: &Kind, name: &str, detail: &str) -> Self {
+        let resource = qualified(&kind.plural, &kind.group);
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {detail}");
+        Self::new(409, "Conflict", message).with(details(&kind.group, &kind.plural, name))
+    }
+
+    /// 409: the object changed since the writer read it.
+    #[must_use]
+    pub fn modified(kind: &Kind, name: &str) -> Self {
+        Self::conflict(
+            kind,
+            name,
+            "the object has been modified; please apply your changes to the latest version and \
+             try again",
+        )
+    }
+
+    /// 422: fields of the object are wrong.
+    #[must_use]
+    pub fn invalid(kind: &Kind, name: &str, errors: Vec<FieldError>) -> Self {
+        Self::invalid_named(&kind.group, &kind.kind, name, errors)
+    }
+
+    /// 422 for things that have no [`Kind`], such as `ListOptions` of `meta.k8s.io`.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "the errors end here")]
+    pub fn invalid_named(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
+        let causes: Vec<Value> = errors
+            .iter()
+            .map(|error| {
+                let reason = error.reason.cause();
+                json!({"reason": reason, "message": error.body(), "field": error.field})
+            })
+            .collect();
+        let message =
+            format!("{} \"{name}\" is invalid{}", qualified(kind, group), joined(&errors));
+        let mut all = details(group, kind, name);
+        if !causes.is_empty() {
+            all["causes"] = causes.into();
+        }
+        Self::new(422, "Invalid", message).with(all)
+    }
+
+    /// 422: the patch cannot be applied to the object.
+    #[must_use]
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// 400: the request makes no sense.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 403: the user may not do this. `resource` may name a subresource (`nodes/status`).
+    #[must_use]
+    pub fn forbidden(
+        user: &str,
+        verb: &str,
+        group: &str,
+        resource: &str,
+        name: &str,
+        namespace: Option<&str>,
+    ) -> Self {
+        let main = resource.split('/').next().unwrap_or(resource);
+        let what = qualified(main, group);
+        let what = if name.is_empty() { what } else { format!("{what} \"{name}\"") };
+        let place = match namespace {
+            Some(namespace) if !namespace.is_empty() => format!("in the namespace \"{namespace}\""),
+            _ => "at the cluster scope".to_owned(),
+        };
+        let message = format!(
+            "{what} is forbidden: User \"{user}\" cannot {verb} resource \"{resource}\" in API \
+             group \"{group}\" {place}"
+        );
+        Self::new(403, "Forbidden", message).with(details(group, main, name))
+    }
+
+    /// 403 for a path that is no resource.
+    #[must_use]
+    pub fn forbidden_path(user: &str, verb: &str, path: &str) -> Self {
+        let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+        Self::new(403, "Forbidden", message).with(json!({}))
+    }
+
+    /// 403 with a reason of its own: `nodes "x" is forbidden: reason`.
+    #[must_use]
+    pub fn forbidden_because(kind: &Kind, name: &str, reason: &str) -> Self {
+        let resource = qualified(&kind.plural, &kind.group);
+        let message = format!("{resource} \"{name}\" is forbidden: {reason}");
+        Self::new(403, "Forbidden", message).with(details(&kind.group, &kind.plural, name))
+    }
+
+    /// 401: nobody knows who is asking.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 405: the resource is there, the method is not.
+    #[must_use]
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).with(json!({}))
+    }
+
+    /// 406: none of the media types that the client accepts can be had.
+    #[must_use]
+    pub fn not_acceptable(available: &[&str]) -> Self {
+        let message =
+            format!("only the following media types are accepted: {}", available.join(", "));
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 415: the body is in a form that is not read here.
+    #[must_use]
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 410: the history that was asked for is gone.
+    #[must_use]
+    pub fn gone(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: the body is larger than `limit` bytes.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 429: try again after so many seconds.
+    #[must_use]
+    pub fn too_many_requests(retry_after_seconds: u32) -> Self {
+        let message =
+            "the server has received too many requests and has asked us to try again later";
+        Self::new(429, "TooManyRequests", message)
+            .with(json!({"retryAfterSeconds": retry_after_seconds}))
+    }
+
+    /// 500: our own fault.
+    #[must_use]
+    pub fn internal(message: impl Into<String>) -> Self {
+        let cause: String = message.into();
+        Self::new(500, "InternalError", format!("Internal error occurred: {cause}"))
+            .with(json!({"causes": [{"message": cause}]}))
+    }
+
+    /// 504: the request took too long; `details` as the server gives them for a future revision.
+    #[must_use]
+    pub fn future_revision(asked: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        Self::new(504, "Timeout", message).with(json!({"causes": [{
+            "reason": "ResourceVersionTooLarge",
+            "message": "Too large resource version"
+        }]}))
+    }
+
+    /// 404: no such resource is served.
+    #[must_use]
+    pub fn resource_not_found() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with(json!({}))
+    }
+
+    /// The `Status` object.
+    #[must_use]
+    pub fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status["code"] = self.code.into();
+        status
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+/// `nodes`, or `machineconfigs.machineconfiguration.openshift.io`.
+fn qualified(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+fn details(group: &str, kind: &str, name: &str) -> Value {
+    let fields = [("name", name), ("group", group), ("kind", kind)];
+    let given = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    Value::Object(given.map(|(key, value)| (key.to_owned(), value.into())).collect::<Map<_, _>>())
+}
+
+/// `: one`, or `: [one, two]` without repeats.
+fn joined(errors: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    let mut seen = std::collections::HashSet::new();
+    for error in errors {
+        let text = error.to_string();
+        if seen.insert(text.clone()) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [] => String::new(),
+        [one] => format!(": {one}"),
+        many => format!(": [{}]", many.join(", ")),
+    }
+}

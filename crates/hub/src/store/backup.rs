@@ -1,0 +1,170 @@
+//! Backups: all live entries in one file that can be checked by itself.
+//!
+//! ```text
+//! magic "machinist-backup", format u32, revision u64, count u64
+//! count × (key, created u64, revision u64, value)      as in codec, sorted by key
+//! SHA-256 of all before
+//! ```
+//!
+//! The history is not in it. A restored store starts at a revision far above the one of the backup:
+//! clients may know revisions that were made after it, and must not take what comes now for those.
+//! Their watches get [`TooOld`](super::TooOld), so they list again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::codec::{self, Reader};
+use super::dir::{DataDir, FORMAT, sync_dir};
+use super::disk::{self, Contents};
+use super::error::StoreError;
+use super::file::Switch;
+use super::types::{Entry, Event};
+
+const MAGIC: &[u8; 16] = b"machinist-backup";
+const CHECKSUM: usize = 32;
+const CHUNK: usize = 256 << 10;
+
+/// How far above the backup's revision a restored store starts.
+const REVISION_JUMP: u64 = 1_000_000_000;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The revision it is a view of.
+    pub revision: u64,
+    /// How many entries it has.
+    pub entries: usize,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// Writes a backup to anything.
+pub(super) async fn write(
+    to: &mut (impl AsyncWrite + Unpin),
+    revision: u64,
+    entries: &[Entry],
+) -> std::io::Result<Backup> {
+    let mut hash = Sha256::new();
+    let mut bytes = 0;
+    let mut chunk = Vec::with_capacity(CHUNK);
+    chunk.extend_from_slice(MAGIC);
+    chunk.extend_from_slice(&FORMAT.to_le_bytes());
+    chunk.extend_from_slice(&revision.to_le_bytes());
+    chunk.extend_from_slice(&(entries.len() as u64).to_le_bytes());
+    for entry in entries {
+        codec::put_bytes(&mut chunk, entry.key.as_bytes());
+        chunk.extend_from_slice(&entry.created.to_le_bytes());
+        chunk.extend_from_slice(&entry.revision.to_le_bytes());
+        codec::put_bytes(&mut chunk, &entry.value);
+        if chunk.len() >= CHUNK {
+            hash.update(&chunk);
+            to.write_all(&chunk).await?;
+            bytes += chunk.len() as u64;
+            chunk.clear();
+        }
+    }
+    hash.update(&chunk);
+    chunk.extend_from_slice(&hash.finalize());
+    to.write_all(&chunk).await?;
+    to.flush().await?;
+    bytes += chunk.len() as u64;
+    Ok(Backup { revision, entries: entries.len(), bytes })
+}
+
+/// Writes a backup to a file, all of it or nothing.
+pub(super) async fn write_file(
+    path: &Path,
+    revision: u64,
+    entries: &[Entry],
+) -> Result<Backup, StoreError> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let result = write_partial(partial, revision, entries).await;
+    let finish = match result {
+        Ok(backup) => tokio::fs::rename(partial, path).await.map(|()| backup),
+        Err(error) => Err(error),
+    };
+    if finish.is_err() {
+        let _ = tokio::fs::remove_file(partial).await; // the first error is the one to tell
+    }
+    let backup = finish.map_err(StoreError::io("write", path))?;
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => sync_dir(parent)?,
+        _ => sync_dir(Path::new("."))?,
+    }
+    tracing::info!(path = %path.display(), revision, entries = backup.entries, "backup written");
+    Ok(backup)
+}
+
+async fn write_partial(path: &Path, revision: u64, entries: &[Entry]) -> std::io::Result<Backup> {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).await?;
+    let backup = write(&mut file, revision, entries).await?;
+    file.sync_all().await?;
+    Ok(backup)
+}
+
+/// Makes a data directory from a backup.
+pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
+    let (revision, entries) = read(from)?;
+    let dir = DataDir::lock(dir)?;
+    dir.must_be_fresh()?;
+    let start = revision.saturating_add(REVISION_JUMP);
+    let none: [Arc<Event>; 0] = [];
+    let contents =
+        Contents { revision: start, floor: start, entries: entries.iter(), history: none.iter() };
+    let switch = Switch::default();
+    let database = disk::build(&dir, &switch, contents)?;
+    switch.seal();
+    drop(database);
+    dir.mark()?;
+    tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "restored");
+    Ok(())
+}
+
+/// Reads a backup and checks all of it.
+fn read(path: &Path) -> Result<(u64, Vec<Entry>), StoreError> {
+    let bad = |what: &str| {
+        let (path, what) = (path.to_owned(), what.to_owned());
+        StoreError::Corrupt { path, what, remedy: "use another backup" }
+    };
+    let file = Bytes::from(std::fs::read(path).map_err(StoreError::io("read", path))?);
+    if !file.starts_with(MAGIC) {
+        return Err(bad("it is not a backup of the hub"));
+    }
+    let format = Reader(&file[MAGIC.len()..]).short().ok_or_else(|| bad("it is cut off"))?;
+    if format != FORMAT {
+        let (path, found) = (path.to_owned(), format.to_string());
+        return Err(StoreError::Format { path, found, known: FORMAT });
+    }
+    let end = file.len().checked_sub(CHECKSUM).ok_or_else(|| bad("it is cut off"))?;
+    if Sha256::digest(&file[..end])[..] != file[end..] {
+        return Err(bad("its checksum does not match"));
+    }
+    parse(&file.slice(MAGIC.len() + 4..end)).ok_or_else(|| bad("its entries make no sense"))
+}
+
+fn parse(body: &Bytes) -> Option<(u64, Vec<Entry>)> {
+    let mut reader = Reader(body);
+    let (revision, count) = (reader.number()?, reader.number()?);
+    let mut entries: Vec<Entry> = Vec::new();
+    for _ in 0..count {
+        let key = reader.text()?;
+        if entries.last().is_some_and(|last| &*last.key >= key) {
+            return None;
+        }
+        let (created, written) = (reader.number()?, reader.number()?);
+        if created > written || written > revision {
+            return None;
+        }
+        let value = body.slice_ref(reader.bytes()?);
+        entries.push(Entry { key: key.into(), value, created, revision: written });
+    }
+    reader.0.is_empty().then_some((revision, entries))
+}

@@ -1,0 +1,342 @@
+//! The data file: the live entries and the history, in one redb database.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `entries` | key | see [`codec`] |
+//! | `history` | revision, part | the events of that revision, in parts of bounded size |
+//! | `meta` | `format`, `revision`, `floor` | number |
+//!
+//! Reads go to memory: the file is read only when it is opened. It is written with one fsync a
+//! batch; redb's checksums tell at the next start whether the last batch is complete.
+//!
+//! After a failed write nothing is known of what the kernel still holds and what the disk has, so
+//! the file is never trusted again: a new one is written from memory and takes its place.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redb::{Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable};
+use redb::{TableDefinition, WriteTransaction};
+
+use super::codec::{self, Record};
+use super::dir::{DATA, DataDir, FORMAT, NEW_DATA};
+use super::error::StoreError;
+use super::file::{DataFile, Switch};
+use super::history::History;
+use super::memory::{Batch, State};
+use super::types::{Entry, Event, EventKind, Options};
+
+const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
+const PAST: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("history");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// redb's cache: only the inner pages matter, as reads are answered from memory.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// A row of the history is closed when it is this long: large ones need large free places.
+const ROW_BYTES: usize = 16 << 10;
+
+/// An open data directory.
+pub(super) struct Disk {
+    dir: DataDir,
+    path: PathBuf,
+    switch: Switch,
+    database: Option<Database>,
+}
+
+/// All that a data file holds.
+pub(super) struct Contents<E, H> {
+    pub(super) revision: u64,
+    pub(super) floor: u64,
+    pub(super) entries: E,
+    pub(super) history: H,
+}
+
+impl Disk {
+    /// Opens a data directory, or makes it, and reads all of it.
+    pub(super) fn open(
+        dir: &Path,
+        options: Options,
+        switch: Switch,
+    ) -> Result<(Self, State), StoreError> {
+        let dir = DataDir::lock(dir)?;
+        let path = dir.file(DATA);
+        let (database, state) = if dir.check()? {
+            let database = open_existing(&path, &switch)?;
+            let state = load(&path, &database, options)?;
+            dir.check_revision(state.revision)?;
+            dir.discard_new_data()?;
+            (database, state)
+        } else {
+            let state = State::empty(options);
+            (build(&dir, &switch, Contents::of(&state))?, state)
+        };
+        dir.mark()?;
+        dir.mark_revision(state.revision)?;
+        tracing::info!(
+            path = %path.display(),
+            revision = state.revision,
+            entries = state.entries.len(),
+            "store opened"
+        );
+        Ok((Self { dir, path, switch, database: Some(database) }, state))
+    }
+
+    /// Makes a batch durable, and forgets the history up to `floor`.
+    pub(super) fn write(&self, batch: &Batch, floor: u64) -> Result<(), StoreError> {
+        let Some(database) = &self.database else { return Err(StoreError::Closed) };
+        write_batch(database, batch, floor)
+            .map_err(|source| self.failed(Arc::new(source) as Arc<_>))
+    }
+
+    /// Replaces the data file by a new one with what is in memory.
+    pub(super) fn rewrite(&mut self, state: &State) -> Result<(), StoreError> {
+        self.database = None;
+        let database = build(&self.dir, &self.switch, Contents::of(state));
+        self.database = Some(database.map_err(|source| self.failed(Arc::new(source) as Arc<_>))?);
+        Ok(())
+    }
+
+    /// Closes the data file, all of whose batches are durable already.
+    pub(super) fn close(mut self, revision: u64) {
+        self.switch.seal();
+        self.database = None;
+        if let Err(error) = self.dir.mark_revision(revision) {
+            tracing::warn!(%error, "store closed, its revision not written down");
+        }
+    }
+
+    fn failed(&self, source: Arc<dyn std::error::Error + Send + Sync>) -> StoreError {
+        StoreError::Write { path: self.path.clone(), source }
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Contents<(), ()> {
+    fn of(
+        state: &'a State,
+    ) -> Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>> {
+        Contents {
+            revision: state.revision,
+            floor: state.history.floor(),
+            entries: state.entries.values(),
+            history: state.history.since(0),
+        }
+    }
+}
+
+/// Writes a new data file beside the old one and puts it in its place.
+pub(super) fn build<'a>(
+    dir: &DataDir,
+    switch: &Switch,
+    contents: Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>>,
+) -> Result<Database, StoreError> {
+    let path = dir.file(NEW_DATA);
+    dir.discard_new_data()?;
+    let database = DataFile::open(&path, switch.clone())
+        .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
+        .map_err(StoreError::database("create", &path))?;
+    write_all(&database, contents).map_err(StoreError::database("write", &path))?;
+    dir.adopt_new_data()?;
+    Ok(database)
+}
+
+/// Opens the data file and checks all of it.
+fn open_existing(path: &Path, switch: &Switch) -> Result<Database, StoreError> {
+    let length = std::fs::metadata(path).map_err(StoreError::io("read", path))?.len();
+    if length == 0 {
+        return Err(StoreError::damaged(path, "it is empty")); // redb would make a new one of it
+    }
+    DataFile::open(path, switch.clone())
+        .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
+        .map_err(opening(path))
+}
+
+fn opening(path: &Path) -> impl FnOnce(DatabaseError) -> StoreError {
+    let path = path.to_owned();
+    move |error| match error {
+        DatabaseError::Storage(redb::StorageError::Io(error)) => match error.kind() {
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+                StoreError::damaged(&path, error.to_string())
+            }
+            _ => StoreError::io("open", &path)(error),
+        },
+        DatabaseError::RepairAborted => StoreError::damaged(&path, error.to_string()),
+        error => StoreError::database("open", &path)(error),
+    }
+}
+
+fn write_batch(database: &Database, batch: &Batch, floor: u64) -> Result<(), redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    {
+        let mut entries = transaction.open_table(ENTRIES)?;
+        for (key, entry) in &batch.changed {
+            match entry {
+                Some(entry) => {
+                    let size = codec::ENTRY_HEAD + entry.value.len();
+                    let mut row = entries.insert_reserve(&**key, size)?;
+                    codec::put_entry(row.as_mut(), entry);
+                }
+                None => drop(entries.remove(&**key)?),
+            }
+        }
+        let mut past = transaction.open_table(PAST)?;
+        while past.first()?.is_some_and(|(key, _)| key.value().0 <= floor) {
+            past.pop_first()?;
+        }
+    }
+    write_events(&transaction, batch.events.iter(), floor)?;
+    write_meta(&transaction, batch.revision, floor)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn write_all<'a>(
+    database: &Database,
+    contents: Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>>,
+) -> Result<(), redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    {
+        let mut entries = transaction.open_table(ENTRIES)?;
+        for entry in contents.entries {
+            let size = codec::ENTRY_HEAD + entry.value.len();
+            let mut row = entries.insert_reserve(&*entry.key, size)?;
+            codec::put_entry(row.as_mut(), entry);
+        }
+    }
+    write_events(&transaction, contents.history, contents.floor)?;
+    write_meta(&transaction, contents.revision, contents.floor)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Adds the events after `floor`, at least a row for each revision.
+fn write_events<'a>(
+    transaction: &WriteTransaction,
+    events: impl Iterator<Item = &'a Arc<Event>>,
+    floor: u64,
+) -> Result<(), redb::Error> {
+    let mut past = transaction.open_table(PAST)?;
+    let mut events = events.filter(|event| event.revision > floor).peekable();
+    let (mut row, mut part) = (Vec::new(), 0);
+    while let Some(event) = events.next() {
+        codec::put_event(&mut row, event);
+        let last = events.peek().is_none_or(|next| next.revision != event.revision);
+        if last || row.len() >= ROW_BYTES {
+            past.insert((event.revision, part), row.as_slice())?;
+            row.clear();
+            part = if last { 0 } else { part + 1 };
+        }
+    }
+    Ok(())
+}
+
+fn write_meta(
+    transaction: &WriteTransaction,
+    revision: u64,
+    floor: u64,
+) -> Result<(), redb::Error> {
+    let mut meta = transaction.open_table(META)?;
+    meta.insert("format", u64::from(FORMAT))?;
+    meta.insert("revision", revision)?;
+    meta.insert("floor", floor)?;
+    Ok(())
+}
+
+fn load(path: &Path, database: &Database, options: Options) -> Result<State, StoreError> {
+    let loaded = read_all(database).map_err(StoreError::database("read", path))?;
+    let bad = |what: &str| StoreError::damaged(path, what);
+    let number = |name: &str| {
+        loaded.meta.get(name).copied().ok_or_else(|| bad("its revision or format is missing"))
+    };
+    let format = number("format")?;
+    if format != u64::from(FORMAT) {
+        let (path, found) = (path.to_owned(), format.to_string());
+        return Err(StoreError::Format { path, found, known: FORMAT });
+    }
+    let mut state = State::empty(options);
+    state.revision = number("revision")?;
+    state.history = History::new(number("floor")?, options);
+    state.entries = loaded.entries.ok_or_else(|| bad("an entry cannot be read"))?;
+    if state.history.floor() > state.revision
+        || state.entries.values().any(|entry| entry.revision > state.revision)
+    {
+        return Err(bad("an entry is newer than the revision"));
+    }
+    let rows = loaded.history.ok_or_else(|| bad("an event cannot be read"))?;
+    let events = redo(&state, rows).ok_or_else(|| bad("history and entries do not agree"))?;
+    for event in events.into_iter().rev() {
+        state.history.push(event);
+    }
+    let floor = state.history.floor_with([].iter());
+    state.history.forget(floor);
+    Ok(state)
+}
+
+/// The rows of a data file; none where one of them makes no sense.
+struct Loaded {
+    meta: HashMap<String, u64>,
+    entries: Option<std::collections::BTreeMap<Arc<str>, Entry>>,
+    history: Option<Vec<(u64, Vec<Record>)>>,
+}
+
+fn read_all(database: &Database) -> Result<Loaded, redb::Error> {
+    let transaction = database.begin_read()?;
+    let mut meta = HashMap::new();
+    for row in transaction.open_table(META)?.iter()? {
+        let (name, number) = row?;
+        meta.insert(name.value().to_owned(), number.value());
+    }
+    let mut entries = Vec::new();
+    for row in transaction.open_table(ENTRIES)?.iter()? {
+        let (key, row) = row?;
+        let entry = codec::get_entry(key.value(), row.value());
+        entries.push(entry.map(|entry| (Arc::clone(&entry.key), entry)));
+    }
+    let mut history = Vec::new();
+    for row in transaction.open_table(PAST)?.iter()? {
+        let (key, row) = row?;
+        history.push(codec::get_events(row.value()).map(|events| (key.value().0, events)));
+    }
+    Ok(Loaded {
+        meta,
+        entries: entries.into_iter().collect(),
+        history: history.into_iter().collect(),
+    })
+}
+
+/// The events, newest first, with the entries after them: found by going back from the live ones.
+/// None if the entries are not what the events say.
+fn redo(state: &State, rows: Vec<(u64, Vec<Record>)>) -> Option<Vec<Arc<Event>>> {
+    let mut now: HashMap<String, Option<Entry>> = HashMap::new();
+    let mut events = Vec::new();
+    for (revision, records) in rows.into_iter().rev() {
+        if revision > state.revision || revision <= state.history.floor() {
+            return None;
+        }
+        for Record { kind, key, mut previous } in records.into_iter().rev() {
+            let live = state.entries.get(key.as_str());
+            let after = now.get(&key).cloned().unwrap_or_else(|| live.cloned());
+            if let (Some(previous), Some(after)) = (&mut previous, &after) {
+                previous.key = Arc::clone(&after.key);
+            }
+            let entry = match kind {
+                EventKind::Put => after.filter(|after| after.revision == revision)?,
+                EventKind::Delete if after.is_none() => Entry { revision, ..previous.clone()? },
+                EventKind::Delete => return None,
+            };
+            now.insert(key, previous.clone());
+            events.push(Arc::new(Event { revision, kind, entry, previous }));
+        }
+    }
+    Some(events)
+}

@@ -1,0 +1,128 @@
+//! What happens when the disk fails, or its data were made by other hands.
+
+use super::disk::{Contents, Disk, build};
+use super::file::{Fault, Switch};
+use super::*;
+
+fn put(key: &str, value: &'static str) -> Vec<Op> {
+    vec![Op::Put { key: key.into(), value: value.into(), expect: Expect::Any }]
+}
+
+fn text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}
+
+async fn recovers_from(fault: Fault, cause: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let switch = Switch::default();
+    let store = Store::open_with(dir.path(), Options::default(), switch.clone()).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    let mut watch = store.watch("", 1).unwrap();
+    assert_eq!(watch.next().await.unwrap().revision, 2);
+
+    switch.fail(fault);
+    for _ in 0..2 {
+        let error = store.commit(put("a", "lost")).await.unwrap_err();
+        let CommitError::Store(error @ StoreError::Write { .. }) = error else { panic!("{error}") };
+        let text = text(&error);
+        assert!(text.contains("store.redb") && text.contains(cause), "{text}");
+        assert!(!store.writable());
+    }
+    // To find a conflict needs no disk.
+    let impossible = vec![Op::Delete { key: "b".into(), expect: Expect::Present }];
+    assert!(matches!(store.commit(impossible).await, Err(CommitError::Conflict { .. })));
+    assert_eq!(store.get("a").unwrap().value, "1", "reads go on, with what was acknowledged");
+    assert_eq!((store.revision(), watch.seen()), (2, 2));
+    assert!(watch.try_next().unwrap().is_none(), "nobody sees what failed");
+
+    switch.work();
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    assert_eq!(store.commit(put("a", "2")).await.unwrap().revision, 3);
+    assert!(store.writable());
+    assert_eq!(watch.next().await.unwrap().entry.value, "2");
+    store.commit(put("c", "3")).await.unwrap();
+    drop(store);
+
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(store.revision(), 4);
+    assert_eq!(store.get("a").unwrap().value, "2");
+    let mut watch = store.watch("", 1).unwrap();
+    for (revision, value) in [(2, "1"), (3, "2"), (4, "3")] {
+        let event = watch.next().await.unwrap();
+        assert_eq!((event.revision, &event.entry.value[..]), (revision, value.as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_writes_until_there_is_space() {
+    recovers_from(Fault::Full, "No space left").await;
+}
+
+#[tokio::test]
+async fn a_failed_sync_is_not_forgotten() {
+    recovers_from(Fault::NoSync, "Input/output error").await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_before_a_disk_error_survives_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let switch = Switch::default();
+    let store = Store::open_with(dir.path(), Options::default(), switch.clone()).unwrap();
+    for n in 0..50 {
+        store.commit(put(&format!("k{n}"), "1")).await.unwrap();
+    }
+    switch.fail(Fault::NoSync);
+    store.commit(put("k0", "maybe")).await.unwrap_err();
+    drop(store);
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(store.list("", None, None).entries.len(), 50);
+    assert!(store.revision() >= 51);
+}
+
+#[test]
+fn an_interrupted_first_start_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path(), Options::default()).unwrap());
+    std::fs::remove_file(dir.path().join("FORMAT")).unwrap();
+    drop(Store::open(dir.path(), Options::default()).unwrap());
+    assert!(dir.path().join("FORMAT").exists());
+}
+
+#[test]
+fn an_unknown_format_inside_the_data_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path(), Options::default()).unwrap());
+    {
+        let database = redb::Database::open(dir.path().join("store.redb")).unwrap();
+        let write = database.begin_write().unwrap();
+        let meta = redb::TableDefinition::<&str, u64>::new("meta");
+        write.open_table(meta).unwrap().insert("format", 2).unwrap();
+        write.commit().unwrap();
+    }
+    let error = Store::open(dir.path(), Options::default()).unwrap_err();
+    assert!(matches!(&error, StoreError::Format { found, .. } if found == "2"), "{error}");
+}
+
+#[test]
+fn history_that_does_not_fit_the_entries_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let data = dir::DataDir::lock(dir.path()).unwrap();
+        let entry = Entry { key: "a".into(), value: "x".into(), created: 2, revision: 2 };
+        let event = Event { revision: 2, kind: EventKind::Put, entry, previous: None };
+        let events = [Arc::new(event)];
+        let none: [Entry; 0] = [];
+        let contents =
+            Contents { revision: 2, floor: 1, entries: none.iter(), history: events.iter() };
+        build(&data, &Switch::default(), contents).unwrap();
+        data.mark().unwrap();
+    }
+    let error = Disk::open(dir.path(), Options::default(), Switch::default()).unwrap_err();
+    assert!(error.to_string().contains("do not agree"), "{error}");
+}

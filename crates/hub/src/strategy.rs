@@ -1,0 +1,173 @@
+//! What the built-in kinds do beyond the common rules. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::auth::Identity;
+use crate::object::set_meta;
+use crate::registry::Kind;
+use crate::status::ApiError;
+
+/// Labels with this prefix say what a machine is for: it does not change them itself.
+const ROLE_LABELS: &str = "node-role.kubernetes.io/";
+
+/// Whether a kind can only be read: the kinds are those of the program.
+pub(crate) fn is_read_only(kind: &Kind) -> bool {
+    kind.group == "apiextensions.k8s.io"
+}
+
+/// Whether a kind has a subresource of this name.
+pub(crate) fn has_subresource(kind: &Kind, name: &str) -> bool {
+    match name {
+        "status" => kind.status_subresource,
+        "approval" => kind.built_in && kind.kind == "CertificateSigningRequest",
+        "finalize" => kind.built_in && kind.kind == "Namespace",
+        _ => false,
+    }
+}
+
+/// Completes a new object of a built-in kind.
+pub(crate) fn on_create(kind: &Kind, object: &mut Value, who: &Identity) {
+    if !kind.built_in {
+        return;
+    }
+    match kind.kind.as_str() {
+        "Namespace" => on_create_namespace(object),
+        "Secret" => on_write_secret(object),
+        "CertificateSigningRequest" => {
+            object["spec"]["username"] = who.user.clone().into();
+            object["spec"]["groups"] = json!(who.groups);
+            if let Some(spec) = object["spec"].as_object_mut() {
+                spec.remove("uid");
+                spec.remove("extra");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn on_create_namespace(object: &mut Value) {
+    let name = crate::object::meta(object, "name").to_owned();
+    let mut labels = object["metadata"]["labels"].clone();
+    if !labels.is_object() {
+        labels = json!({});
+    }
+    labels["kubernetes.io/metadata.name"] = name.into();
+    set_meta(object, "labels", Some(labels));
+    object["spec"] = json!({"finalizers": ["kubernetes"]});
+    object["status"] = json!({"phase": "Active"});
+}
+
+/// `stringData` goes into `data`; a secret without a type is opaque.
+fn on_write_secret(object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    if let Some(Value::Object(texts)) = fields.remove("stringData") {
+        let data = fields.entry("data").or_insert_with(|| json!({}));
+        for (key, value) in texts {
+            data[key] = STANDARD.encode(value.as_str().unwrap_or_default()).into();
+        }
+    }
+    fields.entry("type").or_insert_with(|| "Opaque".into());
+}
+
+/// Completes a written object of a built-in kind; `subresource` is what was written to.
+pub(crate) fn on_update(kind: &Kind, old: &Value, new: &mut Value, subresource: Option<&str>) {
+    if !kind.built_in {
+        return;
+    }
+    match kind.kind.as_str() {
+        "Secret" => on_write_secret(new),
+        // Finalizers of the spec go through their own subresource.
+        "Namespace" if subresource != Some("finalize") => new["spec"] = old["spec"].clone(),
+        "CertificateSigningRequest" => {
+            new["spec"] = old["spec"].clone();
+            if subresource == Some("approval") {
+                let conditions = new["status"]["conditions"].clone();
+                new["status"] = old.get("status").cloned().unwrap_or_else(|| json!({}));
+                new["status"]["conditions"] = conditions;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Keeps a machine from changing what it is for.
+pub(crate) fn check_machine(
+    kind: &Kind,
+    who: &Identity,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    let Some(name) = who.machine_name() else { return Ok(()) };
+    if kind.kind != "Node" || !kind.built_in {
+        return Ok(());
+    }
+    let roles = |object: &Value| -> Vec<(String, Value)> {
+        let labels = object["metadata"]["labels"].as_object();
+        labels
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| key.starts_with(ROLE_LABELS))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    if roles(old) != roles(new) {
+        let reason = format!("node \"{name}\" is not allowed to modify its labels {ROLE_LABELS}*");
+        return Err(ApiError::forbidden_because(kind, name, &reason));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str) -> Kind {
+        crate::built_in::kinds().into_iter().find(|kind| kind.kind == name).unwrap()
+    }
+
+    #[test]
+    fn nobody_asks_in_the_name_of_others() {
+        let mut object =
+            json!({"spec": {"username": "root", "groups": ["system:masters"], "uid": "x"}});
+        on_create(&kind("CertificateSigningRequest"), &mut object, &Identity::machine("a"));
+        assert_eq!(
+            object["spec"],
+            json!({"username": "system:node:a", "groups": ["system:nodes", "system:authenticated"]})
+        );
+    }
+
+    #[test]
+    fn texts_of_secrets_become_data() {
+        let mut object = json!({"data": {"a": "YQ=="}, "stringData": {"b": "b"}});
+        on_create(&kind("Secret"), &mut object, &Identity::admin());
+        assert_eq!(object, json!({"data": {"a": "YQ==", "b": "Yg=="}, "type": "Opaque"}));
+    }
+
+    #[test]
+    fn a_machine_keeps_its_role() {
+        let node = kind("Node");
+        let old = json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "a": "1"}}});
+        let moved =
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/master": "", "a": "1"}}});
+        let other =
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "a": "2"}}});
+        let machine = Identity::machine("a");
+        assert_eq!(check_machine(&node, &machine, &old, &moved).unwrap_err().code, 403);
+        assert!(check_machine(&node, &machine, &old, &other).is_ok());
+        assert!(check_machine(&node, &Identity::admin(), &old, &moved).is_ok());
+    }
+
+    #[test]
+    fn approval_changes_conditions_only() {
+        let csr = kind("CertificateSigningRequest");
+        let old = json!({"spec": {"a": 1}, "status": {"certificate": "x"}});
+        let mut new = json!({"spec": {"a": 2}, "status": {"certificate": "y", "conditions": [1]}});
+        on_update(&csr, &old, &mut new, Some("approval"));
+        assert_eq!(
+            new,
+            json!({"spec": {"a": 1}, "status": {"certificate": "x", "conditions": [1]}})
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! The rows of the built-in kinds.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value};
+
+use super::human_duration;
+use crate::registry::Kind;
+
+/// Makes the cells of one object.
+pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
+
+/// The printer of a built-in kind.
+pub(super) fn cells(kind: &Kind) -> Option<Cells> {
+    if !kind.built_in {
+        return None;
+    }
+    Some(match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Node") => node,
+        ("", "Namespace") => namespace,
+        ("", "Secret") => secret,
+        ("", "ConfigMap") => config_map,
+        ("" | "events.k8s.io", "Event") => event,
+        ("coordination.k8s.io", "Lease") => lease,
+        ("certificates.k8s.io", "CertificateSigningRequest") => signing_request,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
+        _ => return None,
+    })
+}
+
+/// Whether the kind's columns name the object themselves.
+pub(super) fn names_itself(kind: &Kind) -> bool {
+    kind.built_in && kind.kind == "Event"
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The first of several places that has a text.
+fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
+    let mut texts = pointers.iter().map(|pointer| text(object, pointer));
+    texts.find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+fn or<'a>(text: &'a str, default: &'a str) -> &'a str {
+    if text.is_empty() { default } else { text }
+}
+
+fn name(object: &Value) -> Value {
+    text(object, "/metadata/name").into()
+}
+
+fn age(object: &Value, now: Timestamp) -> Value {
+    since(text(object, "/metadata/creationTimestamp"), now).unwrap_or_else(unknown).into()
+}
+
+fn since(time: &str, now: Timestamp) -> Option<String> {
+    time.parse::<Timestamp>().ok().map(|time| human_duration(now.duration_since(time)))
+}
+
+fn unknown() -> String {
+    "<unknown>".to_owned()
+}
+
+fn size(object: &Value, field: &str) -> usize {
+    object.get(field).and_then(Value::as_object).map_or(0, Map::len)
+}
+
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn node(object: &Value, now: Timestamp) -> Vec<Value> {
+    let ready = items(object, "/status/conditions").filter(|one| one["type"] == "Ready").last();
+    let mut status = match ready {
+        Some(ready) if ready["status"] == "True" => "Ready".to_owned(),
+        Some(_) => "NotReady".to_owned(),
+        None => "Unknown".to_owned(),
+    };
+    if object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
+        status.push_str(",SchedulingDisabled");
+    }
+    let info = |field: &str| text(object, &format!("/status/nodeInfo/{field}")).to_owned();
+    let address = |type_: &str| {
+        let found = items(object, "/status/addresses").find(|one| one["type"] == type_);
+        found.map_or("<none>", |one| one["address"].as_str().unwrap_or_default())
+    };
+    vec![
+        name(object),
+        status.into(),
+        roles(object).into(),
+        age(object, now),
+        info("kubeletVersion").into(),
+        address("InternalIP").into(),
+        address("ExternalIP").into(),
+        or(&info("osImage"), "<unknown>").into(),
+        or(&info("kernelVersion"), "<unknown>").into(),
+        or(&info("containerRuntimeVersion"), "<unknown>").into(),
+    ]
+}
+
+fn roles(object: &Value) -> String {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let roles: BTreeSet<&str> = labels
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None if key == "kubernetes.io/role" => value.as_str(),
+            None => None,
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    if roles.is_empty() {
+        return "<none>".to_owned();
+    }
+    roles.into_iter().collect::<Vec<_>>().join(",")
+}
+
+fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), text(object, "/status/phase").into(), age(object, now)]
+}
+
+fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
+    let type_ = text(object, "/type").into();
+    vec![name(object), type_, size(object, "data").into(), age(object, now)]
+}
+
+fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+    let entries = size(object, "data") + size(object, "binaryData");
+    vec![name(object), entries.into(), age(object, now)]
+}
+
+/// An event of either API: the newer one has other names for the same fields.
+fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+    let seen = |pointers: &[&str]| since(first(object, pointers), now);
+    let started = seen(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
+    let started = started.unwrap_or_else(unknown);
+    let mut last = seen(&["/lastTimestamp", "/deprecatedLastTimestamp"]);
+    let counts = [object.get("count"), object.get("deprecatedCount")];
+    let mut count = counts.into_iter().flatten().find_map(Value::as_i64).unwrap_or(0);
+    if let Some(series) = object.get("series").filter(|series| series.is_object()) {
+        last = Some(since(text(series, "/lastObservedTime"), now).unwrap_or_else(unknown));
+        count = series["count"].as_i64().unwrap_or(0);
+    } else if count == 0 {
+        count = 1;
+    }
+    let about = |field: &str| {
+        let places = [format!("/involvedObject/{field}"), format!("/regarding/{field}")];
+        first(object, &[&places[0], &places[1]]).to_owned()
+    };
+    let target = match about("name") {
+        none if none.is_empty() => about("kind").to_lowercase(),
+        name => format!("{}/{name}", about("kind").to_lowercase()),
+    };
+    let component = first(
+        object,
+        &[
+            "/source/component",
+            "/deprecatedSource/component",
+            "/reportingComponent",
+            "/reportingController",
+        ],
+    );
+    let instance = first(object, &["/source/host", "/deprecatedSource/host", "/reportingInstance"]);
+    let source =
+        if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
+    vec![
+        last.unwrap_or_else(|| started.clone()).into(),
+        text(object, "/type").into(),
+        text(object, "/reason").into(),
+        target.into(),
+        about("fieldPath").into(),
+        source.into(),
+        first(object, &["/message", "/note"]).trim().into(),
+        started.into(),
+        count.into(),
+        name(object),
+    ]
+}
+
+fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), text(object, "/spec/holderIdentity").into(), age(object, now)]
+}
+
+fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
+    let has = |type_: &str| items(object, "/status/conditions").any(|one| one["type"] == type_);
+    let mut status = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        status.push_str(",Failed");
+    }
+    if !text(object, "/status/certificate").is_empty() {
+        status.push_str(",Issued");
+    }
+    let seconds = object.pointer("/spec/expirationSeconds").and_then(Value::as_i64);
+    let lasts = seconds.map(|seconds| human_duration(SignedDuration::from_secs(seconds)));
+    vec![
+        name(object),
+        age(object, now),
+        or(text(object, "/spec/signerName"), "<none>").into(),
+        text(object, "/spec/username").into(),
+        lasts.unwrap_or_else(|| "<none>".to_owned()).into(),
+        status.into(),
+    ]
+}
+
+fn definition(object: &Value, _: Timestamp) -> Vec<Value> {
+    vec![name(object), text(object, "/metadata/creationTimestamp").into()]
+}

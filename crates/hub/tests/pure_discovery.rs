@@ -1,0 +1,135 @@
+//! Discovery and OpenAPI: what a real API server says about the same kinds.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "the helpers of a test may fail it"
+)]
+
+mod pure;
+
+use std::fs;
+
+use machinist_hub::{discovery, openapi, schema};
+use serde_json::{Value, json};
+
+fn recorded() -> Value {
+    let path = pure::root().join("tests/cases/hub/discovery.json");
+    let text = fs::read_to_string(path).expect("the record is there");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// Definitions are read only here, so their verbs differ.
+fn without_definitions(mut value: Value) -> Value {
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Object(fields) => fields.values_mut().for_each(walk),
+            Value::Array(items) => {
+                items.retain(|item| {
+                    let name = item["name"].as_str().or(item["resource"].as_str());
+                    !name.is_some_and(|name| name.starts_with("customresourcedefinitions"))
+                });
+                items.iter_mut().for_each(walk);
+            }
+            _ => {}
+        }
+    }
+    walk(&mut value);
+    value
+}
+
+#[test]
+fn groups_and_resources_are_those_of_a_real_server() {
+    let record = recorded();
+    let registry = pure::registry();
+    assert_eq!(discovery::api_groups(registry)["groups"], record["apis"]);
+    for (name, wanted) in record["lists"].as_object().expect("lists") {
+        let (group, version) = name.split_once('/').unwrap_or(("", name));
+        let ours = discovery::resource_list(registry, group, version).expect("it is served");
+        assert_eq!(without_definitions(ours), without_definitions(wanted.clone()), "{name}");
+    }
+    for (legacy, name) in [(true, "agg_api"), (false, "agg_apis")] {
+        let ours = discovery::aggregated(registry, legacy);
+        assert_eq!(without_definitions(ours), without_definitions(record[name].clone()));
+    }
+    assert_eq!(discovery::resource_list(registry, "none", "v1"), None);
+    let group =
+        discovery::api_group(registry, "machineconfiguration.openshift.io").expect("served");
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    assert_eq!((&group["kind"], &group["apiVersion"]), (&json!("APIGroup"), &json!("v1")));
+    assert_eq!(discovery::api_group(registry, "none"), None);
+    assert_eq!(discovery::api_versions()["versions"], json!(["v1"]));
+}
+
+/// Every reference of a document must lead somewhere.
+fn check_references(document: &Value, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
+                let pointer = reference.trim_start_matches('#');
+                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+            }
+            fields.values().for_each(|value| check_references(document, value));
+        }
+        Value::Array(items) => items.iter().for_each(|item| check_references(document, item)),
+        _ => {}
+    }
+}
+
+#[test]
+fn documents_are_complete() {
+    let registry = pure::registry();
+    let index = openapi::v3_index(registry);
+    let paths = index["paths"].as_object().expect("paths");
+    assert!(paths.contains_key("api/v1"));
+    for (name, entry) in paths {
+        let address = entry["serverRelativeURL"].as_str().expect("an address");
+        assert!(address.starts_with(&format!("/openapi/v3/{name}?hash=")), "{address}");
+        let document = openapi::v3_document(registry, name).expect("what the index names is there");
+        check_references(&document, &document);
+    }
+    assert_eq!(openapi::v3_document(registry, "apis/none/v1"), None);
+    let document = openapi::v2_document(registry);
+    check_references(&document, &document);
+}
+
+/// kubectl looks here to learn whether the server validates fields and knows dry runs.
+#[test]
+fn patches_name_their_parameters() {
+    let registry = pure::registry();
+    for kind in registry.kinds().filter(|kind| discovery::verbs(kind).contains(&"patch")) {
+        let root = if kind.group.is_empty() { "api" } else { "apis" };
+        let name = format!("{root}/{}", kind.api_version());
+        let document = openapi::v3_document(registry, &name).expect("it is served");
+        let operations = document["paths"].as_object().expect("paths").values();
+        let wanted = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
+        let patch = operations
+            .map(|item| &item["patch"])
+            .find(|patch| patch["x-kubernetes-group-version-kind"] == wanted)
+            .unwrap_or_else(|| panic!("{} can be patched", kind.kind));
+        let parameters: Vec<&Value> = patch["parameters"]
+            .as_array()
+            .expect("parameters")
+            .iter()
+            .map(|p| &p["name"])
+            .collect();
+        assert!(parameters.contains(&&json!("fieldValidation")), "{}", kind.kind);
+        assert!(parameters.contains(&&json!("dryRun")), "{}", kind.kind);
+    }
+}
+
+#[test]
+fn built_in_kinds_have_schemas() {
+    for kind in pure::registry().kinds().filter(|kind| kind.built_in) {
+        let schema = openapi::built_in_schema(kind).expect("a schema");
+        let compiled = schema::Schema::compile(&schema).expect("it compiles");
+        let mut object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": "a", "labels": {"b": "c"}, "managedFields": [{"fieldsV1": {"f:a": {}}}]},
+            "unknown": 1,
+        });
+        assert_eq!(compiled.prune(&mut object), ["unknown"], "{}", kind.kind);
+        assert_eq!(compiled.validate(&object, None), [], "{}", kind.kind);
+        assert_eq!(object["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:a": {}}));
+    }
+}

@@ -1,0 +1,194 @@
+//! Patches: what a real API server made of the same ones.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "the helpers of a test may fail it"
+)]
+
+mod pure;
+
+use machinist_hub::patch::{PatchKind, apply, strategic_rules};
+use serde_json::{Map, Value, json};
+
+/// The parts that a patch of these cases can change, without what an API server leaves out or fills in.
+fn essence(object: &Value, case: &Value) -> Value {
+    let status = case["status"] == true;
+    let paths: &[&str] = if status {
+        &["/status/conditions", "/status/addresses", "/status/capacity", "/status/images"]
+    } else {
+        &[
+            "/metadata/labels",
+            "/metadata/annotations",
+            "/metadata/finalizers",
+            "/metadata/ownerReferences",
+            "/spec/taints",
+            "/spec/unschedulable",
+            "/spec/podCIDRs",
+            "/data",
+            "/type",
+        ]
+    };
+    let has = |path: &str| match case["kind"].as_str() {
+        Some("Node") => path != "/data" && path != "/type",
+        Some("ConfigMap") => path != "/type",
+        _ => true,
+    };
+    let paths = paths.iter().filter(|path| has(path));
+    let parts = paths.map(|path| {
+        let mut value = object.pointer(path).cloned().unwrap_or(Value::Null);
+        if let (false, Value::Object(fields)) = (status, &mut value) {
+            // Null in a map of strings is read as an empty string.
+            fields
+                .values_mut()
+                .filter(|value| value.is_null())
+                .for_each(|value| *value = "".into());
+        }
+        ((*path).to_owned(), essential(value))
+    });
+    Value::Object(parts.filter(|(_, value)| !is_empty(value)).collect())
+}
+
+fn essential(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().map(|(key, value)| (key, essential(value)));
+            // An empty label is a label; an empty field of a struct is none.
+            let plain = |fields: &Map<String, Value>| fields.values().all(Value::is_string);
+            let kept: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
+            let is_struct =
+                ["type", "key", "uid", "names"].iter().any(|key| kept.contains_key(*key));
+            if plain(&kept) && !is_struct {
+                return Value::Object(kept);
+            }
+            Value::Object(kept.into_iter().filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => items.into_iter().map(essential).collect(),
+        other => other,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Number(_) => false,
+    }
+}
+
+fn kind(case: &Value) -> PatchKind {
+    match case["type"].as_str() {
+        Some("json") => PatchKind::Json,
+        Some("merge") => PatchKind::Merge,
+        _ => PatchKind::Strategic,
+    }
+}
+
+#[test]
+fn patches_give_what_a_real_server_gives() {
+    let file = std::env::var("HUB_PATCH_CASES").unwrap_or_else(|_| "patch.jsonl".into());
+    let mut wrong = 0;
+    for (line, case) in pure::recorded(&file).iter().enumerate() {
+        let rules = strategic_rules("", case["kind"].as_str().unwrap_or_default());
+        let answer = apply(kind(case), &case["target"], &case["patch"], rules);
+        let message = case["answer"]["message"].as_str().unwrap_or_default();
+        // The patch was applied, but what came out was refused.
+        let refused_later = case["code"] == 422 && message.contains("is invalid: ")
+            || message.starts_with("the name of the object");
+        match answer {
+            Ok(_) if refused_later => {}
+            Ok(object) if case["code"] == 200 => {
+                let (ours, theirs) = (essence(&object, case), essence(&case["result"], case));
+                if ours != theirs {
+                    wrong += 1;
+                    println!(
+                        "line {}: {}\nours   {ours}\ntheirs {theirs}",
+                        line + 1,
+                        case["patch"]
+                    );
+                }
+            }
+            Ok(_) => {
+                wrong += 1;
+                println!("line {}: not refused: {} {message}", line + 1, case["patch"]);
+            }
+            Err(error) => {
+                let ours = error.to_api_error(&[]);
+                if json!(ours.code) != case["code"] || ours.message != message {
+                    wrong += 1;
+                    println!(
+                        "line {}: {}\nours   {} {}\ntheirs {} {message}",
+                        line + 1,
+                        case["patch"],
+                        ours.code,
+                        ours.message,
+                        case["code"]
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, 0, "answers differ");
+}
+
+#[test]
+fn the_media_type_says_which_patch_it_is() {
+    let table = [
+        ("application/json-patch+json", Some(PatchKind::Json)),
+        ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
+        ("application/strategic-merge-patch+json", Some(PatchKind::Strategic)),
+        ("application/apply-patch+yaml", Some(PatchKind::Apply)),
+        ("application/json", None),
+        ("", None),
+    ];
+    for (text, kind) in table {
+        assert_eq!(PatchKind::from_content_type(text), kind, "{text}");
+    }
+}
+
+#[test]
+fn patches_that_are_not_served_are_named() {
+    let object = json!({"a": 1});
+    let refused = [
+        apply(PatchKind::Apply, &object, &json!({}), strategic_rules("", "Node")),
+        apply(
+            PatchKind::Strategic,
+            &object,
+            &json!({}),
+            strategic_rules("config.openshift.io", "Node"),
+        ),
+    ];
+    for answer in refused {
+        let error = answer.expect_err("it is not served").to_api_error(&["a/b"]);
+        assert_eq!((error.code, error.reason), (415, "UnsupportedMediaType"));
+        assert!(error.message.ends_with("accepted media types include: a/b"), "{}", error.message);
+    }
+}
+
+/// What the real server says to patches that are no patches.
+#[test]
+fn malformed_patches_are_refused_in_the_same_words() {
+    let map = "into Go value of type map[string]interface {}";
+    let decode = "error decoding patch: json: cannot unmarshal";
+    let many = Value::Array(vec![json!({"op": "test", "path": "/a", "value": 1}); 10_001]);
+    let table = [
+        (PatchKind::Json, json!({"op": "x"}), 400, format!("{decode} object into Go value of type []handlers.jsonPatchOp")),
+        (PatchKind::Json, json!([1]), 400, format!("{decode} number into Go value of type handlers.jsonPatchOp")),
+        (PatchKind::Json, json!([{"path": 5}]), 400, format!("{decode} number into Go struct field jsonPatchOp.path of type string")),
+        (PatchKind::Json, many, 413, "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001".to_owned()),
+        (PatchKind::Merge, json!([1]), 400, format!("{decode} array {map}")),
+        (PatchKind::Merge, json!(null), 400, "Invalid JSON Patch".to_owned()),
+        (PatchKind::Strategic, json!(1), 400, format!("json: cannot unmarshal number {map}")),
+        (PatchKind::Strategic, json!({"a": {"$patch": "foo"}}), 500, "unknown patch type: foo in map: map[$patch:foo]".to_owned()),
+    ];
+    for (kind, patch, code, message) in table {
+        let object = json!({"a": {}});
+        let error =
+            apply(kind, &object, &patch, strategic_rules("", "Node")).expect_err("it is refused");
+        let error = error.to_api_error(&[]);
+        assert_eq!((error.code, error.message), (code, message));
+    }
+}

@@ -1,0 +1,209 @@
+//! Who may do what, over the API and over TLS.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+mod support;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use machinist_hub::auth::Identity;
+use machinist_hub::auth::certificates::{Ca, Pair, Request};
+use machinist_hub::server::{Certificate, Server as TlsServer};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use serde_json::{Value, json};
+use support::{Server, send, status};
+
+async fn token(server: &Server, role: &str) -> String {
+    let body = json!({"role": role}).to_string();
+    let (code, made) = server.send("POST", "/machinist/v1/tokens", &[], body).await;
+    assert_eq!(code.as_u16(), 201, "{made}");
+    made["token"].as_str().unwrap().to_owned()
+}
+
+async fn get(server: &Server, path: &str, token: Option<&str>) -> (u16, Value) {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<(&str, &str)> =
+        bearer.iter().map(|text| ("authorization", text.as_str())).collect();
+    let (code, answer) = send(server.hub.router(), "GET", path, &headers, String::new()).await;
+    (code.as_u16(), answer)
+}
+
+#[tokio::test]
+async fn strangers_see_only_health_and_version() {
+    let server = Server::start().await;
+    for path in ["/healthz", "/readyz?verbose", "/livez", "/version"] {
+        assert_eq!(get(&server, path, None).await.0, 200, "{path}");
+    }
+    for path in ["/", "/api", "/apis", "/openapi/v2", "/api/v1/nodes", "/machinist/v1/backup", "/x"]
+    {
+        let (code, answer) = get(&server, path, None).await;
+        assert_eq!((code, &answer["reason"]), (401, &json!("Unauthorized")), "{path}");
+    }
+    assert_eq!(get(&server, "/healthz", Some("a.b")).await.0, 401, "a wrong token is an error");
+}
+
+#[tokio::test]
+async fn tokens_have_roles() {
+    let server = Server::start().await;
+    let viewer = token(&server, "viewer").await;
+    let controller = token(&server, "controller").await;
+    let bootstrap = token(&server, "bootstrap").await;
+    let table = [
+        (&viewer, "/apis/g.io/v1/things", 200),
+        (&viewer, "/api/v1/secrets", 403),
+        (&viewer, "/machinist/v1/backup", 403),
+        (&controller, "/api/v1/secrets", 200),
+        (&controller, "/machinist/v1/backup", 403),
+        (&bootstrap, "/api", 200),
+        (&bootstrap, "/api/v1/nodes", 403),
+        (&bootstrap, "/apis/certificates.k8s.io/v1/certificatesigningrequests", 403),
+    ];
+    for (token, path, expected) in table {
+        assert_eq!(get(&server, path, Some(token)).await.0, expected, "{path}");
+    }
+    let (_, answer) = get(&server, "/api/v1/nodes", Some(&bootstrap)).await;
+    let user = format!("system:bootstrap:{}", bootstrap.split('.').next().unwrap());
+    assert_eq!(
+        answer["message"],
+        format!(
+            "nodes is forbidden: User \"{user}\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
+        )
+    );
+    let stored = server.hub.store().list("/machinist/", None, None);
+    for entry in stored.entries {
+        let text = String::from_utf8(entry.value.to_vec()).unwrap();
+        assert!(!text.contains(viewer.split('.').nth(1).unwrap()), "secrets are not kept");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_writes_only_its_own() {
+    let server = Server::start().await;
+    let client = server.client_as(Identity::machine("a"));
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
+    let node = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    nodes.create(&PostParams::default(), &node("a")).await.unwrap();
+    let error = nodes.create(&PostParams::default(), &node("b")).await.unwrap_err();
+    assert_eq!(status(error), (403, "Forbidden".into()));
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"x": "y"}}}));
+    nodes.patch("a", &PatchParams::default(), &note).await.unwrap();
+    let role =
+        Patch::Merge(json!({"metadata": {"labels": {"node-role.kubernetes.io/master": ""}}}));
+    let error = nodes.patch("a", &PatchParams::default(), &role).await.unwrap_err();
+    assert_eq!(status(error).0, 403);
+    assert_eq!(status(nodes.get("b").await.unwrap_err()).0, 403);
+    assert_eq!(status(nodes.list(&Default::default()).await.unwrap_err()).0, 403);
+    let own = kube::api::ListParams::default().fields("metadata.name=a");
+    assert_eq!(nodes.list(&own).await.unwrap().items.len(), 1);
+}
+
+fn signing_request(user: &str) -> (KeyPair, CertificateSigningRequest) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, user);
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    let key = KeyPair::generate().unwrap();
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    assert!(Request::parse(&pem).is_ok());
+    let csr = json!({
+        "metadata": {"generateName": "csr-"},
+        "spec": {
+            "request": STANDARD.encode(pem),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+            "username": "root", "groups": ["system:masters"],
+        }
+    });
+    (key, serde_json::from_value(csr).unwrap())
+}
+
+#[tokio::test]
+async fn a_new_machine_gets_its_certificate() {
+    let server = Server::start().await;
+    let bootstrap = Identity::new("system:bootstrap:x", ["system:bootstrappers".to_owned()]);
+    let requests: Api<CertificateSigningRequest> = Api::all(server.client_as(bootstrap));
+    let (_, csr) = signing_request("system:node:a");
+    let made = requests.create(&PostParams::default(), &csr).await.unwrap();
+    assert_eq!(made.spec.username.as_deref(), Some("system:bootstrap:x"));
+    let name = made.metadata.name.unwrap();
+    support::until("it is signed", async || {
+        let found = requests.get(&name).await.unwrap();
+        found.status.and_then(|status| status.certificate).is_some()
+    })
+    .await;
+    let other = Identity::new("system:bootstrap:y", ["system:bootstrappers".to_owned()]);
+    let others: Api<CertificateSigningRequest> = Api::all(server.client_as(other));
+    assert_eq!(status(others.get(&name).await.unwrap_err()).0, 403);
+    let (_, csr) = signing_request("system:node:b");
+    let machine: Api<CertificateSigningRequest> =
+        Api::all(server.client_as(Identity::machine("a")));
+    let made = machine.create(&PostParams::default(), &csr).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let found = machine.get(&made.metadata.name.unwrap()).await.unwrap();
+    assert!(
+        found.status.and_then(|status| status.certificate).is_none(),
+        "not for another machine"
+    );
+}
+
+#[tokio::test]
+async fn questions_about_oneself() {
+    let server = Server::start().await;
+    let ask =
+        json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "nodes", "name": "a"}}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for (who, expected) in [(Identity::machine("a"), true), (Identity::machine("b"), false)] {
+        let router = server.hub.router_as(who);
+        let (code, answer) = send(router, "POST", path, &[], ask.to_string()).await;
+        assert_eq!((code.as_u16(), &answer["status"]["allowed"]), (201, &json!(expected)));
+    }
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (_, answer) = server.send("POST", path, &[], "{}".into()).await;
+    assert_eq!(answer["status"]["userInfo"]["username"], "admin");
+}
+
+#[tokio::test]
+async fn certificates_over_tls() {
+    let server = Server::start().await;
+    let pair = Ca::make("test").unwrap();
+    let ca = Ca::load(&pair).unwrap();
+    let strange = Ca::load(&Ca::make("test").unwrap()).unwrap();
+    let certificate = Certificate::new(&ca.server("hub", &["127.0.0.1".into()]).unwrap()).unwrap();
+    let tls = TlsServer::new(&certificate, ca.certificate()).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let run = tokio::spawn(tls.run(listener, server.hub.router(), server.hub.stopping()));
+    let user = |pair: Pair| {
+        json!({
+            "client-certificate-data": STANDARD.encode(pair.certificate),
+            "client-key-data": STANDARD.encode(pair.key),
+        })
+    };
+    let nodes = async |user: Value| {
+        let config = json!({
+            "clusters": [{"name": "a", "cluster": {
+                "server": format!("https://{address}"),
+                "certificate-authority-data": STANDARD.encode(ca.certificate()),
+            }}],
+            "users": [{"name": "a", "user": user}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+        });
+        let config = serde_json::from_value(config).unwrap();
+        let config =
+            kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client);
+        nodes.list(&Default::default()).await
+    };
+    let admin = user(ca.client("admin", "system:masters").unwrap());
+    assert!(nodes(admin).await.is_ok());
+    let machine = user(ca.client("system:node:a", "system:nodes").unwrap());
+    assert_eq!(status(nodes(machine).await.unwrap_err()).0, 403);
+    let fake = user(strange.client("admin", "system:masters").unwrap());
+    assert_eq!(status(nodes(fake).await.unwrap_err()), (401, "Unauthorized".into()));
+    assert_eq!(status(nodes(json!({})).await.unwrap_err()), (401, "Unauthorized".into()));
+    server.hub.stop().await;
+    tokio::time::timeout(std::time::Duration::from_secs(10), run).await.unwrap().unwrap();
+}

@@ -1,0 +1,279 @@
+//! The API through real clients, in process: every verb, the rules of metadata, and the errors.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+mod support;
+
+use http::StatusCode;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use support::{Server, api, status, thing};
+
+#[tokio::test]
+async fn an_object_from_birth_to_death() {
+    let server = Server::start().await;
+    let things: Api<DynamicObject> = api(&server, "things");
+    let made =
+        things.create(&PostParams::default(), &thing("a", json!({"size": 1}))).await.unwrap();
+    assert_eq!(made.metadata.generation, Some(1));
+    assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
+    assert!(made.data.get("status").is_none(), "the status has its own path");
+    let again = things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap_err();
+    assert_eq!(status(again), (409, "AlreadyExists".into()));
+
+    let mut changed = made.clone();
+    changed.data["spec"]["size"] = 2.into();
+    let changed = things.replace("a", &PostParams::default(), &changed).await.unwrap();
+    assert_eq!(changed.metadata.generation, Some(2));
+    assert_eq!(changed.metadata.uid, made.metadata.uid);
+    let late = things.replace("a", &PostParams::default(), &made).await.unwrap_err();
+    assert_eq!(status(late), (409, "Conflict".into()));
+    let same = things.replace("a", &PostParams::default(), &changed).await.unwrap();
+    assert_eq!(same.metadata.resource_version, changed.metadata.resource_version);
+
+    let patch = json!({"status": {"ready": true}});
+    let patched =
+        things.patch_status("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(patched.data["status"]["ready"], true);
+    assert_eq!(patched.metadata.generation, Some(2), "a status does not count");
+    let patch = json!({"spec": {"size": 3}, "status": {"ready": false}});
+    let patched = things.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(patched.data["status"]["ready"], true, "only the status path writes it");
+    assert_eq!(patched.metadata.generation, Some(3));
+
+    things.delete("a", &DeleteParams::default()).await.unwrap();
+    assert_eq!(status(things.get("a").await.unwrap_err()), (404, "NotFound".into()));
+}
+
+#[tokio::test]
+async fn a_finalizer_holds_an_object() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    let mut object = thing("a", json!({}));
+    object.metadata.finalizers = Some(vec!["g.io/hold".into()]);
+    things.create(&PostParams::default(), &object).await.unwrap();
+    let left = things.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert!(left.metadata.deletion_timestamp.is_some());
+    assert_eq!(left.metadata.generation, Some(2));
+    let more = json!({"metadata": {"finalizers": ["g.io/hold", "g.io/more"]}});
+    let error = things.patch("a", &PatchParams::default(), &Patch::Merge(&more)).await.unwrap_err();
+    assert_eq!(status(error), (422, "Invalid".into()));
+    let none = json!({"metadata": {"finalizers": null}});
+    things.patch("a", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
+    assert_eq!(status(things.get("a").await.unwrap_err()).0, 404);
+}
+
+#[tokio::test]
+async fn deletes_have_preconditions() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    let made = things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap();
+    let with = |uid: &str| DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.into()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let error = things.delete("a", &with("other")).await.unwrap_err();
+    assert_eq!(status(error), (409, "Conflict".into()));
+    things.delete("a", &with(&made.metadata.uid.unwrap())).await.unwrap();
+}
+
+#[tokio::test]
+async fn owned_objects_go_after_their_owner() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    let owner = things.create(&PostParams::default(), &thing("owner", json!({}))).await.unwrap();
+    let mut owned = thing("owned", json!({}));
+    owned.metadata.owner_references = Some(vec![
+        serde_json::from_value(json!({
+            "apiVersion": "g.io/v1", "kind": "Thing", "name": "owner",
+            "uid": owner.metadata.uid.unwrap(), "blockOwnerDeletion": true
+        }))
+        .unwrap(),
+    ]);
+    things.create(&PostParams::default(), &owned).await.unwrap();
+    things.delete("owner", &DeleteParams::foreground()).await.unwrap();
+    support::until("both are gone", async || {
+        things.list(&ListParams::default()).await.unwrap().items.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_are_deleted_by_selector() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    for (name, color) in [("a", "red"), ("b", "red"), ("c", "blue")] {
+        let mut object = thing(name, json!({}));
+        object.metadata.labels = Some([("color".to_owned(), color.to_owned())].into());
+        things.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let red = ListParams::default().labels("color=red");
+    assert_eq!(things.list(&red).await.unwrap().items.len(), 2);
+    things.delete_collection(&DeleteParams::default(), &red).await.unwrap();
+    let left = things.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].metadata.name.as_deref(), Some("c"));
+}
+
+#[tokio::test]
+async fn pages_are_views_of_one_revision() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    for index in 0..7 {
+        let object = thing(&format!("t{index}"), json!({}));
+        things.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let first = things.list(&ListParams::default().limit(3)).await.unwrap();
+    assert_eq!((first.items.len(), first.metadata.remaining_item_count), (3, Some(4)));
+    things.delete("t5", &DeleteParams::default()).await.unwrap();
+    things.create(&PostParams::default(), &thing("t9", json!({}))).await.unwrap();
+    let mut names = Vec::new();
+    let mut token = first.metadata.continue_.clone();
+    while let Some(next) = token.filter(|token| !token.is_empty()) {
+        let page =
+            things.list(&ListParams::default().limit(3).continue_token(&next)).await.unwrap();
+        assert_eq!(page.metadata.resource_version, first.metadata.resource_version);
+        names.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+        token = page.metadata.continue_;
+    }
+    assert_eq!(names, ["t3", "t4", "t5", "t6"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_leaves_nothing() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let made = things.create(&dry, &thing("a", json!({}))).await.unwrap();
+    assert!(made.metadata.uid.is_some());
+    assert!(things.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn schemas_default_prune_and_refuse() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    let made = things.create(&PostParams::default(), &thing("a", json!({"odd": 1}))).await.unwrap();
+    assert_eq!(made.data["spec"], json!({"size": 5}), "5 is the default; odd is unknown");
+    let error = things
+        .create(&PostParams::default(), &thing("b", json!({"size": "large"})))
+        .await
+        .unwrap_err();
+    assert_eq!(status(error), (422, "Invalid".into()));
+    let error = things.create(&PostParams::default(), &thing("A_b", json!({}))).await.unwrap_err();
+    let kube::Error::Api(error) = error else { panic!("{error}") };
+    assert!(error.message.contains("a lowercase RFC 1123 subdomain"), "{}", error.message);
+    let body = json!({
+        "apiVersion": "g.io/v1", "kind": "Thing", "metadata": {"name": "c"}, "spec": {"odd": 1}
+    });
+    let path = "/apis/g.io/v1/things?fieldValidation=Strict";
+    let (code, answer) = server.send("POST", path, &[], body.to_string()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+    assert!(
+        answer["message"].as_str().unwrap().ends_with("unknown field \"spec.odd\""),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn namespaces_hold_their_objects() {
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    let server = Server::start().await;
+    let client = server.client();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+    let error = maps.create(&PostParams::default(), &map).await.unwrap_err();
+    assert_eq!(status(error), (404, "NotFound".into()));
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let space = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    let space = namespaces.create(&PostParams::default(), &space).await.unwrap();
+    assert_eq!(space.status.unwrap().phase.as_deref(), Some("Active"));
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    namespaces.delete("n", &DeleteParams::default()).await.unwrap();
+    support::until("the namespace is gone", async || {
+        namespaces.get_opt("n").await.unwrap().is_none()
+    })
+    .await;
+    assert!(maps.get_opt("a").await.unwrap().is_none());
+    let error = namespaces.delete("default", &DeleteParams::default()).await.unwrap_err();
+    assert_eq!(status(error), (403, "Forbidden".into()));
+}
+
+/// Method, path, headers, body, and the code that comes back.
+type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], String, u16);
+
+#[tokio::test]
+async fn bad_requests_are_told_what_is_wrong() {
+    let server = Server::start().await;
+    let yaml = [("content-type", "application/yaml")];
+    let proto = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let only_proto = [("accept", "application/vnd.kubernetes.protobuf")];
+    let things = "/apis/g.io/v1/things";
+    let one = "/apis/g.io/v1/things/a";
+    let good = "apiVersion: g.io/v1\nkind: Thing\nmetadata: {name: a}\n";
+    let none: &[(&str, &str)] = &[];
+    let table: Vec<Case<'_>> = vec![
+        ("POST", things, &yaml, good.into(), 201),
+        ("POST", things, none, "{".into(), 400),
+        ("POST", things, none, "[]".into(), 400),
+        ("POST", things, none, json!({"kind": "Thing"}).to_string(), 400),
+        ("POST", things, none, json!({"apiVersion": "g.io/v2", "kind": "Thing"}).to_string(), 400),
+        ("POST", things, &proto, "k8s".into(), 415),
+        ("PATCH", one, &apply, "{}".into(), 415),
+        ("PATCH", one, none, "{}".into(), 415),
+        ("GET", one, &only_proto, String::new(), 406),
+        ("GET", "/apis/g.io/v1/things?limit=x", none, String::new(), 400),
+        ("GET", "/apis/g.io/v1/things?labelSelector=a%20b", none, String::new(), 400),
+        ("GET", "/apis/g.io/v1/things?fieldSelector=spec.a%3D1", none, String::new(), 400),
+        ("GET", "/apis/g.io/v1/nothings", none, String::new(), 404),
+        ("GET", "/apis/g.io/v1/things/..%2fa", none, String::new(), 404),
+        ("GET", "/apis/g.io/v1//things", none, String::new(), 404),
+        ("GET", "/apis/g.io/v1/things/a/scale", none, String::new(), 404),
+        ("POST", one, none, "{}".into(), 405),
+        ("POST", "/api/v1/configmaps", none, "{}".into(), 405),
+        ("POST", things, none, " ".repeat(3 * 1024 * 1024 + 1), 413),
+        (
+            "DELETE",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.g.io",
+            none,
+            String::new(),
+            405,
+        ),
+    ];
+    for (method, path, headers, body, expected) in table {
+        let (code, answer) = server.send(method, path, headers, body).await;
+        assert_eq!(code.as_u16(), expected, "{method} {path}: {answer}");
+        if expected >= 400 {
+            assert_eq!(answer["kind"], "Status", "{method} {path}: {answer}");
+            assert_eq!(answer["code"], expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn tables_and_metadata_alone() {
+    let server = Server::start().await;
+    let things = api(&server, "things");
+    things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap();
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
+    for path in ["/apis/g.io/v1/things", "/apis/g.io/v1/things/a"] {
+        let (_, answer) = server.send("GET", path, &table, String::new()).await;
+        assert_eq!(answer["kind"], "Table", "{answer}");
+        assert_eq!(answer["columnDefinitions"][0]["name"], "Name");
+        assert_eq!(answer["rows"][0]["cells"][0], "a");
+    }
+    let partial = [("accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")];
+    let (_, answer) = server.send("GET", "/apis/g.io/v1/things/a", &partial, String::new()).await;
+    assert_eq!(answer["kind"], "PartialObjectMetadata");
+    assert_eq!(answer["spec"], Value::Null);
+}
+
+#[tokio::test]
+async fn definitions_can_be_read() {
+    let server = Server::start().await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.g.io";
+    let (code, answer) = server.send("GET", path, &[], String::new()).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(answer["status"]["conditions"][1]["type"], "Established");
+}

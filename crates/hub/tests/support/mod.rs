@@ -1,0 +1,140 @@
+//! A hub in process, with one kind of its own.
+#![allow(dead_code, clippy::needless_pass_by_value, reason = "each test file uses its part")]
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use machinist_hub::auth::certificates::Ca;
+use machinist_hub::auth::roles::{Names, READ, Rule};
+use machinist_hub::auth::{Identity, MACHINES};
+use machinist_hub::store::{Options, Store};
+use machinist_hub::{Hub, Settings};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+pub(crate) struct Server {
+    pub(crate) hub: Hub,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(Options::default()).await
+    }
+
+    pub(crate) async fn start_with(options: Options) -> Self {
+        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
+        let settings = Settings {
+            crds: vec![definition()],
+            rules: vec![Rule::new(MACHINES, READ, "g.io", "things", Names::Any)],
+            ca: Some(ca),
+            ..Settings::default()
+        };
+        let hub = Hub::start(Store::in_memory(options), settings).await.unwrap();
+        Self { hub }
+    }
+
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client_as(Identity::admin())
+    }
+
+    pub(crate) fn client_as(&self, who: Identity) -> kube::Client {
+        kube::Client::new(self.hub.router_as(who), "default")
+    }
+
+    /// A raw request of the administrator.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> (StatusCode, Value) {
+        let router = self.hub.router_as(Identity::admin());
+        send(router, method, path, headers, body).await
+    }
+}
+
+pub(crate) async fn send(
+    router: axum::Router,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: String,
+) -> (StatusCode, Value) {
+    let mut request = http::Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(axum::body::Body::from(body)).unwrap();
+    let response = router.oneshot(request).await.unwrap();
+    let code = response.status();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    (code, serde_json::from_slice(&bytes).unwrap_or(Value::String(text)))
+}
+
+/// The kind of the tests.
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.g.io"},
+        "spec": {
+            "group": "g.io",
+            "scope": "Cluster",
+            "names": {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {
+                        "spec": {
+                            "type": "object", "default": {},
+                            "properties": {"size": {"type": "integer", "default": 5}}
+                        },
+                        "status": {
+                            "type": "object",
+                            "properties": {"ready": {"type": "boolean"}}
+                        }
+                    }
+                }}
+            }]
+        }
+    })
+}
+
+/// All objects of the kind of the tests.
+pub(crate) fn api(server: &Server, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("g.io", "v1", "Thing");
+    Api::all_with(server.client(), &ApiResource::from_gvk_with_plural(&kind, plural))
+}
+
+pub(crate) fn thing(name: &str, spec: Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "g.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec,
+        "status": {"ready": false},
+    }))
+    .unwrap()
+}
+
+/// The code and reason of an error.
+pub(crate) fn status(error: kube::Error) -> (u16, String) {
+    match error {
+        kube::Error::Api(status) => (status.code, status.reason.clone()),
+        other => panic!("{other}"),
+    }
+}
+
+/// Waits for something that comes by itself.
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    for _ in 0..500 {
+        if done().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {what}");
+}

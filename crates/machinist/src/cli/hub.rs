@@ -1,0 +1,186 @@
+//! `machinist hub`: the store of a hub, from outside.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use machinist_hub::store::Store;
+use serde_json::{Value, json};
+
+use super::up::Data;
+use super::{Outcome, output};
+
+/// Back up and restore the store of `machinist up`, and make tokens for it
+#[derive(Debug, Subcommand)]
+pub(super) enum Hub {
+    Backup(Backup),
+    Restore(Restore),
+    Token(Token),
+}
+
+impl Hub {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        match self {
+            Self::Backup(command) => command.run(),
+            Self::Restore(command) => command.run(),
+            Self::Token(command) => command.run(),
+        }
+    }
+}
+
+/// Write a backup of a running hub to a file
+///
+/// The hub goes on meanwhile; the backup is of one moment. It holds all objects, secrets too, but
+/// not the CA: keep the directory `pki` of the data directory as well.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist hub backup hub.backup")]
+pub(super) struct Backup {
+    #[command(flatten)]
+    data: Data,
+
+    /// Where to write it; it must not be there
+    file: PathBuf,
+}
+
+impl Backup {
+    fn run(&self) -> Result<Outcome> {
+        if self.file.exists() {
+            bail!("{} is there already", self.file.display());
+        }
+        let size = runtime()?.block_on(async {
+            let client = client(&self.data).await?;
+            let request = http::Request::get("/machinist/v1/backup").body(Body::empty())?;
+            let response = client.send(request).await.context("cannot reach the hub")?;
+            if !response.status().is_success() {
+                bail!("the hub answered {}", response.status());
+            }
+            save(&self.file, response.into_body()).await
+        })?;
+        output::print(&format!("{}: {size} bytes\n", self.file.display()))?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// Writes a stream to a file that is there only once it is complete.
+async fn save(path: &Path, mut body: Body) -> Result<u64> {
+    let mut part = path.to_owned().into_os_string();
+    part.push(".part");
+    let context = || format!("cannot write {}", path.display());
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)
+        .with_context(context)?;
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.context("the backup broke off")?;
+        if let Some(bytes) = frame.data_ref() {
+            file.write_all(bytes).with_context(context)?;
+            size += bytes.len() as u64;
+        }
+    }
+    file.sync_all().with_context(context)?;
+    fs::rename(&part, path).with_context(context)?;
+    Ok(size)
+}
+
+/// Make a data directory from a backup
+///
+/// The directory must have no store yet. Clients list again after a restore.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist hub restore --data /tmp/machinist hub.backup")]
+pub(super) struct Restore {
+    #[command(flatten)]
+    data: Data,
+
+    /// The backup
+    file: PathBuf,
+}
+
+impl Restore {
+    fn run(&self) -> Result<Outcome> {
+        let directory = self.data.directory()?;
+        directory.make()?;
+        Store::restore(&self.file, &directory.store())?;
+        let place = directory.path().display();
+        output::print(&format!(
+            "restored into {place}; start it with machinist up --data {place}\n"
+        ))?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// Make a bearer token for a running hub
+///
+/// Its text is printed this once; the hub keeps only a hash of it.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 3600")]
+pub(super) struct Token {
+    #[command(flatten)]
+    data: Data,
+
+    /// What it is for
+    #[arg(long, value_enum)]
+    role: Role,
+
+    /// How many seconds it lasts [default: a day for bootstrap, else for ever]
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Role {
+    /// May do everything
+    Admin,
+    /// May look at everything but secrets
+    Viewer,
+    /// Runs controllers
+    Controller,
+    /// A new machine that asks for its certificate
+    Bootstrap,
+}
+
+impl Token {
+    fn run(&self) -> Result<Outcome> {
+        let role = match self.role {
+            Role::Admin => "admin",
+            Role::Viewer => "viewer",
+            Role::Controller => "controller",
+            Role::Bootstrap => "bootstrap",
+        };
+        let asked = json!({"role": role, "ttlSeconds": self.ttl});
+        let made: Value = runtime()?.block_on(async {
+            let client = client(&self.data).await?;
+            let request = http::Request::post("/machinist/v1/tokens")
+                .header("content-type", "application/json")
+                .body(serde_json::to_vec(&asked)?)?;
+            client.request(request).await.context("the hub did not make the token")
+        })?;
+        output::print(&format!("{}\n", made["token"].as_str().unwrap_or_default()))?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("cannot start the runtime")
+}
+
+/// A client for the hub of a data directory.
+async fn client(data: &Data) -> Result<kube::Client> {
+    let path = data.directory()?.kubeconfig();
+    let kubeconfig = Kubeconfig::read_from(&path).with_context(|| {
+        format!("cannot read {}: is this the directory of machinist up?", path.display())
+    })?;
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    Ok(kube::Client::try_from(config)?)
+}

@@ -1,0 +1,135 @@
+//! `machinist up`: the whole system in one command.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+use super::{Outcome, output};
+use crate::up::directory::Directory;
+use crate::up::{Config, System, kubeconfig};
+
+/// Run everything in one process: the Kubernetes API over its own store, with nothing installed
+///
+/// The first start makes the data directory with a CA, certificates and a kubeconfig, and the pools
+/// master and worker. A later start finds everything as it was. Stops on Ctrl-C and SIGTERM.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist up --data /tmp/machinist --api-listen 127.0.0.1:0")]
+pub(super) struct Up {
+    #[command(flatten)]
+    data: Data,
+
+    /// Where the API listens; port 0 is any free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    api_listen: SocketAddr,
+
+    /// A further name or address of this machine, for the server's certificate (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = parse_san)]
+    san: Vec<String>,
+}
+
+/// Where everything is kept.
+#[derive(Debug, Args)]
+pub(super) struct Data {
+    /// The data directory [default: $XDG_STATE_HOME/machinist, else ~/.local/state/machinist]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Data {
+    /// The directory that is meant.
+    pub(super) fn directory(&self) -> Result<Directory> {
+        if let Some(path) = &self.data {
+            let path = std::path::absolute(path).context("--data")?;
+            return Ok(Directory::at(path));
+        }
+        let variable = |name| std::env::var(name).ok();
+        let (state, home) = (variable("XDG_STATE_HOME"), variable("HOME"));
+        Directory::of_user(state.as_deref(), home.as_deref())
+    }
+}
+
+fn parse_san(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '*');
+    if text.is_empty() || !text.chars().all(plain) {
+        return Err("not a host name or address".to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+impl Up {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        start_log();
+        let config = Config {
+            directory: self.data.directory()?,
+            api_listen: self.api_listen,
+            sans: self.san.clone(),
+        };
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        runtime.block_on(async {
+            let mut system = System::start(config.clone()).await?;
+            output::print(&banner(&config.directory, system.address, system.is_new))?;
+            system.run().await?;
+            output::print("Stopping.\n")?;
+            system.stop().await;
+            Ok(Outcome::Done)
+        })
+    }
+}
+
+/// Logs go to standard error; `MACHINIST_LOG` chooses what is in them.
+fn start_log() {
+    let filter =
+        EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    // A second start of the log is no harm: the first one goes on.
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// What is where, and what to try next.
+fn banner(directory: &Directory, address: SocketAddr, is_new: bool) -> String {
+    let heading = output::HEADING;
+    let kubeconfig_path = directory.kubeconfig();
+    let state = if is_new { "made just now" } else { "as it was left" };
+    format!(
+        "{heading}Machinist is up.{heading:#}\n\
+         \x20 API         {}\n\
+         \x20 kubeconfig  {}\n\
+         \x20 data        {} ({state})\n\
+         \x20 audit log   {}\n\n\
+         {heading}Try next, in another terminal:{heading:#}\n\
+         \x20 export KUBECONFIG={}\n\
+         \x20 kubectl get machineconfigpools\n\
+         \x20 kubectl apply -f examples/chrony.yaml\n\
+         \x20 machinist hub backup hub.backup\n\n\
+         Ctrl-C stops it.\n",
+        kubeconfig::url(address),
+        kubeconfig_path.display(),
+        directory.path().display(),
+        directory.audit().display(),
+        kubeconfig_path.display(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine() {
+        assert_eq!(parse_san("Hub.example.com").as_deref(), Ok("hub.example.com"));
+        assert_eq!(parse_san("10.0.0.1").as_deref(), Ok("10.0.0.1"));
+        assert!(parse_san("a b").is_err());
+        assert!(parse_san("").is_err());
+    }
+
+    #[test]
+    fn the_banner_says_where_things_are() {
+        let text = banner(&Directory::at("/d".into()), "127.0.0.1:1".parse().unwrap(), true);
+        for part in ["https://127.0.0.1:1", "/d/kubeconfig", "made just now", "KUBECONFIG="] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+}

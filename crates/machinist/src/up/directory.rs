@@ -1,0 +1,129 @@
+//! The data directory: what is where, readable by its owner alone.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+/// A data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    root: PathBuf,
+}
+
+impl Directory {
+    /// The directory at a path.
+    #[must_use]
+    pub fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// The directory of a user who names none: `$XDG_STATE_HOME/machinist`, else
+    /// `~/.local/state/machinist`.
+    ///
+    /// # Errors
+    /// The user has no home.
+    pub fn of_user(state_home: Option<&str>, home: Option<&str>) -> Result<Self> {
+        let given = |text: Option<&str>| text.map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = given(state_home).or_else(|| given(home).map(|home| home.join(".local/state")));
+        match state {
+            Some(state) => Ok(Self::at(state.join("machinist"))),
+            None => bail!("neither XDG_STATE_HOME nor HOME is set: name a directory with --data"),
+        }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.root.join("store")
+    }
+
+    /// Keys and certificates.
+    #[must_use]
+    pub fn pki(&self) -> PathBuf {
+        self.root.join("pki")
+    }
+
+    /// The kubeconfig of the administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("kubeconfig")
+    }
+
+    /// The audit log.
+    #[must_use]
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit.log")
+    }
+
+    /// Makes it if it is not there; says whether it was made.
+    ///
+    /// # Errors
+    /// It cannot be made, or is open to others.
+    pub fn make(&self) -> Result<bool> {
+        let is_new = !self.root.exists();
+        for folder in [self.root.clone(), self.pki()] {
+            let mut builder = fs::DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(&folder);
+            made.with_context(|| format!("cannot make {}", folder.display()))?;
+            let mode = fs::metadata(&folder)?.permissions().mode();
+            if mode & 0o077 != 0 {
+                fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))
+                    .with_context(|| format!("others can read {}", folder.display()))?;
+            }
+        }
+        Ok(is_new)
+    }
+}
+
+/// Writes a file for its owner alone: the old one is there until the new one is complete.
+///
+/// # Errors
+/// The disk does not take it.
+pub fn write_private(path: &Path, contents: &str) -> Result<()> {
+    let mut part = path.to_owned().into_os_string();
+    part.push(".part");
+    let write = || -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        file.write_all(contents.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_user_keeps_it() {
+        let path = |state, home| Directory::of_user(state, home).map(|d| d.root).ok();
+        assert_eq!(path(Some("/s"), Some("/h")), Some("/s/machinist".into()));
+        assert_eq!(path(Some("rel"), Some("/h")), Some("/h/.local/state/machinist".into()));
+        assert_eq!(path(None, Some("/h")), Some("/h/.local/state/machinist".into()));
+        assert_eq!(path(None, None), None);
+    }
+
+    #[test]
+    fn only_its_owner_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path().join("a/b"));
+        assert!(directory.make().unwrap());
+        assert!(!directory.make().unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(directory.path()), 0o700);
+        write_private(&directory.kubeconfig(), "x").unwrap();
+        assert_eq!(mode(&directory.kubeconfig()), 0o600);
+    }
+}

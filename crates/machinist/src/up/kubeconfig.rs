@@ -1,0 +1,78 @@
+//! The kubeconfig of the administrator.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::directory::{Directory, write_private};
+use super::pki::{self, Pki};
+
+/// Writes it into the data directory.
+///
+/// # Errors
+/// The disk does not take it.
+pub fn write(directory: &Directory, address: SocketAddr, pki: &Pki) -> Result<()> {
+    let text = machinist_core::render::go_yaml::to_go_yaml(&kubeconfig(address, pki));
+    write_private(&directory.kubeconfig(), &text)
+}
+
+/// Where clients on this machine reach the hub.
+#[must_use]
+pub fn url(address: SocketAddr) -> String {
+    let mut address = address;
+    if pki::is_any(address.ip()) {
+        address.set_ip(if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            [0u16, 0, 0, 0, 0, 0, 0, 1].into()
+        });
+    }
+    format!("https://{address}")
+}
+
+fn kubeconfig(address: SocketAddr, pki: &Pki) -> Value {
+    let encode = |text: &str| STANDARD.encode(text);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "machinist",
+            "cluster": {
+                "server": url(address),
+                "certificate-authority-data": encode(&pki.ca.certificate),
+            },
+        }],
+        "users": [{
+            "name": "admin",
+            "user": {
+                "client-certificate-data": encode(&pki.admin.certificate),
+                "client-key-data": encode(&pki.admin.key),
+            },
+        }],
+        "contexts": [{
+            "name": "machinist",
+            "context": {"cluster": "machinist", "user": "admin"},
+        }],
+        "current-context": "machinist",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (address, expected) in [
+            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("0.0.0.0:1", "https://127.0.0.1:1"),
+            ("[::]:1", "https://[::1]:1"),
+            ("10.0.0.1:2", "https://10.0.0.1:2"),
+        ] {
+            assert_eq!(url(address.parse().unwrap()), expected);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `machinist up`: the whole system in one process, out of one data directory.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`directory`] | what is where in the data directory |
+//! | [`pki`] | the CA and the certificates, made on the first start and renewed |
+//! | [`kubeconfig`] | the file that clients find the hub with |
+//! | [`contents`] | what the hub holds from the start: pools, roles, namespaces |
+
+pub mod contents;
+pub mod directory;
+pub mod kubeconfig;
+pub mod pki;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use machinist_hub::audit::Audit;
+use machinist_hub::auth::certificates::Ca;
+use machinist_hub::server::{Certificate, Server};
+use machinist_hub::store::{self, Store};
+use machinist_hub::{Hub, Settings};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use directory::Directory;
+use pki::Pki;
+
+/// How often certificates are looked at.
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(12 * 3600);
+
+/// How the system is to run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything is kept.
+    pub directory: Directory,
+    /// Where the API listens.
+    pub api_listen: SocketAddr,
+    /// More names of this machine for the server's certificate.
+    pub sans: Vec<String>,
+}
+
+/// A system that runs.
+#[derive(Debug)]
+pub struct System {
+    hub: Hub,
+    store: Store,
+    config: Config,
+    pki: Pki,
+    certificate: Certificate,
+    server: tokio::task::JoinHandle<()>,
+    /// Where the API really listens.
+    pub address: SocketAddr,
+    /// Whether the data directory was made just now.
+    pub is_new: bool,
+}
+
+impl System {
+    /// Starts everything.
+    ///
+    /// # Errors
+    /// The data directory or the address cannot be used.
+    pub async fn start(config: Config) -> Result<Self> {
+        let is_new = config.directory.make()?;
+        let store = Store::open(&config.directory.store(), store::Options::default())?;
+        let listener = TcpListener::bind(config.api_listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", config.api_listen))?;
+        let address = listener.local_addr()?;
+        let pki = Pki::open(&config.directory, &pki::names(address, &config.sans))?;
+        let ca = Ca::load(&pki.ca)?;
+        let settings = Settings {
+            crds: contents::definitions()?,
+            rules: contents::rules(),
+            namespaces: contents::namespaces(),
+            audit: Audit::file(&config.directory.audit())
+                .with_context(|| format!("cannot write {}", config.directory.audit().display()))?,
+            ca: Some(ca),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let hub = Hub::start(store.clone(), settings).await?;
+        for object in contents::objects() {
+            hub.ensure(&object).await?;
+        }
+        let certificate = Certificate::new(&pki.server)?;
+        let server = Server::new(&certificate, &pki.ca.certificate)?;
+        let server = tokio::spawn(server.run(listener, hub.router(), hub.stopping()));
+        kubeconfig::write(&config.directory, address, &pki)?;
+        Ok(Self { hub, store, config, pki, certificate, server, address, is_new })
+    }
+
+    /// The hub, for whatever runs in the same process.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Runs until a signal says to stop, renewing certificates on the way.
+    ///
+    /// # Errors
+    /// Signals cannot be waited for.
+    pub async fn run(&mut self) -> Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut tick = tokio::time::interval(CERTIFICATES_EVERY);
+        tick.tick().await;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                _ = tick.tick() => {
+                    if let Err(error) = self.renew() {
+                        tracing::warn!(error = format!("{error:#}"), "cannot renew certificates");
+                    }
+                }
+            }
+        }
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        let names = pki::names(self.address, &self.config.sans);
+        let pki = Pki::open(&self.config.directory, &names)?;
+        if pki.server.certificate != self.pki.server.certificate {
+            self.certificate.replace(&pki.server)?;
+            tracing::info!("server certificate renewed");
+        }
+        kubeconfig::write(&self.config.directory, self.address, &pki)?;
+        self.pki = pki;
+        Ok(())
+    }
+
+    /// Stops: no new connections, watches end, running requests are let finish, the store closes.
+    pub async fn stop(self) {
+        self.hub.stop().await;
+        let _ = self.server.await;
+        self.store.close().await;
+    }
+}

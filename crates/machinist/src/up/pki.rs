@@ -1,0 +1,133 @@
+//! The CA and the certificates of the hub: made on the first start, kept, renewed.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use machinist_hub::auth::ADMINS;
+use machinist_hub::auth::certificates::{Ca, Pair, Validity};
+
+use super::directory::{Directory, write_private};
+
+/// All keys and certificates.
+#[derive(Debug, Clone)]
+pub struct Pki {
+    /// The CA.
+    pub ca: Pair,
+    /// The API server.
+    pub server: Pair,
+    /// The administrator.
+    pub admin: Pair,
+}
+
+impl Pki {
+    /// Reads them, and makes those that are not there, lack a name or near their end.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or is damaged.
+    pub fn open(directory: &Directory, names: &[String]) -> Result<Self> {
+        let files = |name: &str| Files {
+            certificate: directory.pki().join(format!("{name}.crt")),
+            key: directory.pki().join(format!("{name}.key")),
+        };
+        let ca = match files("ca").read()? {
+            Some(pair) => pair,
+            None => files("ca").write(Ca::make("machinist")?)?,
+        };
+        let issuer = Ca::load(&ca).context("the CA in the data directory is damaged")?;
+        let server = match files("server").read()? {
+            Some(pair) if is_good(&pair, names) => pair,
+            _ => files("server").write(issuer.server("machinist", names)?)?,
+        };
+        let admin = match files("admin").read()? {
+            Some(pair) if is_good(&pair, &[]) => pair,
+            _ => files("admin").write(issuer.client("admin", ADMINS)?)?,
+        };
+        Ok(Self { ca, server, admin })
+    }
+}
+
+/// Whether a certificate can be kept.
+fn is_good(pair: &Pair, names: &[String]) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    Validity::of(&pair.certificate).is_ok_and(|validity| !validity.needs_renewal(now, names))
+}
+
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    fn read(&self) -> Result<Option<Pair>> {
+        if !self.certificate.exists() || !self.key.exists() {
+            return Ok(None);
+        }
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        Ok(Some(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? }))
+    }
+
+    /// The certificate comes last: without it the pair is made again.
+    fn write(&self, pair: Pair) -> Result<Pair> {
+        write_private(&self.key, &pair.key)?;
+        write_private(&self.certificate, &pair.certificate)?;
+        Ok(pair)
+    }
+}
+
+/// The names of the server: this machine as it sees itself, where it listens, and what was asked
+/// for.
+#[must_use]
+pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec();
+    for name in ["kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
+        names.push(name.to_owned());
+    }
+    if !is_any(address.ip()) {
+        names.push(address.ip().to_string());
+    }
+    names.extend(more.iter().cloned());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Whether the address is that of every interface.
+#[must_use]
+pub fn is_any(ip: IpAddr) -> bool {
+    ip.is_unspecified()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_stay_until_they_must_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path().join("data"));
+        directory.make().unwrap();
+        let local: SocketAddr = "127.0.0.1:6443".parse().unwrap();
+        let first = Pki::open(&directory, &names(local, &[])).unwrap();
+        let again = Pki::open(&directory, &names(local, &[])).unwrap();
+        assert_eq!(first.ca.certificate, again.ca.certificate);
+        assert_eq!(first.server.certificate, again.server.certificate);
+        let more = Pki::open(&directory, &names(local, &["hub.example.com".into()])).unwrap();
+        assert_eq!(first.ca.certificate, more.ca.certificate);
+        assert_ne!(first.server.certificate, more.server.certificate);
+        assert_eq!(first.admin.certificate, more.admin.certificate);
+    }
+
+    #[test]
+    fn the_server_has_the_address_it_listens_on() {
+        let found = names("10.0.0.5:1".parse().unwrap(), &[]);
+        assert!(found.contains(&"10.0.0.5".to_owned()));
+        let found = names("0.0.0.0:1".parse().unwrap(), &["a".into()]);
+        assert!(!found.contains(&"0.0.0.0".to_owned()) && found.contains(&"a".to_owned()));
+    }
+}

@@ -1,0 +1,139 @@
+//! `machinist up` from the outside: first start, second start, stop, backup and restore.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use machinist_core::api::MachineConfigPool;
+use serde_json::json;
+
+/// A running `machinist up`; killed when it is dropped.
+struct Up {
+    child: Child,
+    banner: String,
+}
+
+impl Up {
+    fn start(data: &Path, more: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
+            .args(["up", "--api-listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut banner = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while !banner.contains("Ctrl-C") {
+            assert!(lines.read_line(&mut banner).unwrap() > 0, "it ended: {banner}");
+        }
+        // Keeps the pipe open for what it says at its end.
+        std::thread::spawn(move || lines.lines().count());
+        Self { child, banner }
+    }
+
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let start = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn pools(data: &Path) -> Api<MachineConfigPool> {
+    let file = Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
+    Api::all(kube::Client::try_from(config).unwrap())
+}
+
+fn machinist(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_machinist")).args(arguments).output().unwrap()
+}
+
+#[tokio::test]
+async fn a_second_start_finds_everything_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let up = Up::start(&data, &[]);
+    assert!(up.banner.contains("made just now"), "{}", up.banner);
+    let mode = |name: &str| fs::metadata(data.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(""), mode("kubeconfig"), mode("pki/ca.key")), (0o700, 0o600, 0o600));
+    let found = pools(&data).await.list(&ListParams::default()).await.unwrap();
+    let names: Vec<_> =
+        found.items.iter().map(|pool| pool.metadata.name.clone().unwrap()).collect();
+    assert_eq!(names, ["master", "worker"]);
+    let pause = Patch::Merge(json!({"spec": {"paused": true}}));
+    pools(&data).await.patch("worker", &PatchParams::default(), &pause).await.unwrap();
+    let read = |name: &str| fs::read_to_string(data.join("pki").join(name)).unwrap();
+    let (ca, server) = (read("ca.crt"), read("server.crt"));
+    up.stop();
+
+    let up = Up::start(&data, &["--san", "hub.example.com"]);
+    assert!(up.banner.contains("as it was left"), "{}", up.banner);
+    let worker = pools(&data).await.get("worker").await.unwrap();
+    assert!(worker.spec.paused == Some(true));
+    assert_eq!(ca, read("ca.crt"));
+    assert_ne!(server, read("server.crt"), "it has one more name");
+    let audit = fs::read_to_string(data.join("audit.log")).unwrap();
+    assert_eq!(audit.lines().count(), 1, "{audit}");
+    assert!(audit.contains("\"verb\":\"patch\"") && !audit.contains("paused"), "{audit}");
+    up.stop();
+}
+
+#[tokio::test]
+async fn a_backup_can_be_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, file) = (folder.path().join("data"), folder.path().join("hub.backup"));
+    let up = Up::start(&data, &[]);
+    let pause = Patch::Merge(json!({"spec": {"paused": true}}));
+    pools(&data).await.patch("master", &PatchParams::default(), &pause).await.unwrap();
+    let (data_text, file_text) = (data.to_str().unwrap(), file.to_str().unwrap());
+    let output = machinist(&["hub", "backup", "--data", data_text, file_text]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    up.stop();
+
+    let other = folder.path().join("other");
+    let other_text = other.to_str().unwrap();
+    let output = machinist(&["hub", "restore", "--data", other_text, file_text]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let again = machinist(&["hub", "restore", "--data", other_text, file_text]);
+    assert_eq!(again.status.code(), Some(1), "a store is not written over");
+    let up = Up::start(&other, &[]);
+    assert!(pools(&other).await.get("master").await.unwrap().spec.paused == Some(true));
+    let token = machinist(&["hub", "token", "--data", other_text, "--role", "viewer"]);
+    assert!(String::from_utf8(token.stdout).unwrap().trim().contains('.'));
+    up.stop();
+}
+
+#[test]
+fn two_cannot_share_a_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let up = Up::start(&data, &[]);
+    let output =
+        machinist(&["up", "--api-listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in use"));
+    up.stop();
+}

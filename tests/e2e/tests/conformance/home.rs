@@ -1,0 +1,189 @@
+//! The two homes of the API: a real kube-apiserver with etcd and our CRDs, and the hub.
+
+use anyhow::{Context, Result};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use machinist_e2e::lab::Process;
+use machinist_e2e::{
+    Cluster, Lab, block_on, cache, cluster, command, environment, program, wait_for,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A home of the API, ready to be asked.
+pub struct Home {
+    pub name: &'static str,
+    client: Client,
+    kubeconfig: PathBuf,
+    dir: PathBuf,
+    // Whatever has to live as long as the home does.
+    _keep: Keep,
+}
+
+enum Keep {
+    Cluster(#[expect(dead_code, reason = "kept alive")] Box<Cluster>),
+    Hub(
+        #[expect(dead_code, reason = "kept alive")] Process,
+        #[expect(dead_code, reason = "kept alive")] Lab,
+    ),
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: Value,
+    pub warnings: Vec<String>,
+}
+
+/// One question: method, path, body and media types.
+pub struct Question<'a> {
+    pub method: Method,
+    pub path: &'a str,
+    pub body: Vec<u8>,
+    pub content_type: &'a str,
+    pub accept: &'a str,
+}
+
+impl Home {
+    /// A real kube-apiserver.
+    pub fn kubernetes() -> Result<Self> {
+        let cluster = Cluster::start()?;
+        let crds = cache::root().join("deploy/crds");
+        cluster.install_crds(&[crds.as_path()])?;
+        let client = cluster.client();
+        let (kubeconfig, dir) = (cluster.kubeconfig(), cluster.lab().folder("kubectl")?);
+        Ok(Self {
+            name: "kube-apiserver",
+            client,
+            kubeconfig,
+            dir,
+            _keep: Keep::Cluster(Box::new(cluster)),
+        })
+    }
+
+    /// The hub, as `machinist up` starts it.
+    pub fn hub() -> Result<Self> {
+        let lab = Lab::new()?;
+        let data = lab.folder("hub")?;
+        let kubeconfig = data.join("kubeconfig");
+        let mut up = Command::new(program::machinist()?);
+        up.arg("up").arg("--data").arg(&data);
+        up.arg("--api-listen").arg(format!("{}:6443", lab.loopback()));
+        let mut process = lab.spawn("machinist-up", &up)?;
+        wait_for("the hub to write its kubeconfig", || {
+            process.alive()?;
+            Ok(kubeconfig.exists())
+        })?;
+        let client = cluster::client(&kubeconfig)?;
+        wait_for("the hub to be ready", || {
+            process.alive()?;
+            let request = Request::get("/readyz").body(Vec::new())?;
+            Ok(block_on(client.request_text(request)).is_ok())
+        })?;
+        let dir = lab.folder("kubectl")?;
+        Ok(Self { name: "hub", client, kubeconfig, dir, _keep: Keep::Hub(process, lab) })
+    }
+
+    /// Asks, and takes any answer.
+    pub fn ask(&self, question: Question<'_>) -> Result<Answer> {
+        let request = Request::builder()
+            .method(question.method)
+            .uri(question.path)
+            .header("content-type", question.content_type)
+            .header("accept", question.accept)
+            .body(Body::from(question.body))?;
+        block_on(async {
+            let response = self.client.send(request).await?;
+            let code = response.status().as_u16();
+            let warnings = response.headers().get_all("warning").iter();
+            let warnings =
+                warnings.filter_map(|text| text.to_str().ok().map(str::to_owned)).collect();
+            let bytes = response.into_body().collect().await?.to_bytes();
+            let body = serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+            Ok(Answer { code, body, warnings })
+        })
+    }
+
+    /// Asks with JSON.
+    pub fn json(&self, method: Method, path: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let content_type = "application/json";
+        let question = Question { method, path, body, content_type, accept: "application/json" };
+        self.ask(question).unwrap()
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.json(Method::GET, path, &Value::Null)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.json(Method::POST, path, body)
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        self.json(Method::PUT, path, body)
+    }
+
+    pub fn delete(&self, path: &str, options: &Value) -> Answer {
+        self.json(Method::DELETE, path, options)
+    }
+
+    pub fn patch(&self, path: &str, kind: &str, patch: &Value) -> Answer {
+        let content_type = format!("application/{kind}");
+        let body = patch.to_string().into_bytes();
+        let question = Question {
+            method: Method::PATCH,
+            path,
+            body,
+            content_type: &content_type,
+            accept: "application/json",
+        };
+        self.ask(question).unwrap()
+    }
+
+    /// A watch as the lines it sends until it ends by itself.
+    pub fn watch(&self, path: &str) -> Vec<Value> {
+        let question = Question {
+            method: Method::GET,
+            path,
+            body: Vec::new(),
+            content_type: "application/json",
+            accept: "application/json",
+        };
+        match self.ask(question).unwrap().body {
+            Value::String(lines) => {
+                lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+            }
+            Value::Null => Vec::new(),
+            one => vec![one],
+        }
+    }
+
+    /// Runs `kubectl`; any exit code is an answer.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<command::Answer> {
+        self.kubectl_with(arguments, &[])
+    }
+
+    /// Runs `kubectl` with variables of its own.
+    pub fn kubectl_with(
+        &self,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<command::Answer> {
+        let mut kubectl = Command::new(environment::kubernetes("kubectl")?);
+        kubectl.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.dir);
+        kubectl.env("KUBECACHEDIR", self.dir.join(self.name)).args(arguments);
+        kubectl.envs(variables.iter().copied());
+        command::answer(&mut kubectl).context("kubectl")
+    }
+
+    /// A folder for files that kubectl reads.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}

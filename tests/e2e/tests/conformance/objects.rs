@@ -1,0 +1,205 @@
+//! Making, changing and removing objects: metadata, generations, conflicts, finalizers.
+
+use super::Check;
+use super::home::Home;
+use serde_json::{Value, json};
+
+pub const CHECKS: &[Check] = &[
+    ("an object is created with its metadata", created),
+    ("generateName gives a name", generated_name),
+    ("a stale update is a conflict", stale_update),
+    ("generation counts changes of the spec", generations),
+    ("status and spec are written apart", status_apart),
+    ("a dry run changes nothing", dry_run),
+    ("finalizers hold a deletion", finalizers),
+    ("a deletion has preconditions", preconditions),
+    ("a collection is deleted by label", delete_collection),
+    ("defaults are filled in", defaults),
+    ("uid and creation time cannot be changed", immutable_metadata),
+    ("an update that changes nothing keeps the resourceVersion", unchanged_update),
+];
+
+pub const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+pub const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+
+pub fn pool(name: &str) -> Value {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name, "labels": {"test": "conformance"}},
+        "spec": {"paused": false, "nodeSelector": {"matchLabels": {"role": name}}}
+    })
+}
+
+pub fn config(name: &str) -> Value {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name}, "spec": {"kernelArguments": ["a=1"]}
+    })
+}
+
+/// Makes an object and gives it as stored.
+pub fn make(home: &Home, path: &str, object: &Value) -> Value {
+    let answer = home.post(path, object);
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    answer.body
+}
+
+fn created(home: &Home) {
+    let object = make(home, POOLS, &pool("created"));
+    let metadata = &object["metadata"];
+    assert_eq!(metadata["generation"], 1);
+    assert!(metadata["uid"].as_str().is_some_and(|uid| uid.len() == 36), "{metadata}");
+    assert!(metadata["creationTimestamp"].as_str().is_some_and(|time| time.ends_with('Z')));
+    assert!(metadata["resourceVersion"].as_str().is_some_and(|v| v.parse::<u64>().is_ok()));
+    let read = home.get(&format!("{POOLS}/created"));
+    assert_eq!(read.code, 200);
+    assert_eq!(read.body["spec"], pool("created")["spec"]);
+    assert_eq!(read.body["metadata"]["uid"], metadata["uid"]);
+}
+
+fn generated_name(home: &Home) {
+    let mut object = config("x");
+    object["metadata"] = json!({"generateName": "made-up-"});
+    let name = make(home, CONFIGS, &object)["metadata"]["name"].clone();
+    let name = name.as_str().unwrap();
+    assert!(name.starts_with("made-up-") && name.len() == "made-up-".len() + 5, "{name}");
+}
+
+fn stale_update(home: &Home) {
+    let mut object = make(home, POOLS, &pool("stale"));
+    object["spec"]["paused"] = json!(true);
+    assert_eq!(home.put(&format!("{POOLS}/stale"), &object).code, 200);
+    let answer = home.put(&format!("{POOLS}/stale"), &object);
+    assert_eq!((answer.code, &answer.body["reason"]), (409, &json!("Conflict")));
+    assert_eq!(answer.body["details"]["name"], "stale");
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("the object has been modified"), "{message}");
+}
+
+fn generations(home: &Home) {
+    let mut object = make(home, POOLS, &pool("generations"));
+    let path = format!("{POOLS}/generations");
+    object["metadata"]["labels"]["more"] = json!("x");
+    object = home.put(&path, &object).body;
+    assert_eq!(object["metadata"]["generation"], 1, "labels are not the spec");
+    object["spec"]["paused"] = json!(true);
+    object = home.put(&path, &object).body;
+    assert_eq!(object["metadata"]["generation"], 2);
+    object["status"] = json!({"machineCount": 3});
+    object = home.put(&format!("{path}/status"), &object).body;
+    assert_eq!(object["metadata"]["generation"], 2, "status is not the spec");
+}
+
+fn status_apart(home: &Home) {
+    let mut object = pool("apart");
+    object["status"] = json!({"machineCount": 9});
+    let mut object = make(home, POOLS, &object);
+    assert!(object.get("status").is_none(), "status is not written with the object: {object}");
+    let path = format!("{POOLS}/apart");
+    object["status"] = json!({"machineCount": 3});
+    object["spec"]["paused"] = json!(true);
+    let stored = home.put(&format!("{path}/status"), &object).body;
+    assert_eq!(stored["status"]["machineCount"], 3);
+    assert_eq!(stored["spec"]["paused"], false, "the spec is not written with the status");
+    let mut object = stored;
+    object["spec"]["paused"] = json!(true);
+    object["status"] = json!({});
+    let stored = home.put(&path, &object).body;
+    assert_eq!(
+        (&stored["spec"]["paused"], &stored["status"]["machineCount"]),
+        (&json!(true), &json!(3))
+    );
+}
+
+fn dry_run(home: &Home) {
+    let answer = home.post(&format!("{POOLS}?dryRun=All"), &pool("dry"));
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert_eq!(home.get(&format!("{POOLS}/dry")).code, 404);
+    make(home, POOLS, &pool("dry"));
+    assert_eq!(home.delete(&format!("{POOLS}/dry?dryRun=All"), &Value::Null).code, 200);
+    assert_eq!(home.get(&format!("{POOLS}/dry")).code, 200);
+    let answer = home.post(&format!("{POOLS}?dryRun=Some"), &pool("dry2"));
+    assert_eq!(answer.code, 422, "{}", answer.body);
+}
+
+fn finalizers(home: &Home) {
+    let mut object = config("finalized");
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    make(home, CONFIGS, &object);
+    let path = format!("{CONFIGS}/finalized");
+    assert_eq!(home.delete(&path, &Value::Null).code, 200);
+    let held = home.get(&path);
+    assert_eq!(held.code, 200);
+    assert!(held.body["metadata"]["deletionTimestamp"].is_string(), "{}", held.body);
+    assert_eq!(held.body["metadata"]["deletionGracePeriodSeconds"], 0);
+    let answer = home.patch(&path, "merge-patch+json", &json!({"metadata": {"finalizers": null}}));
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(home.get(&path).code, 404);
+}
+
+fn preconditions(home: &Home) {
+    let object = make(home, CONFIGS, &config("precious"));
+    let path = format!("{CONFIGS}/precious");
+    let wrong = json!({"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}});
+    assert_eq!(home.delete(&path, &wrong).code, 409);
+    let stale = json!({"preconditions": {"resourceVersion": "1"}});
+    assert_eq!(home.delete(&path, &stale).code, 409);
+    let right = json!({"preconditions": {"uid": object["metadata"]["uid"]}});
+    let answer = home.delete(&path, &right);
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(
+        (&answer.body["kind"], &answer.body["status"]),
+        (&json!("Status"), &json!("Success"))
+    );
+    assert_eq!(answer.body["details"]["name"], "precious");
+}
+
+fn delete_collection(home: &Home) {
+    for name in ["many-1", "many-2", "other"] {
+        let mut object = config(name);
+        object["metadata"]["labels"] = json!({"group": name.split('-').next()});
+        make(home, CONFIGS, &object);
+    }
+    let answer = home.delete(&format!("{CONFIGS}?labelSelector=group%3Dmany"), &Value::Null);
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(home.get(&format!("{CONFIGS}/many-1")).code, 404);
+    assert_eq!(home.get(&format!("{CONFIGS}/other")).code, 200);
+}
+
+fn defaults(home: &Home) {
+    let configs = "/apis/machineconfiguration.openshift.io/v1/machineosconfigs";
+    let object = make(
+        home,
+        configs,
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineOSConfig",
+            "metadata": {"name": "worker"},
+            "spec": {
+                "machineConfigPool": {"name": "worker"}, "imageBuilder": {"imageBuilderType": "Job"},
+                "renderedImagePushSecret": {"name": "push"}, "renderedImagePushSpec": "registry.example.com/os/image:latest",
+                "containerFile": [{"content": "FROM x"}]
+            }
+        }),
+    );
+    assert_eq!(object["spec"]["containerFile"][0]["containerfileArch"], "NoArch");
+}
+
+fn immutable_metadata(home: &Home) {
+    let mut object = make(home, POOLS, &pool("fixed"));
+    let (uid, created) =
+        (object["metadata"]["uid"].clone(), object["metadata"]["creationTimestamp"].clone());
+    object["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
+    let stored = home.put(&format!("{POOLS}/fixed"), &object).body;
+    assert_eq!(stored["metadata"]["creationTimestamp"], created);
+    object = stored;
+    object["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
+    let answer = home.put(&format!("{POOLS}/fixed"), &object);
+    assert_eq!(answer.code, 409, "{}", answer.body);
+    assert_eq!(home.get(&format!("{POOLS}/fixed")).body["metadata"]["uid"], uid);
+}
+
+fn unchanged_update(home: &Home) {
+    let object = make(home, POOLS, &pool("unchanged"));
+    let stored = home.put(&format!("{POOLS}/unchanged"), &object).body;
+    assert_eq!(stored["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"]);
+}
