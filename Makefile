@@ -50,6 +50,7 @@ testkit-clean: ## Remove those caches
 	scripts/testkit/prepare clean
 
 e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
+	cargo build --locked -p machinist
 	cargo test --locked -p machinist-e2e -- $(FILTER)
 
 bench: ## Benchmarks with their budgets

@@ -13,7 +13,6 @@ fn a_kernel_boots_with_a_changed_argument() {
 }
 
 #[test]
-#[ignore = "slow: three emulated boots, about two minutes; runs with --ignored"]
 fn a_real_boot_loader_boots_a_staged_update_in_place() {
     let lab = Lab::new().unwrap();
     let machine = Qemu::with_boot_loader(&lab, "vm", &["testkit.first=1"]).unwrap();
@@ -26,7 +25,6 @@ fn a_real_boot_loader_boots_a_staged_update_in_place() {
 }
 
 #[test]
-#[ignore = "slow: two emulated boots, about a minute; runs with --ignored"]
 fn a_power_cut_loses_what_the_machine_had_not_synced() {
     let lab = Lab::new().unwrap();
     let machine = Qemu::new(&lab, "vm", &[]).unwrap();
