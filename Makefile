@@ -8,19 +8,16 @@ CACHE ?= $(or $(MACHINIST_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/machinis
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-.PHONY: help up check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz crds clean
+.PHONY: help up down check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz crds clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-up: ## Build the program and do the main job: render the example pool
-	cargo build --release --locked -p machinist
-	@echo; echo "Rendering the pool in examples/chrony.yaml:"
-	target/release/machinist render --pool worker -f examples/chrony.yaml
-	@echo; echo "Where its file comes from:"
-	target/release/machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf
-	@echo; echo "The program is target/release/machinist; what it can do:"
-	target/release/machinist --help
+up: ## Build machinist, start the hub and do the main job on an example
+	scripts/up
+
+down: ## Stop the hub
+	scripts/up stop
 
 check: fmt lint unit ## The fast loop: format, lint, unit tests
 
