@@ -144,9 +144,11 @@ fn nobody_waits_without_a_reason() {
         let size = 1 + rng.below(12);
         let mut nodes: Vec<Node> = (0..size).map(|index| machine(&mut rng, index)).collect();
         for node in &mut nodes {
-            set(node, CURRENT_CONFIG, rng.pick(&["v0", "v1"]));
-            set(node, DESIRED_CONFIG, rng.pick(&["v0", "v1"]));
-            set(node, STATE, rng.pick(&["Done", "Done", "Working", "Degraded", ""]));
+            let (current, desired) = (*rng.pick(&["v0", "v1"]), *rng.pick(&["v0", "v1"]));
+            let state = *rng.pick(&["Done", "Done", "Working", "Degraded", ""]);
+            set(node, CURRENT_CONFIG, current);
+            set(node, DESIRED_CONFIG, desired);
+            set(node, STATE, state);
             set_ready(node, rng.chance(4, 5));
         }
         let pool = pool("v1", &json!(1 + rng.below(4)));

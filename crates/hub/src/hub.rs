@@ -15,7 +15,7 @@ use crate::auth::roles::{Roles, Rule};
 use crate::object::{self, Birth};
 use crate::registry::{Kind, Registry};
 use crate::store::{CommitError, Expect, Op, Store, StoreError};
-use crate::{built_in, collector, signer};
+use crate::{built_in, collector, expiry, signer};
 
 /// What a hub is made of, beside its store.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ pub(crate) struct Documents {
 
 impl Hub {
     /// Starts over a store: writes what must be there from the start, and runs the collector of
-    /// owned objects and the signer of certificates until [`Hub::stop`].
+    /// owned objects, the signer of certificates and the sweep of old events until [`Hub::stop`].
     ///
     /// # Errors
     /// A definition is wrong, or the store does not take what must be there.
@@ -124,6 +124,7 @@ impl Hub {
         }
         hub.inner.tasks.spawn(collector::run(hub.clone()));
         hub.inner.tasks.spawn(signer::run(hub.clone()));
+        hub.inner.tasks.spawn(expiry::run(hub.clone()));
         Ok(hub)
     }
 

@@ -32,6 +32,8 @@ pub mod store;
 pub mod table;
 
 mod collector;
+mod events;
+mod expiry;
 mod signer;
 mod strategy;
 

@@ -31,8 +31,9 @@ use crate::router::Peer;
 
 /// A connection must have said who it is in this time.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The head of a request must be there in this time.
-const HEAD: Duration = Duration::from_secs(30);
+/// The head of a request must be there in this time after the last one; longer than clients keep
+/// idle connections, so that it is they who close them.
+const HEAD: Duration = Duration::from_secs(120);
 /// How long running requests may go on after the stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// As many connections at once.
@@ -204,12 +205,15 @@ impl Server {
     pub async fn run(self, listener: TcpListener, router: Router, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(CONNECTIONS));
         let server = Arc::new(self);
-        let graceful = Arc::new(GracefulShutdown::new());
+        let graceful = GracefulShutdown::new();
         loop {
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
-            let accepted = tokio::select! {
+            let accept = async {
+                let slot = Arc::clone(&slots).acquire_owned().await;
+                (slot, listener.accept().await)
+            };
+            let (slot, accepted) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
+                accepted = accept => accepted,
             };
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
@@ -227,9 +231,8 @@ impl Server {
             });
         }
         drop(listener);
-        if let Some(graceful) = Arc::into_inner(graceful) {
-            let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
-        }
+        // Whoever still sends after that is cut off.
+        let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
     }
 
     async fn connection(

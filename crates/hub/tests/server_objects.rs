@@ -277,3 +277,54 @@ async fn definitions_can_be_read() {
     assert_eq!(code, StatusCode::OK, "{answer}");
     assert_eq!(answer["status"]["conditions"][1]["type"], "Established");
 }
+
+#[tokio::test]
+async fn protobuf_is_read_for_built_in_kinds() {
+    let server = Server::start().await;
+    let proto = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let path = "/api/v1/namespaces/default/configmaps";
+    // An envelope with its type, then metadata with a name, then one entry of the data.
+    let body = "k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01a\x12\x06\x0a\x01k\x12\x01v";
+    let (code, made) = server.send("POST", path, &proto, body.to_owned()).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["data"], json!({"k": "v"}));
+    let (code, _) = server.send("POST", "/apis/g.io/v1/things", &proto, body.to_owned()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn there_are_no_pods() {
+    let server = Server::start().await;
+    let (code, list) = server.send("GET", "/api/v1/pods?limit=500", &[], String::new()).await;
+    assert_eq!((code, &list["items"]), (StatusCode::OK, &json!([])));
+    let (code, _) = server.send("POST", "/api/v1/pods", &[], "{}".to_owned()).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn events_have_two_forms() {
+    let server = Server::start().await;
+    let event = json!({
+        "metadata": {"name": "e"}, "regarding": {"kind": "Node", "name": "a"}, "note": "hello",
+        "reason": "Test", "type": "Normal", "reportingController": "c",
+        "reportingInstance": "i", "action": "Test", "eventTime": "2026-01-01T00:00:00.000000Z",
+    });
+    let newer = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let older = "/api/v1/namespaces/default/events";
+    let (code, made) = server.send("POST", newer, &[], event.to_string()).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["note"], "hello");
+    let (_, found) = server.send("GET", &format!("{older}/e"), &[], String::new()).await;
+    assert_eq!((&found["message"], &found["apiVersion"]), (&json!("hello"), &json!("v1")));
+    assert_eq!(found["involvedObject"]["name"], "a");
+    let (_, list) = server.send("GET", newer, &[], String::new()).await;
+    assert_eq!(list["items"][0]["regarding"]["name"], "a", "{list}");
+    let patch = json!({"note": "again"}).to_string();
+    let merge = [("content-type", "application/merge-patch+json")];
+    let (_, found) = server.send("PATCH", &format!("{newer}/e"), &merge, patch).await;
+    assert_eq!(found["note"], "again", "{found}");
+    let (_, found) = server.send("GET", &format!("{older}/e"), &[], String::new()).await;
+    assert_eq!(found["message"], "again");
+    let (code, _) = server.send("DELETE", &format!("{newer}/e"), &[], String::new()).await;
+    assert_eq!(code, StatusCode::OK);
+}

@@ -34,11 +34,13 @@ async fn a_backup_while_writing_is_one_moment() {
             }
         }
     });
-    let mut newest = 0;
+    let mut newest = store.revision();
     for round in 0..5 {
         let (file, data) =
             (dir.path().join(format!("b{round}")), dir.path().join(format!("{round}")));
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        while store.revision() <= newest + 1 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
         let info = store.backup_file(&file).await.unwrap();
         assert!(info.revision > newest);
         newest = info.revision;

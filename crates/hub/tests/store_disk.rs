@@ -41,6 +41,28 @@ async fn everything_is_there_after_a_clean_close() {
 }
 
 #[tokio::test]
+async fn a_large_transaction_keeps_its_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for round in 0..3u8 {
+        let put = |n: usize| put(format!("/k/{n:03}"), vec![round; 3000 + n]);
+        assert_eq!(store.commit((0..60).map(put).collect()).await.unwrap().entries.len(), 60);
+    }
+    let views: Vec<_> = (1..=4).map(|at| store.list_at(at, "", None, None).unwrap()).collect();
+    drop(store);
+    let store = open(dir.path()).unwrap();
+    for view in views {
+        assert_eq!(store.list_at(view.revision, "", None, None).unwrap(), view);
+    }
+    let mut watch = store.watch("/k/05", 2).unwrap();
+    for n in 0..20 {
+        let event = watch.next().await.unwrap();
+        let key = format!("/k/{:03}", 50 + n % 10);
+        assert_eq!((event.revision, &*event.entry.key), (3 + n / 10, &*key));
+    }
+}
+
+#[tokio::test]
 async fn closing_ends_watches_and_refuses_writes() {
     let store = Store::in_memory(Options::default());
     let other = store.clone();

@@ -8,6 +8,7 @@ mod names;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
+use crate::events;
 use crate::registry::Kind;
 use crate::schema::FieldError;
 
@@ -287,7 +288,8 @@ pub fn suffix(random: [u8; 16]) -> String {
 /// The key of an object, or of all objects of a kind (in a namespace) as a prefix.
 #[must_use]
 pub fn key(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
-    let group = if kind.group.is_empty() { "core" } else { &kind.group };
+    let core = kind.group.is_empty() || events::is_other_form(kind);
+    let group = if core { "core" } else { &kind.group };
     match namespace {
         _ if !kind.namespaced => format!("/{group}/{}/-/{name}", kind.plural),
         Some(namespace) => format!("/{group}/{}/{namespace}/{name}", kind.plural),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::accept::{Accept, Encoding, Form};
+use crate::events;
 use crate::object;
 use crate::registry::Kind;
 use crate::status::ApiError;
@@ -57,13 +58,22 @@ pub(super) fn value_of(entry: &Entry) -> Result<Value, ApiError> {
 impl Renderer<'_> {
     /// Whether objects go out as they are stored.
     pub(super) fn is_plain(&self) -> bool {
-        self.accept == Accept::default() && !self.pretty
+        self.accept == Accept::default() && !self.pretty && !events::is_other_form(self.kind)
+    }
+
+    /// A stored object in the form of the kind.
+    pub(super) fn value(&self, entry: &Entry) -> Result<Value, ApiError> {
+        let mut object = value_of(entry)?;
+        if events::is_other_form(self.kind) {
+            events::from_stored(&mut object);
+        }
+        Ok(object)
     }
 
     /// One stored object.
     pub(super) fn entry(&self, code: StatusCode, entry: &Entry) -> Result<Response, ApiError> {
         if !self.is_plain() {
-            return Ok(self.object(code, &value_of(entry)?));
+            return Ok(self.object(code, &self.value(entry)?));
         }
         let mut out = BytesMut::with_capacity(entry.value.len() + 64);
         object::write_with_revision(&mut out, &entry.value, entry.revision);
@@ -103,7 +113,8 @@ impl Renderer<'_> {
         if self.is_plain() {
             return Ok(self.plain_list(entries, meta));
         }
-        let objects = entries.iter().map(value_of).collect::<Result<Vec<_>, _>>()?;
+        let objects =
+            entries.iter().map(|entry| self.value(entry)).collect::<Result<Vec<_>, _>>()?;
         let list = match self.accept.form {
             Form::Table => {
                 table(self.kind, &objects, meta.to_value(), self.include, Timestamp::now())

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt as _, Limited};
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::protobuf;
 use crate::status::ApiError;
 
 /// The largest body that is read.
@@ -16,8 +17,7 @@ pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
 /// A body must be there in this time.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// The forms that objects are read in, in the words of a real server. Protobuf is refused, as a
-/// real server does it for a kind that it has none for.
+/// The forms that objects are read in. Protobuf is only read for built-in kinds.
 const OBJECT_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
@@ -48,6 +48,10 @@ pub(super) fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Sent, Api
     match media_type(content_type) {
         "" | "application/json" => json(body),
         "application/yaml" => yaml(body),
+        "application/vnd.kubernetes.protobuf" => match protobuf::decode(body) {
+            Some(value) => Ok(Sent { value, duplicates: Vec::new() }),
+            None => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
+        },
         _ => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
     }
 }

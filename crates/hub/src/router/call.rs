@@ -7,7 +7,7 @@ use http::{Method, header};
 
 use super::accept::{self, Accept};
 use super::answer::Renderer;
-use super::{Incoming, answer, delete, read, select, watch, write};
+use super::{Incoming, answer, delete, read, root, select, watch, write};
 use crate::audit::Line;
 use crate::auth::Identity;
 use crate::auth::roles::{Attributes, Decision};
@@ -94,23 +94,30 @@ pub(super) struct Call<'a> {
     include: IncludeObject,
 }
 
+/// A method that means nothing on a whole kind. What is not built in is told in other words.
+fn no_verb(kind: &Kind, method: &Method) -> ApiError {
+    if !kind.built_in && matches!(*method, Method::PUT | Method::PATCH) {
+        return ApiError::bad_request("name must be provided");
+    }
+    ApiError::method_not_allowed()
+}
+
 impl<'a> Call<'a> {
     /// Answers a request for objects.
     pub(super) async fn answer(
         hub: &'a Hub,
         who: Identity,
         path: ResourcePath,
-        request: Incoming,
+        request: &Incoming,
     ) -> Result<Response, ApiError> {
-        let kind = hub
-            .inner
-            .registry
-            .resource(&path.group, &path.version, &path.plural)
-            .ok_or_else(ApiError::resource_not_found)?;
+        let registry = &hub.inner.registry;
+        let Some(kind) = registry.resource(&path.group, &path.version, &path.plural) else {
+            return root::no_pods(hub, &path, request).ok_or_else(ApiError::resource_not_found);
+        };
         let query = request.parts.uri.query().unwrap_or_default();
         let watch = request::options(query).is_ok_and(|options| options.watch);
         let verb = Verb::of(&request.parts.method, path.name.is_some(), watch);
-        let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
+        let verb = verb.ok_or_else(|| no_verb(kind, &request.parts.method))?;
         let options = request::options(query).map_err(|bad| match bad {
             BadQuery::Malformed(text) => ApiError::bad_request(text),
             BadQuery::Invalid(error) => {
@@ -135,7 +142,7 @@ impl<'a> Call<'a> {
         result
     }
 
-    async fn run(&mut self, request: Incoming) -> Result<Response, ApiError> {
+    async fn run(&mut self, request: &Incoming) -> Result<Response, ApiError> {
         self.check_path()?;
         self.authorize(self.asked_name().as_deref())?;
         if self.verb.is_write() && strategy::is_read_only(self.kind) {
@@ -147,7 +154,7 @@ impl<'a> Call<'a> {
         self.dispatch(request).await
     }
 
-    async fn dispatch(&self, request: Incoming) -> Result<Response, ApiError> {
+    async fn dispatch(&self, request: &Incoming) -> Result<Response, ApiError> {
         let name = self.path.name.clone().unwrap_or_default();
         let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
         let content_type = content_type.as_deref();
@@ -155,17 +162,17 @@ impl<'a> Call<'a> {
             Verb::Get => read::get(self, &name),
             Verb::List => read::list(self),
             Verb::Watch => watch::watch(self),
-            Verb::Create => write::create(self, content_type, request.body).await,
-            Verb::Update => write::update(self, &name, content_type, request.body).await,
+            Verb::Create => write::create(self, content_type, &request.body).await,
+            Verb::Update => write::update(self, &name, content_type, &request.body).await,
             Verb::Patch => {
                 let accepted = write::patch_types(self.kind);
                 let kind = PatchKind::from_content_type(content_type.unwrap_or_default())
                     .ok_or_else(|| ApiError::unsupported_media_type(accepted))?;
-                write::patch(self, &name, kind, request.body).await
+                write::patch(self, &name, kind, &request.body).await
             }
-            Verb::Delete => delete::delete(self, &name, content_type, request.body).await,
+            Verb::Delete => delete::delete(self, &name, content_type, &request.body).await,
             Verb::DeleteCollection => {
-                delete::delete_collection(self, content_type, request.body).await
+                delete::delete_collection(self, content_type, &request.body).await
             }
         }
     }

@@ -1,11 +1,10 @@
 //! Delete, of one object and of many.
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::{self, ListMeta, value_of};
+use super::answer::{self, ListMeta};
 use super::body;
 use super::call::Call;
 use super::select::Selection;
@@ -66,14 +65,12 @@ impl DeleteOptions {
     }
 }
 
-async fn options(
+fn options(
     call: &Call<'_>,
     content_type: Option<&str>,
-    body: Body,
+    body: &[u8],
 ) -> Result<DeleteOptions, ApiError> {
-    let bytes = body::read(body).await?;
-    let sent =
-        if bytes.is_empty() { Value::Null } else { body::parse(content_type, &bytes)?.value };
+    let sent = if body.is_empty() { Value::Null } else { body::parse(content_type, body)?.value };
     DeleteOptions::read(&call.options, &sent)
 }
 
@@ -82,9 +79,9 @@ pub(super) async fn delete(
     call: &Call<'_>,
     name: &str,
     content_type: Option<&str>,
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, ApiError> {
-    let options = options(call, content_type, body).await?;
+    let options = options(call, content_type, body)?;
     if finalize::is_immortal(call.kind, name) {
         let reason = "this namespace may not be deleted";
         return Err(ApiError::forbidden_because(call.kind, name, reason));
@@ -113,7 +110,7 @@ async fn remove(
     for _ in 0..TRIES {
         let entry = call.hub.inner.store.get(key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let object = value_of(&entry)?;
+        let object = call.renderer().value(&entry)?;
         options.fits(&object).map_err(|why| mismatch(call.kind, name, &why))?;
         let expect = Expect::Revision(entry.revision);
         match finalize::delete(call.kind, &object, options.propagation, &now()) {
@@ -122,7 +119,7 @@ async fn remove(
             Step::Remove if options.dry_run => return Ok(Left::Nothing(object)),
             Step::Mark(marked) => {
                 if let Some(entry) = write::put(call, key.to_owned(), &marked, expect).await? {
-                    return Ok(Left::Object(value_of(&entry)?));
+                    return Ok(Left::Object(call.renderer().value(&entry)?));
                 }
             }
             Step::Remove => {
@@ -159,14 +156,14 @@ fn success(call: &Call<'_>, object: &Value) -> Value {
 pub(super) async fn delete_collection(
     call: &Call<'_>,
     content_type: Option<&str>,
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, ApiError> {
-    let options = options(call, content_type, body).await?;
+    let options = options(call, content_type, body)?;
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
     let (entries, meta) = read::select(&call.hub.inner.store, &selection, &call.options)?;
     let mut objects = Vec::with_capacity(entries.len());
     for entry in &entries {
-        let object = value_of(entry)?;
+        let object = call.renderer().value(entry)?;
         let name = object::meta(&object, "name");
         if finalize::is_immortal(call.kind, name) {
             continue;

@@ -10,8 +10,10 @@ mod accept;
 mod answer;
 mod body;
 mod call;
+mod check;
 mod delete;
 mod own;
+mod protobuf;
 mod read;
 mod reviews;
 mod root;
@@ -20,9 +22,10 @@ mod watch;
 mod write;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, header};
 
 use crate::auth::{Identity, tokens};
@@ -53,8 +56,6 @@ impl Hub {
 }
 
 async fn handle(State(hub): State<Hub>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let request = Incoming { parts, body };
     match route(&hub, request).await {
         Ok(response) => response,
         Err(error) => {
@@ -66,10 +67,10 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     }
 }
 
-/// A request, its body apart.
+/// A request, its body read.
 struct Incoming {
-    parts: http::request::Parts,
-    body: Body,
+    parts: Parts,
+    body: Bytes,
 }
 
 impl Incoming {
@@ -78,21 +79,27 @@ impl Incoming {
     }
 }
 
-async fn route(hub: &Hub, request: Incoming) -> Result<Response, ApiError> {
-    let path = request.parts.uri.path().to_owned();
+async fn route(hub: &Hub, request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
     let target = request::target(&path);
-    let who = match identify(hub, &request) {
+    let who = identify(hub, &parts);
+    // Bodies are read of those who are known, and to their end, whatever the answer will be: a
+    // client that is cut off while it sends does not see why.
+    let body = if matches!(who, Ok(Some(_))) { body::read(body).await? } else { Bytes::new() };
+    let request = Incoming { parts, body };
+    let who = match who {
         Ok(Some(who)) => who,
         Ok(None) if is_public(&target) => return root::answer(hub, &target, &request),
         Ok(None) | Err(()) => return Err(ApiError::unauthorized()),
     };
     match target {
         Target::Unknown => Err(ApiError::resource_not_found()),
-        Target::Own { endpoint } => own::answer(hub, &who, &endpoint, &path, request).await,
+        Target::Own { endpoint } => own::answer(hub, &who, &endpoint, &path, &request).await,
         Target::Resource(path) if reviews::is_review(&path) => {
-            reviews::answer(hub, &who, &path, request).await
+            reviews::answer(hub, &who, &path, &request)
         }
-        Target::Resource(path) => Call::answer(hub, who, path, request).await,
+        Target::Resource(path) => Call::answer(hub, who, path, &request).await,
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
             root::answer(hub, &target, &request)
         }
@@ -106,20 +113,20 @@ fn is_public(target: &Target) -> bool {
 }
 
 /// Who is asking; none if nobody said so, an error if they cannot prove it.
-fn identify(hub: &Hub, request: &Incoming) -> Result<Option<Identity>, ()> {
-    if let Some(value) = request.parts.headers.get(header::AUTHORIZATION) {
-        let text = value.to_str().map_err(|_| ())?;
-        let (scheme, token) = text.trim().split_once(' ').ok_or(())?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(());
-        }
-        return identify_token(hub, token.trim()).map(Some).ok_or(());
+fn identify(hub: &Hub, parts: &Parts) -> Result<Option<Identity>, ()> {
+    let peer = parts.extensions.get::<Peer>();
+    if let Some(Peer::Known(who)) = peer {
+        return Ok(Some(who.clone()));
     }
-    match request.parts.extensions.get::<Peer>() {
-        Some(Peer::Known(who)) => Ok(Some(who.clone())),
-        Some(Peer::Untrusted) => Err(()),
-        None => Ok(None),
+    let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
+        return if peer.is_some() { Err(()) } else { Ok(None) };
+    };
+    let text = value.to_str().map_err(|_| ())?;
+    let (scheme, token) = text.trim().split_once(' ').ok_or(())?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(());
     }
+    identify_token(hub, token.trim()).map(Some).ok_or(())
 }
 
 fn identify_token(hub: &Hub, token: &str) -> Option<Identity> {

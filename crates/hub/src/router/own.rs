@@ -25,7 +25,7 @@ pub(super) async fn answer(
     who: &Identity,
     endpoint: &str,
     path: &str,
-    request: Incoming,
+    request: &Incoming,
 ) -> Result<Response, ApiError> {
     let method = request.parts.method.clone();
     if !who.is_in(ADMINS) {
@@ -49,9 +49,15 @@ pub(super) async fn answer(
 fn backup(hub: &Hub) -> Response {
     let (reader, mut writer) = tokio::io::duplex(PIPE);
     let store = hub.inner.store.clone();
+    let stop = hub.stopping();
     hub.inner.tasks.spawn(async move {
-        if let Err(error) = store.backup(&mut writer).await {
-            tracing::warn!(%error, "backup broke off");
+        tokio::select! {
+            done = store.backup(&mut writer) => {
+                if let Err(error) = done {
+                    tracing::warn!(%error, "backup broke off");
+                }
+            }
+            () = stop.cancelled() => tracing::warn!("backup broke off: the hub stops"),
         }
     });
     let body = Body::from_stream(ReaderStream::new(reader));
@@ -59,9 +65,9 @@ fn backup(hub: &Hub) -> Response {
 }
 
 /// `{"role": "viewer", "ttlSeconds": 3600}` makes a token; its text is shown this once.
-async fn create_token(hub: &Hub, request: Incoming) -> Result<Response, ApiError> {
-    let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
-    let asked = body::parse(content_type.as_deref(), &body::read(request.body).await?)?.value;
+async fn create_token(hub: &Hub, request: &Incoming) -> Result<Response, ApiError> {
+    let content_type = request.header(header::CONTENT_TYPE);
+    let asked = body::parse(content_type, &request.body)?.value;
     let role: Role = serde_json::from_value(asked["role"].clone()).map_err(|_| {
         ApiError::bad_request("role must be admin, viewer, controller or bootstrap")
     })?;

@@ -27,18 +27,17 @@ pub(super) fn is_review(path: &ResourcePath) -> bool {
 }
 
 /// Answers such a question.
-pub(super) async fn answer(
+pub(super) fn answer(
     hub: &Hub,
     who: &Identity,
     path: &ResourcePath,
-    request: Incoming,
+    request: &Incoming,
 ) -> Result<Response, ApiError> {
     if request.parts.method != Method::POST {
         return Err(ApiError::method_not_allowed());
     }
-    let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
-    let bytes = body::read(request.body).await?;
-    let mut review = body::parse(content_type.as_deref(), &bytes)?.value;
+    let content_type = request.header(header::CONTENT_TYPE);
+    let mut review = body::parse(content_type, &request.body)?.value;
     if !review.is_object() {
         return Err(ApiError::bad_request("the review is no object"));
     }

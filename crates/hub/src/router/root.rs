@@ -3,13 +3,13 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::accept::{self, Accept, Form};
 use super::{Incoming, answer};
 use crate::hub::Hub;
-use crate::request::{self, Target};
+use crate::request::{self, ResourcePath, Target};
 use crate::status::ApiError;
 use crate::{discovery, openapi};
 
@@ -108,6 +108,23 @@ fn paths(hub: &Hub) -> Value {
     paths.sort();
     paths.dedup();
     json!({"paths": paths})
+}
+
+/// A list of no pods. There are none here, and `kubectl describe node` cannot do without asking.
+pub(super) fn no_pods(hub: &Hub, path: &ResourcePath, request: &Incoming) -> Option<Response> {
+    let asked = path.group.is_empty() && path.version == "v1" && path.plural == "pods";
+    let query = request.parts.uri.query().unwrap_or_default();
+    let watch = request::options(query).is_ok_and(|options| options.watch);
+    if !asked || path.name.is_some() || watch || request.parts.method != Method::GET {
+        return None;
+    }
+    let list = json!({
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": hub.inner.store.revision().to_string()},
+        "items": [],
+    });
+    Some(answer::json_answer(StatusCode::OK, &list))
 }
 
 /// `ok`, or what is not. Alive means that it answers; ready, that it can also write.

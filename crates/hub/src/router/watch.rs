@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::accept::Accept;
-use super::answer::{self, Renderer, value_of};
+use super::answer::{self, Renderer};
 use super::call::Call;
 use super::read::{invalid_option, revision, too_old};
 use super::select::Selection;
@@ -302,7 +302,7 @@ impl Writer {
         if renderer.is_plain() {
             object::write_with_revision(&mut out, &entry.value, entry.revision);
         } else {
-            let object = value_of(entry)?;
+            let object = renderer.value(entry)?;
             let shaped = renderer.shape(&object, self.headers);
             self.headers = false;
             out.put_slice(shaped.unwrap_or(object).to_string().as_bytes());

@@ -1,13 +1,13 @@
 //! Create, update and patch.
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::{self, value_of};
+use super::answer;
 use super::body::{self, Sent};
 use super::call::{Call, Verb};
+use super::check::{check_namespace, check_same_type, check_type, check_uid, parse, set_namespace};
 use super::read;
 use crate::admit;
 use crate::hub::birth;
@@ -18,7 +18,7 @@ use crate::request::FieldValidation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{CommitError, Entry, Expect, Op};
-use crate::{finalize, strategy};
+use crate::{events, finalize, strategy};
 
 /// How often a write without a resourceVersion is tried when others write too.
 const TRIES: usize = 10;
@@ -40,9 +40,9 @@ pub(super) fn patch_types(kind: &Kind) -> &'static [&'static str] {
 pub(super) async fn create(
     call: &Call<'_>,
     content_type: Option<&str>,
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, ApiError> {
-    let sent = parse(call.kind, content_type, &body::read(body).await?)?;
+    let sent = parse(call.kind, content_type, body)?;
     let mut object = sent.value;
     check_type(call.kind, &object)?;
     set_namespace(call, &mut object)?;
@@ -85,9 +85,9 @@ pub(super) async fn update(
     call: &Call<'_>,
     name: &str,
     content_type: Option<&str>,
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, ApiError> {
-    let Sent { value, duplicates } = parse(call.kind, content_type, &body::read(body).await?)?;
+    let Sent { value, duplicates } = parse(call.kind, content_type, body)?;
     check_type(call.kind, &value)?;
     let mut value = value;
     set_namespace(call, &mut value)?;
@@ -109,7 +109,7 @@ pub(super) async fn patch(
     call: &Call<'_>,
     name: &str,
     kind: PatchKind,
-    body: Body,
+    body: &[u8],
 ) -> Result<Response, ApiError> {
     let accepted = patch_types(call.kind);
     let rules = patch::strategic_rules(&call.kind.group, &call.kind.kind);
@@ -122,7 +122,7 @@ pub(super) async fn patch(
     if !supported {
         return Err(ApiError::unsupported_media_type(accepted));
     }
-    let Sent { value, duplicates } = body::json(&body::read(body).await?).map_err(|error| {
+    let Sent { value, duplicates } = body::json(body).map_err(|error| {
         let reason = error.message.rsplit_once("parse error: ").map_or("", |(_, reason)| reason);
         ApiError::bad_request(format!("error decoding patch: {reason}"))
     })?;
@@ -149,7 +149,7 @@ async fn change(
     for _ in 0..TRIES {
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let old = value_of(&entry)?;
+        let old = call.renderer().value(&entry)?;
         let made = make(&old)?;
         // What a patch leaves alone has the revision that was read; it is written again if that
         // has passed, unless the patch itself says which it wants.
@@ -197,7 +197,7 @@ fn settle(
     if version.is_some_and(|version| version != 0 && version != entry.revision) {
         return Err(ApiError::modified(kind, name));
     }
-    if version.is_none() && !object::allows_unconditional_update(kind) {
+    if version.is_none_or(|version| version == 0) && !object::allows_unconditional_update(kind) {
         let value = if kind.built_in { json!("") } else { json!(0) };
         let detail = "must be specified for an update";
         let errors = vec![FieldError::invalid("metadata.resourceVersion", value, detail)];
@@ -220,33 +220,6 @@ fn settle(
 /// What is wrong, without the object that it is wrong with.
 fn reason_of(error: &ApiError) -> &str {
     error.message.split_once(": ").map_or(error.message.as_str(), |(_, reason)| reason)
-}
-
-/// Whether it is still the same object.
-fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), ApiError> {
-    let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
-    if uid.is_empty() || uid == old_uid {
-        return Ok(());
-    }
-    let name = meta(old, "name");
-    if call.verb == Verb::Patch {
-        let errors = vec![FieldError::invalid("metadata.uid", uid, "field is immutable")];
-        return Err(ApiError::invalid(call.kind, name, errors));
-    }
-    let detail =
-        format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
-    Err(ApiError::conflict(call.kind, name, &detail))
-}
-
-/// Whether an update leaves an object what it is.
-fn check_same_type(kind: &Kind, object: &Value) -> Result<(), ApiError> {
-    let wanted = kind.api_version();
-    let version = object["apiVersion"].as_str().unwrap_or_default();
-    if version != wanted {
-        let errors = vec![FieldError::invalid("apiVersion", version, format!("must be {wanted}"))];
-        return Err(ApiError::invalid_named("", &kind.kind, meta(object, "name"), errors));
-    }
-    check_type(kind, object)
 }
 
 /// Stores the object, or removes it if its last finalizer went; none if somebody else was faster.
@@ -281,7 +254,11 @@ pub(super) async fn put(
     object: &Value,
     expect: Expect,
 ) -> Result<Option<Entry>, ApiError> {
-    let value = object::encode(object).map_err(|error| ApiError::internal(error.to_string()))?;
+    let mut stored = object.clone();
+    if events::is_other_form(call.kind) {
+        events::to_stored(&mut stored);
+    }
+    let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     if value.len() > body::MAX_BODY {
         return Err(ApiError::too_large(body::MAX_BODY));
     }
@@ -315,104 +292,4 @@ fn judge(
 ) -> Result<Vec<String>, ApiError> {
     let validation: FieldValidation = call.options.field_validation;
     admit::judge_fields(call.kind, validation, unknown, duplicates)
-}
-
-/// Whether the body is what the path is about.
-fn check_type(kind: &Kind, object: &Value) -> Result<(), ApiError> {
-    let text = |name: &str| object[name].as_str().unwrap_or_default();
-    let (version, name) = (text("apiVersion"), text("kind"));
-    let wanted = kind.api_version();
-    if version != wanted {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({wanted})"
-        )));
-    }
-    if name != kind.kind {
-        let detail = format!("must be {}", kind.kind);
-        let errors = vec![FieldError::invalid("kind", name, detail)];
-        return Err(ApiError::invalid_named(&kind.group, name, meta(object, "name"), errors));
-    }
-    Ok(())
-}
-
-/// Reads an object of a kind.
-fn parse(kind: &Kind, content_type: Option<&str>, bytes: &[u8]) -> Result<Sent, ApiError> {
-    let unrecognized = |reason: &str| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {reason} ({})",
-            kind.kind,
-            summary(bytes)
-        ))
-    };
-    let mut sent = body::parse(content_type, bytes).map_err(|error| match error.code {
-        400 => unrecognized(&error.message),
-        _ => error,
-    })?;
-    let Some(fields) = sent.value.as_object_mut() else {
-        let reason = "couldn't get version/kind; json parse error: it is not an object";
-        return Err(unrecognized(reason));
-    };
-    if kind.built_in {
-        fields.entry("apiVersion").or_insert_with(|| kind.api_version().into());
-        fields.entry("kind").or_insert_with(|| kind.kind.as_str().into());
-    } else if fields.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        let text = String::from_utf8_lossy(bytes);
-        return Err(unrecognized(&format!("Object 'Kind' is missing in '{}'", shortened(&text))));
-    }
-    Ok(sent)
-}
-
-/// The beginning of a body, for an error.
-fn summary(bytes: &[u8]) -> String {
-    const MOST: usize = 30;
-    match bytes.first() {
-        None => "<empty>".to_owned(),
-        Some(b'{') if bytes.len() > MOST => {
-            format!("{} ...", String::from_utf8_lossy(&bytes[..MOST]))
-        }
-        Some(b'{') => String::from_utf8_lossy(bytes).into_owned(),
-        Some(_) => {
-            let hex: String = bytes.iter().take(MOST).map(|byte| format!("{byte:02x}")).collect();
-            if bytes.len() > MOST { format!("{hex} ...") } else { hex }
-        }
-    }
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(200).collect()
-}
-
-/// The namespace of the path, and no other.
-fn set_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
-    let Some(namespace) = call.namespace() else {
-        object::set_meta(object, "namespace", None);
-        return Ok(());
-    };
-    match meta(object, "namespace") {
-        "" => object::set_meta(object, "namespace", Some(namespace.into())),
-        same if same == namespace => {}
-        _ => {
-            return Err(ApiError::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the namespace is there and stays.
-fn check_namespace(call: &Call<'_>) -> Result<(), ApiError> {
-    let Some(name) = call.namespace() else { return Ok(()) };
-    let Some(kind) = call.hub.inner.registry.resource("", "v1", "namespaces") else {
-        return Ok(());
-    };
-    let entry = call.hub.inner.store.get(&object::key(kind, None, name));
-    let entry = entry.ok_or_else(|| ApiError::not_found(kind, name))?;
-    if object::is_deleting(&value_of(&entry)?) {
-        let reason = format!(
-            "unable to create new content in namespace {name} because it is being terminated"
-        );
-        return Err(ApiError::forbidden_because(call.kind, "", &reason));
-    }
-    Ok(())
 }

@@ -9,8 +9,9 @@
 //! Reads go to memory: the file is read only when it is opened. It is written with one fsync a
 //! batch; redb's checksums tell at the next start whether the last batch is complete.
 //!
-//! After a failed write nothing is known of what the kernel still holds and what the disk has, so
-//! the file is never trusted again: a new one is written from memory and takes its place.
+//! After a write that failed, say for want of space, the file is opened and checked again. After a
+//! sync that failed it is never trusted again, as the kernel may show what the disk does not have: a
+//! new one is written from memory and takes its place. Likewise if the failed batch is in it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -91,12 +92,32 @@ impl Disk {
             .map_err(|source| self.failed(Arc::new(source) as Arc<_>))
     }
 
-    /// Replaces the data file by a new one with what is in memory.
-    pub(super) fn rewrite(&mut self, state: &State) -> Result<(), StoreError> {
+    /// Makes the data file usable after an error: it then holds what is in memory, and no more.
+    pub(super) fn recover(&mut self, state: &State) -> Result<(), StoreError> {
         self.database = None;
-        let database = build(&self.dir, &self.switch, Contents::of(state));
-        self.database = Some(database.map_err(|source| self.failed(Arc::new(source) as Arc<_>))?);
+        self.database = match self.reopen(state) {
+            Some(database) => Some(database),
+            None => {
+                let database = build(&self.dir, &self.switch, Contents::of(state));
+                let database =
+                    database.map_err(|source| self.failed(Arc::new(source) as Arc<_>))?;
+                self.switch.replaced();
+                Some(database)
+            }
+        };
         Ok(())
+    }
+
+    /// The data file as it is, if it can be trusted and is at the revision of the memory.
+    fn reopen(&self, state: &State) -> Option<Database> {
+        if self.switch.unsynced() {
+            return None;
+        }
+        let database = open_existing(&self.path, &self.switch).ok()?;
+        let transaction = database.begin_read().ok()?;
+        let revision = transaction.open_table(META).ok()?.get("revision").ok()??.value();
+        drop(transaction);
+        (revision == state.revision).then_some(database)
     }
 
     /// Closes the data file, all of whose batches are durable already.

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
@@ -16,26 +16,42 @@ use super::dir::open_private;
 
 const SEALED: u8 = 1;
 
-/// Says what the file does; a clone is the same switch.
+/// Says what the file does, and tells what happened to it; a clone is the same switch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switch(Arc<AtomicU8>);
+pub(super) struct Switch(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    mode: AtomicU8,
+    unsynced: AtomicBool,
+}
 
 impl Switch {
     /// Refuses all writes from now on.
     pub(super) fn seal(&self) {
-        self.0.store(SEALED, Ordering::SeqCst);
+        self.0.mode.store(SEALED, Ordering::SeqCst);
+    }
+
+    /// Whether a sync has failed: the kernel may then show data that the disk does not have.
+    pub(super) fn unsynced(&self) -> bool {
+        self.0.unsynced.load(Ordering::SeqCst)
+    }
+
+    /// The file was replaced by one whose syncs have not failed.
+    pub(super) fn replaced(&self) {
+        self.0.unsynced.store(false, Ordering::SeqCst);
     }
 
     /// Works from now on.
     #[cfg(test)]
     pub(super) fn work(&self) {
-        self.0.store(0, Ordering::SeqCst);
+        self.0.mode.store(0, Ordering::SeqCst);
     }
 
     /// Fails from now on, as a disk would.
     #[cfg(test)]
     pub(super) fn fail(&self, fault: Fault) {
-        self.0.store(fault as u8, Ordering::SeqCst);
+        self.0.mode.store(fault as u8, Ordering::SeqCst);
     }
 }
 
@@ -63,7 +79,7 @@ impl DataFile {
     }
 
     fn may_write(&self) -> io::Result<()> {
-        match self.switch.0.load(Ordering::SeqCst) {
+        match self.switch.0.mode.load(Ordering::SeqCst) {
             SEALED => Err(io::Error::other("the data file is closed")),
             #[cfg(test)]
             fault if fault == Fault::Full as u8 => Err(io::Error::from_raw_os_error(28)),
@@ -71,12 +87,12 @@ impl DataFile {
         }
     }
 
-    fn may_sync(&self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
-        if self.switch.0.load(Ordering::SeqCst) == Fault::NoSync as u8 {
+        if self.switch.0.mode.load(Ordering::SeqCst) == Fault::NoSync as u8 {
             return Err(io::Error::from_raw_os_error(5));
         }
-        self.may_write()
+        self.file.sync_data()
     }
 }
 
@@ -95,8 +111,8 @@ impl StorageBackend for DataFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.may_sync()?;
-        self.file.sync_data()
+        self.may_write()?;
+        self.sync().inspect_err(|_| self.switch.0.unsynced.store(true, Ordering::SeqCst))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -77,8 +77,7 @@ impl History {
         let mut bytes = self.bytes + events.clone().map(|event| event.cost()).sum::<usize>();
         let mut floor = self.floor;
         for event in self.events.iter().chain(events) {
-            let fits = count <= self.options.history && bytes <= self.options.history_bytes;
-            if fits && event.revision > floor {
+            if count <= self.options.history && bytes <= self.options.history_bytes {
                 break;
             }
             floor = event.revision;

@@ -15,7 +15,7 @@
 //!   also after a restart, and a list can be a view of an older revision.
 //! - An idle watch costs a few hundred bytes, and a change wakes only the watches it concerns.
 //! - When the disk fails, the transactions of that batch fail, and all later ones until the data
-//!   file could be written anew from memory. Reads and watches go on.
+//!   file could be checked, or written anew from memory. Reads and watches go on.
 //!
 //! [`Store::in_memory`] is the same without a disk, for tests.
 

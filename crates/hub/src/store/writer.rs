@@ -19,8 +19,8 @@ use super::watch::Shared;
 
 /// How many transactions may wait; who comes later waits to be let in.
 pub(super) const QUEUE: usize = 4096;
-/// How many bytes a batch may hold before it is closed.
-const BATCH_BYTES: usize = 16 << 20;
+/// How many bytes a batch may hold before it is closed: who waits behind it must not wait long.
+const BATCH_BYTES: usize = 4 << 20;
 /// How long to leave a disk alone that failed.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -55,7 +55,7 @@ pub(super) struct Writer {
     pub(super) failure: Option<Failure>,
 }
 
-/// The disk failed: nothing is written until the data file was made anew.
+/// The disk failed: nothing is written until the data file could be recovered.
 #[derive(Debug)]
 pub(super) struct Failure {
     error: StoreError,
@@ -154,11 +154,11 @@ impl Writer {
                 return Err(failure.error.clone());
             }
             let started = Instant::now();
-            let rewritten = disk.rewrite(&self.shared.state.read());
-            if let Err(error) = rewritten {
+            let recovered = disk.recover(&self.shared.state.read());
+            if let Err(error) = recovered {
                 return Err(self.fail(error, started.elapsed()));
             }
-            tracing::info!("store written anew after a disk error: it takes changes again");
+            tracing::info!("store recovered from a disk error: it takes changes again");
             self.failure = None;
             self.writable.store(true, Ordering::Relaxed);
         }

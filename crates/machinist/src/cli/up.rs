@@ -1,5 +1,6 @@
 //! `machinist up`: the whole system in one command.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -83,9 +84,13 @@ impl Up {
 fn start_log() {
     let filter =
         EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let ansi = std::io::stderr().is_terminal();
     // A second start of the log is no harm: the first one goes on.
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(ansi)
+        .with_writer(std::io::stderr)
+        .try_init();
 }
 
 /// What is where, and what to try next.

@@ -21,6 +21,7 @@ use machinist_hub::auth::certificates::Ca;
 use machinist_hub::server::{Certificate, Server};
 use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, Settings};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,6 +30,15 @@ use pki::Pki;
 
 /// How often certificates are looked at.
 const CERTIFICATES_EVERY: Duration = Duration::from_secs(12 * 3600);
+
+/// Lets the process have as many open files as it may: every connection is one.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
 
 /// How the system is to run.
 #[derive(Debug, Clone)]
@@ -62,6 +72,7 @@ impl System {
     /// # Errors
     /// The data directory or the address cannot be used.
     pub async fn start(config: Config) -> Result<Self> {
+        raise_file_limit();
         let is_new = config.directory.make()?;
         let store = Store::open(&config.directory.store(), store::Options::default())?;
         let listener = TcpListener::bind(config.api_listen)

@@ -1,0 +1,297 @@
+//! Protobuf bodies of the built-in kinds: kubectl and Go clients write these so.
+//!
+//! A body is an envelope (`k8s\0`, then an `Unknown` with its type) around the message of the kind.
+//! The messages are a table in `protobuf.txt`, made from Kubernetes' own definitions. A kind or a
+//! field that is not in it is refused, never dropped. Answers are JSON, which all clients take.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+/// What an envelope begins with.
+const MAGIC: &[u8] = b"k8s\0";
+/// Messages in messages: no kind is as deep as this.
+const MAX_DEPTH: usize = 16;
+
+/// The messages by name, their fields by number: the name and the type of each.
+type Table = HashMap<&'static str, Fields>;
+type Fields = HashMap<u64, (&'static str, &'static str)>;
+
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let lines = include_str!("protobuf.txt").lines().filter(|line| !line.starts_with('#'));
+        lines.filter_map(message).collect()
+    })
+}
+
+fn message(line: &'static str) -> Option<(&'static str, Fields)> {
+    let mut words = line.split_whitespace();
+    let name = words.next()?;
+    let fields = words.filter_map(|word| {
+        let (number, rest) = word.split_once(':')?;
+        let (field, kind) = rest.split_once(':')?;
+        Some((number.parse().ok()?, (field, kind)))
+    });
+    Some((name, fields.collect()))
+}
+
+/// Reads a body; none if it is malformed or of a kind that is not in the table.
+pub(super) fn decode(body: &[u8]) -> Option<Value> {
+    let mut envelope = Reader(body.strip_prefix(MAGIC)?);
+    let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    while let Some((number, part)) = envelope.field()? {
+        match (number, part) {
+            (1, Part::Bytes(bytes)) => (version, kind) = type_of(bytes)?,
+            (2, Part::Bytes(bytes)) => raw = bytes,
+            // An encoding or another content type: nothing that clients send.
+            (_, Part::Bytes([])) => {}
+            _ => return None,
+        }
+    }
+    let mut object = read_message(root(&version, &kind)?, raw, 0)?;
+    object.insert("apiVersion".to_owned(), version.into());
+    object.insert("kind".to_owned(), kind.into());
+    Some(Value::Object(object))
+}
+
+fn type_of(bytes: &[u8]) -> Option<(String, String)> {
+    let (mut version, mut kind) = (String::new(), String::new());
+    let mut reader = Reader(bytes);
+    while let Some((number, part)) = reader.field()? {
+        match (number, part) {
+            (1, Part::Bytes(bytes)) => version = text(bytes)?,
+            (2, Part::Bytes(bytes)) => kind = text(bytes)?,
+            _ => return None,
+        }
+    }
+    Some((version, kind))
+}
+
+/// The message of a kind.
+fn root(version: &str, kind: &str) -> Option<&'static str> {
+    if kind == "DeleteOptions" {
+        return Some("meta.DeleteOptions");
+    }
+    Some(match (version, kind) {
+        ("v1", "Node") => "core.Node",
+        ("v1", "Namespace") => "core.Namespace",
+        ("v1", "Secret") => "core.Secret",
+        ("v1", "ConfigMap") => "core.ConfigMap",
+        ("v1", "Event") => "core.Event",
+        ("events.k8s.io/v1", "Event") => "events.Event",
+        ("coordination.k8s.io/v1", "Lease") => "coordination.Lease",
+        ("certificates.k8s.io/v1", "CertificateSigningRequest") => {
+            "certificates.CertificateSigningRequest"
+        }
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => {
+            "authorization.SelfSubjectAccessReview"
+        }
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => {
+            "authorization.SelfSubjectRulesReview"
+        }
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => "authentication.SelfSubjectReview",
+        _ => return None,
+    })
+}
+
+fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Value>> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let fields = table().get(name)?;
+    let mut object = Map::new();
+    let mut reader = Reader(bytes);
+    while let Some((number, part)) = reader.field()? {
+        let (field, kind) = *fields.get(&number)?;
+        if kind == "-" {
+            continue;
+        }
+        if let Some(kind) = kind.strip_prefix('*') {
+            let value = read_value(kind, &part, depth)?;
+            let list = object.entry(field).or_insert_with(|| Value::Array(Vec::new()));
+            list.as_array_mut()?.push(value);
+        } else if let Some(kind) = kind.strip_prefix('%') {
+            let Part::Bytes(bytes) = part else { return None };
+            let (key, value) = read_entry(kind, bytes, depth)?;
+            let map = object.entry(field).or_insert_with(|| Value::Object(Map::new()));
+            map.as_object_mut()?.insert(key, value);
+        } else {
+            let value = read_value(kind, &part, depth)?;
+            // Go writes what is empty too, and leaves it out of JSON.
+            if !is_empty(&value) {
+                object.insert(field.to_owned(), value);
+            }
+        }
+    }
+    Some(object)
+}
+
+/// An entry of a map: a message with a key and a value.
+fn read_entry(kind: &str, bytes: &[u8], depth: usize) -> Option<(String, Value)> {
+    let mut reader = Reader(bytes);
+    let (mut key, mut value) = (String::new(), Value::String(String::new()));
+    while let Some((number, part)) = reader.field()? {
+        match (number, part) {
+            (1, Part::Bytes(bytes)) => key = text(bytes)?,
+            (2, part) => value = read_value(kind, &part, depth)?,
+            _ => return None,
+        }
+    }
+    Some((key, value))
+}
+
+fn read_value(kind: &str, part: &Part<'_>, depth: usize) -> Option<Value> {
+    Some(match (kind, part) {
+        ("s", Part::Bytes(bytes)) => text(bytes)?.into(),
+        ("b", Part::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        ("o", Part::Number(number)) => (*number != 0).into(),
+        ("i", Part::Number(number)) => number.cast_signed().into(),
+        ("t", Part::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
+        ("u", Part::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        ("q", Part::Bytes(bytes)) => quantity(bytes)?,
+        (_, Part::Bytes(bytes)) => Value::Object(read_message(kind, bytes, depth + 1)?),
+        _ => return None,
+    })
+}
+
+/// Seconds and nanoseconds; nothing is no time.
+fn time(bytes: &[u8], format: &str) -> Option<Value> {
+    let (mut seconds, mut nanos) = (None, 0);
+    let mut reader = Reader(bytes);
+    while let Some((number, part)) = reader.field()? {
+        match (number, part) {
+            (1, Part::Number(number)) => seconds = Some(number.cast_signed()),
+            (2, Part::Number(number)) => nanos = i32::try_from(number).ok()?,
+            _ => return None,
+        }
+    }
+    let Some(seconds) = seconds else { return Some(Value::Null) };
+    let time = jiff::Timestamp::new(seconds, nanos).ok()?;
+    Some(time.strftime(format).to_string().into())
+}
+
+fn quantity(bytes: &[u8]) -> Option<Value> {
+    match Reader(bytes).field()? {
+        Some((1, Part::Bytes(bytes))) => Some(text(bytes)?.into()),
+        _ => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    String::from_utf8(bytes.to_vec()).ok()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// What a field holds, as it is written.
+enum Part<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Reads fields one after the other.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next field: an outer none is a malformed message, an inner one its end.
+    #[expect(clippy::option_option, reason = "malformed, ended, or a field")]
+    fn field(&mut self) -> Option<Option<(u64, Part<'a>)>> {
+        if self.0.is_empty() {
+            return Some(None);
+        }
+        let tag = self.varint()?;
+        let part = match tag & 7 {
+            0 => Part::Number(self.varint()?),
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                let (bytes, rest) = self.0.split_at_checked(length)?;
+                self.0 = rest;
+                Part::Bytes(bytes)
+            }
+            // No kind here has numbers of a fixed width.
+            _ => return None,
+        };
+        Some(Some((tag >> 3, part)))
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(bytes.len()).unwrap()];
+        out.extend(bytes);
+        out
+    }
+
+    fn envelope(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let kind = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &kind), field(2, raw), field(3, b"")].concat()
+    }
+
+    #[test]
+    fn a_config_map() {
+        let entry = [field(1, b"k"), field(2, b"v")].concat();
+        let metadata = [field(1, b"a"), field(2, b""), vec![7 << 3, 0], field(8, b"")].concat();
+        let raw = [field(1, &metadata), field(2, &entry)].concat();
+        assert_eq!(
+            decode(&envelope("v1", "ConfigMap", &raw)),
+            Some(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a"}, "data": {"k": "v"}
+            }))
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let good = envelope("v1", "ConfigMap", &field(1, b""));
+        assert!(decode(&good).is_some());
+        assert_eq!(decode(&envelope("g.io/v1", "Thing", b"")), None);
+        assert_eq!(decode(&envelope("v1", "ConfigMap", &field(15, b"x"))), None);
+        for end in 0..good.len() {
+            let _ = decode(&good[..end]);
+        }
+        assert_eq!(decode(b"k8s"), None);
+        assert_eq!(decode(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+    }
+
+    #[test]
+    fn the_table_is_whole() {
+        let plain = ["s", "b", "o", "i", "t", "u", "q", "-"];
+        for (name, fields) in table() {
+            for (field, kind) in fields.values() {
+                let kind = kind.trim_start_matches(['*', '%']);
+                assert!(plain.contains(&kind) || table().contains_key(kind), "{name}.{field}");
+            }
+        }
+    }
+}
