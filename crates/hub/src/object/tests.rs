@@ -1,3 +1,5 @@
+//! Tables for the rules of metadata.
+
 use serde_json::json;
 
 use super::*;
