@@ -129,6 +129,9 @@ fn a_daemon_pod_updates_the_image_of_its_machine() {
     inside("echo mine >/etc/local").unwrap();
     node.pull("debian-node/v2").unwrap();
     inside("ostree admin deploy --stage --karg-append=testkit=v2 debian-node/v2").unwrap();
+    // Not before systemd has seen the staged update: it finalizes what it has seen.
+    inside("until systemctl is-active --quiet ostree-finalize-staged.service; do sleep 0.1; done")
+        .unwrap();
     node.reboots_during(|_| inside("systemctl --no-block reboot").map(drop)).unwrap();
     cluster.wait_ready(&node).unwrap();
     cluster.wait_pod("default", &pod, 1).unwrap();

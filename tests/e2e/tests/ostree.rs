@@ -19,6 +19,10 @@ fn an_update_merges_etc_boots_and_rolls_back() {
 
     machine.pull("debian/v2").unwrap();
     machine.sh("ostree admin deploy --stage --karg-append=testkit=v2 debian/v2").unwrap();
+    // systemd starts this service when it sees the staged update, and finalizes it at shutdown; a
+    // reboot that comes sooner finds nothing to finalize.
+    let armed = ["systemctl", "is-active", "ostree-finalize-staged.service"];
+    machine.wait_for("the staged update to be seen", |m| Ok(m.exec(&armed)?.ok())).unwrap();
     assert_eq!(version(&machine), "v1");
     figures::timed("reboot-into-a-staged-update", || machine.reboot()).unwrap();
     assert_eq!(version(&machine), "v2");
