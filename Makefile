@@ -3,8 +3,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Downloads and builds that survive the tree are kept here; nothing relies on it being there.
-CACHE ?= $(or $(MACHINIST_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/machinist)
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 

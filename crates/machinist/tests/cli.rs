@@ -328,3 +328,16 @@ fn a_closed_pipe_is_no_error() {
         .unwrap();
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
 }
+
+#[test]
+fn an_error_does_not_quote_the_value() {
+    let folder = TempDir::new().unwrap();
+    let object = machine_config("a", &json!({"kernelArguments": "password=hunter2"}));
+    let text = format!("{}\n---\n{object}\n", pool());
+    let file = write(&folder, "secret.yaml", text);
+    let output = machinist(&["render", "--pool", "worker", "-f", &file]);
+    assert_exit(&output, 1);
+    let message = stderr(&output);
+    assert!(message.contains("kernelArguments: invalid type: string, expected"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+}

@@ -133,7 +133,7 @@ macro_rules! shape {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Default, PartialEq)]
+        #[derive(Clone, Default, PartialEq)]
         pub struct $name { $( $(#[$doc])* pub $field: $type, )* }
 
         impl $name {
@@ -150,6 +150,13 @@ macro_rules! shape {
                     } )*
                     _ => {}
                 }
+            }
+        }
+
+        /// Only what it is: configs hold keys and password hashes, and must not reach a log.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!("<", stringify!($name), ">"))
             }
         }
 

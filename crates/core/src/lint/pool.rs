@@ -1,12 +1,11 @@
 //! MachineConfigPools.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::label;
-use crate::api::selector::matches;
+use crate::api::selector::{is_empty, matches};
 
 use super::Finding;
 
@@ -43,11 +42,6 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
     }
     findings.extend(max_unavailable(pool.spec.max_unavailable.as_ref()));
     findings
-}
-
-fn is_empty(selector: &LabelSelector) -> bool {
-    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
 fn max_unavailable(value: Option<&IntOrString>) -> Option<Finding> {

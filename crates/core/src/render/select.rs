@@ -19,11 +19,7 @@ pub fn select<'a>(
 ) -> Result<Vec<&'a MachineConfig>, RenderError> {
     let pool_name = || pool.metadata.name.clone().unwrap_or_default();
     let selector = pool.spec.machine_config_selector.as_ref();
-    let is_empty = selector.is_none_or(|selector| {
-        selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-            && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-    });
-    let Some(selector) = selector.filter(|_| !is_empty) else {
+    let Some(selector) = selector.filter(|selector| !selector::is_empty(selector)) else {
         return Err(RenderError::EmptySelector { pool: pool_name() });
     };
     let mut selected = Vec::new();

@@ -17,6 +17,8 @@ use super::node::NotReady;
 pub enum Waiting {
     /// The pool is paused.
     PoolPaused,
+    /// The pool has no rendered config yet.
+    NothingRendered,
     /// It is working on the new config.
     Working {
         /// What its daemon says.
@@ -67,9 +69,14 @@ pub fn choose(pool: &MachineConfigPool, nodes: &[&Node], max_unavailable: i64) -
         .copied()
         .filter(|view| view.needs(target) && view.not_ready().is_none())
         .collect();
-    if pool.spec.paused == Some(true) || target.is_empty() {
+    let held = if target.is_empty() {
+        Some(Waiting::NothingRendered)
+    } else {
+        (pool.spec.paused == Some(true)).then_some(Waiting::PoolPaused)
+    };
+    if let Some(reason) = held {
         for view in &candidates {
-            waiting.insert(view.name().to_owned(), Waiting::PoolPaused);
+            waiting.insert(view.name().to_owned(), reason.clone());
         }
         return Choice { next: Vec::new(), waiting };
     }

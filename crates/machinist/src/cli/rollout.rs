@@ -133,6 +133,7 @@ fn text(name: &str, pool: &MachineConfigPool, answer: &Answer) -> String {
 fn describe(reason: &Waiting) -> String {
     match reason {
         Waiting::PoolPaused => "the pool is paused".to_owned(),
+        Waiting::NothingRendered => "the pool has no rendered config yet".to_owned(),
         Waiting::Working { state } if state.is_empty() => "has not started yet".to_owned(),
         Waiting::Working { state } => format!("is at it ({state})"),
         Waiting::Failing { message } => format!("failed on this config: {message}"),

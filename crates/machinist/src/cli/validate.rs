@@ -62,8 +62,11 @@ impl Validate {
         let mut findings = Vec::new();
         let documents = self.read(&mut findings)?;
         check_duplicates(&documents, &mut findings);
+        let known = crds::crds();
         for document in &documents {
-            findings.extend(check(document).into_iter().map(|finding| place(document, finding)));
+            findings.extend(
+                check(document, &known).into_iter().map(|finding| place(document, finding)),
+            );
         }
         findings.extend(check_pools(&documents));
         let errors = findings.iter().filter(|placed| placed.finding.is_error()).count();
@@ -119,7 +122,7 @@ fn check_duplicates(documents: &[Document], findings: &mut Vec<Placed>) {
 }
 
 /// What is wrong with one object by itself.
-fn check(document: &Document) -> Vec<Finding> {
+fn check(document: &Document, known: &[CustomResourceDefinition]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
         if value.is_empty() {
@@ -130,7 +133,6 @@ fn check(document: &Document) -> Vec<Finding> {
         return findings;
     }
     let (group, version) = document.api_version().split_once('/').unwrap_or_default();
-    let known = crds::crds();
     let crd =
         known.iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == document.kind());
     let Some(crd) = crd else {

@@ -87,7 +87,19 @@ impl Document {
     /// The object as a type, or the field that does not fit and why.
     pub fn try_typed<T: DeserializeOwned>(&self) -> Result<T, (String, String)> {
         serde_path_to_error::deserialize(&self.value)
-            .map_err(|error| (error.path().to_string(), error.inner().to_string()))
+            .map_err(|error| (error.path().to_string(), without_value(&error.inner().to_string())))
+    }
+}
+
+/// What does not fit, without the value that was found: it may be a secret in the wrong place.
+fn without_value(problem: &str) -> String {
+    let found = |what: &'static str| problem.starts_with(what).then_some(what);
+    match found("invalid type: string").or_else(|| found("invalid value: string")) {
+        Some(what) => {
+            let expected = problem.rfind(", expected").map_or("", |at| &problem[at..]);
+            format!("{what}{expected}")
+        }
+        None => problem.to_owned(),
     }
 }
 
