@@ -5,6 +5,10 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::Command;
 
+/// How often a test may find that what it had not synced was synced by somebody else: `sync(2)` reaches every disk of the
+/// host, and every machine that shuts down beside us calls it.
+const ATTEMPTS: usize = 10;
+
 #[test]
 fn a_synced_file_stays_and_an_unsynced_one_goes() {
     let lab = Lab::new().unwrap();
@@ -15,22 +19,30 @@ fn a_synced_file_stays_and_an_unsynced_one_goes() {
     file.sync_all().unwrap();
     File::open(disk.path()).unwrap().sync_all().unwrap();
     drop(file);
-    fs::write(&lost, "lost").unwrap();
-    disk.power_cycle().unwrap();
-    assert_eq!(fs::read(&kept).unwrap(), b"kept");
-    assert_eq!(fs::read(&lost).unwrap_or_default(), b"");
+    let is_lost = (0..ATTEMPTS).any(|_| {
+        fs::write(&lost, "lost").unwrap();
+        disk.power_cycle().unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), b"kept");
+        let found = fs::read(&lost).unwrap_or_default();
+        let _ = fs::remove_file(&lost);
+        found.is_empty()
+    });
+    assert!(is_lost);
 }
 
 #[test]
 fn a_machine_on_a_disk_loses_what_it_had_not_synced() {
     let lab = Lab::new().unwrap();
     let machine = lab.machine("a").disk(256).boot().unwrap();
-    machine.sh("echo kept >/etc/kept; sync /etc/kept /etc; echo lost >/etc/lost").unwrap();
-    machine.power_cut().unwrap();
-    machine.power_on().unwrap();
-    assert_eq!(machine.get("/etc/kept").unwrap(), b"kept\n");
-    let lost = machine.sh("cat /etc/lost 2>/dev/null || true").unwrap();
-    assert_eq!(lost, "");
+    let is_lost = (0..ATTEMPTS).any(|attempt| {
+        let write = format!("echo kept >/etc/kept; sync /etc/kept /etc; echo lost >/etc/{attempt}");
+        machine.sh(&write).unwrap();
+        machine.power_cut().unwrap();
+        machine.power_on().unwrap();
+        assert_eq!(machine.get("/etc/kept").unwrap(), b"kept\n");
+        machine.sh(&format!("cat /etc/{attempt} 2>/dev/null || true")).unwrap().is_empty()
+    });
+    assert!(is_lost);
 }
 
 #[test]
