@@ -11,6 +11,7 @@
 //! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
 //! | [`diff`] | what differs between two configs |
 //! | [`disruption`] | what a change costs a running machine |
+//! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
@@ -19,6 +20,7 @@
 pub mod api;
 pub mod diff;
 pub mod disruption;
+pub mod drain;
 pub mod ignition;
 pub mod lint;
 pub mod reconcile_check;

@@ -136,6 +136,19 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Why, without the names of the two configs.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Section { reason, .. } => reason.to_string(),
+            Self::Append { path, .. } => format!("ignition file {path} includes append"),
+            Self::ForceFile { .. } => format!("cannot create {FORCE_FILE} via Ignition"),
+            Self::Old { .. } | Self::New { .. } | Self::Invalid { .. } => self.to_string(),
+        }
+    }
+}
+
 /// Two configs, their Ignition configs read.
 #[derive(Debug, Clone)]
 pub struct Change {

@@ -48,6 +48,40 @@ pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
+/// Sets a condition by the rule of all pools: nothing happens where status, reason and message are
+/// the same; otherwise the condition moves to the end of the list, and its time moves only if its
+/// status does.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+    now: &Time,
+) {
+    let status = if status { "True" } else { "False" };
+    let mut transition = Some(now.clone());
+    if let Some(at) = conditions.iter().position(|condition| condition.type_ == type_) {
+        let old = &conditions[at];
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        if old.status == status && text(&old.reason) == reason && text(&old.message) == message {
+            return;
+        }
+        if old.status == status {
+            transition = old.last_transition_time.clone().into_option();
+        }
+        conditions.remove(at);
+    }
+    conditions.push(Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: transition.map_or(Nullable::Absent, Nullable::Set),
+        ..Condition::default()
+    });
+}
+
 /// Conditions of the older kinds: five fields, the time may be null, the list is one value.
 pub(crate) fn plain(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

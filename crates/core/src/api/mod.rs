@@ -35,7 +35,7 @@ mod schema;
 mod secret;
 mod tls_profile;
 
-pub use condition::{Condition, find_condition};
+pub use condition::{Condition, find_condition, set_condition};
 pub use container_runtime_config::{
     ContainerRuntimeConfig, ContainerRuntimeConfigSpec, ContainerRuntimeConfigStatus,
     ContainerRuntimeConfiguration, Store,

@@ -85,6 +85,28 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
+/// A selector as people write it: `role=worker,size in (large,small)`.
+#[must_use]
+pub fn to_text(selector: &LabelSelector) -> String {
+    let labels =
+        selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let requirements = selector.match_expressions.iter().flatten().map(|requirement| {
+        let key = &requirement.key;
+        let mut values = requirement.values.clone().unwrap_or_default();
+        values.sort();
+        let values = values.join(",");
+        match requirement.operator.as_str() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.clone(),
+        }
+    });
+    let mut parts: Vec<String> = labels.chain(requirements).collect();
+    parts.sort();
+    parts.join(",")
+}
+
 fn holds(
     index: usize,
     requirement: &LabelSelectorRequirement,

@@ -3,6 +3,7 @@
 //! ```text
 //! pool + MachineConfigs ─ select ─→ merge order ─ check each ─→ merge ─→ name ─→ Rendered
 //!                                                                 └─ provenance (who said what)
+//! Rendered + what the API holds ─ sync ─→ what the controller has to write
 //! ```
 
 pub mod check;
@@ -12,6 +13,7 @@ mod merge;
 mod name;
 pub mod provenance;
 mod select;
+pub mod sync;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
@@ -46,7 +48,7 @@ pub struct Rendered<'a> {
 /// Renders a pool from the MachineConfigs there are.
 pub fn render<'a>(
     pool: &MachineConfigPool,
-    machine_configs: &'a [MachineConfig],
+    machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
     controller_config: Option<&ControllerConfig>,
 ) -> Result<Rendered<'a>, RenderError> {
     let mut sources = Vec::new();

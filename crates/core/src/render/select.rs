@@ -15,7 +15,7 @@ const ROLE: &str = crate::api::names::label::ROLE;
 /// two are numbered.
 pub fn select<'a>(
     pool: &MachineConfigPool,
-    machine_configs: &'a [MachineConfig],
+    machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
 ) -> Result<Vec<&'a MachineConfig>, RenderError> {
     let pool_name = || pool.metadata.name.clone().unwrap_or_default();
     let selector = pool.spec.machine_config_selector.as_ref();
@@ -24,7 +24,9 @@ pub fn select<'a>(
     };
     let mut selected = Vec::new();
     let no_labels = BTreeMap::new();
+    let mut given = 0;
     for machine_config in machine_configs {
+        given += 1;
         let labels = machine_config.metadata.labels.as_ref().unwrap_or(&no_labels);
         let matches = selector::matches(selector, labels)
             .map_err(|source| RenderError::Selector { pool: pool_name(), source })?;
@@ -33,7 +35,6 @@ pub fn select<'a>(
         }
     }
     if selected.is_empty() {
-        let given = machine_configs.len();
         return Err(RenderError::NothingSelected { pool: pool_name(), given });
     }
     if let Some(bare) = selected.iter().find(|mc| mc.metadata.labels.is_none()) {

@@ -9,45 +9,7 @@ use serde::Serialize;
 use crate::api::MachineConfigPool;
 
 use super::NodeView;
-use super::node::NotReady;
-
-/// Why a machine that needs the new config does not get it now, or is not there yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "reason", rename_all = "camelCase")]
-pub enum Waiting {
-    /// The pool is paused.
-    PoolPaused,
-    /// The pool has no rendered config yet.
-    NothingRendered,
-    /// It is working on the new config.
-    Working {
-        /// What its daemon says.
-        state: String,
-    },
-    /// It has failed on the new config.
-    Failing {
-        /// What its daemon says.
-        message: String,
-    },
-    /// It is not ready for work, and so not for an update either.
-    NotReady {
-        /// What is the matter.
-        because: NotReady,
-    },
-    /// As many machines as may be away are away already.
-    NoCapacity {
-        /// How many may be away.
-        #[serde(rename = "maxUnavailable")]
-        max_unavailable: i64,
-        /// Who is away, or failing on the new config.
-        away: Vec<String>,
-    },
-    /// Others come first: by zone, then by age.
-    NotItsTurn {
-        /// How many go before it.
-        ahead: usize,
-    },
-}
+use super::waiting::{Names, Waiting};
 
 /// The decision about one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,6 +51,7 @@ pub fn choose(pool: &MachineConfigPool, nodes: &[&Node], max_unavailable: i64) -
     if room == 0 {
         let away: Vec<String> =
             away.iter().chain(&failing).map(|view| view.name().to_owned()).collect();
+        let away = Names::from(away);
         for view in &candidates {
             let reason = Waiting::NoCapacity { max_unavailable, away: away.clone() };
             waiting.insert(view.name().to_owned(), reason);
@@ -112,13 +75,18 @@ pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
 
 /// Machines that nobody has to choose: they have the target and work on it, failed on it, or are
 /// not ready to be given it.
-fn waiting_on_themselves(views: &[NodeView<'_>], target: &str) -> BTreeMap<String, Waiting> {
+pub(super) fn waiting_on_themselves(
+    views: &[NodeView<'_>],
+    target: &str,
+) -> BTreeMap<String, Waiting> {
     let mut waiting = BTreeMap::new();
     for view in views {
         let reason = if view.needs(target) {
             view.not_ready().map(|because| Waiting::NotReady { because })
         } else if view.is_failing() {
             Some(Waiting::Failing { message: view.reason().to_owned() })
+        } else if view.awaits_restart() && view.not_ready().is_none() {
+            Some(Waiting::RestartPending { opens: None })
         } else if !view.is_done() {
             Some(Waiting::Working { state: view.state().to_owned() })
         } else {
@@ -132,7 +100,7 @@ fn waiting_on_themselves(views: &[NodeView<'_>], target: &str) -> BTreeMap<Strin
 }
 
 /// Zones by name, machines without one last; within a zone the oldest first.
-fn by_zone_then_age(a: &NodeView<'_>, b: &NodeView<'_>) -> Ordering {
+pub(super) fn by_zone_then_age(a: &NodeView<'_>, b: &NodeView<'_>) -> Ordering {
     let by_age = || a.created().map(|time| &time.0).cmp(&b.created().map(|time| &time.0));
     match (a.zone(), b.zone()) {
         (Some(a), Some(b)) => a.cmp(b).then_with(by_age),

@@ -2,6 +2,7 @@
 //! one that configures it: a custom pool beats `worker`, `master` beats a custom pool, and two
 //! custom pools are an error.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
@@ -43,7 +44,7 @@ fn name_of(pool: &MachineConfigPool) -> &str {
 /// The pools of a machine, the primary one first.
 pub fn pools_of<'a>(
     node: &Node,
-    pools: &'a [MachineConfigPool],
+    pools: &'a [impl Borrow<MachineConfigPool>],
 ) -> Result<Membership<'a>, MembershipError> {
     let view = NodeView(node);
     if view.is_windows() {
@@ -53,6 +54,7 @@ pub fn pools_of<'a>(
     let labels = node.metadata.labels.as_ref().unwrap_or(&none);
     let (mut master, mut worker, mut custom) = (None, None, Vec::new());
     for pool in pools {
+        let pool = pool.borrow();
         // A selector that is missing or empty matches nothing.
         let Some(selector) = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s))
         else {
@@ -76,6 +78,50 @@ pub fn pools_of<'a>(
         (Some(master), Some(_)) => [Some(master), worker].into_iter().flatten().collect(),
         (Some(master), None) => vec![master],
         (None, custom) => [custom, worker].into_iter().flatten().collect(),
+    })
+}
+
+/// All machines, sorted into their pools.
+#[derive(Debug, Default)]
+pub struct Assignment<'a> {
+    /// The machines of each pool, by its name, in the order given.
+    pub members: BTreeMap<String, Vec<&'a Node>>,
+    /// Why some machines are in no pool.
+    pub errors: Vec<MembershipError>,
+    /// Machines that a custom pool wants and `master` has.
+    pub kept_by_master: Vec<&'a str>,
+}
+
+/// Sorts all machines into their pools at once.
+#[must_use]
+pub fn assign<'a>(
+    pools: &[impl Borrow<MachineConfigPool>],
+    nodes: &'a [impl Borrow<Node>],
+) -> Assignment<'a> {
+    let mut assignment = Assignment::default();
+    for node in nodes {
+        let node = node.borrow();
+        match pools_of(node, pools) {
+            Ok(found) => {
+                let Some(first) = found.first() else { continue };
+                assignment.members.entry(name_of(first).to_owned()).or_default().push(node);
+                if name_of(first) == POOL_MASTER && wanted_by_custom(node, pools) {
+                    assignment.kept_by_master.push(NodeView(node).name());
+                }
+            }
+            Err(error) => assignment.errors.push(error),
+        }
+    }
+    assignment
+}
+
+fn wanted_by_custom(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> bool {
+    let none = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    pools.iter().map(Borrow::borrow).any(|pool| {
+        let selector = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s));
+        !matches!(name_of(pool), POOL_MASTER | POOL_WORKER)
+            && selector.is_some_and(|selector| selector::matches(selector, labels) == Ok(true))
     })
 }
 

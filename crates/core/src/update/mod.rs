@@ -4,16 +4,30 @@
 //! ```text
 //! pools + nodes ─ membership ─→ nodes of a pool ─ candidates ─→ who goes now, who waits and why
 //!                                               └ pool_status ─→ counts and conditions
+//! pool ─ policy ─→ who goes first, when, how many may fail ─ decide ─→ the decision with all that
+//! report ─ machine_config_node ─→ what the MachineConfigNode says
+//! finished machines ─ estimate ─→ when the rollout ends
+//! all that refers to them ─ rendered ─→ which rendered configs may go
 //! ```
 
 mod candidates;
+mod estimate;
+pub mod housekeeping;
+pub mod machine_config_node;
 mod max_unavailable;
 mod membership;
 mod node;
+mod policy;
 mod pool_status;
+mod rendered;
+mod waiting;
 
-pub use candidates::{Choice, Waiting, choose};
+pub use candidates::{Choice, choose};
+pub use estimate::estimate;
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
-pub use membership::{Membership, MembershipError, nodes_of, pools_of};
+pub use membership::{Assignment, Membership, MembershipError, assign, nodes_of, pools_of};
 pub use node::{NodeView, NotReady};
+pub use policy::{Decision, Halted, Policy, PolicyError, Reboot, Windows, decide, duration};
 pub use pool_status::pool_status;
+pub use rendered::{needed, removable};
+pub use waiting::{Names, Waiting};

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
-use crate::api::names::{annotation, state};
+use crate::api::names::annotation::{self, machinist};
+use crate::api::names::state;
 
 /// Why a machine is not ready for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -145,11 +146,23 @@ impl<'a> NodeView<'a> {
         matches!(self.state(), state::DEGRADED | state::UNRECONCILABLE)
     }
 
+    /// Whether it has applied its config all but for a restart, and may not restart yet.
+    #[must_use]
+    pub fn awaits_restart(self) -> bool {
+        let desired = self.desired_config();
+        !desired.is_empty()
+            && !self.is_done()
+            && self.annotation(machinist::RESTART_PENDING) == Some(desired)
+            && self.annotation(machinist::RESTART) != Some(desired)
+    }
+
     /// Whether it is away, or may go away at any moment. One whose daemon has given up on an
-    /// update is not: it can safely be given another one.
+    /// update is not: it can safely be given another one. Nor is one that waits for the permission
+    /// to restart.
     #[must_use]
     pub fn is_unavailable(self) -> bool {
-        self.not_ready().is_some() || !self.is_done() && !self.is_failing()
+        self.not_ready().is_some()
+            || !self.is_done() && !self.is_failing() && !self.awaits_restart()
     }
 
     /// Whether it has the pool's config and no layered image is wanted for it.

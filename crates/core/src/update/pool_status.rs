@@ -1,12 +1,14 @@
 //! The status of a pool: counts and conditions, with the real system's reasons and messages.
 
+use std::collections::HashMap;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::names::condition::{node as machine_config_node, pool as condition};
 use crate::api::{
     CertExpiry, Condition, ControllerConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigPoolStatus, Nullable, PoolSynchronizerStatus,
+    MachineConfigPoolStatus, PoolSynchronizerStatus, set_condition,
 };
 
 use super::NodeView;
@@ -17,7 +19,7 @@ use super::candidates::target_of;
 pub fn pool_status(
     pool: &MachineConfigPool,
     nodes: &[&Node],
-    machine_config_nodes: &[MachineConfigNode],
+    machine_config_nodes: &[&MachineConfigNode],
     controller_config: Option<&ControllerConfig>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
@@ -58,7 +60,7 @@ pub fn pool_status(
         status.configuration.clone_from(&pool.spec.configuration);
     }
     let mut conditions = Conditions { list: status.conditions.take().unwrap_or_default(), now };
-    progress(&mut conditions, pool, target, all_updated);
+    progress(&mut conditions, pool, &views, all_updated);
     degradation(&mut conditions, &views, machine_config_nodes, degraded);
     status.conditions = Some(conditions.list);
     status
@@ -83,9 +85,10 @@ fn cert_expirys(controller_config: Option<&ControllerConfig>) -> Vec<CertExpiry>
 fn progress(
     conditions: &mut Conditions<'_>,
     pool: &MachineConfigPool,
-    target: &str,
+    views: &[NodeView<'_>],
     all_updated: bool,
 ) {
+    let target = target_of(pool);
     if all_updated {
         let message = format!("All nodes are updated with MachineConfig {target}");
         conditions.set(condition::UPDATED, true, "", &message);
@@ -97,15 +100,31 @@ fn progress(
         let message = format!("Pool is paused; will not update to MachineConfig {target}");
         conditions.set(condition::UPDATING, false, "", &message);
     } else {
-        let message = format!("All nodes are updating to MachineConfig {target}");
+        let restarts = restarts_pending(views, target);
+        let message = format!("All nodes are updating to MachineConfig {target}{restarts}");
         conditions.set(condition::UPDATING, true, "", &message);
+    }
+}
+
+/// Who has the config but for a restart that waits for permission.
+fn restarts_pending(views: &[NodeView<'_>], target: &str) -> String {
+    const SHOWN: usize = 10;
+    let waits = |view: &&NodeView<'_>| view.desired_config() == target && view.awaits_restart();
+    let names: Vec<&str> = views.iter().filter(waits).map(|view| view.name()).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    match names.len() {
+        0 => String::new(),
+        count => {
+            let shown = names[..count.min(SHOWN)].join(", ");
+            format!("; waiting for a restart: {count} ({shown}{more})")
+        }
     }
 }
 
 fn degradation(
     conditions: &mut Conditions<'_>,
     views: &[NodeView<'_>],
-    machine_config_nodes: &[MachineConfigNode],
+    machine_config_nodes: &[&MachineConfigNode],
     degraded: i32,
 ) {
     let (reporting, message) = degraded_message(views, machine_config_nodes);
@@ -131,19 +150,21 @@ fn degradation(
 /// What the degraded machines report: first their MachineConfigNodes, then their daemons.
 fn degraded_message(
     views: &[NodeView<'_>],
-    machine_config_nodes: &[MachineConfigNode],
+    machine_config_nodes: &[&MachineConfigNode],
 ) -> (usize, String) {
+    let by_name: HashMap<&str, &NodeView<'_>> =
+        views.iter().map(|view| (view.name(), view)).collect();
     let mut degraded = Vec::new();
     let mut messages = Vec::new();
     for node in machine_config_nodes {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let Some(view) = views.iter().find(|view| view.name() == name) else { continue };
+        let Some(view) = by_name.get(name) else { continue };
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let found = conditions
             .filter(|condition| condition.type_ == machine_config_node::NODE_DEGRADED)
             .find(|condition| condition.status == "True");
         if let Some(condition) = found {
-            degraded.push(*view);
+            degraded.push(**view);
             messages.push(format!("Node {name} is reporting: {:?}", condition.message));
         }
     }
@@ -155,9 +176,7 @@ fn degraded_message(
     (degraded.len(), messages.join(", "))
 }
 
-/// Conditions with the rule by which all of a pool's conditions are set: nothing happens where
-/// status, reason and message are the same; otherwise the condition moves to the end of the list,
-/// and its time moves only if its status does.
+/// The conditions, and the time at which they are set.
 struct Conditions<'a> {
     list: Vec<Condition>,
     now: &'a Time,
@@ -165,28 +184,7 @@ struct Conditions<'a> {
 
 impl Conditions<'_> {
     fn set(&mut self, type_: &str, value: bool, reason: &str, message: &str) {
-        let status = if value { "True" } else { "False" };
-        let mut transition = Some(self.now.clone());
-        if let Some(at) = self.list.iter().position(|condition| condition.type_ == type_) {
-            let old = &self.list[at];
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            if old.status == status && text(&old.reason) == reason && text(&old.message) == message
-            {
-                return;
-            }
-            if old.status == status {
-                transition = old.last_transition_time.clone().into_option();
-            }
-            self.list.remove(at);
-        }
-        self.list.push(Condition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message.to_owned()),
-            last_transition_time: transition.map_or(Nullable::Absent, Nullable::Set),
-            ..Condition::default()
-        });
+        set_condition(&mut self.list, type_, value, reason, message, self.now);
     }
 
     fn is_true(&self, type_: &str) -> bool {

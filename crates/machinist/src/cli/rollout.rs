@@ -89,6 +89,7 @@ impl Explain {
         }
         let now = Time(k8s_openapi::jiff::Timestamp::now());
         let controller_config = controller_configs.first();
+        let machine_config_nodes: Vec<&MachineConfigNode> = machine_config_nodes.iter().collect();
         let status = pool_status(pool, &members, &machine_config_nodes, controller_config, &now);
         let max = max_unavailable(pool, members.len())?;
         let choice = choose(pool, &members, max);
@@ -145,5 +146,29 @@ fn describe(reason: &Waiting) -> String {
         },
         Waiting::NoCapacity { away, .. } => format!("waits for {}", away.join(", ")),
         Waiting::NotItsTurn { ahead } => format!("waits its turn; {ahead} go before it"),
+        Waiting::OutsideWindow { opens } => {
+            format!("waits for the maintenance window, which opens at {}", opens.0)
+        }
+        Waiting::Canary { machines } => {
+            format!("waits until the first machines are through: {}", machines.join(", "))
+        }
+        Waiting::Soaking { until } => {
+            format!("waits until {} to see whether the first machines stay well", until.0)
+        }
+        Waiting::BadConfig { config } => format!("too many machines failed on {config}"),
+        Waiting::RestartPending { opens: Some(opens) } => {
+            format!("needs a restart, and may from {} on", opens.0)
+        }
+        Waiting::RestartPending { opens: None } => {
+            "needs a restart, and waits for permission".to_owned()
+        }
+        Waiting::Draining { blockers } if blockers.is_empty() => {
+            "is being emptied of its pods".to_owned()
+        }
+        Waiting::Draining { blockers } => {
+            let now = Time(k8s_openapi::jiff::Timestamp::now());
+            let sentences: Vec<String> = blockers.iter().map(|b| b.sentence(&now)).collect();
+            format!("is being emptied of its pods: {}", sentences.join(", "))
+        }
     }
 }

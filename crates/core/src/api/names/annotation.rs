@@ -82,3 +82,49 @@ pub const STUB_IGNITION_UPGRADED_AT: &str =
 /// When the replacement of boot images was switched on by default.
 pub const BOOT_IMAGE_UPDATES_OPTED_IN_AT: &str =
     "machineconfiguration.openshift.io/boot-image-updates-opted-in-at";
+
+/// Annotations of our own. An administrator writes those that say how a pool is rolled out; see
+/// `docs/rollout.md`.
+pub mod machinist {
+    // On pools, written by an administrator.
+
+    /// How many machines of a pool get a new config before all others.
+    pub const CANARY: &str = "machinist.dev/canary";
+    /// How long those machines have to be well on it before the others go: `30m`, `2h`.
+    pub const CANARY_SOAK: &str = "machinist.dev/canary-soak";
+    /// When machines may be changed: `Sat,Sun 02:00-05:00 Europe/Berlin; 22:00-01:00 UTC`.
+    pub const MAINTENANCE_WINDOW: &str = "machinist.dev/maintenance-window";
+    /// On a pool: `immediate` or `deferred`. On a machine, written by the controller together with
+    /// the config: `deferred`, when the machine has to wait for [`RESTART`] before it restarts.
+    pub const REBOOT: &str = "machinist.dev/reboot";
+    /// How many machines may fail on a config before its rollout stops.
+    pub const MAX_FAILURES: &str = "machinist.dev/max-failures";
+    /// Configs that nobody gets, separated by commas. The controller adds to it; a person takes out
+    /// of it.
+    pub const BAD_CONFIGS: &str = "machinist.dev/bad-configs";
+
+    // On pools, written by `machinist rollback`.
+
+    /// What the sources of a pool made when it was rolled back.
+    pub const ROLLED_BACK_FROM: &str = "machinist.dev/rolled-back-from";
+    /// The rendered config that the machines of a pool that was rolled back get instead.
+    pub const ROLLED_BACK_TO: &str = "machinist.dev/rolled-back-to";
+
+    // On pools, written by the controller for itself.
+
+    /// How far the first machines are: `<config> soaking <time>` or `<config> passed`.
+    pub const CANARY_STATE: &str = "machinist.dev/canary-state";
+    /// Who had failed when a config was found to be bad: `<config> <machine>,<machine>`. They are
+    /// not counted again once a person has taken the config out of [`BAD_CONFIGS`].
+    pub const FAILED_MACHINES: &str = "machinist.dev/failed-machines";
+
+    // On machines.
+
+    /// Since when a machine is being drained, so that a controller that starts anew knows.
+    pub const DRAIN_STARTED: &str = "machinist.dev/drain-started";
+    /// The config that a machine has applied all but for a restart. Written by its daemon.
+    pub const RESTART_PENDING: &str = "machinist.dev/restart-pending";
+    /// The config for whose sake a machine may restart. Written by the controller, or by a person
+    /// through `machinist reboot`.
+    pub const RESTART: &str = "machinist.dev/restart";
+}

@@ -18,6 +18,8 @@ pub mod pool {
     pub const PINNED_IMAGE_SETS_DEGRADED: &str = "PinnedImageSetsDegraded";
     /// A task beside the configuration failed.
     pub const POOL_SYNCHRONIZER_DEGRADED: &str = "PoolSynchronizerDegraded";
+    /// Something keeps the rollout from going on that the real system would only log. Our own.
+    pub const ROLLOUT_BLOCKED: &str = "RolloutBlocked";
     /// An image build waits to be started.
     pub const BUILD_PENDING: &str = "BuildPending";
     /// An image is being built.

@@ -1,0 +1,195 @@
+//! Who keeps a machine from being emptied: the answers to evictions, made into sentences.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::Status;
+use serde::Serialize;
+
+use super::PodRef;
+
+/// What the API server's refusal of an eviction means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The pod is gone already.
+    Gone,
+    /// Not now: ask again after [`EVICTION_RETRY`](super::EVICTION_RETRY).
+    Blocked {
+        /// The budget that would be violated, if it is one.
+        budget: Option<String>,
+        /// The reason, in the server's words.
+        message: String,
+    },
+    /// The namespace is being deleted, and the pod with it: ask again, or wait for the pod if it is
+    /// shutting down.
+    NamespaceTerminating,
+    /// It will not work by asking again.
+    Failed {
+        /// The reason, in the server's words.
+        message: String,
+    },
+}
+
+/// What the API server's refusal of an eviction means.
+#[must_use]
+pub fn answer(status: &Status) -> Answer {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    if status.is_not_found() {
+        return Answer::Gone;
+    }
+    if status.code == 429 || status.reason == "TooManyRequests" {
+        let cause = causes.clone().find(|cause| cause.reason == "DisruptionBudget");
+        let message = cause.map_or(&status.message, |cause| &cause.message).clone();
+        let budget = cause.and_then(|cause| budget_in(&cause.message));
+        return Answer::Blocked { budget, message };
+    }
+    if status.is_forbidden() && causes.clone().any(|cause| cause.reason == "NamespaceTerminating") {
+        return Answer::NamespaceTerminating;
+    }
+    Answer::Failed { message: status.message.clone() }
+}
+
+/// The name in `The disruption budget NAME needs 2 healthy pods and has 1 currently`. The server
+/// gives it nowhere else.
+fn budget_in(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("The disruption budget ")?;
+    rest.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// A pod that does not leave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Blocker {
+    /// The pod.
+    pub pod: PodRef,
+    /// The budget that holds it, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    /// When it was first found in the way.
+    pub since: Time,
+    /// The reason, in the server's words.
+    pub message: String,
+}
+
+impl Blocker {
+    /// The sentence for people: `pod ns/name blocked by budget NAME for 4 m`.
+    #[must_use]
+    pub fn sentence(&self, now: &Time) -> String {
+        let time = span(now.0.duration_since(self.since.0).try_into().unwrap_or_default());
+        match &self.budget {
+            Some(budget) => format!("pod {} blocked by budget {budget} for {time}", self.pod),
+            None => format!("pod {} blocked for {time}: {}", self.pod, self.message),
+        }
+    }
+}
+
+/// Whole minutes: a sentence that changed every second would be written every second.
+fn span(time: Duration) -> String {
+    match time.as_secs() / 60 {
+        0 => "less than 1 m".to_owned(),
+        minutes @ 1..60 => format!("{minutes} m"),
+        minutes => format!("{} h {} m", minutes / 60, minutes % 60),
+    }
+}
+
+/// Who is in the way now: pods with the reason that was given last. One that was in the way before
+/// keeps its time, whatever the reason was then.
+#[must_use]
+pub fn blockers(
+    before: &[Blocker],
+    found: impl IntoIterator<Item = (PodRef, Option<String>, String)>,
+    now: &Time,
+) -> Vec<Blocker> {
+    let mut blockers: Vec<Blocker> = found
+        .into_iter()
+        .map(|(pod, budget, message)| {
+            let known = before.iter().find(|blocker| blocker.pod == pod);
+            let since = known.map_or(now, |blocker| &blocker.since).clone();
+            Blocker { pod, budget, since, message }
+        })
+        .collect();
+    blockers.sort_by(|a, b| a.since.cmp(&b.since).then_with(|| a.pod.cmp(&b.pod)));
+    blockers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(value: Value) -> Status {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn time(text: &str) -> Time {
+        serde_json::from_value(json!(text)).unwrap()
+    }
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { namespace: "ns".to_owned(), name: name.to_owned(), uid: name.to_owned() }
+    }
+
+    /// The answers as a real API server gives them.
+    #[test]
+    fn what_answers_mean() {
+        let budget = |text: &str| {
+            json!({"status": "Failure", "code": 429, "reason": "TooManyRequests",
+                   "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+                   "details": {"causes": [{"reason": "DisruptionBudget", "message": text}]}})
+        };
+        let blocked = |budget: Option<&str>, message: &str| Answer::Blocked {
+            budget: budget.map(str::to_owned),
+            message: message.to_owned(),
+        };
+        let needs = "The disruption budget web needs 2 healthy pods and has 2 currently";
+        let busy = "The disruption budget web is still being processed by the server.";
+        let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        for (value, expected) in [
+            (budget(needs), blocked(Some("web"), needs)),
+            (budget(busy), blocked(Some("web"), busy)),
+            (budget("something else"), blocked(None, "something else")),
+            (
+                json!({"code": 429, "reason": "TooManyRequests", "message": "too many requests"}),
+                blocked(None, "too many requests"),
+            ),
+            (json!({"code": 404, "reason": "NotFound", "message": "gone"}), Answer::Gone),
+            (
+                json!({"code": 403, "reason": "Forbidden", "message": "no",
+                       "details": {"causes": [{"reason": "NamespaceTerminating", "message": "x"}]}}),
+                Answer::NamespaceTerminating,
+            ),
+            (
+                json!({"code": 403, "reason": "Forbidden", "message": "no"}),
+                Answer::Failed { message: "no".to_owned() },
+            ),
+            (
+                json!({"code": 500, "status": "Failure", "message": several}),
+                Answer::Failed { message: several.to_owned() },
+            ),
+        ] {
+            assert_eq!(answer(&status(value.clone())), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn blockers_keep_their_time() {
+        let (first, later) = (time("2026-11-15T10:00:00Z"), time("2026-11-15T10:04:30Z"));
+        let reason = |name: &str| (pod(name), Some("web".to_owned()), "no".to_owned());
+        let before = blockers(&[], [reason("a")], &first);
+        let now = blockers(&before, [reason("b"), reason("a")], &later);
+        let sentences: Vec<String> = now.iter().map(|blocker| blocker.sentence(&later)).collect();
+        assert_eq!(
+            sentences,
+            [
+                "pod ns/a blocked by budget web for 4 m",
+                "pod ns/b blocked by budget web for less than 1 m"
+            ]
+        );
+        assert!(blockers(&now, [], &later).is_empty());
+        let other = blockers(&before, [(pod("a"), None, "server busy".to_owned())], &later);
+        assert_eq!(other[0].sentence(&later), "pod ns/a blocked for 4 m: server busy");
+        let hours = time("2026-11-15T11:05:00Z");
+        assert_eq!(now[0].sentence(&hours), "pod ns/a blocked by budget web for 1 h 5 m");
+        // A clock that went back does no harm.
+        assert_eq!(now[1].sentence(&first), "pod ns/b blocked by budget web for less than 1 m");
+    }
+}

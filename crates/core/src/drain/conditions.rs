@@ -1,0 +1,189 @@
+//! What a machine's MachineConfigNode says about being cordoned, drained and uncordoned.
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
+use crate::api::names::condition::node::{
+    CORDONED, DRAINED, UNCORDONED, UPDATE_COMPLETE, UPDATE_EXECUTED,
+};
+use crate::update::NodeView;
+use crate::update::machine_config_node::{Report, Statement, Truth};
+
+/// A step of a drain, or its failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// It takes no new pods.
+    Cordoned,
+    /// It could not be cordoned.
+    CordonFailed {
+        /// Why.
+        error: &'a str,
+    },
+    /// Its pods are being evicted.
+    Draining,
+    /// An attempt to evict them failed.
+    DrainFailed {
+        /// Why.
+        error: &'a str,
+        /// Who is in the way, as sentences; may be empty.
+        blockers: &'a [String],
+    },
+    /// Its pods are gone.
+    Drained,
+    /// It takes pods again.
+    Uncordoned,
+    /// It could not be uncordoned.
+    UncordonFailed {
+        /// Why.
+        error: &'a str,
+    },
+}
+
+/// What the MachineConfigNode says after a step.
+#[must_use]
+pub fn report(step: Step<'_>, node: &Node) -> Report {
+    let view = NodeView(node);
+    let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
+    let applied = view.annotation(LAST_APPLIED_DRAIN).unwrap_or_default();
+    let until = format!(
+        "The drain will not be complete until desired drainer {desired} matches current drainer {applied}"
+    );
+    let reporting = format!("The node is reporting Unschedulable = {unschedulable}");
+    let executed = |child: &str, parent: &str, truth: Truth, message: String| {
+        both((UPDATE_EXECUTED, Truth::Unknown, parent), (child, truth, &message))
+    };
+    match step {
+        Step::Cordoned => {
+            let parent = "Cordoned Node as part of update executed phase";
+            executed(CORDONED, parent, Truth::True, format!("Cordoned node. {reporting}"))
+        }
+        Step::CordonFailed { error } => {
+            let parent = "Failed to Cordon Node as part of In progress update phase";
+            let message = format!("Error: Failed to Cordon node. Error is {error}, {reporting}");
+            executed(CORDONED, parent, Truth::Unknown, message)
+        }
+        Step::Draining => {
+            let parent = "Draining Node as part of update executed phase";
+            executed(DRAINED, parent, Truth::Unknown, format!("Draining node. {until}"))
+        }
+        Step::DrainFailed { error, blockers } => {
+            // A parent that says the same as before is not written again, and its child with it:
+            // so the blockers stand in both.
+            let mut parent = "Node Drain has not succeeded".to_owned();
+            if !blockers.is_empty() {
+                parent = format!("{parent}: {}", blockers.join(", "));
+            }
+            let message = format!("Error: Node Drain has not succeeded. Error is: {error} {until}");
+            executed(DRAINED, &parent, Truth::Unknown, message)
+        }
+        Step::Drained => {
+            let parent = "Drained Node as part of update executed phase";
+            let message = format!(
+                "Drained node. The drain is complete as the desired drainer matches current drainer: {desired}"
+            );
+            executed(DRAINED, parent, Truth::True, message)
+        }
+        Step::Uncordoned => both(
+            (UPDATE_COMPLETE, Truth::True, "Uncordoned Node as part of completing upgrade phase"),
+            (UNCORDONED, Truth::True, &format!("UnCordoned node. {reporting}")),
+        ),
+        Step::UncordonFailed { error } => both(
+            (
+                UPDATE_COMPLETE,
+                Truth::Unknown,
+                "Failed to Uncordon Node as part of completing upgrade phase",
+            ),
+            (
+                UNCORDONED,
+                Truth::Unknown,
+                &format!("Error: Failed to UnCordon node. Error is: {error} {reporting}"),
+            ),
+        ),
+    }
+}
+
+fn both(parent: (&str, Truth, &str), child: (&str, Truth, &str)) -> Report {
+    let reason = format!("{}{}", parent.0, child.0);
+    Report {
+        parent: Statement::new(parent.0, parent.1, child.0, parent.2),
+        child: Some(Statement::new(child.0, child.1, &reason, child.2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_texts_are_those_of_the_real_controller() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "annotations": {DESIRED_DRAIN: "drain-b", LAST_APPLIED_DRAIN: "uncordon-a"}},
+            "spec": {"unschedulable": true}
+        }))
+        .unwrap();
+        let until = "The drain will not be complete until desired drainer drain-b matches current drainer uncordon-a";
+        for (step, reason, parent, child) in [
+            (
+                Step::Cordoned,
+                "UpdateExecutedCordoned",
+                "Unknown Cordoned Node as part of update executed phase".to_owned(),
+                "True Cordoned node. The node is reporting Unschedulable = true".to_owned(),
+            ),
+            (
+                Step::CordonFailed { error: "no" },
+                "UpdateExecutedCordoned",
+                "Unknown Failed to Cordon Node as part of In progress update phase".to_owned(),
+                "Unknown Error: Failed to Cordon node. Error is no, The node is reporting Unschedulable = true".to_owned(),
+            ),
+            (
+                Step::Draining,
+                "UpdateExecutedDrained",
+                "Unknown Draining Node as part of update executed phase".to_owned(),
+                format!("Unknown Draining node. {until}"),
+            ),
+            (
+                Step::DrainFailed { error: "no", blockers: &[] },
+                "UpdateExecutedDrained",
+                "Unknown Node Drain has not succeeded".to_owned(),
+                format!("Unknown Error: Node Drain has not succeeded. Error is: no {until}"),
+            ),
+            (
+                Step::DrainFailed { error: "no", blockers: &["pod a/b blocked by budget c for 4 m".to_owned()] },
+                "UpdateExecutedDrained",
+                "Unknown Node Drain has not succeeded: pod a/b blocked by budget c for 4 m".to_owned(),
+                format!("Unknown Error: Node Drain has not succeeded. Error is: no {until}"),
+            ),
+            (
+                Step::Drained,
+                "UpdateExecutedDrained",
+                "Unknown Drained Node as part of update executed phase".to_owned(),
+                "True Drained node. The drain is complete as the desired drainer matches current drainer: drain-b".to_owned(),
+            ),
+            (
+                Step::Uncordoned,
+                "UpdateCompleteUncordoned",
+                "True Uncordoned Node as part of completing upgrade phase".to_owned(),
+                "True UnCordoned node. The node is reporting Unschedulable = true".to_owned(),
+            ),
+            (
+                Step::UncordonFailed { error: "no" },
+                "UpdateCompleteUncordoned",
+                "Unknown Failed to Uncordon Node as part of completing upgrade phase".to_owned(),
+                "Unknown Error: Failed to UnCordon node. Error is: no The node is reporting Unschedulable = true".to_owned(),
+            ),
+        ] {
+            let found = report(step, &node);
+            let written = found.child.unwrap();
+            let text = |statement: &Statement| {
+                format!("{} {}", statement.status.as_str(), statement.message)
+            };
+            assert_eq!(text(&found.parent), parent);
+            assert_eq!(text(&written), child);
+            assert_eq!(written.reason, reason);
+            assert_eq!(format!("{}{}", found.parent.type_, written.type_), reason);
+            assert_eq!(found.parent.reason, written.type_);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a machine asks for: its daemon writes `drain-<config>` or `uncordon-<config>`, and the
+//! controller repeats the text once it has done so.
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
+use crate::update::NodeView;
+
+/// What a machine asks for. The value is what has to be written into
+/// [`LAST_APPLIED_DRAIN`] when it is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing, or nothing that has not been done already.
+    Nothing,
+    /// To be cordoned, and emptied of pods.
+    Drain {
+        /// The request as it was written.
+        value: String,
+    },
+    /// To be given pods again.
+    Uncordon {
+        /// The request as it was written.
+        value: String,
+    },
+}
+
+/// A request that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DrainError {
+    /// Neither `drain` nor `uncordon`.
+    #[error("node {node}: non-recognized drain verb detected {verb}")]
+    UnknownVerb {
+        /// The machine.
+        node: String,
+        /// What stands before the first `-`.
+        verb: String,
+    },
+}
+
+/// What a machine asks for and has not got yet.
+pub fn pending(node: &Node) -> Result<Request, DrainError> {
+    let view = NodeView(node);
+    let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
+    if desired == view.annotation(LAST_APPLIED_DRAIN).unwrap_or_default() {
+        return Ok(Request::Nothing);
+    }
+    let verb = desired.split('-').next().unwrap_or_default();
+    let value = desired.to_owned();
+    match verb {
+        "drain" => Ok(Request::Drain { value }),
+        "uncordon" => Ok(Request::Uncordon { value }),
+        verb => {
+            Err(DrainError::UnknownVerb { node: view.name().to_owned(), verb: verb.to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(desired: &Value, applied: &Value) -> Node {
+        let mut annotations = json!({});
+        for (key, value) in [(DESIRED_DRAIN, desired), (LAST_APPLIED_DRAIN, applied)] {
+            if !value.is_null() {
+                annotations[key] = value.clone();
+            }
+        }
+        serde_json::from_value(json!({"metadata": {"name": "n1", "annotations": annotations}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn what_machines_ask_for() {
+        let drain = |value: &str| Ok(Request::Drain { value: value.to_owned() });
+        let uncordon = |value: &str| Ok(Request::Uncordon { value: value.to_owned() });
+        let unknown =
+            |verb: &str| Err(format!("node n1: non-recognized drain verb detected {verb}"));
+        for (desired, applied, expected) in [
+            (json!(null), json!(null), Ok(Request::Nothing)),
+            (json!(""), json!(null), Ok(Request::Nothing)),
+            (json!("drain-a"), json!("drain-a"), Ok(Request::Nothing)),
+            (json!("drain-rendered-a"), json!("uncordon-rendered-0"), drain("drain-rendered-a")),
+            (json!("drain-b"), json!("drain-a"), drain("drain-b")),
+            (json!("drain-a"), json!(null), drain("drain-a")),
+            (json!("uncordon-a"), json!("drain-a"), uncordon("uncordon-a")),
+            (json!("restart-x"), json!("drain-a"), unknown("restart")),
+            (json!(null), json!("drain-a"), unknown("")),
+        ] {
+            let found = pending(&node(&desired, &applied)).map_err(|error| error.to_string());
+            assert_eq!(found, expected, "{desired} {applied}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! When a drain that failed is tried again, and when somebody is told. It is never given up.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// How long one attempt may take.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long an attempt waits before it asks again for an eviction that was refused.
+pub const EVICTION_RETRY: Duration = Duration::from_secs(5);
+/// How long after a failed attempt the next one begins.
+pub const RETRY: Duration = Duration::from_secs(60);
+/// The same, for a drain that has been failing for [`FAILING_AFTER`].
+pub const FAILING_RETRY: Duration = Duration::from_secs(300);
+/// When a drain counts as failing: people are told, and attempts become fewer.
+pub const FAILING_AFTER: Duration = Duration::from_secs(600);
+/// When a drain raises the alert.
+pub const ALERT_AFTER: Duration = Duration::from_secs(3600);
+/// The pauses between the five attempts to cordon or uncordon a machine.
+pub const CORDON_DELAYS: [Duration; 4] = [
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(40),
+    Duration::from_secs(80),
+];
+
+/// An event of the type `Warning` on the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// One word for programs.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// What follows from a failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// When the next attempt begins.
+    pub after: Duration,
+    /// What people are told.
+    pub warnings: Vec<Warning>,
+    /// Whether the gauge `mcc_drain_err` of the machine is 1.
+    pub alert: bool,
+}
+
+/// What follows from a failed attempt of a drain that began at `started`, the time of its first
+/// cordon. It has to be kept across a restart, or the alert would never come.
+#[must_use]
+pub fn after_failure(node: &str, error: &str, started: &Time, now: &Time) -> Retry {
+    let failing: Duration = now.0.duration_since(started.0).try_into().unwrap_or_default();
+    let mut warnings = Vec::new();
+    let alert = failing > ALERT_AFTER;
+    if alert {
+        let message =
+            format!("node {node}: drain exceeded timeout: 1h0m0s. Will continue to retry.");
+        warnings.push(Warning { reason: "DrainFailed", message });
+    }
+    if failing <= FAILING_AFTER {
+        return Retry { after: RETRY, warnings, alert };
+    }
+    let message = format!(
+        "Drain failed. Drain has been failing for more than {} minutes. Waiting {} minutes then retrying. Error message from drain: {error}",
+        FAILING_AFTER.as_secs() / 60,
+        FAILING_RETRY.as_secs() / 60,
+    );
+    warnings.push(Warning { reason: "DrainThresholdExceeded", message });
+    Retry { after: FAILING_RETRY, warnings, alert }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn attempts_become_fewer_and_people_are_told() {
+        let started: Time = serde_json::from_value(json!("2026-11-15T10:00:00Z")).unwrap();
+        let (threshold, failed) = ("DrainThresholdExceeded", "DrainFailed");
+        let cases: [(&str, u64, &[&str], bool); 7] = [
+            ("09:00:00", 60, &[], false),
+            ("10:00:00", 60, &[], false),
+            ("10:10:00", 60, &[], false),
+            ("10:10:01", 300, &[threshold], false),
+            ("11:00:00", 300, &[threshold], false),
+            ("11:00:01", 300, &[failed, threshold], true),
+            ("23:00:00", 300, &[failed, threshold], true),
+        ];
+        for (clock, after, reasons, alert) in cases {
+            let now = serde_json::from_value(json!(format!("2026-11-15T{clock}Z"))).unwrap();
+            let retry = after_failure("n1", "no", &started, &now);
+            let found: Vec<&str> = retry.warnings.iter().map(|warning| warning.reason).collect();
+            assert_eq!((retry.after.as_secs(), retry.alert), (after, alert), "{clock}");
+            assert_eq!(found, reasons, "{clock}");
+            for warning in retry.warnings {
+                let expected = if warning.reason == failed {
+                    "node n1: drain exceeded timeout: 1h0m0s. Will continue to retry."
+                } else {
+                    "Drain failed. Drain has been failing for more than 10 minutes. Waiting 5 minutes then retrying. Error message from drain: no"
+                };
+                assert_eq!(warning.message, expected);
+            }
+        }
+    }
+}

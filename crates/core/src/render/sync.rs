@@ -1,0 +1,234 @@
+//! What the controller has to write so that a pool has its rendered config: nothing, most of the
+//! time.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::api::names::{annotation, condition, object};
+use crate::api::{
+    Condition, ControllerConfig, MachineConfig, MachineConfigPool, PoolConfiguration,
+    find_condition, selector,
+};
+use crate::reconcile_check::{Overrides, Refusal, reconcilable};
+
+use super::{RenderError, render};
+
+/// What the API holds, as far as the rendering of one pool goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The pool.
+    pub pool: &'a MachineConfigPool,
+    /// All MachineConfigs, rendered ones among them.
+    pub machine_configs: &'a [&'a MachineConfig],
+    /// The ControllerConfig, where there is one.
+    pub controller_config: Option<&'a ControllerConfig>,
+    /// What the controller calls itself in what it makes.
+    pub version: &'a str,
+    /// Changes that are waved through.
+    pub overrides: Overrides,
+}
+
+/// What has to be written. All `None` and empty: nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sync {
+    /// The name of the config that the sources make.
+    pub rendered: String,
+    /// A rendered config that is missing.
+    pub create: Option<MachineConfig>,
+    /// A rendered config that somebody edited, as it has to be.
+    pub repair: Option<MachineConfig>,
+    /// What the pool has to point at.
+    pub point: Option<PoolConfiguration>,
+    /// Whether the pool was rolled back from a config that its sources no longer make: the
+    /// rollback is over.
+    pub end_rollback: bool,
+    /// Whether an administrator's MachineConfig replaces the OS image of the system.
+    pub os_image_overridden: bool,
+}
+
+/// Why a pool has no new rendered config.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The pool's selector is there and empty.
+    #[error(
+        "This machineconfigpool is selecting all machineconfigs. A non-empty selector is required."
+    )]
+    SelectsAll,
+    /// Something else has to happen first; the pool is not to blame.
+    #[error("{0}")]
+    NotYet(String),
+    /// There is nothing to render, and there never was.
+    #[error("{0}; create a MachineConfig that it matches")]
+    Nothing(String),
+    /// The sources are bad.
+    #[error("{0}")]
+    Render(String),
+    /// The machines of the pool could not take the result.
+    #[error(
+        "reconciliation failed between current config {current:?} and base config {culprit:?}: {reason}"
+    )]
+    Culprit {
+        /// What the pool has.
+        current: String,
+        /// The MachineConfig without which it would work.
+        culprit: String,
+        /// Why machines refuse it.
+        reason: String,
+    },
+    /// The same, and no single MachineConfig is to blame.
+    #[error("render reconciliation error: {0}")]
+    Refused(#[from] Refusal),
+    /// The pool was rolled back to a config that is gone.
+    #[error(
+        "the pool was rolled back to {0}, which does not exist; end the rollback with `machinist rollback --undo`"
+    )]
+    NoRollbackTarget(String),
+}
+
+/// What is to be written for a pool.
+pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
+    if let Some(reason) = inputs.controller_config.and_then(incomplete) {
+        return Err(SyncError::NotYet(reason));
+    }
+    match inputs.pool.spec.machine_config_selector.as_ref().map(selector::is_empty) {
+        Some(true) => return Err(SyncError::SelectsAll),
+        Some(false) => {}
+        None => return Err(nothing(inputs)),
+    }
+    let configs = || inputs.machine_configs.iter().copied();
+    let rendered = match render(inputs.pool, configs(), inputs.controller_config) {
+        Ok(rendered) => rendered,
+        Err(RenderError::NothingSelected { .. }) => return Err(nothing(inputs)),
+        Err(error) => {
+            let text = format!("could not generate rendered MachineConfig: {error}");
+            return Err(SyncError::Render(text));
+        }
+    };
+    let name = rendered.name.clone();
+    let sources: Vec<ObjectReference> = rendered.sources.iter().map(|s| source(s.name())).collect();
+    let os_image_overridden = rendered.os_image_overridden;
+    let wanted = rendered
+        .into_object(inputs.pool, inputs.controller_config, inputs.version)
+        .map_err(|error| SyncError::Render(format!("size validation failed: {error}")))?;
+    let by_name = |name: &str| configs().find(|mc| mc.metadata.name.as_deref() == Some(name));
+    let existing = by_name(&name);
+    let repair = existing
+        .filter(|found| found.spec != wanted.spec)
+        .map(|found| MachineConfig { metadata: found.metadata.clone(), ..wanted.clone() });
+    let rollback = Rollback::of(inputs.pool);
+    let end_rollback = rollback.as_ref().is_some_and(|rollback| rollback.from != name);
+    let rollback = rollback.filter(|_| !end_rollback);
+    let (target, sources) = match &rollback {
+        None => (name.clone(), Some(sources)),
+        Some(rollback) if by_name(&rollback.to).is_some() => (rollback.to.clone(), None),
+        Some(rollback) => return Err(SyncError::NoRollbackTarget(rollback.to.clone())),
+    };
+    let now = inputs.pool.spec.configuration.clone().unwrap_or_default();
+    let current = now.name.as_deref().unwrap_or_default();
+    if current != target
+        && rollback.is_none()
+        && let Some(old) = by_name(current)
+    {
+        check_change(inputs, old, &wanted)?;
+    }
+    let points = current == target && (sources.is_none() || now.source == sources);
+    let point = (!points).then(|| PoolConfiguration {
+        name: Some(target),
+        source: sources,
+        ..PoolConfiguration::default()
+    });
+    let create = existing.is_none().then_some(wanted);
+    Ok(Sync { rendered: name, create, repair, point, end_rollback, os_image_overridden })
+}
+
+/// A pool that an administrator sent back to an earlier config, for as long as its sources make the
+/// one that it was sent back from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollback {
+    /// What the sources make.
+    pub from: String,
+    /// What the machines get instead.
+    pub to: String,
+}
+
+impl Rollback {
+    /// The rollback that a pool's annotations ask for.
+    #[must_use]
+    pub fn of(pool: &MachineConfigPool) -> Option<Self> {
+        let get = |key| pool.metadata.annotations.as_ref()?.get(key).cloned();
+        let from = get(annotation::machinist::ROLLED_BACK_FROM)?;
+        Some(Self { from, to: get(annotation::machinist::ROLLED_BACK_TO)? })
+    }
+}
+
+/// Why the ControllerConfig cannot be used yet.
+fn incomplete(controller_config: &ControllerConfig) -> Option<String> {
+    let status = controller_config.status.clone().unwrap_or_default();
+    let generation = controller_config.metadata.generation.unwrap_or_default();
+    let observed = status.observed_generation.unwrap_or_default();
+    if observed != generation {
+        return Some(format!(
+            "status for ControllerConfig {} is being reported for {observed}, expecting it for {generation}",
+            object::CONTROLLER_CONFIG
+        ));
+    }
+    let conditions = status.conditions.unwrap_or_default();
+    let is = |type_| find_condition(&conditions, type_).is_some_and(Condition::is_true);
+    let completed = is(condition::controller_config::COMPLETED);
+    let running = is(condition::controller_config::RUNNING);
+    let failing = is(condition::controller_config::FAILING);
+    (!completed || running || failing).then(|| {
+        format!(
+            "ControllerConfig has not completed: completed({completed}) running({running}) failing({failing})"
+        )
+    })
+}
+
+/// No MachineConfig is selected: bad news for a pool that had one, and for none in a new system.
+fn nothing(inputs: &Inputs<'_>) -> SyncError {
+    let selector = inputs.pool.spec.machine_config_selector.as_ref();
+    let selector = selector.map(selector::to_text).unwrap_or_default();
+    let text = format!("no MachineConfigs found matching selector {selector}");
+    let had_one = inputs.pool.spec.configuration.as_ref().is_some_and(|c| c.name.is_some());
+    if had_one || inputs.controller_config.is_some() {
+        SyncError::Render(text)
+    } else {
+        SyncError::Nothing(text)
+    }
+}
+
+fn source(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("machineconfiguration.openshift.io/v1".to_owned()),
+        kind: Some("MachineConfig".to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Whether running machines can take the new config; if not, who is to blame: the one source
+/// without which they could.
+fn check_change(
+    inputs: &Inputs<'_>,
+    old: &MachineConfig,
+    new: &MachineConfig,
+) -> Result<(), SyncError> {
+    let Err(refusal) = reconcilable(old, new, inputs.overrides) else { return Ok(()) };
+    let Ok(sources) = super::select(inputs.pool, inputs.machine_configs.iter().copied()) else {
+        return Err(refusal.into());
+    };
+    for without in (0..sources.len()).rev() {
+        let rest = sources.iter().enumerate().filter(|(n, _)| *n != without).map(|(_, mc)| *mc);
+        let Ok(rendered) = render(inputs.pool, rest, inputs.controller_config) else { continue };
+        let object = rendered.into_object(inputs.pool, inputs.controller_config, inputs.version);
+        let Ok(object) = object else { continue };
+        if reconcilable(old, &object, inputs.overrides).is_ok() {
+            let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
+            return Err(SyncError::Culprit {
+                current: name(old),
+                culprit: name(sources[without]),
+                reason: refusal.reason(),
+            });
+        }
+    }
+    Err(refusal.into())
+}

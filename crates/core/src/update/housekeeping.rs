@@ -1,0 +1,121 @@
+//! What the rollout keeps in order on a machine beside its config: the taint that sends pods to
+//! machines that will stay, and the label of the control plane.
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use serde_json::{Value, json};
+
+use crate::api::names::{annotation, label};
+
+use super::NodeView;
+
+/// The taint of machines that will have to be updated: pods had better go elsewhere.
+pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
+
+/// What has to be written on a machine of a pool that is not paused, as a merge patch; nothing if
+/// all is in order.
+#[must_use]
+pub fn housekeeping(node: &Node, target: &str) -> Option<Value> {
+    let view = NodeView(node);
+    let has_image = |key| view.annotation(key).is_some();
+    let leaves_image = has_image(annotation::DESIRED_IMAGE) && has_image(annotation::CURRENT_IMAGE);
+    let mut patch = json!({});
+    if let Some(taints) = taints(node, view.desired_config() != target || leaves_image) {
+        patch["spec"]["taints"] = taints;
+    }
+    let labels = node.metadata.labels.as_ref();
+    let has = |key| labels.is_some_and(|labels| labels.contains_key(key));
+    if has(label::NODE_ROLE_MASTER) && !has(label::NODE_ROLE_CONTROL_PLANE) {
+        patch["metadata"]["labels"] = json!({label::NODE_ROLE_CONTROL_PLANE: ""});
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// What is written on a machine that gets its config: the config, and the taint goes.
+#[must_use]
+pub fn targeting(node: &Node, target: &str) -> Value {
+    let mut patch = json!({"metadata": {"annotations": {annotation::DESIRED_CONFIG: target}}});
+    if NodeView(node).has_desired_image() {
+        patch["metadata"]["annotations"][annotation::DESIRED_IMAGE] = Value::Null;
+    }
+    if let Some(taints) = taints(node, false) {
+        patch["spec"]["taints"] = taints;
+    }
+    patch
+}
+
+/// The taints as they have to be, if they are not.
+fn taints(node: &Node, is_wanted: bool) -> Option<Value> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let is_ours =
+        |taint: &Taint| taint.key == UPDATE_IN_PROGRESS && taint.effect == "PreferNoSchedule";
+    if taints.iter().any(is_ours) == is_wanted {
+        return None;
+    }
+    let mut taints: Vec<Taint> = taints.into_iter().filter(|taint| !is_ours(taint)).collect();
+    if is_wanted {
+        taints.push(Taint {
+            key: UPDATE_IN_PROGRESS.to_owned(),
+            effect: "PreferNoSchedule".to_owned(),
+            ..Taint::default()
+        });
+    }
+    if taints.is_empty() { Some(Value::Null) } else { serde_json::to_value(taints).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(value: &Value) -> Node {
+        serde_json::from_value(value.clone()).unwrap_or_default()
+    }
+
+    fn machine(desired: &str, taints: &[&str]) -> Node {
+        let taint = |key: &&str| json!({"key": key, "effect": "PreferNoSchedule"});
+        node(&json!({
+            "metadata": {"name": "a", "annotations": {annotation::DESIRED_CONFIG: desired}},
+            "spec": {"taints": taints.iter().map(taint).collect::<Vec<_>>()},
+        }))
+    }
+
+    #[test]
+    fn machines_that_will_be_updated_carry_the_taint_and_others_do_not() {
+        let keys = |patch: Option<Value>| {
+            patch.map(|patch| match &patch["spec"]["taints"] {
+                Value::Array(taints) => {
+                    taints.iter().filter_map(|t| t["key"].as_str().map(str::to_owned)).collect()
+                }
+                _ => Vec::new(),
+            })
+        };
+        let taint = UPDATE_IN_PROGRESS;
+        assert_eq!(
+            keys(housekeeping(&machine("old", &["x"]), "new")),
+            Some(vec!["x".into(), taint.into()])
+        );
+        assert_eq!(keys(housekeeping(&machine("old", &[taint]), "new")), None);
+        assert_eq!(
+            keys(housekeeping(&machine("new", &["x", taint]), "new")),
+            Some(vec!["x".into()])
+        );
+        assert_eq!(keys(housekeeping(&machine("new", &[taint]), "new")), Some(vec![]));
+        assert_eq!(keys(housekeeping(&machine("new", &[]), "new")), None);
+    }
+
+    #[test]
+    fn control_plane_machines_get_their_label() {
+        let master = node(&json!({"metadata": {
+            "labels": {label::NODE_ROLE_MASTER: ""},
+            "annotations": {annotation::DESIRED_CONFIG: "new"},
+        }}));
+        let patch = housekeeping(&master, "new").unwrap_or_default();
+        assert_eq!(patch, json!({"metadata": {"labels": {label::NODE_ROLE_CONTROL_PLANE: ""}}}));
+    }
+
+    #[test]
+    fn a_machine_that_gets_its_config_loses_the_taint_in_the_same_write() {
+        let patch = targeting(&machine("old", &[UPDATE_IN_PROGRESS]), "new");
+        assert_eq!(patch["metadata"]["annotations"][annotation::DESIRED_CONFIG], "new");
+        assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
+    }
+}

@@ -1,0 +1,391 @@
+//! What a MachineConfigNode says: one object a machine, in which each step of an update is a
+//! condition. Steps come in pairs, a phase (the parent) and what is done in it (the child).
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+
+use crate::api::names::{NOT_YET_SET, condition::node as condition};
+use crate::api::{
+    Condition, ConfigVersionStatus, DesiredConfigVersion, MachineConfigNode, MachineConfigNodeSpec,
+    MachineConfigNodeStatus, NameReference, Nullable,
+};
+
+use super::NodeView;
+
+/// Every condition that a MachineConfigNode has from its first report on.
+pub const CONDITIONS: [&str; 14] = [
+    condition::UPDATE_PREPARED,
+    condition::UPDATE_EXECUTED,
+    condition::UPDATE_POST_ACTION_COMPLETE,
+    condition::UPDATE_COMPLETE,
+    condition::RESUMED,
+    condition::DRAINED,
+    condition::APPLIED_FILES_AND_OS,
+    condition::CORDONED,
+    condition::REBOOTED_NODE,
+    condition::UPDATED,
+    condition::UNCORDONED,
+    condition::NODE_DEGRADED,
+    condition::PINNED_IMAGE_SETS_DEGRADED,
+    condition::PINNED_IMAGE_SETS_PROGRESSING,
+];
+
+/// The status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is under way.
+    Unknown,
+}
+
+impl Truth {
+    /// The word of the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// One condition as it is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// What it is about; see [`names::condition::node`](crate::api::names::condition::node).
+    pub type_: String,
+    /// Whether it holds.
+    pub status: Truth,
+    /// One word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Statement {
+    /// A statement.
+    #[must_use]
+    pub fn new(type_: &str, status: Truth, reason: &str, message: &str) -> Self {
+        let (type_, reason) = (type_.to_owned(), reason.to_owned());
+        Self { type_, status, reason, message: message.to_owned() }
+    }
+
+    fn condition(&self, now: &Time) -> Condition {
+        made(&self.type_, self.status, &self.reason, &self.message, now)
+    }
+}
+
+fn made(type_: &str, status: Truth, reason: &str, message: &str, now: &Time) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.as_str().to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Nullable::Set(now.clone()),
+        ..Condition::default()
+    }
+}
+
+/// What is reported about a machine: the phase, and what is done in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The phase.
+    pub parent: Statement,
+    /// What is done in it, if the phase has parts.
+    pub child: Option<Statement>,
+}
+
+/// The object of a machine that has none yet. It belongs to its Node and goes with it.
+#[must_use]
+pub fn new_machine_config_node(node: &Node, pool: &str) -> MachineConfigNode {
+    let view = NodeView(node);
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: view.name().to_owned(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    MachineConfigNode {
+        metadata: ObjectMeta {
+            name: Some(view.name().to_owned()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: MachineConfigNodeSpec {
+            node: NameReference::new(view.name()),
+            pool: NameReference::new(pool),
+            config_version: DesiredConfigVersion {
+                desired: or_not_yet_set(view.desired_config()).to_owned(),
+                ..DesiredConfigVersion::default()
+            },
+            ..MachineConfigNodeSpec::default()
+        },
+        status: None,
+    }
+}
+
+fn or_not_yet_set(config: &str) -> &str {
+    if config.is_empty() { NOT_YET_SET } else { config }
+}
+
+/// The status after a report, or nothing if there is nothing to write: the phase says what it said
+/// before, or only times would change.
+#[must_use]
+pub fn set(
+    machine: &MachineConfigNode,
+    node: &Node,
+    report: &Report,
+    now: &Time,
+) -> Option<MachineConfigNodeStatus> {
+    let before = machine.status.clone().unwrap_or_default();
+    let old = before.conditions.as_deref().unwrap_or_default();
+    let conditions = if old.is_empty() {
+        first(report, now)
+    } else if is_repeated(old, &report.parent) {
+        return None;
+    } else {
+        next(old, machine, report, now)
+    };
+    let generation = machine.metadata.generation.unwrap_or_default() + 1;
+    let status = MachineConfigNodeStatus {
+        observed_generation: Some(generation),
+        conditions: Some(conditions),
+        config_version: Some(config_version(&before, node, &report.parent)),
+        ..before.clone()
+    };
+    (!says_the_same(&before, &status)).then_some(status)
+}
+
+/// All conditions from the start: what is reported, and that the rest has not happened.
+fn first(report: &Report, now: &Time) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> =
+        reported(report).map(|statement| statement.condition(now)).collect();
+    for type_ in CONDITIONS {
+        if !conditions.iter().any(|condition| condition.type_ == type_) {
+            let message = format!("This node has not yet entered the {type_} phase");
+            conditions.push(made(type_, Truth::False, "NotYetOccurred", &message, now));
+        }
+    }
+    conditions
+}
+
+fn reported(report: &Report) -> impl Iterator<Item = &Statement> {
+    std::iter::once(&report.parent).chain(&report.child)
+}
+
+/// Whether the phase says what it said before. Those about pinned images have no parts that could
+/// differ, and come with other fields of the status.
+fn is_repeated(old: &[Condition], parent: &Statement) -> bool {
+    let singletons =
+        [condition::PINNED_IMAGE_SETS_DEGRADED, condition::PINNED_IMAGE_SETS_PROGRESSING];
+    !singletons.contains(&parent.type_.as_str())
+        && old.iter().any(|condition| {
+            condition.type_ == parent.type_
+                && condition.status == parent.status.as_str()
+                && condition.message.as_deref().unwrap_or_default() == parent.message
+        })
+}
+
+fn next(
+    old: &[Condition],
+    machine: &MachineConfigNode,
+    report: &Report,
+    now: &Time,
+) -> Vec<Condition> {
+    let mut conditions = old.to_vec();
+    // The machine has reached, or left, its config: what happened on the way is history.
+    if report.parent.type_ == condition::UPDATED {
+        let update = update_name(machine);
+        for condition in conditions.iter_mut().filter(|condition| condition.status != "False") {
+            let message = condition.message.as_deref().unwrap_or_default();
+            condition.message = Some(format!("Action during update to {update}: {message}"));
+            condition.status = Truth::False.as_str().to_owned();
+            condition.last_transition_time = Nullable::Set(now.clone());
+        }
+    }
+    // A child that is new comes before a parent that is new.
+    for statement in report.child.iter().chain(std::iter::once(&report.parent)) {
+        let new = statement.condition(now);
+        match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
+            Some(condition) => *condition = new,
+            None => conditions.push(new),
+        }
+    }
+    conditions
+}
+
+/// What the last update was about: an image, leaving image mode, or a config.
+fn update_name(machine: &MachineConfigNode) -> &str {
+    let wanted = machine.spec.config_image.as_ref().map_or("", |image| &image.desired_image);
+    let status = machine.status.as_ref().and_then(|status| status.config_image.as_ref());
+    let current = status.and_then(|image| image.current_image.as_deref()).unwrap_or_default();
+    match wanted {
+        wanted if wanted == current => &machine.spec.config_version.desired,
+        "" => "disable image mode",
+        image => image,
+    }
+}
+
+fn config_version(
+    before: &MachineConfigNodeStatus,
+    node: &Node,
+    parent: &Statement,
+) -> ConfigVersionStatus {
+    let view = NodeView(node);
+    let mut version = before.config_version.clone().unwrap_or_default();
+    // Until the change is known to be possible, nothing is promised.
+    let promised = parent.type_ != condition::UPDATE_PREPARED || parent.status == Truth::True;
+    let desired = if promised { or_not_yet_set(view.desired_config()) } else { NOT_YET_SET };
+    desired.clone_into(&mut version.desired);
+    if !view.current_config().is_empty() {
+        version.current = Some(view.current_config().to_owned());
+    }
+    version
+}
+
+fn says_the_same(before: &MachineConfigNodeStatus, after: &MachineConfigNodeStatus) -> bool {
+    let timeless = |status: &MachineConfigNodeStatus| {
+        let mut status = status.clone();
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_transition_time = Nullable::Absent;
+        }
+        status
+    };
+    timeless(before) == timeless(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG};
+    use serde_json::{Value, json};
+
+    fn time(second: u32) -> Time {
+        serde_json::from_value(json!(format!("2026-11-15T10:00:{second:02}Z"))).unwrap()
+    }
+
+    fn node(current: &str, desired: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u", "annotations":
+            {CURRENT_CONFIG: current, DESIRED_CONFIG: desired}}}))
+        .unwrap()
+    }
+
+    fn statement(type_: &str, status: Truth, message: &str) -> Statement {
+        Statement::new(type_, status, type_, message)
+    }
+
+    fn alone(type_: &str, status: Truth, message: &str) -> Report {
+        Report { parent: statement(type_, status, message), child: None }
+    }
+
+    fn told(status: &MachineConfigNodeStatus, type_: &str) -> (String, String, Value) {
+        let conditions = status.conditions.as_ref().unwrap();
+        let found = conditions.iter().find(|condition| condition.type_ == type_).unwrap();
+        let since = serde_json::to_value(&found.last_transition_time).unwrap();
+        (found.status.clone(), found.message.clone().unwrap(), since)
+    }
+
+    #[test]
+    fn a_new_object_waits_for_its_config() {
+        let machine = new_machine_config_node(&node("", ""), "infra");
+        let found = serde_json::to_value(&machine).unwrap();
+        assert_eq!(
+            found["spec"],
+            json!({"node": {"name": "n"}, "pool": {"name": "infra"},
+            "configVersion": {"desired": "not-yet-set"}})
+        );
+        assert_eq!(
+            found["metadata"]["ownerReferences"],
+            json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}])
+        );
+        let known = new_machine_config_node(&node("v0", "v1"), "infra");
+        assert_eq!(known.spec.config_version.desired, "v1");
+    }
+
+    #[test]
+    fn the_first_report_names_every_phase() {
+        let machine = new_machine_config_node(&node("v0", "v1"), "worker");
+        let report = Report {
+            parent: statement(condition::UPDATE_EXECUTED, Truth::Unknown, "p"),
+            child: Some(statement(condition::CORDONED, Truth::True, "c")),
+        };
+        let status = set(&machine, &node("v0", "v1"), &report, &time(1)).unwrap();
+        let conditions = status.conditions.as_ref().unwrap();
+        assert_eq!(conditions.len(), CONDITIONS.len());
+        assert_eq!(conditions[0].type_, condition::UPDATE_EXECUTED);
+        assert_eq!(conditions[1].type_, condition::CORDONED);
+        let (truth, message, _) = told(&status, condition::DRAINED);
+        assert_eq!(truth, "False");
+        assert_eq!(message, "This node has not yet entered the Drained phase");
+        assert_eq!(conditions[2].reason.as_deref(), Some("NotYetOccurred"));
+        let version = serde_json::to_value(&status.config_version).unwrap();
+        assert_eq!(version, json!({"current": "v0", "desired": "v1"}));
+        assert_eq!(status.observed_generation, Some(1));
+    }
+
+    #[test]
+    fn later_reports() {
+        let mut machine = new_machine_config_node(&node("v0", "v1"), "worker");
+        let mut step = |report: &Report, node: &Node, second: u32| {
+            let status = set(&machine, node, report, &time(second));
+            if let Some(status) = &status {
+                machine.status = Some(status.clone());
+            }
+            status
+        };
+        let moving = node("v0", "v1");
+        let prepared = alone(condition::UPDATE_PREPARED, Truth::Unknown, "looking");
+        let status = step(&prepared, &moving, 1).unwrap();
+        assert_eq!(status.config_version.unwrap().desired, "not-yet-set");
+        let prepared = alone(condition::UPDATE_PREPARED, Truth::True, "possible");
+        let status = step(&prepared, &moving, 2).unwrap();
+        assert_eq!(status.config_version.unwrap().desired, "v1");
+        // The same again, later: nothing to write, also with another child.
+        assert_eq!(step(&prepared, &moving, 3), None);
+        let mut again = prepared.clone();
+        again.child = Some(statement(condition::CORDONED, Truth::True, "c"));
+        assert_eq!(step(&again, &moving, 3), None);
+        let drained = Report {
+            parent: statement(condition::UPDATE_EXECUTED, Truth::Unknown, "draining"),
+            child: Some(statement(condition::DRAINED, Truth::True, "drained")),
+        };
+        let status = step(&drained, &moving, 4).unwrap();
+        assert_eq!(told(&status, condition::DRAINED).2, "2026-11-15T10:00:04Z");
+        assert_eq!(told(&status, condition::UPDATE_PREPARED).2, "2026-11-15T10:00:02Z");
+        // Pinned images may say the same again, if something else is new.
+        let pinned = alone(condition::PINNED_IMAGE_SETS_PROGRESSING, Truth::False, "all there");
+        assert!(step(&pinned, &moving, 5).is_some());
+        assert_eq!(step(&pinned, &moving, 6), None);
+        assert!(step(&pinned, &node("v1", "v1"), 6).is_some());
+        // The update is over: the steps become history.
+        let updated = alone(condition::UPDATED, Truth::True, "Node n Updated");
+        let status = step(&updated, &node("v1", "v1"), 7).unwrap();
+        let history = "Action during update to v1: drained";
+        assert_eq!(told(&status, condition::DRAINED).0, "False");
+        assert_eq!(told(&status, condition::DRAINED).1, history);
+        assert_eq!(told(&status, condition::UPDATED).0, "True");
+        let never = told(&status, condition::REBOOTED_NODE).1;
+        assert_eq!(never, "This node has not yet entered the RebootedNode phase");
+    }
+
+    #[test]
+    fn history_names_the_image_when_there_is_one() {
+        let mut machine = new_machine_config_node(&node("v0", "v1"), "worker");
+        assert_eq!(update_name(&machine), "v1");
+        machine.spec.config_image =
+            Some(serde_json::from_value(json!({"desiredImage": "reg/os@sha256:1"})).unwrap());
+        assert_eq!(update_name(&machine), "reg/os@sha256:1");
+        machine.status = Some(
+            serde_json::from_value(json!({"configImage": {"currentImage": "reg/os@sha256:1"}}))
+                .unwrap(),
+        );
+        assert_eq!(update_name(&machine), "v1");
+        machine.spec.config_image = None;
+        assert_eq!(update_name(&machine), "disable image mode");
+    }
+}

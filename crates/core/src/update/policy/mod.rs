@@ -1,0 +1,203 @@
+//! How a pool is rolled out, as its administrator wants it: first a few machines, only at certain
+//! hours, restarts later, an end after too many failures. Annotations of the pool say so (see
+//! `docs/rollout.md`); without them a rollout goes as in the real system.
+
+mod canary;
+mod decide;
+mod duration;
+mod failures;
+#[cfg(test)]
+mod scenarios;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::api::MachineConfigPool;
+use crate::api::names::annotation::machinist;
+
+pub use decide::{Decision, Halted, decide};
+pub use duration::duration;
+pub use window::Windows;
+
+/// When a machine restarts that has to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reboot {
+    /// As soon as the change is made.
+    #[default]
+    Immediate,
+    /// In the maintenance window, or when a person says so.
+    Deferred,
+}
+
+/// How a pool is rolled out. The default is what the real system does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// How many machines go before all others.
+    pub canary: usize,
+    /// How long they have to be well before the others go.
+    pub soak: Duration,
+    /// When machines may be changed; always, without windows.
+    pub windows: Option<Windows>,
+    /// When a machine restarts.
+    pub reboot: Reboot,
+    /// How many machines may fail on a config before its rollout stops.
+    pub max_failures: Option<usize>,
+    /// Configs that nobody gets.
+    pub bad_configs: BTreeSet<String>,
+}
+
+/// An annotation of a pool has a value that cannot be understood. The pool is not rolled out until
+/// it is corrected: a guess could restart machines at noon.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("MachineConfigPool {pool}: annotation {annotation}: {value:?}: {problem} ({remedy})")]
+pub struct PolicyError {
+    /// The pool.
+    pub pool: String,
+    /// The annotation.
+    pub annotation: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to write instead.
+    pub remedy: &'static str,
+}
+
+impl Policy {
+    /// What the annotations of a pool say.
+    pub fn of(pool: &MachineConfigPool) -> Result<Self, PolicyError> {
+        let annotations = Annotations(pool);
+        let count = "write a whole number such as 1, or remove the annotation";
+        let number = |text: &str| {
+            text.parse::<usize>().map_err(|_| "not a whole number of machines".to_owned())
+        };
+        let reboot = |text: &str| match text {
+            "immediate" => Ok(Reboot::Immediate),
+            "deferred" => Ok(Reboot::Deferred),
+            _ => Err("not a time to restart".to_owned()),
+        };
+        Ok(Self {
+            canary: annotations.parse(machinist::CANARY, count, number)?.unwrap_or_default(),
+            soak: annotations
+                .parse(
+                    machinist::CANARY_SOAK,
+                    "write a duration such as 30m, 2h or 1h30m, or remove the annotation",
+                    duration,
+                )?
+                .unwrap_or_default(),
+            windows: annotations.parse(
+                machinist::MAINTENANCE_WINDOW,
+                "write days, hours and time zone, such as \"Sat,Sun 02:00-05:00 Europe/Berlin\"; days may be left out, several windows are separated by \";\"",
+                Windows::parse,
+            )?,
+            reboot: annotations
+                .parse(
+                    machinist::REBOOT,
+                    "write immediate or deferred, or remove the annotation",
+                    reboot,
+                )?
+                .unwrap_or_default(),
+            max_failures: annotations.parse(machinist::MAX_FAILURES, count, number)?,
+            bad_configs: failures::bad_configs(pool),
+        })
+    }
+
+    /// What the controller writes on a machine together with a new config: whether it may restart
+    /// by itself. A permission that was given for another config is taken away, so that it does
+    /// not hold when that config comes back one day.
+    #[must_use]
+    pub fn node_annotations(&self) -> BTreeMap<String, Option<String>> {
+        let reboot = match self.reboot {
+            Reboot::Immediate => None,
+            Reboot::Deferred => Some("deferred".to_owned()),
+        };
+        [(machinist::REBOOT.to_owned(), reboot), (machinist::RESTART.to_owned(), None)].into()
+    }
+}
+
+struct Annotations<'a>(&'a MachineConfigPool);
+
+impl Annotations<'_> {
+    fn parse<T>(
+        &self,
+        annotation: &'static str,
+        remedy: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, PolicyError> {
+        let Some(value) = annotation_of(self.0, annotation) else { return Ok(None) };
+        match parse(value.trim()) {
+            Ok(parsed) => Ok(Some(parsed)),
+            Err(problem) => Err(PolicyError {
+                pool: self.0.metadata.name.clone().unwrap_or_default(),
+                annotation,
+                value: value.to_owned(),
+                problem,
+                remedy,
+            }),
+        }
+    }
+}
+
+fn annotation_of<'a>(pool: &'a MachineConfigPool, key: &str) -> Option<&'a str> {
+    pool.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pool(annotations: &Value) -> MachineConfigPool {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "infra", "annotations": annotations}, "spec": {}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn without_annotations_nothing_is_special() {
+        assert_eq!(Policy::of(&pool(&json!({}))), Ok(Policy::default()));
+        assert_eq!(Policy::of(&pool(&json!({"other.example/canary": "x"}))), Ok(Policy::default()));
+        let written = Policy::default().node_annotations();
+        assert!(written.values().all(Option::is_none), "{written:?}");
+    }
+
+    #[test]
+    fn all_of_them() {
+        let policy = Policy::of(&pool(&json!({
+            machinist::CANARY: "2", machinist::CANARY_SOAK: "1h30m", machinist::REBOOT: "deferred",
+            machinist::MAX_FAILURES: " 0 ", machinist::BAD_CONFIGS: "b, a,,",
+            machinist::MAINTENANCE_WINDOW: "02:00-05:00 UTC"
+        })))
+        .unwrap();
+        assert_eq!((policy.canary, policy.soak), (2, Duration::from_secs(5400)));
+        assert_eq!((policy.reboot, policy.max_failures), (Reboot::Deferred, Some(0)));
+        assert!(policy.windows.is_some());
+        assert_eq!(policy.bad_configs, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        let written = policy.node_annotations();
+        assert_eq!(written[machinist::REBOOT].as_deref(), Some("deferred"));
+        assert_eq!(written[machinist::RESTART], None);
+    }
+
+    #[test]
+    fn bad_values_name_pool_annotation_value_and_remedy() {
+        for (annotation, value) in [
+            (machinist::CANARY, "-1"),
+            (machinist::CANARY, "10%"),
+            (machinist::CANARY, ""),
+            (machinist::CANARY_SOAK, "30"),
+            (machinist::MAINTENANCE_WINDOW, "night"),
+            (machinist::REBOOT, "later"),
+            (machinist::REBOOT, "Deferred"),
+            (machinist::MAX_FAILURES, "1.5"),
+        ] {
+            let error = Policy::of(&pool(&json!({annotation: value}))).unwrap_err();
+            let text = error.to_string();
+            let start = format!("MachineConfigPool infra: annotation {annotation}: {value:?}: ");
+            assert!(text.starts_with(&start), "{text}");
+            assert!(text.contains("(write "), "{text}");
+        }
+    }
+}

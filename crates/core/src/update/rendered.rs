@@ -1,0 +1,161 @@
+//! Which rendered configs have to be there, and which may be removed.
+
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::names::annotation::{
+    CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist,
+};
+use crate::api::names::object::RENDERED_PREFIX;
+use crate::api::{MachineConfig, MachineConfigNode, MachineConfigPool};
+
+use super::NodeView;
+
+/// The rendered configs that may be removed, oldest first: those that no pool, no machine and no
+/// MachineConfigNode refers to, but for the last `keep` of each pool. Everything must be given that
+/// could refer to one: all pools, all machines.
+#[must_use]
+pub fn removable(
+    pools: &[impl Borrow<MachineConfigPool>],
+    nodes: &[impl Borrow<Node>],
+    machine_config_nodes: &[impl Borrow<MachineConfigNode>],
+    rendered: &[impl Borrow<MachineConfig>],
+    keep: usize,
+) -> Vec<String> {
+    let used = used(pools, nodes, machine_config_nodes);
+    let mut by_pool: BTreeMap<&str, Vec<&MachineConfig>> = BTreeMap::new();
+    for config in rendered {
+        let config = config.borrow();
+        if let Some(pool) = pool_of(config) {
+            by_pool.entry(pool).or_default().push(config);
+        }
+    }
+    let age = |config: &&MachineConfig| {
+        let created = config.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, config.metadata.name.clone())
+    };
+    let mut old: Vec<&MachineConfig> = Vec::new();
+    for configs in by_pool.values_mut() {
+        configs.sort_by_key(|config| Reverse(age(config)));
+        old.extend(configs.iter().skip(keep));
+    }
+    old.sort_by_key(age);
+    let names = old.iter().filter_map(|config| config.metadata.name.as_deref());
+    names.filter(|name| !used.contains(name)).map(str::to_owned).collect()
+}
+
+/// The rendered configs that have to be there: a pool or a machine refers to them.
+#[must_use]
+pub fn needed(
+    pools: &[impl Borrow<MachineConfigPool>],
+    nodes: &[impl Borrow<Node>],
+) -> BTreeSet<String> {
+    let none: [MachineConfigNode; 0] = [];
+    let names = used(pools, nodes, &none).into_iter();
+    names.filter(|name| name.starts_with(RENDERED_PREFIX)).map(str::to_owned).collect()
+}
+
+/// The pool that a config was rendered for: by its owner, or else by its name. None for a config
+/// that was not rendered.
+fn pool_of(config: &MachineConfig) -> Option<&str> {
+    let rest = config.metadata.name.as_deref()?.strip_prefix(RENDERED_PREFIX)?;
+    let mut owners = config.metadata.owner_references.iter().flatten();
+    match owners.find(|owner| owner.kind == "MachineConfigPool") {
+        Some(owner) => Some(&owner.name),
+        None => rest.rsplit_once('-').map(|(pool, _)| pool),
+    }
+}
+
+/// The names that somebody refers to.
+fn used<'a>(
+    pools: &'a [impl Borrow<MachineConfigPool>],
+    nodes: &'a [impl Borrow<Node>],
+    machine_config_nodes: &'a [impl Borrow<MachineConfigNode>],
+) -> BTreeSet<&'a str> {
+    let mut used = BTreeSet::new();
+    for pool in pools {
+        let pool = pool.borrow();
+        let status = pool.status.as_ref().and_then(|status| status.configuration.as_ref());
+        for configuration in pool.spec.configuration.iter().chain(status) {
+            used.extend(configuration.name.as_deref());
+        }
+        let annotations = pool.metadata.annotations.as_ref();
+        let rollback = [machinist::ROLLED_BACK_FROM, machinist::ROLLED_BACK_TO];
+        used.extend(rollback.iter().filter_map(|key| annotations?.get(*key)).map(String::as_str));
+    }
+    for node in nodes {
+        let node = node.borrow();
+        let keys = [CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist::RESTART_PENDING];
+        used.extend(keys.iter().filter_map(|key| NodeView(node).annotation(key)));
+    }
+    for machine in machine_config_nodes {
+        let machine = machine.borrow();
+        used.insert(&machine.spec.config_version.desired);
+        if let Some(version) = machine.status.as_ref().and_then(|s| s.config_version.as_ref()) {
+            used.insert(&version.desired);
+            used.extend(version.current.as_deref());
+        }
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn config(name: &str, minute: usize, owner: Option<&str>) -> MachineConfig {
+        let mut metadata = json!({
+            "name": name, "creationTimestamp": format!("2026-11-15T10:{minute:02}:00Z")});
+        if let Some(owner) = owner {
+            metadata["ownerReferences"] = json!([{"apiVersion": "machineconfiguration.openshift.io/v1",
+                "kind": "MachineConfigPool", "name": owner, "uid": "u"}]);
+        }
+        typed(json!({"apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfig", "metadata": metadata, "spec": {}}))
+    }
+
+    #[test]
+    fn only_old_ones_that_nobody_refers_to_go() {
+        let mut rendered: Vec<MachineConfig> =
+            (0..20).map(|n| config(&format!("rendered-worker-{n:02}"), n, None)).collect();
+        rendered.extend((0..12).map(|n| config(&format!("rendered-x-{n:02}"), n, Some("infra"))));
+        rendered.extend((0..9).map(|n| config(&format!("rendered-my-pool-{n}"), n, None)));
+        rendered.extend((0..30).map(|n| config(&format!("99-worker-{n}"), n, None)));
+        let pools: Vec<MachineConfigPool> = vec![typed(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker"},
+            "spec": {"configuration": {"name": "rendered-worker-00"}},
+            "status": {"configuration": {"name": "rendered-worker-01"}}
+        }))];
+        let nodes: Vec<Node> = vec![typed(json!({"metadata": {"name": "n", "annotations": {
+            CURRENT_CONFIG: "rendered-worker-02", DESIRED_CONFIG: "rendered-worker-03"}}}))];
+        let machines: Vec<MachineConfigNode> = vec![typed(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigNode",
+            "metadata": {"name": "n"},
+            "spec": {"node": {"name": "n"}, "pool": {"name": "worker"},
+                     "configVersion": {"desired": "rendered-worker-04"}},
+            "status": {"configVersion": {"desired": "not-yet-set", "current": "rendered-worker-05"}}
+        }))];
+        let found = removable(&pools, &nodes, &machines, &rendered, 10);
+        assert_eq!(
+            found,
+            [
+                "rendered-x-00",
+                "rendered-x-01",
+                "rendered-worker-06",
+                "rendered-worker-07",
+                "rendered-worker-08",
+                "rendered-worker-09"
+            ]
+        );
+        assert!(removable(&pools, &nodes, &machines, &rendered, 100).is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! What the controller writes about a pool, from the contract's words.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+
+use machinist_core::api::names::annotation::machinist as ours;
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::reconcile_check::Overrides;
+use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
+use serde_json::{Value, json};
+
+fn pool(spec: &Value) -> MachineConfigPool {
+    let mut spec = spec.clone();
+    if spec["machineConfigSelector"].is_null() {
+        spec["machineConfigSelector"] = json!({"matchLabels": {"role": "worker"}});
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool",
+        "metadata": {"name": "worker", "uid": "u"},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn config(name: &str, spec: &Value) -> MachineConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"role": "worker"}},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn arguments(name: &str, argument: &str) -> MachineConfig {
+    config(name, &json!({"kernelArguments": [argument]}))
+}
+
+fn ask(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Result<Sync, SyncError> {
+    ask_with(pool, configs, None)
+}
+
+fn ask_with(
+    pool: &MachineConfigPool,
+    configs: &[MachineConfig],
+    controller_config: Option<&ControllerConfig>,
+) -> Result<Sync, SyncError> {
+    let configs: Vec<&MachineConfig> = configs.iter().collect();
+    sync(&Inputs {
+        pool,
+        machine_configs: &configs,
+        controller_config,
+        version: "v",
+        overrides: Overrides::default(),
+    })
+}
+
+/// The pool as it is after the writes.
+fn settled(pool: &MachineConfigPool, done: &Sync) -> MachineConfigPool {
+    let mut pool = pool.clone();
+    if let Some(configuration) = &done.point {
+        pool.spec.configuration = Some(configuration.clone());
+    }
+    pool
+}
+
+#[test]
+fn a_new_pool_gets_a_config_and_then_nothing_more() {
+    let mut configs = vec![arguments("00-a", "a"), arguments("50-b", "b")];
+    let pool = pool(&json!({}));
+    let first = ask(&pool, &configs).unwrap();
+    let made = first.create.clone().unwrap();
+    assert_eq!(made.metadata.name.as_deref(), Some(first.rendered.as_str()));
+    assert_eq!(made.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
+    assert_eq!(made.metadata.labels, None);
+    let pointed = first.point.clone().unwrap();
+    let sources: Vec<_> = pointed.source.unwrap().into_iter().filter_map(|s| s.name).collect();
+    assert_eq!(sources, ["00-a", "50-b"]);
+    configs.push(made);
+    let second = ask(&settled(&pool, &first), &configs).unwrap();
+    assert_eq!(
+        second,
+        Sync { rendered: first.rendered, os_image_overridden: false, ..Sync::default() }
+    );
+}
+
+#[test]
+fn another_source_with_the_same_content_only_changes_the_list() {
+    let pool = pool(&json!({}));
+    let mut configs = vec![arguments("00-a", "a")];
+    let first = ask(&pool, &configs).unwrap();
+    let pool = settled(&pool, &first);
+    configs[0].metadata.name = Some("01-a".to_owned());
+    configs.push(first.create.unwrap());
+    let second = ask(&pool, &configs).unwrap();
+    assert_eq!((second.rendered, second.create), (first.rendered, None));
+    assert_eq!(second.point.unwrap().source.unwrap()[0].name.as_deref(), Some("01-a"));
+}
+
+#[test]
+fn a_deleted_config_is_made_again_and_an_edited_one_is_repaired() {
+    let pool = pool(&json!({}));
+    let mut configs = vec![arguments("00-a", "a")];
+    let first = ask(&pool, &configs).unwrap();
+    let pool = settled(&pool, &first);
+    let again = ask(&pool, &configs).unwrap();
+    assert_eq!(again.create, first.create);
+    let mut edited = first.create.clone().unwrap();
+    edited.spec.kernel_arguments = Some(vec!["evil".to_owned()]);
+    edited.metadata.resource_version = Some("7".to_owned());
+    configs.push(edited);
+    let repair = ask(&pool, &configs).unwrap().repair.unwrap();
+    assert_eq!(repair.spec, first.create.unwrap().spec);
+    assert_eq!(repair.metadata.resource_version.as_deref(), Some("7"));
+}
+
+#[test]
+fn a_pool_that_selects_nothing_is_degraded_only_if_it_ever_had_something() {
+    let new = ask(&pool(&json!({})), &[]).unwrap_err();
+    assert!(matches!(new, SyncError::Nothing(_)), "{new}");
+    let old =
+        ask(&pool(&json!({"configuration": {"name": "rendered-worker-1"}})), &[]).unwrap_err();
+    assert_eq!(old.to_string(), "no MachineConfigs found matching selector role=worker");
+    let all = ask(&pool(&json!({"machineConfigSelector": {"matchLabels": {}}})), &[]).unwrap_err();
+    assert!(matches!(all, SyncError::SelectsAll), "{all}");
+}
+
+#[test]
+fn the_config_to_blame_is_named() {
+    let pool = pool(&json!({}));
+    let mut configs = vec![arguments("00-a", "a")];
+    let first = ask(&pool, &configs).unwrap();
+    let pool = settled(&pool, &first);
+    configs.push(first.create.unwrap());
+    let disks = json!({"config": {
+        "ignition": {"version": "3.2.0"},
+        "storage": {"disks": [{"device": "/dev/sda", "wipeTable": true}]},
+    }});
+    configs.push(config("50-disks", &disks));
+    configs.push(arguments("60-b", "b"));
+    let error = ask(&pool, &configs).unwrap_err().to_string();
+    let expected = format!(
+        "reconciliation failed between current config {:?} and base config \"50-disks\": ignition disks section contains changes",
+        first.rendered
+    );
+    assert_eq!(error, expected);
+    configs.push(config("70-bad", &json!({"kernelType": "fast"})));
+    let error = ask(&pool, &configs).unwrap_err().to_string();
+    assert!(
+        error.starts_with("could not generate rendered MachineConfig: MachineConfig 70-bad"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_rollback_lasts_until_the_sources_change() {
+    let mut pool = pool(&json!({}));
+    let mut configs = vec![arguments("00-a", "a")];
+    let first = ask(&pool, &configs).unwrap();
+    configs.push(first.create.clone().unwrap());
+    configs[0] = arguments("00-a", "b");
+    let second = ask(&settled(&pool, &first), &configs).unwrap();
+    configs.push(second.create.clone().unwrap());
+    pool = settled(&pool, &second);
+    pool.metadata.annotations = Some(
+        [
+            (ours::ROLLED_BACK_FROM.to_owned(), second.rendered.clone()),
+            (ours::ROLLED_BACK_TO.to_owned(), first.rendered.clone()),
+        ]
+        .into(),
+    );
+    let back = ask(&pool, &configs).unwrap();
+    assert_eq!(back.point.as_ref().unwrap().name.as_ref(), Some(&first.rendered));
+    pool = settled(&pool, &back);
+    let still = ask(&pool, &configs).unwrap();
+    assert_eq!((still.point, still.end_rollback), (None, false));
+    configs[0] = arguments("00-a", "c");
+    let on = ask(&pool, &configs).unwrap();
+    assert!(on.end_rollback && on.create.is_some());
+    assert_eq!(on.point.unwrap().name.as_ref(), Some(&on.rendered));
+    configs.retain(|config| config.metadata.name.as_ref() != Some(&first.rendered));
+    configs[0] = arguments("00-a", "b");
+    let lost = ask(&pool, &configs).unwrap_err();
+    assert!(matches!(lost, SyncError::NoRollbackTarget(_)), "{lost}");
+}
+
+#[test]
+fn an_unfinished_controller_config_is_waited_for() {
+    let controller_config = |status: Value| -> ControllerConfig {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "ControllerConfig",
+            "metadata": {"name": "machine-config-controller", "generation": 2},
+            "spec": {},
+            "status": status,
+        }))
+        .unwrap()
+    };
+    let configs = [arguments("00-a", "a")];
+    let text = |status| {
+        let cc = controller_config(status);
+        ask_with(&pool(&json!({})), &configs, Some(&cc)).unwrap_err().to_string()
+    };
+    assert_eq!(
+        text(json!({"observedGeneration": 1})),
+        "status for ControllerConfig machine-config-controller is being reported for 1, expecting it for 2"
+    );
+    assert_eq!(
+        text(json!({"observedGeneration": 2, "conditions": [
+            {"type": "TemplateControllerRunning", "status": "True"},
+        ]})),
+        "ControllerConfig has not completed: completed(false) running(true) failing(false)"
+    );
+    let good = controller_config(json!({"observedGeneration": 2, "conditions": [
+        {"type": "TemplateControllerCompleted", "status": "True"},
+    ]}));
+    assert!(ask_with(&pool(&json!({})), &configs, Some(&good)).is_ok());
+}

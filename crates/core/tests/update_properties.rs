@@ -1,0 +1,225 @@
+//! Rollouts under a policy in random worlds: two pools, machines with simulated daemons, and people
+//! who pause, edit, move machines and pull plugs. Whatever they do: the limit of a pool holds, a
+//! paused pool gets nothing, windows, canaries and bad configs are respected, and the same world
+//! gives the same decision. When they stop, every pool finishes.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the bans are not for tests"
+)]
+
+mod support;
+mod update_world;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machinist_core::api::MachineConfigPool;
+use machinist_core::api::names::annotation::machinist as ours;
+use machinist_core::api::names::annotation::{DESIRED_CONFIG, STATE};
+use machinist_core::update::{
+    Decision, NodeView, Policy, Waiting, choose, decide, max_unavailable,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::json;
+use support::seed;
+use update_world::{
+    POLICIES, World, allow_restart, annotation, edit, is_window_open, set_ready, target, write,
+};
+
+/// What has to hold for every decision.
+fn check(
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    policy: &Policy,
+    max: i64,
+    now: &Time,
+    decision: &Decision,
+) {
+    let target = target(pool);
+    assert_eq!(*decision, decide(pool, members, policy, max, now), "the same world");
+    let reversed: Vec<&Node> = members.iter().rev().copied().collect();
+    let other = decide(pool, &reversed, policy, max, now);
+    assert_eq!((&decision.next, &decision.restart), (&other.next, &other.restart), "any order");
+    let given = decision.next.len() + decision.restart.len();
+    let away = members.iter().filter(|node| NodeView(node).is_unavailable()).count();
+    let room = usize::try_from(max).unwrap().saturating_sub(away);
+    assert!(given <= room, "{away} away, at most {max}: {decision:?}");
+    if pool.spec.paused == Some(true) || policy.bad_configs.contains(&target) {
+        assert_eq!(given, 0, "{decision:?}");
+    }
+    let annotation = |key: &str| pool.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    let closed = annotation(ours::MAINTENANCE_WINDOW).is_some() && !is_window_open(now.0);
+    let deferred = annotation(ours::REBOOT) == Some("deferred");
+    if closed {
+        assert!(decision.restart.is_empty(), "{decision:?}");
+        assert!(deferred || decision.next.is_empty(), "{decision:?}");
+    }
+    if deferred && annotation(ours::MAINTENANCE_WINDOW).is_none() {
+        assert!(decision.restart.is_empty(), "{decision:?}");
+    }
+    let has_it = members.iter().filter(|node| !NodeView(node).needs(&target)).count();
+    let passed = format!("{target} passed");
+    let remembered = decision.memory.get(ours::CANARY_STATE);
+    let state = remembered.map_or(annotation(ours::CANARY_STATE), |value| value.as_deref());
+    let had = pool.status.as_ref().and_then(|status| status.configuration.clone()?.name);
+    if policy.canary > 0 && state != Some(&passed) && had.as_ref() != Some(&target) {
+        let most = policy.canary.saturating_sub(has_it);
+        assert!(decision.next.len() <= most, "{has_it} have it: {decision:?}");
+    }
+    for node in members {
+        let view = NodeView(node);
+        let name = view.name().to_owned();
+        let there = view.is_updated_to(&target) && view.not_ready().is_none();
+        let told = usize::from(decision.next.contains(&name))
+            + usize::from(decision.restart.contains(&name))
+            + usize::from(decision.waiting.contains_key(&name));
+        assert_eq!(told, usize::from(!there), "{name}: {decision:?}");
+    }
+    if let Some(wake) = &decision.wake {
+        assert!(wake > now, "{decision:?}");
+    }
+    let ours_on_it = |node: &&Node| NodeView(node).annotation(ours::RESTART_PENDING).is_some();
+    if *policy == Policy::default() && !members.iter().any(ours_on_it) {
+        let choice = choose(pool, members, max);
+        assert_eq!((&decision.next, &decision.waiting), (&choice.next, &choice.waiting));
+        assert!(decision.memory.is_empty() && decision.wake.is_none());
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 160,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed()),
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_rollout_keeps_its_rules_and_ends(
+        machines in 1..12_usize,
+        policies in (0..POLICIES, 0..POLICIES),
+        edits in proptest::collection::vec(edit(), 0..60),
+        random in any::<u64>(),
+    ) {
+        let mut world = World::new(machines, policies, random);
+        for edit in &edits {
+            world.edit(edit);
+            world.control(0);
+            world.control(1);
+            world.live();
+        }
+        // The people go home; everything works from here on, and a last config comes.
+        for pool in &mut world.pools {
+            pool.spec.paused = None;
+            pool.spec.configuration.get_or_insert_default().name = Some("v9".to_owned());
+        }
+        for node in &mut world.nodes {
+            set_ready(node, true);
+            if annotation(node, STATE) == "Degraded" {
+                write(node, STATE, Some("Working"));
+            }
+        }
+        for _ in 0..1000 {
+            let decisions = [world.control(0), world.control(1)];
+            let lives = world.live();
+            let quiet = decisions.iter().all(|d| d.next.is_empty() && d.restart.is_empty());
+            if world.is_finished() {
+                break;
+            }
+            if quiet && !lives {
+                let wakes = decisions.iter().filter_map(|decision| decision.wake.clone());
+                let person = decisions.iter().flat_map(|decision| &decision.waiting);
+                let person = person
+                    .filter(|(_, reason)| **reason == Waiting::RestartPending { opens: None })
+                    .map(|(name, _)| name)
+                    .next();
+                match (wakes.min(), person) {
+                    (_, Some(name)) => {
+                        let find = |node: &&mut Node| NodeView(node).name() == name;
+                        allow_restart(world.nodes.iter_mut().find(find).unwrap());
+                    }
+                    (Some(wake), None) => world.now = wake.0,
+                    (None, None) => panic!("stuck: {decisions:#?}"),
+                }
+            }
+        }
+        prop_assert!(world.is_finished(), "not finished at {}", world.now);
+    }
+}
+
+/// The window of these tests is told rightly here, too.
+#[test]
+fn the_window_of_these_tests() {
+    for (moment, open) in [
+        ("2026-11-14T00:59:00Z", false), // Saturday
+        ("2026-11-14T01:00:00Z", true),
+        ("2026-11-14T05:00:00Z", false),
+        ("2026-11-14T20:00:00Z", true),
+        ("2026-11-15T00:30:00Z", true),
+        ("2026-11-15T20:00:00Z", false),
+    ] {
+        assert_eq!(is_window_open(moment.parse().unwrap()), open, "{moment}");
+    }
+}
+
+/// Thousands of machines wait for the same few without a copy of their names for each.
+#[test]
+fn many_machines_share_their_reason() {
+    let mut world = World::new(60, (0, 0), 1);
+    let one = world.nodes[1].clone();
+    world.nodes = (0..5000)
+        .map(|index| {
+            let mut node = one.clone();
+            node.metadata.name = Some(format!("node-{index:04}"));
+            if index < 500 {
+                write(&mut node, DESIRED_CONFIG, Some("v1"));
+            }
+            node
+        })
+        .collect();
+    let nodes: Vec<&Node> = world.nodes.iter().collect();
+    let now = Time(world.now);
+    let decision = decide(&world.pools[0], &nodes, &Policy::default(), 500, &now);
+    let lists: Vec<*const String> = decision
+        .waiting
+        .values()
+        .filter_map(|reason| match reason {
+            Waiting::NoCapacity { away, .. } => Some(away.as_ptr()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lists.len(), 4500);
+    assert!(lists.iter().all(|list| *list == lists[0]));
+}
+
+/// Without a policy the decision is the one that the recorded answers of the real system are
+/// compared with.
+#[test]
+fn recorded_worlds_without_a_policy() {
+    let path = format!("{}/../../tests/cases/rollout.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let now = Time("2026-11-15T00:00:00Z".parse().unwrap());
+    let mut compared = 0;
+    for line in text.lines() {
+        let mut case: serde_json::Value = serde_json::from_str(line).unwrap();
+        case["pool"]["kind"] = "MachineConfigPool".into();
+        case["pool"]["apiVersion"] = "machineconfiguration.openshift.io/v1".into();
+        let pool: MachineConfigPool = serde_json::from_value(case["pool"].take()).unwrap();
+        let nodes: Vec<Node> = serde_json::from_value(case["nodes"].take()).unwrap();
+        let nodes: Vec<&Node> = nodes.iter().collect();
+        let Ok(max) = max_unavailable(&pool, nodes.len()) else { continue };
+        let policy = Policy::of(&pool).unwrap();
+        let decision = decide(&pool, &nodes, &policy, max, &now);
+        let choice = choose(&pool, &nodes, max);
+        assert_eq!(json!(decision.next), case["expect"]["next"], "{}", case["id"]);
+        assert_eq!((decision.next, decision.waiting), (choice.next, choice.waiting));
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared}");
+}
