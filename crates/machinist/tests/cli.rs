@@ -63,7 +63,8 @@ fn pool() -> Value {
     })
 }
 
-/// Every example in a `--help` works as it stands.
+/// Every example in a `--help` works as it stands. Those that need a home are tried on both in
+/// `tests/e2e/tests/comfort`.
 #[test]
 fn examples_in_the_help_work() {
     let commands = [
@@ -246,6 +247,41 @@ fn validate_lists_every_problem_with_place_field_and_remedy() {
     assert_exit(&good, 0);
 }
 
+/// What an API server says to our kinds, `validate` says offline: the cases are those of a real one.
+#[test]
+fn validate_knows_the_schemas_and_rules_of_all_kinds() {
+    let folder = root().join("tests/cases/api");
+    let good = machinist(&["validate", "-f", folder.to_str().unwrap(), "-o", "json"]);
+    let findings = json_of(&good)["findings"].clone();
+    // An API server does not look into Ignition configs and selectors; `validate` does.
+    let deeper = ["same object", "invalid version", "a non-empty selector is required"];
+    let is_wrong = |finding: &&Value| {
+        let message = finding["message"].as_str().unwrap();
+        finding["severity"] == "error" && !deeper.iter().any(|part| message.contains(part))
+    };
+    let wrong: Vec<&Value> = findings.as_array().unwrap().iter().filter(is_wrong).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+
+    let scratch = TempDir::new().unwrap();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder.join("refused")).unwrap() {
+        let path = entry.unwrap().path();
+        let case: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        // Where there is a `before`, the change is refused, not the object.
+        if case.get("before").is_none() {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            files.push(write(&scratch, name, case["object"].to_string()));
+        }
+    }
+    assert!(files.len() > 50, "{files:?}");
+    let folder = scratch.path().to_str().unwrap();
+    let findings =
+        json_of(&machinist(&["validate", "-f", folder, "-o", "json"]))["findings"].clone();
+    let wrong: Vec<&Value> = findings.as_array().unwrap().iter().filter(is_wrong).collect();
+    files.retain(|file| !wrong.iter().any(|finding| finding["file"] == file.as_str()));
+    assert!(files.is_empty(), "nothing is found in {files:?}");
+}
+
 /// Bad input: a clear error within a second, with bounded memory, whatever it is.
 #[test]
 fn hostile_input_is_refused_quickly() {
@@ -317,6 +353,31 @@ fn wrong_usage_is_exit_code_2() {
     assert_exit(&machinist(&["render"]), 2);
     assert_exit(&machinist(&["no-such-command"]), 2);
     assert_exit(&machinist(&["ignition", "convert", "--to", "three", "examples/motd.ign"]), 2);
+}
+
+#[test]
+fn commands_that_ask_a_home_check_their_arguments_first() {
+    for arguments in [
+        &["get"][..],
+        &["get", "mcp", "mcp/worker"],
+        &["get", "mcp", "worker", "-l", "a=b"],
+        &["get", "secret", "a", "-A"],
+        &["get", "mcp,mc", "-w"],
+        &["describe", "mcp/worker", "-l", "a=b"],
+        &["apply"],
+        &["delete"],
+        &["delete", "mcp"],
+        &["delete", "mcp", "a", "--all"],
+        &["label", "mcp", "a"],
+        &["label", "mcp", "a=1"],
+        &["wait", "mcp/a"],
+        &["wait", "mcp/a", "--for=nonsense"],
+        &["wait", "mcp/a", "--for=delete", "--timeout=soon"],
+    ] {
+        let output = machinist(arguments);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).starts_with("error: "), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -44,6 +44,11 @@ pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
     print(&machinist_core::render::go_yaml::to_go_yaml(&serde_json::to_value(value)?))
 }
 
+/// Says something that is no result.
+pub(super) fn note(message: &str) {
+    let _ = writeln!(anstream::stderr(), "{message}");
+}
+
 /// Says that something went wrong.
 pub(super) fn error(message: &str) {
     // Nothing is left to tell anyone if standard error is gone.

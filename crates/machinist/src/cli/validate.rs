@@ -17,12 +17,14 @@ use serde::de::DeserializeOwned;
 
 use super::output::{ERROR, FAINT, TextOrJson, WARNING};
 use super::pool_inputs::of_kind;
+use super::schema_check::Schemas;
 use super::{Outcome, output};
 use crate::manifests::{self, Document};
 
 /// Find every problem in some manifests
 ///
-/// Each problem is shown with file, document, object, field and remedy. Where a pool is among the
+/// Each problem is shown with file, document, object, field and remedy. All our kinds are checked by
+/// their schema and its rules, as an API server does. Where a pool is among the
 /// manifests, it is rendered too, to find what only shows when its MachineConfigs come together.
 /// The exit code is 1 if there is any error; warnings alone are fine.
 #[derive(Debug, Args)]
@@ -63,10 +65,10 @@ impl Validate {
         let documents = self.read(&mut findings)?;
         check_duplicates(&documents, &mut findings);
         let known = crds::crds();
+        let mut schemas = Schemas::default();
         for document in &documents {
-            findings.extend(
-                check(document, &known).into_iter().map(|finding| place(document, finding)),
-            );
+            let found = check(document, &known, &mut schemas)?;
+            findings.extend(found.into_iter().map(|finding| place(document, finding)));
         }
         findings.extend(check_pools(&documents));
         let errors = findings.iter().filter(|placed| placed.finding.is_error()).count();
@@ -122,7 +124,11 @@ fn check_duplicates(documents: &[Document], findings: &mut Vec<Placed>) {
 }
 
 /// What is wrong with one object by itself.
-fn check(document: &Document, known: &[CustomResourceDefinition]) -> Vec<Finding> {
+fn check(
+    document: &Document,
+    known: &[CustomResourceDefinition],
+    schemas: &mut Schemas,
+) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
         if value.is_empty() {
@@ -130,7 +136,7 @@ fn check(document: &Document, known: &[CustomResourceDefinition]) -> Vec<Finding
         }
     }
     if !findings.is_empty() {
-        return findings;
+        return Ok(findings);
     }
     let (group, version) = document.api_version().split_once('/').unwrap_or_default();
     let crd =
@@ -141,7 +147,7 @@ fn check(document: &Document, known: &[CustomResourceDefinition]) -> Vec<Finding
                 && crd.spec.names.kind == document.kind()
         };
         let ours = known.iter().find(is_ours);
-        return match ours {
+        return Ok(match ours {
             Some(crd) => {
                 let right = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name);
                 let message = format!("{} is not the group of this kind", document.api_version());
@@ -152,19 +158,25 @@ fn check(document: &Document, known: &[CustomResourceDefinition]) -> Vec<Finding
                 format!("{} is not a kind that Machinist reads; passed over", document.kind()),
                 "",
             )],
-        };
+        });
     };
     if !crd.spec.versions.iter().any(|served| served.name == version) {
         let message = format!("version {version} of {} is not known", document.kind());
         let remedy = format!("write {group}/{}", crd.spec.versions[0].name);
-        return vec![Finding::error("apiVersion", message, remedy)];
+        return Ok(vec![Finding::error("apiVersion", message, remedy)]);
     }
-    match document.kind() {
+    let mut findings = match document.kind() {
         "MachineConfig" => typed(document, |mc: &MachineConfig| lint::machine_config(mc)),
         "MachineConfigPool" => typed(document, |pool: &MachineConfigPool| lint::pool(pool)),
         "ControllerConfig" => typed(document, |_: &ControllerConfig| Vec::new()),
         _ => Vec::new(),
-    }
+    };
+    // What is told already is told better there.
+    let more = schemas.check(crd, version, &document.value)?;
+    let is_told = |field: &str| findings.iter().any(|told| told.field == field);
+    let more: Vec<Finding> = more.into_iter().filter(|one| !is_told(&one.field)).collect();
+    findings.extend(more);
+    Ok(findings)
 }
 
 fn typed<T: DeserializeOwned>(

@@ -8,14 +8,13 @@
     reason = "helpers of tests may panic as tests do, and nothing of a test is reachable"
 )]
 
-mod home;
 mod kubectl;
 mod objects;
 mod patches;
 mod reads;
 mod refusals;
 
-use home::Home;
+use machinist_e2e::home::{self, Home};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What must hold in any home.

@@ -1,30 +1,30 @@
 //! The two homes of the API: a real kube-apiserver with etcd and our CRDs, and the hub.
 
+use crate::lab::Process;
+use crate::{Cluster, Lab, block_on, cache, cluster, command, environment, program, wait_for};
 use anyhow::{Context, Result};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
-use machinist_e2e::lab::Process;
-use machinist_e2e::{
-    Cluster, Lab, block_on, cache, cluster, command, environment, program, wait_for,
-};
 use serde_json::Value;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A home of the API, ready to be asked.
 pub struct Home {
+    /// What it is, for messages.
     pub name: &'static str,
     client: Client,
     kubeconfig: PathBuf,
     dir: PathBuf,
     // Whatever has to live as long as the home does.
-    _keep: Keep,
+    keep: Keep,
 }
 
 enum Keep {
-    Cluster(#[expect(dead_code, reason = "kept alive")] Box<Cluster>),
+    Cluster(Box<Cluster>),
     Hub(
         #[expect(dead_code, reason = "kept alive")] Process,
         #[expect(dead_code, reason = "kept alive")] Lab,
@@ -34,41 +34,67 @@ enum Keep {
 /// What was answered.
 #[derive(Debug)]
 pub struct Answer {
+    /// The status code.
     pub code: u16,
+    /// The body: JSON, else its text.
     pub body: Value,
+    /// The values of its `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 /// One question: method, path, body and media types.
+#[derive(Debug)]
 pub struct Question<'a> {
+    /// The method.
     pub method: Method,
+    /// The path with its query.
     pub path: &'a str,
+    /// The body.
     pub body: Vec<u8>,
+    /// What the body is.
     pub content_type: &'a str,
+    /// What is wanted.
     pub accept: &'a str,
 }
 
+#[expect(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
 impl Home {
     /// A real kube-apiserver.
     pub fn kubernetes() -> Result<Self> {
         let cluster = Cluster::start()?;
         let crds = cache::root().join("deploy/crds");
         cluster.install_crds(&[crds.as_path()])?;
+        Self::of(cluster)
+    }
+
+    /// A real kube-apiserver with the CRDs that OpenShift publishes. It can be restarted under the eyes of a
+    /// [`WatchLog`](crate::WatchLog).
+    pub fn openshift() -> Result<Self> {
+        let cluster = Cluster::remembering()?;
+        cluster.install_published_crds()?;
+        Self::of(cluster)
+    }
+
+    fn of(cluster: Cluster) -> Result<Self> {
         let client = cluster.client();
         let (kubeconfig, dir) = (cluster.kubeconfig(), cluster.lab().folder("kubectl")?);
-        Ok(Self {
-            name: "kube-apiserver",
-            client,
-            kubeconfig,
-            dir,
-            _keep: Keep::Cluster(Box::new(cluster)),
-        })
+        let keep = Keep::Cluster(Box::new(cluster));
+        Ok(Self { name: "kube-apiserver", client, kubeconfig, dir, keep })
+    }
+
+    /// The cluster, unless this is the hub.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        match &self.keep {
+            Keep::Cluster(cluster) => Some(cluster),
+            Keep::Hub(..) => None,
+        }
     }
 
     /// The hub, as `machinist up` starts it.
     pub fn hub() -> Result<Self> {
         let lab = Lab::new()?;
-        let data = lab.folder("hub")?;
+        // Where a user's hub is looked for, when this folder is the user's `XDG_STATE_HOME`.
+        let data = lab.folder("state/machinist")?;
         let kubeconfig = data.join("kubeconfig");
         let mut up = Command::new(program::machinist()?);
         up.arg("up").arg("--data").arg(&data);
@@ -85,7 +111,7 @@ impl Home {
             Ok(block_on(client.request_text(request)).is_ok())
         })?;
         let dir = lab.folder("kubectl")?;
-        Ok(Self { name: "hub", client, kubeconfig, dir, _keep: Keep::Hub(process, lab) })
+        Ok(Self { name: "hub", client, kubeconfig, dir, keep: Keep::Hub(process, lab) })
     }
 
     /// Asks, and takes any answer.
@@ -117,22 +143,27 @@ impl Home {
         self.ask(question).unwrap()
     }
 
+    /// Reads.
     pub fn get(&self, path: &str) -> Answer {
         self.json(Method::GET, path, &Value::Null)
     }
 
+    /// Creates.
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         self.json(Method::POST, path, body)
     }
 
+    /// Replaces.
     pub fn put(&self, path: &str, body: &Value) -> Answer {
         self.json(Method::PUT, path, body)
     }
 
+    /// Deletes.
     pub fn delete(&self, path: &str, options: &Value) -> Answer {
         self.json(Method::DELETE, path, options)
     }
 
+    /// Patches; the kind is that of the media type, such as `merge-patch+json`.
     pub fn patch(&self, path: &str, kind: &str, patch: &Value) -> Answer {
         let content_type = format!("application/{kind}");
         let body = patch.to_string().into_bytes();
@@ -182,8 +213,37 @@ impl Home {
         command::answer(&mut kubectl).context("kubectl")
     }
 
+    /// Runs our own program against this home; any exit code is an answer.
+    pub fn machinist(&self, arguments: &[&str]) -> Result<command::Answer> {
+        command::answer(self.machinist_command()?.args(arguments)).context("machinist")
+    }
+
+    /// Our own program, set up for this home.
+    pub fn machinist_command(&self) -> Result<Command> {
+        let mut machinist = Command::new(program::machinist()?);
+        machinist.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.dir);
+        machinist.env_remove("XDG_STATE_HOME").current_dir(cache::root());
+        Ok(machinist)
+    }
+
+    /// A client with all rights.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// A folder for files that kubectl reads.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,224 @@
+//! `machinist apply`: objects as their manifests say.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use http::Method;
+use serde_json::Value;
+
+use super::live;
+use super::live::session::{Session, SessionArgs, Target};
+use super::{Outcome, output};
+use crate::home::apply::{last_applied, patch, recorded};
+use crate::home::request::{Answer, JSON, MERGE_PATCH, refused, with};
+use crate::manifests::{self, Document};
+
+/// How often a write is tried again after somebody else was quicker.
+const TRIES: usize = 5;
+
+/// Make objects as their manifests say: create what is missing, change what differs
+///
+/// What an earlier apply has set and the manifest no longer has is removed; what others have set
+/// stays. It keeps the same record as kubectl apply, so the two may be used in turn. Lists are
+/// replaced as a whole. All manifests are read and checked before the first write.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist apply -f examples/chrony.yaml")]
+pub(super) struct Apply {
+    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    filename: Vec<PathBuf>,
+
+    /// Let the server check everything, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    output: Form,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Text,
+    Name,
+    Json,
+    Yaml,
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Apply {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let documents = manifests::read(&self.filename)?;
+        if documents.is_empty() {
+            bail!("there are no objects in these files");
+        }
+        live::run(async {
+            let session = self.session.open().await?;
+            let wanted = session.manifests(&documents)?;
+            let mut outcome = Outcome::Done;
+            for (target, manifest) in &wanted {
+                let result = self.apply(&session, target, manifest).await;
+                let shown = result.and_then(|(change, object)| self.show(target, change, &object));
+                if let Err(error) = shown {
+                    output::error(&format!("{}: {error:#}", target.object()));
+                    outcome = Outcome::Failed;
+                }
+            }
+            Ok(outcome)
+        })
+    }
+
+    async fn apply(
+        &self,
+        session: &Session,
+        target: &Target<'_>,
+        manifest: &Value,
+    ) -> Result<(Change, Value)> {
+        let wanted = recorded(manifest);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.attempt(session, target, &wanted).await {
+                // Somebody changed, made or removed it in between: look again.
+                Err(error) if tries < TRIES && matches!(refused(&error), Some(404 | 409)) => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        session: &Session,
+        target: &Target<'_>,
+        wanted: &Value,
+    ) -> Result<(Change, Value)> {
+        let dry_run = if self.dry_run { "All" } else { "" };
+        let query = |path: &str| {
+            let fixed = [("fieldManager", "machinist"), ("fieldValidation", "Strict")];
+            with(&with(path, &fixed), &[("dryRun", dry_run)])
+        };
+        let live = match session.home.get(&target.path()).await {
+            Ok(live) => live,
+            Err(error) if refused(&error) == Some(404) => {
+                let list = target.resource.path(target.namespace.as_deref(), None);
+                let made = session.home.write(Method::POST, &query(&list), JSON, wanted).await;
+                // Whatever else is missing (the namespace) does not come by asking again.
+                let answer = made.map_err(|error| match refused(&error) {
+                    Some(404) => anyhow!("{error:#}"),
+                    _ => error,
+                })?;
+                return Ok((Change::Created, warned(answer)));
+            }
+            Err(error) => return Err(error),
+        };
+        let patch = patch(last_applied(&live).as_ref(), &live, wanted);
+        if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok((Change::Unchanged, live));
+        }
+        let path = query(&target.path());
+        let answer = session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+        let revision = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
+        let is_same = !self.dry_run && revision(&answer.body) == revision(&live);
+        let change = if is_same { Change::Unchanged } else { Change::Configured };
+        Ok((change, warned(answer)))
+    }
+
+    fn show(&self, target: &Target<'_>, change: Change, object: &Value) -> Result<()> {
+        match self.output {
+            Form::Text => {
+                let word = match change {
+                    Change::Created => "created",
+                    Change::Configured => "configured",
+                    Change::Unchanged => "unchanged",
+                };
+                let note = if self.dry_run { " (server dry run)" } else { "" };
+                output::print(&format!("{} {word}{note}\n", target.object()))
+            }
+            Form::Name => output::print(&format!("{}\n", target.object())),
+            Form::Json => output::print_json(object),
+            Form::Yaml => {
+                output::print("---\n")?;
+                output::print_yaml(object)
+            }
+        }
+    }
+}
+
+/// The object of an answer; what the server warns of is told.
+fn warned(answer: Answer) -> Value {
+    for warning in &answer.warnings {
+        output::warning(warning);
+    }
+    answer.body
+}
+
+impl Session {
+    /// The objects of manifests, each with its place in the home. All faults are told at once.
+    ///
+    /// # Errors
+    /// One of them cannot be an object of this home.
+    pub(super) fn manifests(&self, documents: &[Document]) -> Result<Vec<(Target<'_>, Value)>> {
+        let (mut good, mut bad, mut seen) = (Vec::new(), Vec::new(), HashMap::new());
+        for document in documents {
+            let read = self.manifest(document).and_then(|(target, object)| {
+                match seen.insert(target.path(), &document.origin) {
+                    Some(first) => bail!("the same object is also in {first}: remove one"),
+                    None => Ok((target, object)),
+                }
+            });
+            match read {
+                Ok(object) => good.push(object),
+                Err(error) => {
+                    bad.push(format!("{}: {}: {error:#}", document.origin, document.object()));
+                }
+            }
+        }
+        if !bad.is_empty() {
+            bail!("{}; nothing was changed", bad.join("; "));
+        }
+        Ok(good)
+    }
+
+    fn manifest(&self, document: &Document) -> Result<(Target<'_>, Value)> {
+        for (field, value) in [
+            ("apiVersion", document.api_version()),
+            ("kind", document.kind()),
+            ("metadata.name", document.name()),
+        ] {
+            if value.is_empty() {
+                bail!("{field}: is missing: say what the object is");
+            }
+        }
+        let (version, kind) = (document.api_version(), document.kind());
+        let resource = self.resources.of(version, kind).with_context(|| {
+            format!("the server has no kind {kind} in {version}: correct apiVersion and kind, or install its CustomResourceDefinition first")
+        })?;
+        let mut target = self.target(resource, document.name());
+        let mut object = document.value.clone();
+        if !resource.namespaced {
+            return Ok((target, object));
+        }
+        let own = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        if let Some(own) = own.filter(|own| !own.is_empty()) {
+            if let Some(named) = self.named_namespace.as_ref().filter(|named| *named != own) {
+                bail!("metadata.namespace: is {own}, but --namespace is {named}: leave one out");
+            }
+            target.namespace = Some(own.to_owned());
+        } else if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("namespace".to_owned(), self.namespace.clone().into());
+        }
+        Ok((target, object))
+    }
+}

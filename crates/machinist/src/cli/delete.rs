@@ -1,0 +1,133 @@
+//! `machinist delete`: objects away.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::{ArgAction, Args};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::live::duration;
+use super::live::goal::Goal;
+use super::live::session::{Session, SessionArgs, Target, WhichArgs};
+use super::live::{self, usage};
+use super::{Outcome, output};
+use crate::home::request::{JSON, refused};
+use crate::manifests;
+
+/// Delete objects by name, by label, all of a kind, or those of manifests
+///
+/// It ends when they are gone, also those that finalizers hold back for a while.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist delete mc 50-worker-chrony --ignore-not-found")]
+pub(super) struct Delete {
+    /// A kind and names (mc a b), or each with its kind (mc/a node/b)
+    #[arg(value_name = "TYPE NAME", conflicts_with = "filename")]
+    words: Vec<String>,
+
+    /// Those in manifests: a file, a folder or - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filename: Vec<PathBuf>,
+
+    #[command(flatten)]
+    which: WhichArgs,
+
+    /// What is not there is no error
+    #[arg(long)]
+    ignore_not_found: bool,
+
+    /// Wait until they are gone
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    wait: bool,
+
+    /// How long to wait for each [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl Delete {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let documents =
+            if self.filename.is_empty() { Vec::new() } else { manifests::read(&self.filename)? };
+        if self.words.is_empty() == self.filename.is_empty() {
+            return Err(usage("give either a kind and objects, or -f"));
+        }
+        let many = if self.words.is_empty() { None } else { Some(self.which.with(&self.words)?) };
+        live::run(async {
+            let session = self.session.open().await?;
+            let targets = match &many {
+                Some(many) => session.targets(many).await?,
+                None => session.manifests(&documents)?.into_iter().map(|(one, _)| one).collect(),
+            };
+            if targets.is_empty() {
+                output::note("No resources found");
+            }
+            let mut outcome = Outcome::Done;
+            for target in &targets {
+                if let Err(error) = self.delete(&session, target).await {
+                    output::error(&format!("{error:#}"));
+                    outcome = Outcome::Failed;
+                }
+            }
+            Ok(outcome)
+        })
+    }
+
+    async fn delete(&self, session: &Session, target: &Target<'_>) -> Result<()> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        });
+        let answer = session.home.write(Method::DELETE, &target.path(), JSON, &options).await;
+        let answer = match answer {
+            // Those that were listed a moment ago may well be gone.
+            Err(error)
+                if refused(&error) == Some(404)
+                    && (self.ignore_not_found
+                        || self.which.all
+                        || self.which.selector.is_some()) =>
+            {
+                return Ok(());
+            }
+            other => other?,
+        };
+        let place = target.namespace.as_ref().map(|name| format!(" from {name} namespace"));
+        let place = place.unwrap_or_default();
+        output::print(&format!("{} {:?} deleted{place}\n", target.resource.label(), target.name))?;
+        if self.wait { self.wait_until_gone(session, target, &answer.body).await } else { Ok(()) }
+    }
+
+    /// Waits until the very object that was deleted is gone; a new one of its name may come.
+    async fn wait_until_gone(
+        &self,
+        session: &Session,
+        target: &Target<'_>,
+        answer: &Value,
+    ) -> Result<()> {
+        let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
+        let is_other = |object: &Value| uid.is_some() && object.pointer("/metadata/uid") != uid;
+        let mut now = String::new();
+        let check = |object: Option<&Value>| match Goal::Delete
+            .check(object.filter(|object| !is_other(object)))
+        {
+            Ok(()) => Some(()),
+            Err(text) => {
+                now = text;
+                None
+            }
+        };
+        let gone =
+            session.home.until(target.resource, target.namespace.as_deref(), &target.name, check);
+        let context = || format!("{}: cannot see whether it is gone", target.object());
+        let Some(timeout) = self.timeout else { return gone.await.with_context(context) };
+        match tokio::time::timeout(timeout, gone).await {
+            Ok(gone) => gone.with_context(context),
+            Err(_) => {
+                Err(anyhow!("{}: timed out waiting for it to be deleted: {now}", target.object()))
+            }
+        }
+    }
+}

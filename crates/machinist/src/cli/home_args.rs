@@ -1,0 +1,43 @@
+//! The flags that say which home is meant; every command that asks one has them.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::home::{Wanted, find};
+
+/// Which home of the API is meant.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct HomeArgs {
+    /// The kubeconfig of the home [default: $KUBECONFIG, else a hub that runs on this machine, else
+    /// ~/.kube/config, else the cluster around this process]
+    #[arg(long, value_name = "PATH", help_heading = "The home")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context in the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", help_heading = "The home")]
+    context: Option<String>,
+}
+
+impl HomeArgs {
+    /// A client for the home, which has answered once.
+    ///
+    /// # Errors
+    /// There is none, or it does not answer; the text says what was looked for and what to do.
+    pub(super) async fn client(&self) -> Result<kube::Client> {
+        find::client(&self.wanted()).await
+    }
+
+    /// A client for a process that runs for long.
+    ///
+    /// # Errors
+    /// There is no home.
+    pub(super) async fn patient_client(&self) -> Result<kube::Client> {
+        find::patient_client(&self.wanted()).await
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+}

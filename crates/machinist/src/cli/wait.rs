@@ -1,0 +1,100 @@
+//! `machinist wait`: until objects are as they should be.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::live;
+use super::live::duration;
+use super::live::goal::Goal;
+use super::live::session::{Session, SessionArgs, Target, WhichArgs};
+use super::{Outcome, output};
+
+/// Wait until objects have a condition or a value, are there, or are gone
+///
+/// An object that is not there yet is waited for. When the time is over, the exit code is 1 and the
+/// error says how it is.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist wait mcp worker --for=create --timeout=30s\n\n\
+        Others:\n  machinist wait mcp --all --for=condition=Updated --timeout=10m\n  \
+        machinist wait mcp/worker --for=jsonpath='{.spec.paused}'=true")]
+pub(super) struct Wait {
+    /// A kind and names (mcp worker), or each with its kind (mcp/worker node/a)
+    #[arg(value_name = "TYPE NAME", required = true)]
+    words: Vec<String>,
+
+    #[command(flatten)]
+    which: WhichArgs,
+
+    /// condition=TYPE[=STATUS], jsonpath={.PATH}[=VALUE], create or delete
+    #[arg(long = "for", value_name = "GOAL", value_parser = Goal::parse)]
+    goal: Goal,
+
+    /// How long to wait for all of them together; 0 only looks
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl Wait {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let many = self.which.with(&self.words)?;
+        live::run(async {
+            let session = self.session.open().await?;
+            let targets = session.targets(&many).await?;
+            if targets.is_empty() {
+                if self.goal == Goal::Delete {
+                    return Ok(Outcome::Done);
+                }
+                bail!("no matching resources found");
+            }
+            let end = Instant::now() + self.timeout;
+            let mut outcome = Outcome::Done;
+            for target in &targets {
+                if let Err(now) = self.wait(&session, target, end).await? {
+                    let (object, goal) = (target.object(), self.goal.text());
+                    output::error(&format!("{object}: timed out waiting for {goal}: {now}"));
+                    outcome = Outcome::Failed;
+                    continue;
+                }
+                let word = if self.goal == Goal::Delete { "deleted" } else { "condition met" };
+                output::print(&format!("{} {word}\n", target.object()))?;
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// Waits for one object; the inner error is how it is when the time is over.
+    async fn wait(
+        &self,
+        session: &Session,
+        target: &Target<'_>,
+        end: Instant,
+    ) -> Result<Result<(), String>> {
+        let only_look = self.timeout.is_zero();
+        let mut now = "the home has not answered".to_owned();
+        let check = |object: Option<&Value>| match self.goal.check(object) {
+            Ok(()) => Some(true),
+            Err(text) => {
+                now = text;
+                only_look.then_some(false)
+            }
+        };
+        let namespace = target.namespace.as_deref();
+        let met = session.home.until(target.resource, namespace, &target.name, check);
+        let met = if only_look {
+            met.await?
+        } else {
+            match timeout_at(end, met).await {
+                Ok(met) => met?,
+                Err(_) => false,
+            }
+        };
+        Ok(if met { Ok(()) } else { Err(now) })
+    }
+}

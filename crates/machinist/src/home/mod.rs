@@ -1,0 +1,21 @@
+//! The home of the API objects, from outside: the hub or any Kubernetes, the same to whoever asks.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`find`] | which home is meant: a flag, the environment, a running hub, a kubeconfig, a cluster around us |
+//! | [`request`] | one question and its answer, in JSON |
+//! | [`watch`] | what happens to objects from now on |
+//! | [`resource`] | the kinds that the home serves, by all names that people give them |
+//! | [`discovery`] | asking for those |
+//! | [`apply`] | what has to change so that an object is as its manifest says |
+
+pub mod apply;
+pub mod discovery;
+pub mod find;
+pub mod request;
+pub mod resource;
+pub mod watch;
+
+pub use find::Wanted;
+pub use request::{Home, Refusal};
+pub use resource::{Resource, Resources};
