@@ -6,9 +6,15 @@
 //! | room | what it runs |
 //! |---|---|
 //! | [`cli`] | the commands, a file each |
+//! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
+//! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
+//! | [`telemetry`] | the log |
 //! | [`up`] | everything in one process: `machinist up` |
 
 pub mod cli;
+pub mod controller;
+pub mod home;
 pub mod manifests;
+pub mod telemetry;
 pub mod up;

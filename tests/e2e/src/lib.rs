@@ -25,6 +25,7 @@
 //! | [`Lab`] | the owner of names, files, network and processes of one test |
 //! | [`Machine`] | a Debian machine in systemd-nspawn that boots, reboots, and loses power or link |
 //! | [`Cluster`] | etcd and kube-apiserver, on request with the rest of Kubernetes and machines as nodes |
+//! | [`Home`] | one of the two homes of the API: the hub, or a kube-apiserver with our CRDs |
 //! | [`Disk`], [`Injection`] | true power cuts of a disk; system calls that fail or kill |
 //! | [`Ignition`] | the real Ignition, against a root |
 //! | [`Qemu`] | a virtual machine with a kernel of its own, booted from an ostree disk |
@@ -40,6 +41,7 @@ pub mod command;
 pub mod environment;
 pub mod figures;
 pub mod fleet;
+pub mod home;
 pub mod ignition;
 pub mod image;
 pub mod lab;
@@ -49,6 +51,7 @@ pub mod machine;
 pub mod pki;
 pub mod power;
 pub mod program;
+pub mod proxy;
 pub mod qemu;
 pub mod registry;
 pub mod server;
@@ -58,11 +61,13 @@ pub use checker::WatchLog;
 pub use cluster::Cluster;
 pub use environment::Environment;
 pub use fleet::Fleet;
+pub use home::Home;
 pub use ignition::Ignition;
 pub use image::Image;
 pub use lab::Lab;
 pub use machine::Machine;
 pub use power::{Disk, Injection};
+pub use proxy::Proxy;
 pub use qemu::Qemu;
 pub use registry::Registry;
 pub use server::Server;

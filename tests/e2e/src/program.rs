@@ -23,6 +23,16 @@ fn build() -> Result<PathBuf> {
     let profile = test.ancestors().nth(2).context("the test is not in a target folder")?;
     let target = profile.parent().context("the test is not in a target folder")?;
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo told the test about its own package would make build scripts of others run again.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            cargo.env_remove(name.as_ref());
+        }
+    }
     cargo.args(["build", "--quiet", "--package", "machinist", "--target-dir"]).arg(target);
     if profile.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");

@@ -3,19 +3,29 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an
 //! error, 2 wrong usage, 3 a clear "no" (a change that a machine would refuse).
 
+mod apply;
 mod completions;
+mod controller;
 mod crds;
+mod delete;
+mod describe;
 mod diff;
 mod explain;
+mod get;
+mod home_args;
 mod hub;
 mod ignition;
+mod label;
+mod live;
 mod output;
 mod pool_inputs;
 mod render;
 mod rollout;
+mod schema_check;
 mod up;
 mod validate;
 mod version;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -48,7 +58,8 @@ impl From<Outcome> for ExitCode {
 /// image) and groups machines into pools. Machinist renders one configuration per pool, serves it
 /// to machines on their first boot, and rolls changes out to running machines.
 ///
-/// `machinist up` runs the system on this machine. The other commands work offline, on manifests in
+/// `machinist up` runs the system on this machine. `get`, `apply`, `delete`, `describe`, `label`,
+/// `annotate` and `wait` ask it, or any Kubernetes. The other commands work offline, on manifests in
 /// files.
 #[derive(Debug, Parser)]
 #[command(
@@ -65,8 +76,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Up),
+    Controller(controller::Controller),
     #[command(subcommand)]
     Hub(hub::Hub),
+    Get(get::Get),
+    Apply(apply::Apply),
+    Delete(delete::Delete),
+    Describe(describe::Describe),
+    Label(label::Label),
+    Annotate(label::Annotate),
+    Wait(wait::Wait),
     Render(render::Render),
     Diff(diff::Diff),
     Validate(validate::Validate),
@@ -85,7 +104,15 @@ enum Command {
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(command) => command.run(),
+        Command::Controller(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Get(command) => command.run(),
+        Command::Apply(command) => command.run(),
+        Command::Delete(command) => command.run(),
+        Command::Describe(command) => command.run(),
+        Command::Label(command) => command.run(),
+        Command::Annotate(command) => command.run(),
+        Command::Wait(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),
@@ -100,8 +127,10 @@ pub fn run() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::error(&format!("{error:#}"));
-            ExitCode::from(1)
+            // Wrong usage that only showed while the command ran.
+            let is_usage = error.is::<clap::Error>();
+            output::error(format!("{error:#}").trim_start_matches("error: ").trim_end());
+            ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
 }

@@ -1,18 +1,17 @@
 //! `machinist up`: the whole system in one command.
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use tracing_subscriber::EnvFilter;
 
 use super::{Outcome, output};
+use crate::telemetry;
 use crate::up::directory::Directory;
 use crate::up::{Config, System, kubeconfig};
 
-/// Run everything in one process: the Kubernetes API over its own store, with nothing installed
+/// Run everything in one process: the Kubernetes API over its own store, and the controller
 ///
 /// The first start makes the data directory with a CA, certificates and a kubeconfig, and the pools
 /// master and worker. A later start finds everything as it was. Stops on Ctrl-C and SIGTERM.
@@ -62,7 +61,7 @@ fn parse_san(text: &str) -> Result<String, String> {
 
 impl Up {
     pub(super) fn run(&self) -> Result<Outcome> {
-        start_log();
+        telemetry::start_log();
         let config = Config {
             directory: self.data.directory()?,
             api_listen: self.api_listen,
@@ -78,19 +77,6 @@ impl Up {
             Ok(Outcome::Done)
         })
     }
-}
-
-/// Logs go to standard error; `MACHINIST_LOG` chooses what is in them.
-fn start_log() {
-    let filter =
-        EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let ansi = std::io::stderr().is_terminal();
-    // A second start of the log is no harm: the first one goes on.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(ansi)
-        .with_writer(std::io::stderr)
-        .try_init();
 }
 
 /// What is where, and what to try next.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "machineconfiguration.openshift.io";
 /// The namespace of the system's own objects.
-const NAMESPACE: &str = "openshift-machine-config-operator";
+pub const NAMESPACE: &str = "openshift-machine-config-operator";
 /// The pools that are there from the start.
 const POOLS: &[&str] = &["master", "worker"];
 

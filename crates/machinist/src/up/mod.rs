@@ -18,13 +18,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use machinist_hub::audit::Audit;
 use machinist_hub::auth::certificates::Ca;
+use machinist_hub::auth::{CONTROLLERS, Identity};
 use machinist_hub::server::{Certificate, Server};
 use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, Settings};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
+use crate::controller::leader::Election;
+use crate::controller::{self, Options};
 use directory::Directory;
 use pki::Pki;
 
@@ -37,6 +41,27 @@ fn raise_file_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// The controller inside: it talks to the hub without a socket, and always under the same name, so that after a crash it
+/// leads again at once.
+async fn control(hub: Hub, stop: CancellationToken) {
+    let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
+    let client = kube::Client::new(hub.router_as(who), "default");
+    let options = Options {
+        namespace: contents::NAMESPACE.to_owned(),
+        election: Election {
+            namespace: contents::NAMESPACE.to_owned(),
+            identity: "machinist-up".to_owned(),
+            duration: Duration::from_secs(137),
+            renew_deadline: Duration::from_secs(107),
+            retry: Duration::from_secs(26),
+        },
+        metrics_listen: None,
+    };
+    if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
+        tracing::error!(error = format!("{error:#}"), "the controller has ended");
     }
 }
 
@@ -60,6 +85,8 @@ pub struct System {
     pki: Pki,
     certificate: Certificate,
     server: tokio::task::JoinHandle<()>,
+    controller: tokio::task::JoinHandle<()>,
+    stopping: CancellationToken,
     /// Where the API really listens.
     pub address: SocketAddr,
     /// Whether the data directory was made just now.
@@ -98,7 +125,20 @@ impl System {
         let server = Server::new(&certificate, &pki.ca.certificate)?;
         let server = tokio::spawn(server.run(listener, hub.router(), hub.stopping()));
         kubeconfig::write(&config.directory, address, &pki)?;
-        Ok(Self { hub, store, config, pki, certificate, server, address, is_new })
+        let stopping = CancellationToken::new();
+        let controller = tokio::spawn(control(hub.clone(), stopping.clone()));
+        Ok(Self {
+            hub,
+            store,
+            config,
+            pki,
+            certificate,
+            server,
+            controller,
+            stopping,
+            address,
+            is_new,
+        })
     }
 
     /// The hub, for whatever runs in the same process.
@@ -143,6 +183,9 @@ impl System {
 
     /// Stops: no new connections, watches end, running requests are let finish, the store closes.
     pub async fn stop(self) {
+        // The controller gives its lease back while there is somebody to give it to.
+        self.stopping.cancel();
+        let _ = self.controller.await;
         self.hub.stop().await;
         let _ = self.server.await;
         self.store.close().await;

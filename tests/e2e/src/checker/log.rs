@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// One version of one object.
@@ -143,7 +143,14 @@ impl Recorder {
         loop {
             let stream = match api.watch(&params, &version).await {
                 Ok(stream) => stream,
-                Err(error) => return self.gap(&error.to_string()),
+                Err(kube::Error::Api(status)) if status.code == 410 => {
+                    return self.gap(&status.message);
+                }
+                // The server is away; when it is back, it goes on where it was.
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
             };
             let mut stream = std::pin::pin!(stream);
             while let Some(event) = stream.next().await {

@@ -42,13 +42,16 @@ pub(super) struct Endpoint {
     pub(super) address: String,
     pub(super) port: u16,
     /// The addresses of services; the first one is the API's own.
-    services: String,
+    pub(super) services: String,
+    /// Whether watches are served from memory.
+    pub(super) watch_cache: bool,
 }
 
 impl Endpoint {
     /// On the lab's loopback address, for a cluster without machines.
     pub(super) fn loopback(lab: &Lab) -> Self {
-        Self { address: lab.loopback(), port: 6443, services: "10.96.0.0/24".to_owned() }
+        let services = "10.96.0.0/24".to_owned();
+        Self { address: lab.loopback(), port: 6443, services, watch_cache: true }
     }
 
     /// On the first service address, which the bridge of the lab gets: so clients in pods find the API where Kubernetes
@@ -56,7 +59,7 @@ impl Endpoint {
     pub(super) fn service(lab: &Lab) -> Self {
         let number = lab.number();
         let services = format!("10.79.{number}.0/24");
-        Self { address: format!("10.79.{number}.1"), port: 443, services }
+        Self { address: format!("10.79.{number}.1"), port: 443, services, watch_cache: true }
     }
 
     pub(super) fn url(&self) -> String {
@@ -83,6 +86,7 @@ pub(super) fn server(
         format!("--secure-port={}", endpoint.port),
         format!("--service-cluster-ip-range={}", endpoint.services),
         format!("--advertise-address={}", lab.address()),
+        format!("--watch-cache={}", endpoint.watch_cache),
         option("tls-cert-file", &certificate),
         option("tls-private-key-file", &key),
         option("client-ca-file", &ca),

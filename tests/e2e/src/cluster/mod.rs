@@ -17,20 +17,22 @@ use anyhow::{Context, Result};
 use api::Endpoint;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A Kubernetes control plane that ends with its handle.
 pub struct Cluster {
     url: String,
+    endpoint: Endpoint,
     authority: Authority,
     dir: PathBuf,
     client: kube::Client,
     // The order of the fields is the order in which they stop.
     controllers: Vec<Process>,
-    api: Mutex<Process>,
-    etcd: Mutex<Process>,
+    api: Mutex<Option<Process>>,
+    etcd: Mutex<Option<Process>>,
     lab: Lab,
 }
 
@@ -43,6 +45,13 @@ impl Cluster {
     /// etcd and kube-apiserver in the given lab.
     pub fn start_in(lab: &Lab) -> Result<Self> {
         Self::on(lab, &Endpoint::loopback(lab))
+    }
+
+    /// etcd and kube-apiserver whose watches can go on from any version, also after a restart: they read from etcd, which
+    /// is slower than from memory.
+    pub fn remembering() -> Result<Self> {
+        let lab = Lab::new()?;
+        Self::on(&lab, &Endpoint { watch_cache: false, ..Endpoint::loopback(&lab) })
     }
 
     /// A whole control plane in the given lab, to which machines can be added as nodes.
@@ -66,9 +75,18 @@ impl Cluster {
         let admin = dir.join("admin.kubeconfig");
         kubeconfig::write(&admin, &url, &authority, "admin", &["system:masters"])?;
         let client = client(&admin)?;
-        let (etcd, api, controllers) = (Mutex::new(etcd), Mutex::new(api), Vec::new());
-        let cluster =
-            Self { url, authority, dir, client, controllers, api, etcd, lab: lab.clone() };
+        let (etcd, api, controllers) = (Mutex::new(Some(etcd)), Mutex::new(Some(api)), Vec::new());
+        let cluster = Self {
+            url,
+            endpoint: endpoint.clone(),
+            authority,
+            dir,
+            client,
+            controllers,
+            api,
+            etcd,
+            lab: lab.clone(),
+        };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -76,11 +94,37 @@ impl Cluster {
     fn wait_until_ready(&self) -> Result<()> {
         wait_for("kube-apiserver to be ready", || {
             for process in [&self.etcd, &self.api] {
-                process.lock().map_err(|_| anyhow::anyhow!("a test thread died"))?.alive()?;
+                if let Some(process) = lock(process).as_mut() {
+                    process.alive()?;
+                }
             }
             let request = http::Request::get("/readyz").body(Vec::new())?;
             Ok(block_on(self.client.request_text(request))? == "ok")
         })
+    }
+
+    /// Kills kube-apiserver and starts it again.
+    pub fn restart_api(&self) -> Result<()> {
+        // The old one has to be gone before the new one takes its name.
+        lock(&self.api).take();
+        let api = api::server(&self.lab, &self.dir, &self.authority, &self.endpoint)?;
+        *lock(&self.api) = Some(api);
+        self.wait_until_ready()
+    }
+
+    /// Kills etcd and starts it again, with all that it held.
+    pub fn restart_etcd(&self) -> Result<()> {
+        lock(&self.etcd).take();
+        *lock(&self.etcd) = Some(api::etcd(&self.lab, &self.dir)?);
+        self.wait_until_ready()
+    }
+
+    /// A kubeconfig of the administrator through another address, such as that of a [`Proxy`](crate::Proxy).
+    pub fn kubeconfig_through(&self, address: SocketAddr) -> Result<PathBuf> {
+        let path = self.dir.join(format!("through-{}.kubeconfig", address.port()));
+        let url = format!("https://{address}");
+        kubeconfig::write(&path, &url, &self.authority, "admin", &["system:masters"])?;
+        Ok(path)
     }
 
     /// A client with all rights.
@@ -157,13 +201,13 @@ impl Cluster {
 
     /// The process ids of etcd and kube-apiserver.
     pub fn processes(&self) -> Vec<u32> {
-        let ids = [&self.etcd, &self.api].map(|process| process.lock().map(|process| process.id()));
+        let ids = [&self.etcd, &self.api].map(|process| lock(process).as_ref().map(Process::id));
         ids.into_iter().flatten().collect()
     }
 
     /// Memory in use by etcd and by kube-apiserver, in bytes.
     pub fn memory(&self) -> (u64, u64) {
-        let of = |process: &Mutex<Process>| process.lock().map_or(0, |process| process.memory());
+        let of = |process| lock(process).as_ref().map_or(0, Process::memory);
         (of(&self.etcd), of(&self.api))
     }
 }
@@ -172,6 +216,11 @@ impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").field("url", &self.url).field("lab", &self.lab).finish()
     }
+}
+
+/// A process, also after a thread that held it has died.
+fn lock(process: &Mutex<Option<Process>>) -> MutexGuard<'_, Option<Process>> {
+    process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A client from a kubeconfig file.

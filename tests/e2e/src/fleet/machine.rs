@@ -46,6 +46,8 @@ pub struct Simulated {
     disk: Option<String>,
     target: String,
     attempt: u32,
+    /// The last request that the drain controller has carried out, as far as the machine has seen.
+    drained: String,
     /// Wakes that were asked for and have not come. Those of an earlier phase are ignored.
     clock: u32,
 }
@@ -53,8 +55,8 @@ pub struct Simulated {
 impl Simulated {
     /// A machine that has nothing to do yet.
     pub fn new(name: &str, seed: u64) -> Self {
-        let (name, target) = (name.to_owned(), String::new());
-        Self { name, seed, phase: Phase::Idle, disk: None, target, attempt: 0, clock: 0 }
+        let (name, target, drained) = (name.to_owned(), String::new(), String::new());
+        Self { name, seed, phase: Phase::Idle, disk: None, target, attempt: 0, drained, clock: 0 }
     }
 
     /// Where it is.
@@ -82,8 +84,8 @@ impl Simulated {
             annotations.get(&format!("{PREFIX}/{key}")).map(String::as_str).unwrap_or_default()
         };
         let (current, desired, state) = (get("currentConfig"), get("desiredConfig"), get("state"));
-        let target = self.target.clone();
-        let drained = |verb: &str| get("lastAppliedDrain") == format!("{verb}-{target}");
+        get("lastAppliedDrain").clone_into(&mut self.drained);
+        let drained = |verb: &str| self.drained == format!("{verb}-{}", self.target);
         // What it sees may be older than what it has written last, so it trusts its disk. Only the first look tells it
         // what an earlier life has left unfinished.
         let disk = self.disk.get_or_insert_with(|| {
@@ -157,9 +159,11 @@ impl Simulated {
         if state != "Degraded" && state != "Unreconcilable" {
             says.push(("state", "Working".to_owned()));
         }
-        if behaviour.drain {
+        let request = format!("drain-{}", self.target);
+        // One that starts over may be empty already: nobody would tell it again.
+        if behaviour.drain && self.drained != request {
             self.enter(Phase::Draining);
-            says.push(("desiredDrain", format!("drain-{}", self.target)));
+            says.push(("desiredDrain", request));
             return vec![Effect::Annotate(says)];
         }
         let mut effects = vec![Effect::Annotate(says)];
@@ -246,6 +250,20 @@ mod tests {
         machine.wake(&behaviour, machine.clock());
         let done = said(&machine.wake(&behaviour, machine.clock()));
         assert_eq!(done[0], "currentConfig=b");
+    }
+
+    #[test]
+    fn one_that_starts_over_does_not_ask_for_a_drain_that_it_has() {
+        let behaviour = Behaviour { drain: true, failure: 100, ..Behaviour::default() };
+        let mut machine = Simulated::new("m", 1);
+        machine.observe(&behaviour, &annotations(&TARGETED));
+        let mut drained = annotations(&TARGETED);
+        drained.insert(format!("{PREFIX}/lastAppliedDrain"), "drain-b".to_owned());
+        machine.observe(&behaviour, &drained);
+        machine.wake(&behaviour, machine.clock());
+        assert_eq!(machine.phase(), &Phase::Failed);
+        machine.wake(&behaviour, machine.clock());
+        assert_eq!(machine.phase(), &Phase::Applying);
     }
 
     #[test]

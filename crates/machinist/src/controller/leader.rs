@@ -1,0 +1,262 @@
+//! Who of several controllers acts: the one that holds the Lease.
+//!
+//! Clocks of different machines are not compared. A Lease counts as given up when *we* have seen no change of it for as
+//! long as it is valid, by our own monotonic clock. A leader that cannot renew in time stops acting before anybody else
+//! may begin, and every write asks first whether we still lead ([`Lead::holds`]).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+/// The name of the Lease.
+pub const LEASE: &str = "machine-config-controller";
+
+/// How leadership is kept.
+#[derive(Debug, Clone)]
+pub struct Election {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// Our own name; nobody else has it.
+    pub identity: String,
+    /// How long a Lease is valid without being renewed.
+    pub duration: Duration,
+    /// How long a leader goes on without having renewed; shorter than `duration`.
+    pub renew_deadline: Duration,
+    /// How often to try.
+    pub retry: Duration,
+}
+
+/// The state of a Lease, and since when we have seen it so.
+#[derive(Debug, Clone)]
+struct Seen {
+    spec: LeaseSpec,
+    since: Instant,
+}
+
+/// Our hold on the Lease. A clone is the same hold.
+#[derive(Debug, Clone)]
+pub struct Lead {
+    /// Until when we hold it.
+    until: Arc<watch::Sender<Instant>>,
+}
+
+impl Lead {
+    fn until(instant: Instant) -> Self {
+        Self { until: Arc::new(watch::Sender::new(instant)) }
+    }
+
+    /// Whether we may act.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        Instant::now() < *self.until.borrow()
+    }
+
+    /// Waits until we may act no longer.
+    pub async fn lost(&self) {
+        loop {
+            let until = *self.until.borrow();
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
+
+    fn extend(&self, until: Instant) {
+        self.until.send_replace(until);
+    }
+}
+
+/// Whether a Lease may be taken: it is ours, nobody's, or was not renewed for as long as it is valid.
+fn may_take(seen: &Seen, identity: &str, now: Instant) -> bool {
+    let holder = seen.spec.holder_identity.as_deref().unwrap_or_default();
+    let seconds = seen.spec.lease_duration_seconds.unwrap_or_default();
+    let valid = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    holder.is_empty() || holder == identity || now.duration_since(seen.since) > valid
+}
+
+/// What we write into a Lease that we take or renew.
+fn taken(old: &LeaseSpec, election: &Election, now: Timestamp) -> LeaseSpec {
+    let is_ours = old.holder_identity.as_ref() == Some(&election.identity);
+    let transitions = old.lease_transitions.unwrap_or_default();
+    LeaseSpec {
+        holder_identity: Some(election.identity.clone()),
+        lease_duration_seconds: i32::try_from(election.duration.as_secs().max(1)).ok(),
+        acquire_time: if is_ours { old.acquire_time.clone() } else { Some(MicroTime(now)) },
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(if is_ours { transitions } else { transitions + 1 }),
+        ..LeaseSpec::default()
+    }
+}
+
+/// Tries for the Lease, and keeps it.
+#[derive(Debug)]
+pub struct Elector {
+    api: Api<Lease>,
+    election: Election,
+    seen: Option<Seen>,
+}
+
+impl Elector {
+    /// One that has not looked yet.
+    #[must_use]
+    pub fn new(client: Client, election: Election) -> Self {
+        Self { api: Api::namespaced(client, &election.namespace), election, seen: None }
+    }
+
+    /// Waits until we lead.
+    pub async fn acquire(&mut self) -> Lead {
+        let mut told = String::new();
+        loop {
+            let start = Instant::now();
+            match self.attempt().await {
+                Ok(true) => return Lead::until(start + self.election.renew_deadline),
+                Ok(false) => {
+                    let holder = self.holder();
+                    if told != holder {
+                        tracing::info!(holder, "another controller leads; standing by");
+                        told = holder;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(error = format!("{error:#}"), "cannot take the lease");
+                }
+            }
+            tokio::time::sleep(self.election.retry).await;
+        }
+    }
+
+    /// Renews until we have lost the Lease to another or could not renew in time.
+    pub async fn keep(&mut self, lead: &Lead) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.election.retry) => {}
+                () = lead.lost() => return,
+            }
+            let start = Instant::now();
+            let attempt = tokio::time::timeout(self.election.renew_deadline, self.attempt());
+            match attempt.await {
+                Ok(Ok(true)) => lead.extend(start + self.election.renew_deadline),
+                Ok(Ok(false)) => {
+                    lead.extend(start);
+                    return;
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(error = format!("{error:#}"), "cannot renew the lease");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Gives the Lease back, so that another need not wait.
+    pub async fn release(&mut self) {
+        let Ok(lease) = self.api.get(LEASE).await else { return };
+        let mut lease = lease;
+        let Some(spec) = &mut lease.spec else { return };
+        if spec.holder_identity.as_ref() != Some(&self.election.identity) {
+            return;
+        }
+        spec.holder_identity = None;
+        spec.lease_duration_seconds = Some(1);
+        if let Err(error) = self.api.replace(LEASE, &PostParams::default(), &lease).await {
+            tracing::debug!(%error, "cannot give the lease back");
+        }
+    }
+
+    fn holder(&self) -> String {
+        let seen = self.seen.as_ref();
+        seen.and_then(|seen| seen.spec.holder_identity.clone()).unwrap_or_default()
+    }
+
+    /// One attempt to take or renew; whether it is ours now.
+    async fn attempt(&mut self) -> Result<bool> {
+        let now = Timestamp::now();
+        let Some(lease) = self.api.get_opt(LEASE).await.context("get the lease")? else {
+            let lease = Lease {
+                metadata: ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() },
+                spec: Some(taken(&LeaseSpec::default(), &self.election, now)),
+            };
+            return written(self.api.create(&PostParams::default(), &lease).await);
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let seen = match self.seen.take() {
+            Some(seen) if seen.spec == spec => seen,
+            _ => Seen { spec: spec.clone(), since: Instant::now() },
+        };
+        let may = may_take(&seen, &self.election.identity, Instant::now());
+        self.seen = Some(seen);
+        if !may {
+            return Ok(false);
+        }
+        let mut lease = lease;
+        lease.spec = Some(taken(&spec, &self.election, now));
+        written(self.api.replace(LEASE, &PostParams::default(), &lease).await)
+    }
+}
+
+/// A conflict means that somebody was quicker.
+fn written(answer: kube::Result<Lease>) -> Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error).context("write the lease"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn election() -> Election {
+        Election {
+            namespace: "n".to_owned(),
+            identity: "me".to_owned(),
+            duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(8),
+            retry: Duration::from_secs(2),
+        }
+    }
+
+    fn held_by(holder: &str) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(10),
+            lease_transitions: Some(3),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn a_lease_is_taken_only_when_it_is_free_ours_or_given_up() {
+        let since = Instant::now();
+        let later = |seconds| since + Duration::from_secs(seconds);
+        let seen = |holder| Seen { spec: held_by(holder), since };
+        assert!(may_take(&seen(""), "me", later(0)));
+        assert!(may_take(&seen("me"), "me", later(0)));
+        assert!(!may_take(&seen("other"), "me", later(10)));
+        assert!(may_take(&seen("other"), "me", later(11)));
+    }
+
+    #[test]
+    fn taking_over_counts_as_a_transition_and_renewing_does_not() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(taken(&held_by("other"), &election(), now).lease_transitions, Some(4));
+        assert_eq!(taken(&held_by("me"), &election(), now).lease_transitions, Some(3));
+    }
+
+    #[test]
+    fn a_hold_ends_by_itself() {
+        let lead = Lead::until(Instant::now() + Duration::from_secs(60));
+        assert!(lead.holds());
+        lead.extend(Instant::now());
+        assert!(!lead.holds());
+    }
+}

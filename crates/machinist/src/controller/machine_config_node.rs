@@ -1,0 +1,57 @@
+//! MachineConfigNodes: where each machine is in an update. What is said there must never hold up the update itself, so
+//! failures are only logged.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
+use machinist_core::api::MachineConfigNode;
+use machinist_core::update::machine_config_node::{Report, new_machine_config_node, set};
+use serde_json::json;
+
+use super::shell::{Shell, WriteError};
+
+/// Makes the object of a machine that has none.
+pub(super) async fn make(shell: &Shell, node: &Node, pool: &str) {
+    let api: Api<MachineConfigNode> = Api::all(shell.client.clone());
+    let object = new_machine_config_node(node, pool);
+    match shell.write(api.create(&PostParams::default(), &object)).await {
+        Ok(made) => shell.world.machine_config_nodes.put(made),
+        Err(error) if error.is_conflict() => {}
+        Err(error) => complain(node, &error),
+    }
+}
+
+/// Says which pool a machine is in and which config it is to have.
+pub(super) async fn point(shell: &Shell, node: &Node, pool: &str, config: &str) {
+    let Some(object) = shell.world.machine_config_nodes.get(&node.name_any()) else { return };
+    if object.spec.config_version.desired == config && object.spec.pool.name == pool {
+        return;
+    }
+    let patch = json!({"spec": {"pool": {"name": pool}, "configVersion": {"desired": config}}});
+    match shell.merge(&node.name_any(), &patch).await {
+        Ok(written) => shell.world.machine_config_nodes.put(written),
+        Err(error) => complain(node, &error),
+    }
+}
+
+/// Reports a step of a machine.
+pub(super) async fn tell(shell: &Shell, node: &Arc<Node>, report: &Report) {
+    let Some(object) = shell.world.machine_config_nodes.get(&node.name_any()) else { return };
+    let Some(status) = set(&object, node, report, &Time(Timestamp::now())) else { return };
+    let patch = json!({
+        "metadata": {"resourceVersion": object.resource_version()},
+        "status": status,
+    });
+    match shell.merge_status(&node.name_any(), &patch).await {
+        Ok(written) => shell.world.machine_config_nodes.put(written),
+        Err(error) => complain(node, &error),
+    }
+}
+
+fn complain(node: &Node, error: &WriteError) {
+    tracing::debug!(node = node.name_any(), %error, "cannot write the MachineConfigNode");
+}

@@ -1,0 +1,152 @@
+//! The controller: pools get their rendered configs, and machines get their pool's config.
+//!
+//! ```text
+//!  API ─ world (one watch a kind) ─┬─ render ──→ rendered configs, who points at them
+//!                                  ├─ rollout ─→ targets on machines, status of pools
+//!                                  ├─ drain ───→ cordon, evict, uncordon
+//!                                  └─ history ─→ rendered configs kept, restored, removed
+//! ```
+//!
+//! The loops hold no decision: those are in `machinist_core::{render::sync, update, drain}`. Only the controller that
+//! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
+
+mod cache;
+mod events;
+mod http;
+pub mod leader;
+mod metrics;
+mod shell;
+mod turn;
+mod world;
+
+mod drain;
+mod evict;
+mod history;
+mod machine_config_node;
+mod render;
+mod rollout;
+mod status;
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use events::Recorder;
+use http::Health;
+use leader::{Election, Elector};
+use metrics::Metrics;
+use shell::Shell;
+
+/// How a controller is to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The namespace of the system's own objects.
+    pub namespace: String,
+    /// How it comes to lead.
+    pub election: Election,
+    /// Where figures are served, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+/// Runs until `stop` ends. It outlives API servers that go away and leases that are lost.
+///
+/// # Errors
+/// It cannot begin: the address for its figures is taken.
+pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
+    let metrics = Metrics::default();
+    let health = watch::Sender::new(Health::Starting);
+    let mut tasks = JoinSet::new();
+    if let Some(address) = options.metrics_listen {
+        let (address, serving) = http::serve(address, metrics.clone(), health.subscribe()).await?;
+        tracing::info!(%address, "figures at /metrics, health at /healthz and /readyz");
+        tasks.spawn(serving);
+    }
+    let (events, writing) = Recorder::new(client.clone());
+    tasks.spawn(writing);
+    let mut elector = Elector::new(client.clone(), options.election.clone());
+    let lead = async {
+        loop {
+            if let Err(error) = prepare(&client, &options).await {
+                tracing::debug!(error = format!("{error:#}"), "cannot prepare the namespace");
+            }
+            health.send_replace(Health::StandingBy);
+            let lead = elector.acquire().await;
+            tracing::info!(identity = options.election.identity, "leading");
+            metrics.leading(true);
+            let mut term = JoinSet::new();
+            let has_pods = until_known(|| has_pods(&client)).await;
+            let shell = Shell::new(
+                client.clone(),
+                events.clone(),
+                metrics.clone(),
+                lead.clone(),
+                options.namespace.clone(),
+                has_pods,
+            );
+            begin(&shell, &mut term, health.clone());
+            elector.keep(&lead).await;
+            metrics.leading(false);
+            tracing::warn!("this controller does not lead any more");
+        }
+    };
+    tokio::select! {
+        () = lead => {}
+        () = stop => {}
+    }
+    elector.release().await;
+    Ok(())
+}
+
+/// Starts all loops of one time of leadership; they end when the tasks are dropped.
+fn begin(shell: &Shell, term: &mut JoinSet<()>, health: watch::Sender<Health>) {
+    shell.world.follow(&shell.client, &shell.namespace, term);
+    term.spawn(render::run(shell.clone()));
+    term.spawn(rollout::run(shell.clone()));
+    term.spawn(drain::run(shell.clone()));
+    term.spawn(history::run(shell.clone()));
+    let world = shell.world.clone();
+    term.spawn(async move {
+        world.ready().await;
+        health.send_replace(Health::Leading);
+    });
+}
+
+/// Makes the namespaces that the controller writes to, where they are missing.
+async fn prepare(client: &Client, options: &Options) -> Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    for name in [&options.namespace, &options.election.namespace] {
+        if api.get_opt(name).await?.is_none() {
+            let mut namespace = Namespace::default();
+            namespace.metadata.name = Some(name.clone());
+            match api.create(&PostParams::default(), &namespace).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                answer => drop(answer.with_context(|| format!("create the namespace {name}"))?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the home runs pods.
+async fn has_pods(client: &Client) -> Result<bool> {
+    let core = client.list_core_api_resources("v1").await?;
+    Ok(core.resources.iter().any(|resource| resource.name == "pods"))
+}
+
+/// Asks until there is an answer.
+async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                tracing::debug!(error = format!("{error:#}"), "no answer yet");
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+    }
+}

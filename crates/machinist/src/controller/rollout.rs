@@ -1,0 +1,359 @@
+//! The rollout loop: who gets the new config now, and what the pools say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use machinist_core::api::names::annotation::machinist as ours;
+use machinist_core::api::{MachineConfigNode, MachineConfigPool, selector};
+use machinist_core::update::housekeeping::{housekeeping, targeting};
+use machinist_core::update::{
+    Assignment, Decision, MembershipError, Policy, assign, decide, max_unavailable,
+};
+use serde_json::{Value, json};
+
+use super::events::Component;
+use super::machine_config_node as machine;
+use super::shell::{Shell, WriteError};
+use super::status;
+use super::turn::Turns;
+
+/// Changes within this time are answered together.
+const QUIET: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(250);
+/// After something that did not work.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many machines are tended in one turn beside those that get a config, so that a large pool does not keep the
+/// others waiting.
+const TENDED: usize = 256;
+
+/// What the loop remembers from one turn to the next, to say things once.
+#[derive(Debug, Default)]
+struct Memory {
+    /// What was last said about a pool: (reason, message).
+    said: BTreeSet<(String, String)>,
+    /// The config that each pool was last seen going to, and whether it had arrived.
+    seen: BTreeMap<String, (String, bool)>,
+}
+
+/// The name of the machine that was written, or why it was not.
+type Written = Result<String, WriteError>;
+
+/// Annotations to write; those without a value go.
+type Annotations = BTreeMap<String, Option<String>>;
+
+/// When the loop has to look again although nothing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Again(Duration);
+
+/// Rolls out for ever.
+pub(super) async fn run(shell: Shell) {
+    let world = &shell.world;
+    let mut turns = Turns::new(QUIET, PATIENCE);
+    turns.after(world.pools.changes());
+    turns.after(world.nodes.changes());
+    turns.after(world.configs.changes());
+    turns.after(world.machine_config_nodes.changes());
+    turns.after(world.controller_configs.changes());
+    turns.after(shell.renders.subscribe());
+    world.ready().await;
+    let mut memory = Memory::default();
+    let mut again = Some(Duration::ZERO);
+    loop {
+        turns.next(again).await;
+        again = pass(&shell, &mut memory).await.map(|Again(after)| after);
+    }
+}
+
+/// Looks at all pools once.
+async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
+    let world = &shell.world;
+    let (pools, nodes) = (world.pools.all(), world.nodes.all());
+    let assignment = assign(&pools, &nodes);
+    let machine_config_nodes = world.machine_config_nodes.all();
+    shell.metrics.kept_by_master(&assignment.kept_by_master);
+    let mut again = None;
+    for pool in &pools {
+        let name = pool.name_any();
+        let none = Vec::new();
+        let turn = Turn {
+            shell,
+            pool,
+            members: assignment.members.get(&name).unwrap_or(&none),
+            problems: problems(&assignment, &name),
+            machine_config_nodes: &machine_config_nodes,
+            now: Time(Timestamp::now()),
+        };
+        let next = turn.take(memory).await;
+        again = [again, next].into_iter().flatten().min();
+    }
+    again
+}
+
+/// What keeps machines out of a pool that they may belong to.
+fn problems(assignment: &Assignment<'_>, name: &str) -> Vec<String> {
+    let concerns = |error: &&MembershipError| match error {
+        MembershipError::SeveralCustom { pools, .. } => pools.iter().any(|pool| pool == name),
+        MembershipError::Selector { pool, .. } => pool == name,
+    };
+    let texts = assignment.errors.iter().filter(concerns).map(ToString::to_string);
+    // The same selector is wrong for every machine.
+    texts.collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// One pool in one turn.
+struct Turn<'a> {
+    shell: &'a Shell,
+    pool: &'a Arc<MachineConfigPool>,
+    members: &'a [&'a Node],
+    problems: Vec<String>,
+    machine_config_nodes: &'a [Arc<MachineConfigNode>],
+    now: Time,
+}
+
+impl Turn<'_> {
+    async fn take(&self, memory: &mut Memory) -> Option<Again> {
+        let selector = self.pool.spec.node_selector.as_ref();
+        if selector.is_some_and(selector::is_empty) {
+            let message =
+                "This machineconfigpool is selecting all nodes. A non-empty selector is required.";
+            self.say_once(memory, "SelectingAll", message);
+            return None;
+        }
+        let mut problems = self.problems.clone();
+        for problem in &problems {
+            self.say_once(memory, "Membership", problem);
+        }
+        let decision = match self.decide() {
+            Ok(decision) => Some(decision),
+            Err(problem) => {
+                self.say_once(memory, "RolloutPolicy", &problem);
+                problems.push(problem);
+                None
+            }
+        };
+        let mut again = None;
+        if let Some(decision) = &decision {
+            again = self.carry_out(decision, memory).await;
+            if let Some(halted) = decision.halted.as_ref() {
+                problems.extend(status::halted(halted));
+            }
+        }
+        let result = status::write(
+            self.shell,
+            self.pool,
+            self.members,
+            self.machine_config_nodes,
+            &problems,
+            &self.now,
+        )
+        .await;
+        match result {
+            Ok(Some(written)) => self.report_progress(memory, &written),
+            Ok(None) => {}
+            Err(error) => {
+                self.complain("cannot write the status of the pool", &error);
+                again = Some(again.map_or(Again(RETRY), |a: Again| a.min(Again(RETRY))));
+            }
+        }
+        again
+    }
+
+    fn decide(&self) -> Result<Decision, String> {
+        let policy = Policy::of(self.pool).map_err(|error| error.to_string())?;
+        let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
+        Ok(decide(self.pool, self.members, &policy, max, &self.now))
+    }
+
+    fn target(&self) -> &str {
+        let configuration = self.pool.spec.configuration.as_ref();
+        configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
+    }
+
+    /// Writes what was decided.
+    async fn carry_out(&self, decision: &Decision, memory: &mut Memory) -> Option<Again> {
+        let mut again = decision.wake.as_ref().map(|wake| {
+            let until = wake.0.duration_since(self.now.0);
+            Again(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
+        });
+        let mut sooner = |other: Again| again = Some(again.map_or(other, |again| again.min(other)));
+        if self.pool.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        if !decision.memory.is_empty() {
+            let patch = json!({"metadata": {
+                "resourceVersion": self.pool.resource_version(),
+                "annotations": decision.memory,
+            }});
+            match self.shell.merge(&self.pool.name_any(), &patch).await {
+                Ok(written) => self.shell.world.pools.put(written),
+                Err(error) => self.complain("cannot write the annotations of the pool", &error),
+            }
+            // What was to be remembered is remembered before anything follows from it.
+            sooner(Again(Duration::ZERO));
+            return again;
+        }
+        let target = self.target();
+        let exists = self.shell.world.configs.get(target).is_some();
+        if exists {
+            let failed = self.send(&decision.next, target, memory).await;
+            let failed = failed + self.allow_restart(&decision.restart, target, memory).await;
+            if failed > 0 {
+                sooner(Again(RETRY));
+            }
+        }
+        if self.tend(decision, target, exists).await {
+            sooner(Again(Duration::ZERO));
+        }
+        again
+    }
+
+    /// Sends machines to the target; how many writes failed.
+    async fn send(&self, names: &[String], target: &str, memory: &mut Memory) -> usize {
+        let more = Policy::of(self.pool).map(|policy| policy.node_annotations());
+        let more = more.unwrap_or_default();
+        let write = |node| self.send_one(node, target, &more).boxed();
+        let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
+        match sent.as_slice() {
+            [] => {}
+            [one] => self.say(
+                memory,
+                "SetDesiredConfig",
+                &format!("Targeted node {one} to MachineConfig: {target}"),
+            ),
+            many => {
+                let text =
+                    format!("Set target for {} nodes to MachineConfig: {target}", many.len());
+                self.say(memory, "SetDesiredConfig", &text);
+            }
+        }
+        failed
+    }
+
+    async fn send_one(&self, node: &Node, target: &str, more: &Annotations) -> Written {
+        machine::point(self.shell, node, &self.pool.name_any(), target).await;
+        let mut patch = targeting(node, target);
+        for (key, value) in more {
+            // What is not there need not be removed.
+            if value.is_some() || node.annotations().contains_key(key) {
+                patch["metadata"]["annotations"][key] = json!(value);
+            }
+        }
+        self.patch_node(node, patch).await
+    }
+
+    /// Lets machines restart that wait for it; how many writes failed.
+    async fn allow_restart(&self, names: &[String], target: &str, memory: &mut Memory) -> usize {
+        let patch = json!({"metadata": {"annotations": {ours::RESTART: target}}});
+        let write = |node| self.patch_node(node, patch.clone()).boxed();
+        let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
+        if !allowed.is_empty() {
+            let text = format!("Restart allowed for {}", allowed.join(", "));
+            self.say(memory, "RestartAllowed", &text);
+        }
+        failed
+    }
+
+    /// Keeps taints, labels and MachineConfigNodes in order; whether there is more to do.
+    async fn tend(&self, decision: &Decision, target: &str, exists: bool) -> bool {
+        let pool = self.pool.name_any();
+        let paused = self.pool.spec.paused == Some(true);
+        let sent: BTreeSet<&String> = decision.next.iter().collect();
+        let mut writes = Vec::new();
+        for node in self.members {
+            let name = node.name_any();
+            if self.shell.world.machine_config_nodes.get(&name).is_none() {
+                writes.push((*node, None));
+            }
+            if !paused && exists && !sent.contains(&name) {
+                writes.extend(housekeeping(node, target).map(|patch| (*node, Some(patch))));
+            }
+        }
+        let more = writes.len() > TENDED;
+        writes.truncate(TENDED);
+        let writes = writes.into_iter().map(|(node, patch)| match patch {
+            None => machine::make(self.shell, node, &pool).map(|()| Ok(String::new())).boxed(),
+            Some(patch) => self.patch_node(node, patch).boxed(),
+        });
+        self.all(writes.collect()).await;
+        more
+    }
+
+    fn members_named<'b>(&'b self, names: &'b [String]) -> impl Iterator<Item = &'b Node> {
+        let by_name: BTreeMap<&str, &Node> = self
+            .members
+            .iter()
+            .filter_map(|node| Some((node.metadata.name.as_deref()?, *node)))
+            .collect();
+        names.iter().filter_map(move |name| by_name.get(name.as_str()).copied())
+    }
+
+    /// Performs writes side by side; what succeeded, and how many failed.
+    async fn all(&self, writes: Vec<BoxFuture<'_, Written>>) -> (Vec<String>, usize) {
+        let mut answers = futures::stream::iter(writes).buffered(32);
+        let (mut good, mut failed) = (Vec::new(), 0);
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(name) => good.push(name),
+                // Our view was old; it is new in a moment.
+                Err(error) if error.is_conflict() || error.is_not_found() => failed += 1,
+                Err(error) => {
+                    self.complain("cannot write a machine", &error);
+                    failed += 1;
+                }
+            }
+        }
+        (good, failed)
+    }
+
+    /// Patches a machine, unless it changed since we looked.
+    async fn patch_node(&self, node: &Node, mut patch: Value) -> Written {
+        patch["metadata"]["resourceVersion"] = json!(node.resource_version());
+        let written: Node = self.shell.merge(&node.name_any(), &patch).await?;
+        self.shell.world.nodes.put(written);
+        Ok(node.name_any())
+    }
+
+    fn report_progress(&self, memory: &mut Memory, written: &MachineConfigPool) {
+        let name = self.pool.name_any();
+        let target = self.target().to_owned();
+        let done = status::is_updated(written);
+        let before = memory.seen.insert(name.clone(), (target.clone(), done));
+        if target.is_empty() || before == Some((target.clone(), done)) {
+            return;
+        }
+        if done {
+            let text = format!("Pool {name} has completed update to MachineConfig {target}");
+            self.say(memory, "Completed", &text);
+        } else if before.is_none_or(|(config, _)| config != target) {
+            self.say(
+                memory,
+                "Updating",
+                &format!("Pool {name} now targeting MachineConfig {target}"),
+            );
+        }
+    }
+
+    fn say(&self, _: &mut Memory, reason: &'static str, message: &str) {
+        self.shell.events.report(Component::Node, self.pool.as_ref(), false, reason, message);
+    }
+
+    /// A warning that is not repeated every turn.
+    fn say_once(&self, memory: &mut Memory, reason: &'static str, message: &str) {
+        if memory.said.insert((self.pool.name_any(), format!("{reason}: {message}"))) {
+            self.shell.events.report(Component::Node, self.pool.as_ref(), true, reason, message);
+        }
+    }
+
+    fn complain(&self, what: &str, error: &WriteError) {
+        if !matches!(error, WriteError::NotLeading) && !error.is_conflict() {
+            tracing::warn!(pool = self.pool.name_any(), %error, "{what}");
+        }
+    }
+}

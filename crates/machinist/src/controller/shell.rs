@@ -1,0 +1,152 @@
+//! What all loops share: the client, what is known, and the right to act.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+
+use super::events::Recorder;
+use super::leader::Lead;
+use super::metrics::Metrics;
+use super::render::Renders;
+use super::world::World;
+
+/// How many writes are under way at a time.
+const REQUESTS: usize = 32;
+/// How long a write may take. Much shorter than the time for which a lease outlives its last renewal, so that a write
+/// which was sent while we led arrives before anybody else leads.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What every loop has at hand. A clone shares it.
+#[derive(Clone)]
+pub(super) struct Shell {
+    /// The home.
+    pub client: Client,
+    /// What is known of it.
+    pub world: World,
+    /// Where events go.
+    pub events: Recorder,
+    /// The figures.
+    pub metrics: Metrics,
+    /// How the last rendering of each pool went.
+    pub renders: watch::Sender<Renders>,
+    /// The namespace of the system's own objects.
+    pub namespace: String,
+    /// Whether the home has pods.
+    pub has_pods: bool,
+    lead: Lead,
+    permits: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// Why a write did not happen.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// Another controller leads now.
+    #[error("this controller does not lead any more")]
+    NotLeading,
+    /// The home did not answer.
+    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
+    /// The home refused.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+impl WriteError {
+    /// Whether somebody else wrote meanwhile: what we know is old, and will be new in a moment.
+    #[must_use]
+    pub(super) fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// Whether the object is gone.
+    #[must_use]
+    pub(super) fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// The answer's code.
+    #[must_use]
+    pub(super) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+}
+
+impl Shell {
+    /// For one time of leadership.
+    pub(super) fn new(
+        client: Client,
+        events: Recorder,
+        metrics: Metrics,
+        lead: Lead,
+        namespace: String,
+        has_pods: bool,
+    ) -> Self {
+        Self {
+            client,
+            world: World::default(),
+            events,
+            metrics,
+            renders: watch::Sender::new(Renders::default()),
+            namespace,
+            has_pods,
+            lead,
+            permits: Arc::new(Semaphore::new(REQUESTS)),
+        }
+    }
+
+    /// Performs a request if we lead, with a limit on how many there are and how long they take.
+    pub(super) async fn write<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        if !self.lead.holds() {
+            return Err(WriteError::NotLeading);
+        }
+        self.metrics.count_request();
+        match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(WriteError::Timeout),
+        }
+    }
+
+    /// Merges a patch into an object that is in no namespace.
+    pub(super) async fn merge<K>(&self, name: &str, patch: &Value) -> Result<K, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        self.write(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await
+    }
+
+    /// Merges a patch into the status of an object that is in no namespace.
+    pub(super) async fn merge_status<K>(&self, name: &str, patch: &Value) -> Result<K, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        self.write(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
+    }
+}

@@ -1,0 +1,122 @@
+//! What a pool says about itself. There is one writer of it: the rollout loop.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use machinist_core::api::names::annotation::machinist;
+use machinist_core::api::names::condition::pool as condition;
+use machinist_core::api::{
+    MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, find_condition, set_condition,
+};
+use machinist_core::update::{Halted, pool_status};
+use serde_json::json;
+
+use super::render::Render;
+use super::shell::{Shell, WriteError};
+
+/// Brings the status of a pool up to date; the pool as written, or nothing if it said all that before.
+pub(super) async fn write(
+    shell: &Shell,
+    pool: &Arc<MachineConfigPool>,
+    members: &[&Node],
+    machine_config_nodes: &[Arc<MachineConfigNode>],
+    problems: &[String],
+    now: &Time,
+) -> Result<Option<MachineConfigPool>, WriteError> {
+    let render = shell.renders.borrow().get(&pool.name_any()).cloned();
+    // What was written a moment ago may be newer than what the turn began with.
+    let latest = shell.world.pools.get(&pool.name_any());
+    let pool = latest.as_ref().unwrap_or(pool);
+    let status = wanted(shell, pool, members, machine_config_nodes, render.as_ref(), problems, now);
+    shell.metrics.pool(&pool.name_any(), &status);
+    if pool.status.as_ref() == Some(&status) {
+        return Ok(None);
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": pool.resource_version()},
+        "status": status,
+    });
+    let written: MachineConfigPool = shell.merge_status(&pool.name_any(), &patch).await?;
+    shell.world.pools.put(written.clone());
+    Ok(Some(written))
+}
+
+fn wanted(
+    shell: &Shell,
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    machine_config_nodes: &[Arc<MachineConfigNode>],
+    render: Option<&Render>,
+    problems: &[String],
+    now: &Time,
+) -> MachineConfigPoolStatus {
+    let mut pool = pool.clone();
+    let mut conditions = pool.status.take().unwrap_or_default();
+    render_condition(conditions.conditions.get_or_insert_default(), render, now);
+    pool.status = Some(conditions);
+    let controller_config = shell.world.controller_config();
+    let machines: Vec<&MachineConfigNode> =
+        machine_config_nodes.iter().map(AsRef::as_ref).collect();
+    let mut status = pool_status(&pool, members, &machines, controller_config.as_deref(), now);
+    blocked_condition(status.conditions.get_or_insert_default(), problems, now);
+    status
+}
+
+/// How the rendering went. Where it is not known yet, what was said before stands.
+fn render_condition(
+    conditions: &mut Vec<machinist_core::api::Condition>,
+    render: Option<&Render>,
+    now: &Time,
+) {
+    let (bad, reason, message) = match render {
+        None | Some(Render::NotYet) => return,
+        Some(Render::Good) => (false, "", ""),
+        Some(Render::Nothing(message)) => (false, "NothingToRender", message.as_str()),
+        Some(Render::Bad(message)) => (true, "", message.as_str()),
+    };
+    set_condition(conditions, condition::RENDER_DEGRADED, bad, reason, message, now);
+}
+
+/// What keeps the rollout from going on, where the real system would only log it. The condition is there only on pools
+/// that ever needed it.
+fn blocked_condition(
+    conditions: &mut Vec<machinist_core::api::Condition>,
+    problems: &[String],
+    now: &Time,
+) {
+    let type_ = condition::ROLLOUT_BLOCKED;
+    if problems.is_empty() {
+        if find_condition(conditions, type_).is_some() {
+            set_condition(conditions, type_, false, "", "", now);
+        }
+        return;
+    }
+    set_condition(conditions, type_, true, "Blocked", &problems.join("; "), now);
+}
+
+/// What the whole pool stands still for, if a person should know.
+#[must_use]
+pub(super) fn halted(halted: &Halted) -> Option<String> {
+    match halted {
+        Halted::BadConfig { config, failed } => Some(format!(
+            "{config} is remembered as bad ({}); take it out of the annotation {} to try it again",
+            if failed.is_empty() {
+                "no machine fails on it now".to_owned()
+            } else {
+                format!("failed on {}", failed.join(", "))
+            },
+            machinist::BAD_CONFIGS,
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a pool says that all its machines are up to date.
+#[must_use]
+pub(super) fn is_updated(pool: &MachineConfigPool) -> bool {
+    let conditions = pool.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let updated = find_condition(conditions.unwrap_or_default(), condition::UPDATED);
+    updated.is_some_and(machinist_core::api::Condition::is_true)
+}

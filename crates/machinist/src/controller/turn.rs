@@ -1,0 +1,91 @@
+//! When a loop takes its next turn: after a change, when the burst that it belongs to is over.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Waits for changes from many sides.
+#[derive(Debug)]
+pub(super) struct Turns {
+    sender: mpsc::Sender<()>,
+    receiver: mpsc::Receiver<()>,
+    quiet: Duration,
+    patience: Duration,
+}
+
+impl Turns {
+    /// Changes that follow one another within `quiet` are one burst; but a turn comes after `patience` at the latest.
+    #[must_use]
+    pub(super) fn new(quiet: Duration, patience: Duration) -> Self {
+        // One place is enough: that something changed needs to be known only once.
+        let (sender, receiver) = mpsc::channel(1);
+        Self { sender, receiver, quiet, patience }
+    }
+
+    /// A turn is to come after a change of this, too.
+    pub(super) fn after<T: Send + Sync + 'static>(&self, mut changes: watch::Receiver<T>) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = sender.closed() => return,
+                }
+                // Full: the turn comes anyway.
+                let _ = sender.try_send(());
+            }
+        });
+    }
+
+    /// Waits for the next turn: after a change, or after `at_latest`.
+    pub(super) async fn next(&mut self, at_latest: Option<Duration>) {
+        match at_latest {
+            Some(limit) => {
+                if timeout(limit, self.receiver.recv()).await.is_err() {
+                    return;
+                }
+            }
+            None => {
+                self.receiver.recv().await;
+            }
+        }
+        let end = Instant::now() + self.patience;
+        loop {
+            sleep(self.quiet.min(end.saturating_duration_since(Instant::now()))).await;
+            if Instant::now() >= end {
+                return;
+            }
+            if timeout_at(Instant::now(), self.receiver.recv()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_gives_one_turn_and_a_long_one_does_not_wait_for_ever() {
+        let changes = watch::Sender::new(0);
+        let mut turns = Turns::new(Duration::from_millis(100), Duration::from_millis(500));
+        turns.after(changes.subscribe());
+        let writer = tokio::spawn(async move {
+            for n in 1..100 {
+                changes.send_replace(n);
+                sleep(Duration::from_millis(50)).await;
+            }
+            changes
+        });
+        let start = Instant::now();
+        turns.next(None).await;
+        assert!(start.elapsed() <= Duration::from_millis(700), "{:?}", start.elapsed());
+        let changes = writer.await.unwrap();
+        turns.next(None).await;
+        let quiet = turns.next(Some(Duration::from_secs(60)));
+        assert!(timeout(Duration::from_secs(50), quiet).await.is_err());
+        drop(changes);
+    }
+}

@@ -1,0 +1,139 @@
+//! A wire between a client and a server that can be slow, and be cut.
+
+use crate::runtime;
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// Carries TCP connections to a server until its handle goes.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    wire: Arc<Wire>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Wire {
+    /// How long every byte takes, one way, in milliseconds.
+    delay: AtomicU64,
+    /// Changes with each cut.
+    cuts: watch::Sender<u64>,
+}
+
+impl Proxy {
+    /// Listens on a free port of an address, and carries everything to the server.
+    pub fn start(address: &str, server: &str) -> Result<Self> {
+        let server = server.to_owned();
+        let wire = Arc::new(Wire { delay: AtomicU64::new(0), cuts: watch::Sender::new(0) });
+        let listener = crate::block_on(TcpListener::bind((address, 0)));
+        let listener = listener.with_context(|| format!("listen on {address}"))?;
+        let address = listener.local_addr()?;
+        let carrier = Arc::clone(&wire);
+        let task = runtime().spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, server.clone(), Arc::clone(&carrier)));
+            }
+        });
+        Ok(Self { address, wire, task })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Makes the wire slow: every byte takes this long, each way.
+    pub fn slow(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.wire.delay.store(delay, Ordering::Relaxed);
+    }
+
+    /// Cuts all connections; new ones work.
+    pub fn cut(&self) {
+        self.wire.cuts.send_modify(|count| *count += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.cut();
+    }
+}
+
+async fn carry(client: TcpStream, server: String, wire: Arc<Wire>) {
+    let mut cut = wire.cuts.subscribe();
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let ((client_in, client_out), (server_in, server_out)) =
+        (client.into_split(), server.into_split());
+    tokio::select! {
+        () = one_way(client_in, server_out, Arc::clone(&wire)) => {}
+        () = one_way(server_in, client_out, wire) => {}
+        _ = cut.changed() => {}
+    }
+}
+
+/// Carries bytes one way. They wait in a queue, so that slow does not mean narrow.
+async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire>) {
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(1024);
+    let reading = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer).await {
+            let delay = Duration::from_millis(wire.delay.load(Ordering::Relaxed));
+            if sender.send((Instant::now() + delay, buffer[..count].to_vec())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((at, bytes)) = receiver.recv().await {
+            sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        // The other side may have more to say.
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(reading, writing);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn bytes_arrive_late_and_a_cut_ends_the_connection() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = server.local_addr().unwrap().to_string();
+        let echo = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut byte = [0];
+            while let Ok(1) = stream.read(&mut byte) {
+                stream.write_all(&byte).unwrap();
+            }
+        });
+        let proxy = Proxy::start("127.0.0.1", &target).unwrap();
+        proxy.slow(Duration::from_millis(30));
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        let start = std::time::Instant::now();
+        client.write_all(b"x").unwrap();
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(60));
+        proxy.cut();
+        assert_eq!(client.read(&mut byte).unwrap_or(0), 0);
+        echo.join().unwrap();
+    }
+}
