@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::api::MachineConfigPool;
 
-use super::NodeView;
 use super::waiting::{Names, Waiting};
+use super::{Goal, NodeView};
 
 /// The decision about one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Choice {
 pub fn choose(pool: &MachineConfigPool, nodes: &[&Node], max_unavailable: i64) -> Choice {
     let target = target_of(pool);
     let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
-    let mut waiting = waiting_on_themselves(&views, target);
+    let mut waiting = waiting_on_themselves(&views, target.into());
     let mut candidates: Vec<NodeView<'_>> = views
         .iter()
         .copied()
@@ -77,11 +77,11 @@ pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
 /// not ready to be given it.
 pub(super) fn waiting_on_themselves(
     views: &[NodeView<'_>],
-    target: &str,
+    goal: Goal<'_>,
 ) -> BTreeMap<String, Waiting> {
     let mut waiting = BTreeMap::new();
     for view in views {
-        let reason = if view.needs(target) {
+        let reason = if view.needs(goal) {
             view.not_ready().map(|because| Waiting::NotReady { because })
         } else if view.is_failing() {
             Some(Waiting::Failing { message: view.reason().to_owned() })

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::names::{annotation, label};
 
-use super::NodeView;
+use super::{Goal, NodeView};
 
 /// The taint of machines that will have to be updated: pods had better go elsewhere.
 pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
@@ -14,12 +14,20 @@ pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
 /// What has to be written on a machine of a pool that is not paused, as a merge patch; nothing if
 /// all is in order.
 #[must_use]
-pub fn housekeeping(node: &Node, target: &str) -> Option<Value> {
+pub fn housekeeping<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Option<Value> {
+    let goal = goal.into();
     let view = NodeView(node);
     let has_image = |key| view.annotation(key).is_some();
-    let leaves_image = has_image(annotation::DESIRED_IMAGE) && has_image(annotation::CURRENT_IMAGE);
+    let will_change = match goal.image {
+        Some(_) => view.needs(goal),
+        None => {
+            let leaves_image =
+                has_image(annotation::DESIRED_IMAGE) && has_image(annotation::CURRENT_IMAGE);
+            view.desired_config() != goal.config || leaves_image
+        }
+    };
     let mut patch = json!({});
-    if let Some(taints) = taints(node, view.desired_config() != target || leaves_image) {
+    if let Some(taints) = taints(node, will_change) {
         patch["spec"]["taints"] = taints;
     }
     let labels = node.metadata.labels.as_ref();
@@ -32,11 +40,18 @@ pub fn housekeeping(node: &Node, target: &str) -> Option<Value> {
 
 /// What is written on a machine that gets its config: the config, and the taint goes.
 #[must_use]
-pub fn targeting(node: &Node, target: &str) -> Value {
-    let mut patch = json!({"metadata": {"annotations": {annotation::DESIRED_CONFIG: target}}});
-    if NodeView(node).has_desired_image() {
-        patch["metadata"]["annotations"][annotation::DESIRED_IMAGE] = Value::Null;
+pub fn targeting<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Value {
+    let goal = goal.into();
+    let config = goal.image.map_or(goal.config, |image| image.config);
+    let mut annotations = json!({annotation::DESIRED_CONFIG: config});
+    match goal.image {
+        Some(image) => annotations[annotation::DESIRED_IMAGE] = image.pull_spec.into(),
+        None if NodeView(node).has_desired_image() => {
+            annotations[annotation::DESIRED_IMAGE] = Value::Null;
+        }
+        None => {}
     }
+    let mut patch = json!({"metadata": {"annotations": annotations}});
     if let Some(taints) = taints(node, false) {
         patch["spec"]["taints"] = taints;
     }

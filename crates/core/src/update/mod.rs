@@ -4,6 +4,7 @@
 //! ```text
 //! pools + nodes ─ membership ─→ nodes of a pool ─ candidates ─→ who goes now, who waits and why
 //!                                               └ pool_status ─→ counts and conditions
+//! pool + MachineOSConfig + MachineOSBuild ─ layering ─→ the goal: a config, or an image with its config
 //! pool ─ policy ─→ who goes first, when, how many may fail ─ decide ─→ the decision with all that
 //! report ─ machine_config_node ─→ what the MachineConfigNode says
 //! finished machines ─ estimate ─→ when the rollout ends
@@ -12,7 +13,10 @@
 
 mod candidates;
 mod estimate;
+pub mod first_boot;
 pub mod housekeeping;
+mod image_status;
+mod layering;
 pub mod machine_config_node;
 mod max_unavailable;
 mod membership;
@@ -24,10 +28,13 @@ mod waiting;
 
 pub use candidates::{Choice, choose};
 pub use estimate::estimate;
+pub use layering::{Goal, Image, Layering};
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
 pub use membership::{Assignment, Membership, MembershipError, assign, nodes_of, pools_of};
 pub use node::{NodeView, NotReady};
-pub use policy::{Decision, Halted, Policy, PolicyError, Reboot, Windows, decide, duration};
-pub use pool_status::pool_status;
+pub use policy::{
+    Decision, Halted, Policy, PolicyError, Reboot, Windows, decide, decide_for, duration,
+};
+pub use pool_status::{pool_status, pool_status_for};
 pub use rendered::{needed, removable};
 pub use waiting::{Names, Waiting};

@@ -7,6 +7,8 @@ use serde::Serialize;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 
+use super::Goal;
+
 /// Why a machine is not ready for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -165,15 +167,26 @@ impl<'a> NodeView<'a> {
             || !self.is_done() && !self.is_failing() && !self.awaits_restart()
     }
 
-    /// Whether it has the pool's config and no layered image is wanted for it.
+    /// Whether it has the pool's config and image; an image that is wanted of it in a pool without
+    /// one is wrong.
     #[must_use]
-    pub fn is_updated_to(self, target: &str) -> bool {
-        self.is_done() && self.desired_config() == target && !self.has_desired_image()
+    pub fn is_updated_to<'b>(self, goal: impl Into<Goal<'b>>) -> bool {
+        let goal = goal.into();
+        self.is_done() && self.desired_config() == goal.config && !self.needs(goal)
     }
 
-    /// Whether it has to be given the target.
+    /// Whether it has to be given the goal.
     #[must_use]
-    pub fn needs(self, target: &str) -> bool {
-        self.desired_config() != target || self.has_desired_image()
+    pub fn needs<'b>(self, goal: impl Into<Goal<'b>>) -> bool {
+        let goal = goal.into();
+        match goal.image {
+            None => self.desired_config() != goal.config || self.has_desired_image(),
+            Some(image) => {
+                image.pull_spec.is_empty()
+                    || self.annotation(annotation::DESIRED_IMAGE) != Some(image.pull_spec)
+                    || image.config.is_empty()
+                    || self.desired_config() != image.config
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The status of a pool: counts and conditions, with the real system's reasons and messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,8 +13,10 @@ use crate::api::{
 
 use super::NodeView;
 use super::candidates::target_of;
+use super::image_status::{image_degradation, image_progress};
+use super::layering::Layering;
 
-/// The status of a pool whose machines are not layered.
+/// The status of a pool whose machines run no image of their own.
 #[must_use]
 pub fn pool_status(
     pool: &MachineConfigPool,
@@ -23,14 +25,28 @@ pub fn pool_status(
     controller_config: Option<&ControllerConfig>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
-    let target = target_of(pool);
+    let layering = Layering::default();
+    pool_status_for(&layering, pool, nodes, machine_config_nodes, controller_config, now)
+}
+
+/// The status of a pool that may run an image of its own.
+#[must_use]
+pub fn pool_status_for(
+    layering: &Layering<'_>,
+    pool: &MachineConfigPool,
+    nodes: &[&Node],
+    machine_config_nodes: &[&MachineConfigNode],
+    controller_config: Option<&ControllerConfig>,
+    now: &Time,
+) -> MachineConfigPoolStatus {
+    let goal = layering.goal(pool);
     let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let count = |test: &dyn Fn(&NodeView<'_>) -> bool| {
         i32::try_from(views.iter().filter(|view| test(view)).count()).unwrap_or(i32::MAX)
     };
     let machines = count(&|_| true);
-    let updated = count(&|view| view.is_updated_to(target));
-    let ready = count(&|view| view.is_updated_to(target) && view.not_ready().is_none());
+    let updated = count(&|view| view.is_updated_to(goal));
+    let ready = count(&|view| view.is_updated_to(goal) && view.not_ready().is_none());
     let unavailable = count(&|view| view.is_unavailable());
     let degraded = count(&|view| view.is_degraded());
     let before = pool.status.clone().unwrap_or_default();
@@ -45,7 +61,7 @@ pub fn pool_status(
         pool_synchronizers_status: Some(vec![PoolSynchronizerStatus {
             pool_synchronizer_type: "PinnedImageSets".to_owned(),
             machine_count: i64::from(machines),
-            updated_machine_count: 0,
+            updated_machine_count: pinned(&views, machine_config_nodes),
             ready_machine_count: i64::from(ready),
             unavailable_machine_count: i64::from(unavailable),
             available_machine_count: i64::from(machines - unavailable),
@@ -55,13 +71,15 @@ pub fn pool_status(
         conditions: before.conditions.clone(),
         ..before
     };
-    let all_updated = updated == machines && ready == machines && unavailable == 0;
+    let all_updated =
+        updated == machines && ready == machines && unavailable == 0 && !layering.is_building();
     if all_updated {
         status.configuration.clone_from(&pool.spec.configuration);
     }
     let mut conditions = Conditions { list: status.conditions.take().unwrap_or_default(), now };
-    progress(&mut conditions, pool, &views, all_updated);
-    degradation(&mut conditions, &views, machine_config_nodes, degraded);
+    progress(&mut conditions, layering, pool, &views, all_updated);
+    image_progress(&mut conditions, layering, pool, all_updated);
+    degradation(&mut conditions, layering, &views, machine_config_nodes, degraded);
     status.conditions = Some(conditions.list);
     status
 }
@@ -82,13 +100,36 @@ fn cert_expirys(controller_config: Option<&ControllerConfig>) -> Vec<CertExpiry>
         .collect()
 }
 
+/// How many machines have all the images that are pinned for them.
+fn pinned(views: &[NodeView<'_>], machine_config_nodes: &[&MachineConfigNode]) -> i64 {
+    let members: HashSet<&str> = views.iter().map(|view| view.name()).collect();
+    let count = machine_config_nodes
+        .iter()
+        .filter(|node| members.contains(node.metadata.name.as_deref().unwrap_or_default()))
+        .filter_map(|node| node.status.as_ref())
+        .filter(|status| status.conditions.as_ref().is_some_and(|list| !list.is_empty()))
+        .filter(|status| {
+            status.pinned_image_sets.iter().flatten().all(|set| {
+                let desired = set.desired_generation.unwrap_or_default();
+                desired > 0 && set.current_generation == Some(desired)
+            })
+        })
+        .count();
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 fn progress(
     conditions: &mut Conditions<'_>,
+    layering: &Layering<'_>,
     pool: &MachineConfigPool,
     views: &[NodeView<'_>],
     all_updated: bool,
 ) {
-    let target = target_of(pool);
+    let config = target_of(pool);
+    let target = match layering.pull_spec() {
+        "" => config.to_owned(),
+        image => format!("{config} / Image {image}"),
+    };
     if all_updated {
         let message = format!("All nodes are updated with MachineConfig {target}");
         conditions.set(condition::UPDATED, true, "", &message);
@@ -100,7 +141,7 @@ fn progress(
         let message = format!("Pool is paused; will not update to MachineConfig {target}");
         conditions.set(condition::UPDATING, false, "", &message);
     } else {
-        let restarts = restarts_pending(views, target);
+        let restarts = restarts_pending(views, config);
         let message = format!("All nodes are updating to MachineConfig {target}{restarts}");
         conditions.set(condition::UPDATING, true, "", &message);
     }
@@ -123,6 +164,7 @@ fn restarts_pending(views: &[NodeView<'_>], target: &str) -> String {
 
 fn degradation(
     conditions: &mut Conditions<'_>,
+    layering: &Layering<'_>,
     views: &[NodeView<'_>],
     machine_config_nodes: &[&MachineConfigNode],
     degraded: i32,
@@ -135,13 +177,11 @@ fn degradation(
         conditions.set(condition::NODE_DEGRADED, false, "", "");
     }
     let render_degraded = conditions.is_true(condition::RENDER_DEGRADED);
-    if conditions.is_true(condition::IMAGE_BUILD_DEGRADED) {
-        // Of a time when the pool was layered.
-        let message = "No layered pool objects found, clearing stale build degraded condition";
-        conditions.set(condition::IMAGE_BUILD_DEGRADED, false, "NoLayeredObjects", message);
-    }
+    let build_degraded = image_degradation(conditions, layering);
     if degraded > 0 {
         conditions.set(condition::DEGRADED, true, "", &message);
+    } else if build_degraded {
+        conditions.set(condition::DEGRADED, true, "", "Custom OS image build failed");
     } else {
         conditions.set(condition::DEGRADED, render_degraded, "", "");
     }
@@ -177,17 +217,17 @@ fn degraded_message(
 }
 
 /// The conditions, and the time at which they are set.
-struct Conditions<'a> {
-    list: Vec<Condition>,
-    now: &'a Time,
+pub(super) struct Conditions<'a> {
+    pub(super) list: Vec<Condition>,
+    pub(super) now: &'a Time,
 }
 
 impl Conditions<'_> {
-    fn set(&mut self, type_: &str, value: bool, reason: &str, message: &str) {
+    pub(super) fn set(&mut self, type_: &str, value: bool, reason: &str, message: &str) {
         set_condition(&mut self.list, type_, value, reason, message, self.now);
     }
 
-    fn is_true(&self, type_: &str) -> bool {
+    pub(super) fn is_true(&self, type_: &str) -> bool {
         self.list.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
     }
 }

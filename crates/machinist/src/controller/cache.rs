@@ -78,6 +78,11 @@ where
         }
     }
 
+    /// For a kind that the home does not serve: there are none, and none will come.
+    pub(super) fn stay_empty(self) {
+        self.changed();
+    }
+
     fn take(&self, event: Event<K>, listed: &mut BTreeMap<String, Arc<K>>, trim: fn(&mut K)) {
         match event {
             Event::Init => listed.clear(),

@@ -26,7 +26,9 @@ mod machine_config_node;
 mod render;
 mod rollout;
 mod status;
+mod targets;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
@@ -41,6 +43,7 @@ use http::Health;
 use leader::{Election, Elector};
 use metrics::Metrics;
 use shell::Shell;
+use world::Home;
 
 /// How a controller is to run.
 #[derive(Debug, Clone)]
@@ -79,7 +82,9 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
             tracing::info!(identity = options.election.identity, "leading");
             metrics.leading(true);
             let mut term = JoinSet::new();
-            let has_pods = until_known(|| has_pods(&client)).await;
+            let (has_pods, served) = until_known(|| kinds(&client)).await;
+            let home =
+                Home { client: client.clone(), namespace: options.namespace.clone(), served };
             let shell = Shell::new(
                 client.clone(),
                 events.clone(),
@@ -88,7 +93,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
                 options.namespace.clone(),
                 has_pods,
             );
-            begin(&shell, &mut term, health.clone());
+            begin(&shell, &home, &mut term, health.clone());
             elector.keep(&lead).await;
             metrics.leading(false);
             tracing::warn!("this controller does not lead any more");
@@ -103,8 +108,8 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Starts all loops of one time of leadership; they end when the tasks are dropped.
-fn begin(shell: &Shell, term: &mut JoinSet<()>, health: watch::Sender<Health>) {
-    shell.world.follow(&shell.client, &shell.namespace, term);
+fn begin(shell: &Shell, home: &Home, term: &mut JoinSet<()>, health: watch::Sender<Health>) {
+    shell.world.follow(home, term);
     term.spawn(render::run(shell.clone()));
     term.spawn(rollout::run(shell.clone()));
     term.spawn(drain::run(shell.clone()));
@@ -132,10 +137,12 @@ async fn prepare(client: &Client, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the home runs pods.
-async fn has_pods(client: &Client) -> Result<bool> {
+/// Whether the home runs pods, and which of our kinds it serves.
+async fn kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
     let core = client.list_core_api_resources("v1").await?;
-    Ok(core.resources.iter().any(|resource| resource.name == "pods"))
+    let has_pods = core.resources.iter().any(|resource| resource.name == "pods");
+    let ours = client.list_api_group_resources("machineconfiguration.openshift.io/v1").await?;
+    Ok((has_pods, ours.resources.into_iter().map(|resource| resource.name).collect()))
 }
 
 /// Asks until there is an answer.

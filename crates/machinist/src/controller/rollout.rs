@@ -4,22 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use machinist_core::api::names::annotation::machinist as ours;
-use machinist_core::api::{MachineConfigNode, MachineConfigPool, selector};
-use machinist_core::update::housekeeping::{housekeeping, targeting};
-use machinist_core::update::{
-    Assignment, Decision, MembershipError, Policy, assign, decide, max_unavailable,
+use machinist_core::api::{
+    MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
-use serde_json::{Value, json};
+use machinist_core::update::{
+    Assignment, Decision, Layering, MembershipError, Policy, assign, decide_for, max_unavailable,
+};
+use serde_json::json;
 
 use super::events::Component;
-use super::machine_config_node as machine;
 use super::shell::{Shell, WriteError};
 use super::status;
 use super::turn::Turns;
@@ -29,9 +26,6 @@ const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(250);
 /// After something that did not work.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many machines are tended in one turn beside those that get a config, so that a large pool does not keep the
-/// others waiting.
-const TENDED: usize = 256;
 
 /// What the loop remembers from one turn to the next, to say things once.
 #[derive(Debug, Default)]
@@ -41,12 +35,6 @@ struct Memory {
     /// The config that each pool was last seen going to, and whether it had arrived.
     seen: BTreeMap<String, (String, bool)>,
 }
-
-/// The name of the machine that was written, or why it was not.
-type Written = Result<String, WriteError>;
-
-/// Annotations to write; those without a value go.
-type Annotations = BTreeMap<String, Option<String>>;
 
 /// When the loop has to look again although nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +49,8 @@ pub(super) async fn run(shell: Shell) {
     turns.after(world.configs.changes());
     turns.after(world.machine_config_nodes.changes());
     turns.after(world.controller_configs.changes());
+    turns.after(world.os_configs.changes());
+    turns.after(world.os_builds.changes());
     turns.after(shell.renders.subscribe());
     world.ready().await;
     let mut memory = Memory::default();
@@ -77,6 +67,9 @@ async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
     let (pools, nodes) = (world.pools.all(), world.nodes.all());
     let assignment = assign(&pools, &nodes);
     let machine_config_nodes = world.machine_config_nodes.all();
+    let (os_configs, os_builds) = (world.os_configs.all(), world.os_builds.all());
+    let os_configs: Vec<&MachineOSConfig> = os_configs.iter().map(AsRef::as_ref).collect();
+    let os_builds: Vec<&MachineOSBuild> = os_builds.iter().map(AsRef::as_ref).collect();
     shell.metrics.kept_by_master(&assignment.kept_by_master);
     let mut again = None;
     for pool in &pools {
@@ -87,6 +80,7 @@ async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
             problems: problems(&assignment, &name),
+            layering: Layering::of(pool, &os_configs, &os_builds),
             machine_config_nodes: &machine_config_nodes,
             now: Time(Timestamp::now()),
         };
@@ -108,11 +102,12 @@ fn problems(assignment: &Assignment<'_>, name: &str) -> Vec<String> {
 }
 
 /// One pool in one turn.
-struct Turn<'a> {
-    shell: &'a Shell,
-    pool: &'a Arc<MachineConfigPool>,
-    members: &'a [&'a Node],
+pub(super) struct Turn<'a> {
+    pub(super) shell: &'a Shell,
+    pub(super) pool: &'a Arc<MachineConfigPool>,
+    pub(super) members: &'a [&'a Node],
     problems: Vec<String>,
+    pub(super) layering: Layering<'a>,
     machine_config_nodes: &'a [Arc<MachineConfigNode>],
     now: Time,
 }
@@ -140,7 +135,7 @@ impl Turn<'_> {
         };
         let mut again = None;
         if let Some(decision) = &decision {
-            again = self.carry_out(decision, memory).await;
+            again = self.carry_out(decision).await;
             if let Some(halted) = decision.halted.as_ref() {
                 problems.extend(status::halted(halted));
             }
@@ -148,6 +143,7 @@ impl Turn<'_> {
         let result = status::write(
             self.shell,
             self.pool,
+            &self.layering,
             self.members,
             self.machine_config_nodes,
             &problems,
@@ -168,7 +164,8 @@ impl Turn<'_> {
     fn decide(&self) -> Result<Decision, String> {
         let policy = Policy::of(self.pool).map_err(|error| error.to_string())?;
         let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
-        Ok(decide(self.pool, self.members, &policy, max, &self.now))
+        let goal = self.layering.goal(self.pool);
+        Ok(decide_for(goal, self.pool, self.members, &policy, max, &self.now))
     }
 
     fn target(&self) -> &str {
@@ -177,7 +174,7 @@ impl Turn<'_> {
     }
 
     /// Writes what was decided.
-    async fn carry_out(&self, decision: &Decision, memory: &mut Memory) -> Option<Again> {
+    async fn carry_out(&self, decision: &Decision) -> Option<Again> {
         let mut again = decision.wake.as_ref().map(|wake| {
             let until = wake.0.duration_since(self.now.0);
             Again(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
@@ -201,123 +198,17 @@ impl Turn<'_> {
         }
         let target = self.target();
         let exists = self.shell.world.configs.get(target).is_some();
-        if exists {
-            let failed = self.send(&decision.next, target, memory).await;
-            let failed = failed + self.allow_restart(&decision.restart, target, memory).await;
+        if exists && self.layering.waits_for().is_none() {
+            let failed = self.send(&decision.next, target).await;
+            let failed = failed + self.allow_restart(&decision.restart, target).await;
             if failed > 0 {
                 sooner(Again(RETRY));
             }
         }
-        if self.tend(decision, target, exists).await {
+        if self.tend(decision, exists).await {
             sooner(Again(Duration::ZERO));
         }
         again
-    }
-
-    /// Sends machines to the target; how many writes failed.
-    async fn send(&self, names: &[String], target: &str, memory: &mut Memory) -> usize {
-        let more = Policy::of(self.pool).map(|policy| policy.node_annotations());
-        let more = more.unwrap_or_default();
-        let write = |node| self.send_one(node, target, &more).boxed();
-        let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
-        match sent.as_slice() {
-            [] => {}
-            [one] => self.say(
-                memory,
-                "SetDesiredConfig",
-                &format!("Targeted node {one} to MachineConfig: {target}"),
-            ),
-            many => {
-                let text =
-                    format!("Set target for {} nodes to MachineConfig: {target}", many.len());
-                self.say(memory, "SetDesiredConfig", &text);
-            }
-        }
-        failed
-    }
-
-    async fn send_one(&self, node: &Node, target: &str, more: &Annotations) -> Written {
-        machine::point(self.shell, node, &self.pool.name_any(), target).await;
-        let mut patch = targeting(node, target);
-        for (key, value) in more {
-            // What is not there need not be removed.
-            if value.is_some() || node.annotations().contains_key(key) {
-                patch["metadata"]["annotations"][key] = json!(value);
-            }
-        }
-        self.patch_node(node, patch).await
-    }
-
-    /// Lets machines restart that wait for it; how many writes failed.
-    async fn allow_restart(&self, names: &[String], target: &str, memory: &mut Memory) -> usize {
-        let patch = json!({"metadata": {"annotations": {ours::RESTART: target}}});
-        let write = |node| self.patch_node(node, patch.clone()).boxed();
-        let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
-        if !allowed.is_empty() {
-            let text = format!("Restart allowed for {}", allowed.join(", "));
-            self.say(memory, "RestartAllowed", &text);
-        }
-        failed
-    }
-
-    /// Keeps taints, labels and MachineConfigNodes in order; whether there is more to do.
-    async fn tend(&self, decision: &Decision, target: &str, exists: bool) -> bool {
-        let pool = self.pool.name_any();
-        let paused = self.pool.spec.paused == Some(true);
-        let sent: BTreeSet<&String> = decision.next.iter().collect();
-        let mut writes = Vec::new();
-        for node in self.members {
-            let name = node.name_any();
-            if self.shell.world.machine_config_nodes.get(&name).is_none() {
-                writes.push((*node, None));
-            }
-            if !paused && exists && !sent.contains(&name) {
-                writes.extend(housekeeping(node, target).map(|patch| (*node, Some(patch))));
-            }
-        }
-        let more = writes.len() > TENDED;
-        writes.truncate(TENDED);
-        let writes = writes.into_iter().map(|(node, patch)| match patch {
-            None => machine::make(self.shell, node, &pool).map(|()| Ok(String::new())).boxed(),
-            Some(patch) => self.patch_node(node, patch).boxed(),
-        });
-        self.all(writes.collect()).await;
-        more
-    }
-
-    fn members_named<'b>(&'b self, names: &'b [String]) -> impl Iterator<Item = &'b Node> {
-        let by_name: BTreeMap<&str, &Node> = self
-            .members
-            .iter()
-            .filter_map(|node| Some((node.metadata.name.as_deref()?, *node)))
-            .collect();
-        names.iter().filter_map(move |name| by_name.get(name.as_str()).copied())
-    }
-
-    /// Performs writes side by side; what succeeded, and how many failed.
-    async fn all(&self, writes: Vec<BoxFuture<'_, Written>>) -> (Vec<String>, usize) {
-        let mut answers = futures::stream::iter(writes).buffered(32);
-        let (mut good, mut failed) = (Vec::new(), 0);
-        while let Some(answer) = answers.next().await {
-            match answer {
-                Ok(name) => good.push(name),
-                // Our view was old; it is new in a moment.
-                Err(error) if error.is_conflict() || error.is_not_found() => failed += 1,
-                Err(error) => {
-                    self.complain("cannot write a machine", &error);
-                    failed += 1;
-                }
-            }
-        }
-        (good, failed)
-    }
-
-    /// Patches a machine, unless it changed since we looked.
-    async fn patch_node(&self, node: &Node, mut patch: Value) -> Written {
-        patch["metadata"]["resourceVersion"] = json!(node.resource_version());
-        let written: Node = self.shell.merge(&node.name_any(), &patch).await?;
-        self.shell.world.nodes.put(written);
-        Ok(node.name_any())
     }
 
     fn report_progress(&self, memory: &mut Memory, written: &MachineConfigPool) {
@@ -330,17 +221,13 @@ impl Turn<'_> {
         }
         if done {
             let text = format!("Pool {name} has completed update to MachineConfig {target}");
-            self.say(memory, "Completed", &text);
+            self.say("Completed", &text);
         } else if before.is_none_or(|(config, _)| config != target) {
-            self.say(
-                memory,
-                "Updating",
-                &format!("Pool {name} now targeting MachineConfig {target}"),
-            );
+            self.say("Updating", &format!("Pool {name} now targeting MachineConfig {target}"));
         }
     }
 
-    fn say(&self, _: &mut Memory, reason: &'static str, message: &str) {
+    pub(super) fn say(&self, reason: &'static str, message: &str) {
         self.shell.events.report(Component::Node, self.pool.as_ref(), false, reason, message);
     }
 
@@ -351,7 +238,7 @@ impl Turn<'_> {
         }
     }
 
-    fn complain(&self, what: &str, error: &WriteError) {
+    pub(super) fn complain(&self, what: &str, error: &WriteError) {
         if !matches!(error, WriteError::NotLeading) && !error.is_conflict() {
             tracing::warn!(pool = self.pool.name_any(), %error, "{what}");
         }

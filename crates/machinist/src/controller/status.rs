@@ -8,9 +8,10 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::machinist;
 use machinist_core::api::names::condition::pool as condition;
 use machinist_core::api::{
-    MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, find_condition, set_condition,
+    Condition, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, find_condition,
+    set_condition,
 };
-use machinist_core::update::{Halted, pool_status};
+use machinist_core::update::{Halted, Layering, pool_status_for};
 use serde_json::json;
 
 use super::render::Render;
@@ -20,6 +21,7 @@ use super::shell::{Shell, WriteError};
 pub(super) async fn write(
     shell: &Shell,
     pool: &Arc<MachineConfigPool>,
+    layering: &Layering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
     problems: &[String],
@@ -29,7 +31,16 @@ pub(super) async fn write(
     // What was written a moment ago may be newer than what the turn began with.
     let latest = shell.world.pools.get(&pool.name_any());
     let pool = latest.as_ref().unwrap_or(pool);
-    let status = wanted(shell, pool, members, machine_config_nodes, render.as_ref(), problems, now);
+    let status = wanted(
+        shell,
+        pool,
+        layering,
+        members,
+        machine_config_nodes,
+        render.as_ref(),
+        problems,
+        now,
+    );
     shell.metrics.pool(&pool.name_any(), &status);
     if pool.status.as_ref() == Some(&status) {
         return Ok(None);
@@ -43,9 +54,11 @@ pub(super) async fn write(
     Ok(Some(written))
 }
 
+#[expect(clippy::too_many_arguments, reason = "all that a status is made of")]
 fn wanted(
     shell: &Shell,
     pool: &MachineConfigPool,
+    layering: &Layering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
     render: Option<&Render>,
@@ -56,20 +69,37 @@ fn wanted(
     let mut conditions = pool.status.take().unwrap_or_default();
     render_condition(conditions.conditions.get_or_insert_default(), render, now);
     pool.status = Some(conditions);
+    // A pool that has never had a config has nothing to say about its machines.
+    if pool.spec.configuration.as_ref().is_none_or(|c| c.name.is_none()) {
+        return unrendered(pool.status.take().unwrap_or_default(), &pool, problems, now);
+    }
     let controller_config = shell.world.controller_config();
     let machines: Vec<&MachineConfigNode> =
         machine_config_nodes.iter().map(AsRef::as_ref).collect();
-    let mut status = pool_status(&pool, members, &machines, controller_config.as_deref(), now);
+    let mut status =
+        pool_status_for(layering, &pool, members, &machines, controller_config.as_deref(), now);
     blocked_condition(status.conditions.get_or_insert_default(), problems, now);
     status
 }
 
-/// How the rendering went. Where it is not known yet, what was said before stands.
-fn render_condition(
-    conditions: &mut Vec<machinist_core::api::Condition>,
-    render: Option<&Render>,
+/// The status of a pool that has no config yet: only why.
+fn unrendered(
+    mut status: MachineConfigPoolStatus,
+    pool: &MachineConfigPool,
+    problems: &[String],
     now: &Time,
-) {
+) -> MachineConfigPoolStatus {
+    status.observed_generation = pool.metadata.generation;
+    let conditions = status.conditions.get_or_insert_default();
+    let bad =
+        find_condition(conditions, condition::RENDER_DEGRADED).is_some_and(Condition::is_true);
+    set_condition(conditions, condition::DEGRADED, bad, "", "", now);
+    blocked_condition(conditions, problems, now);
+    status
+}
+
+/// How the rendering went. Where it is not known yet, what was said before stands.
+fn render_condition(conditions: &mut Vec<Condition>, render: Option<&Render>, now: &Time) {
     let (bad, reason, message) = match render {
         None | Some(Render::NotYet) => return,
         Some(Render::Good) => (false, "", ""),
@@ -81,11 +111,7 @@ fn render_condition(
 
 /// What keeps the rollout from going on, where the real system would only log it. The condition is there only on pools
 /// that ever needed it.
-fn blocked_condition(
-    conditions: &mut Vec<machinist_core::api::Condition>,
-    problems: &[String],
-    now: &Time,
-) {
+fn blocked_condition(conditions: &mut Vec<Condition>, problems: &[String], now: &Time) {
     let type_ = condition::ROLLOUT_BLOCKED;
     if problems.is_empty() {
         if find_condition(conditions, type_).is_some() {
@@ -118,5 +144,5 @@ pub(super) fn halted(halted: &Halted) -> Option<String> {
 pub(super) fn is_updated(pool: &MachineConfigPool) -> bool {
     let conditions = pool.status.as_ref().and_then(|status| status.conditions.as_deref());
     let updated = find_condition(conditions.unwrap_or_default(), condition::UPDATED);
-    updated.is_some_and(machinist_core::api::Condition::is_true)
+    updated.is_some_and(Condition::is_true)
 }

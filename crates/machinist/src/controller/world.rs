@@ -2,10 +2,17 @@
 
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::PartialObjectMeta;
+use kube::core::ClusterResourceScope;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use machinist_core::api::names::object;
-use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool};
+use machinist_core::api::{
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
+    MachineOSConfig,
+};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -25,23 +32,31 @@ pub(super) struct World {
     pub machine_config_nodes: Cache<MachineConfigNode>,
     /// The ControllerConfig.
     pub controller_configs: Cache<ControllerConfig>,
+    /// Which pools run images of their own.
+    pub(super) os_configs: Cache<MachineOSConfig>,
+    /// The images that are built for them.
+    pub(super) os_builds: Cache<MachineOSBuild>,
     /// Which rendered configs are kept for the day when somebody deletes them.
     pub kept: Cache<PartialObjectMeta<Secret>>,
 }
 
 impl World {
-    /// Starts the watches; they end with the tasks.
-    pub(super) fn follow(&self, client: &Client, namespace: &str, tasks: &mut JoinSet<()>) {
-        let config = watcher::Config::default;
-        let all = client.clone();
-        tasks.spawn(self.pools.clone().follow(Api::all(all.clone()), config(), forget_fields));
-        tasks.spawn(self.configs.clone().follow(Api::all(all.clone()), config(), forget_fields));
-        tasks.spawn(self.nodes.clone().follow(Api::all(all.clone()), config(), trim_node));
-        let nodes = self.machine_config_nodes.clone();
-        tasks.spawn(nodes.follow(Api::all(all.clone()), config(), forget_fields));
-        let configs = self.controller_configs.clone();
-        tasks.spawn(configs.follow(Api::all(all.clone()), config(), forget_fields));
-        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(all, namespace);
+    /// Starts the watches; they end with the tasks. Kinds that the home does not serve are empty.
+    pub(super) fn follow(&self, home: &Home, tasks: &mut JoinSet<()>) {
+        let client = &home.client;
+        tasks.spawn(self.nodes.clone().follow(
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            trim_node,
+        ));
+        follow(&self.pools, home, tasks);
+        follow(&self.configs, home, tasks);
+        follow(&self.machine_config_nodes, home, tasks);
+        follow(&self.controller_configs, home, tasks);
+        follow(&self.os_configs, home, tasks);
+        follow(&self.os_builds, home, tasks);
+        let secrets: Api<PartialObjectMeta<Secret>> =
+            Api::namespaced(client.clone(), &home.namespace);
         let labelled = watcher::Config::default().labels(history::LABEL);
         tasks.spawn(self.kept.clone().follow(secrets, labelled, forget_fields));
     }
@@ -53,6 +68,8 @@ impl World {
         self.nodes.ready().await;
         self.machine_config_nodes.ready().await;
         self.controller_configs.ready().await;
+        self.os_configs.ready().await;
+        self.os_builds.ready().await;
         self.kept.ready().await;
     }
 
@@ -61,6 +78,35 @@ impl World {
     pub(super) fn controller_config(&self) -> Option<Arc<ControllerConfig>> {
         self.controller_configs.get(object::CONTROLLER_CONFIG)
     }
+}
+
+/// What the watches need to know about the home.
+pub(super) struct Home {
+    /// How it is asked.
+    pub(super) client: Client,
+    /// The namespace of the system's own objects.
+    pub(super) namespace: String,
+    /// Which of our kinds it serves, by their plural names.
+    pub(super) served: BTreeSet<String>,
+}
+
+/// Follows all objects of one of our kinds.
+fn follow<K>(cache: &Cache<K>, home: &Home, tasks: &mut JoinSet<()>)
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    if !home.served.contains(K::plural(&()).as_ref()) {
+        tracing::info!(kind = %K::kind(&()), "the home does not serve this kind");
+        return cache.clone().stay_empty();
+    }
+    let api = Api::all(home.client.clone());
+    tasks.spawn(cache.clone().follow(api, watcher::Config::default(), forget_fields));
 }
 
 /// Who wrote which field is of no use here, and half of an object's size.

@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod faults;
+mod more;
 mod site;
 mod walk;

@@ -87,6 +87,12 @@ impl Site {
         self.log = Some(WatchLog::start(&self.home.client()).unwrap());
     }
 
+    /// Lets machines live on a config that need not be all that their pool wants.
+    pub(crate) fn populate_without_waiting(&mut self, machines: usize, config: &str) {
+        let plan = Plan { machines, config: config.to_owned(), ..Plan::default() };
+        self.fleet = Some(Fleet::start(self.home.client(), plan).unwrap());
+    }
+
     /// Nothing that happened since the machines came broke a rule.
     pub(crate) fn nothing_was_broken(&mut self) {
         let log = self.log.take().unwrap().stop().unwrap();

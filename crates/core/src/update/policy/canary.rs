@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::update::NodeView;
+use crate::update::{Goal, NodeView};
 
 use super::{Policy, annotation_of};
 
@@ -27,15 +27,16 @@ pub(super) fn judge(
     pool: &MachineConfigPool,
     policy: &Policy,
     views: &[NodeView<'_>],
-    target: &str,
+    goal: Goal<'_>,
     now: &Time,
 ) -> (Canary, Option<Option<String>>) {
+    let target = goal.config;
     let everybody_had_it = pool
         .status
         .as_ref()
         .and_then(|status| status.configuration.as_ref()?.name.as_deref())
         .is_some_and(|name| name == target);
-    let nobody_waits = !views.iter().any(|view| view.needs(target));
+    let nobody_waits = !views.iter().any(|view| view.needs(goal));
     let memory = annotation_of(pool, machinist::CANARY_STATE).unwrap_or_default();
     let known = memory.strip_prefix(target).and_then(|rest| rest.strip_prefix(' '));
     if policy.canary == 0
@@ -46,8 +47,8 @@ pub(super) fn judge(
     {
         return (Canary::Through, None);
     }
-    let first: Vec<&NodeView<'_>> = views.iter().filter(|view| !view.needs(target)).collect();
-    let well = |view: &NodeView<'_>| view.is_updated_to(target) && view.not_ready().is_none();
+    let first: Vec<&NodeView<'_>> = views.iter().filter(|view| !view.needs(goal)).collect();
+    let well = |view: &NodeView<'_>| view.is_updated_to(goal) && view.not_ready().is_none();
     let unfinished: Vec<String> =
         first.iter().filter(|view| !well(view)).map(|view| view.name().to_owned()).collect();
     let room = policy.canary.saturating_sub(first.len());

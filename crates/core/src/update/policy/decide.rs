@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::update::NodeView;
 use crate::update::candidates::{by_zone_then_age, target_of, waiting_on_themselves};
 use crate::update::waiting::{Names, Waiting};
+use crate::update::{Goal, NodeView};
 
 use super::canary::{self, Canary};
 use super::{Policy, Reboot, failures};
@@ -77,13 +77,26 @@ pub fn decide(
     max_unavailable: i64,
     now: &Time,
 ) -> Decision {
-    let target = target_of(pool);
+    decide_for(target_of(pool).into(), pool, nodes, policy, max_unavailable, now)
+}
+
+/// The same, for a pool that may run an image of its own.
+#[must_use]
+pub fn decide_for(
+    goal: Goal<'_>,
+    pool: &MachineConfigPool,
+    nodes: &[&Node],
+    policy: &Policy,
+    max_unavailable: i64,
+    now: &Time,
+) -> Decision {
+    let target = goal.config;
     let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let mut decision =
-        Decision { waiting: waiting_on_themselves(&views, target), ..Decision::default() };
-    let queues = Queues::of(&views, target);
+        Decision { waiting: waiting_on_themselves(&views, goal), ..Decision::default() };
+    let queues = Queues::of(&views, goal);
     let bad = failures::judge(pool, policy, &views, target);
-    let (canary, canary_memory) = canary::judge(pool, policy, &views, target, now);
+    let (canary, canary_memory) = canary::judge(pool, policy, &views, goal, now);
     if let Some(value) = canary_memory {
         decision.memory.insert(machinist::CANARY_STATE.to_owned(), value);
     }
@@ -114,7 +127,7 @@ pub fn decide(
         return decision;
     }
     let hours = Hours::of(policy, now);
-    let mut room = Room::of(&views, target, max_unavailable);
+    let mut room = Room::of(&views, goal, max_unavailable);
     decision.restarts(&queues.restarts, policy, &hours, &mut room);
     decision.targets(&queues.candidates, policy, &hours, &canary, &mut room);
     decision.halt_for_restarts();
@@ -131,10 +144,9 @@ struct Queues<'a> {
 }
 
 impl<'a> Queues<'a> {
-    fn of(views: &[NodeView<'a>], target: &str) -> Self {
+    fn of(views: &[NodeView<'a>], goal: Goal<'_>) -> Self {
         let ready = views.iter().copied().filter(|view| view.not_ready().is_none());
-        let (mut candidates, mut rest): (Vec<_>, Vec<_>) =
-            ready.partition(|view| view.needs(target));
+        let (mut candidates, mut rest): (Vec<_>, Vec<_>) = ready.partition(|view| view.needs(goal));
         rest.retain(|view| view.awaits_restart() && !view.is_failing());
         candidates.sort_by(by_zone_then_age);
         rest.sort_by(by_zone_then_age);
@@ -167,10 +179,10 @@ struct Room {
 }
 
 impl Room {
-    fn of(views: &[NodeView<'_>], target: &str, max_unavailable: i64) -> Self {
+    fn of(views: &[NodeView<'_>], goal: Goal<'_>, max_unavailable: i64) -> Self {
         let away = views.iter().filter(|view| view.is_unavailable());
         // One that is both counts twice, as in the real system.
-        let failing = views.iter().filter(|view| !view.needs(target) && view.is_failing());
+        let failing = views.iter().filter(|view| !view.needs(goal) && view.is_failing());
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
         let gone = i64::try_from(away.len()).unwrap_or(i64::MAX);
         let left = usize::try_from(max_unavailable.saturating_sub(gone)).unwrap_or_default();

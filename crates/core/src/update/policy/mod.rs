@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 
-pub use decide::{Decision, Halted, decide};
+pub use decide::{Decision, Halted, decide, decide_for};
 pub use duration::duration;
 pub use window::Windows;
 

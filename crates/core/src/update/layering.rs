@@ -1,0 +1,176 @@
+//! Pools that run an image of their own: a MachineOSConfig asks for it, a MachineOSBuild makes it,
+//! and only when it is made do machines get it, together with the config it was built for.
+
+use crate::api::names::annotation;
+use crate::api::{Condition, MachineConfigPool, MachineOSBuild, MachineOSConfig, find_condition};
+
+use super::candidates::target_of;
+
+/// What machines of a pool are to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Goal<'a> {
+    /// The pool's config.
+    pub config: &'a str,
+    /// The image, for a pool that runs one of its own.
+    pub image: Option<Image<'a>>,
+}
+
+/// An image and the config that it was built for. Either is empty as long as it is not known; a
+/// machine that has nothing wanted of it yet does not have that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Image<'a> {
+    /// Where it is.
+    pub pull_spec: &'a str,
+    /// The config that it was built for.
+    pub config: &'a str,
+}
+
+impl<'a> From<&'a str> for Goal<'a> {
+    fn from(config: &'a str) -> Self {
+        Self { config, image: None }
+    }
+}
+
+impl<'a> From<&'a String> for Goal<'a> {
+    fn from(config: &'a String) -> Self {
+        config.as_str().into()
+    }
+}
+
+/// How far an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Prepared,
+    Building,
+    Succeeded,
+    Failed,
+    Interrupted,
+    Initial,
+}
+
+/// The image of a pool, if it runs one of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Layering<'a> {
+    pub(super) config: Option<&'a MachineOSConfig>,
+    pub(super) build: Option<&'a MachineOSBuild>,
+}
+
+impl<'a> Layering<'a> {
+    /// What the MachineOSConfigs and MachineOSBuilds there are mean for a pool. The build is the one
+    /// that the MachineOSConfig names, if it was made for the pool's present config, or else any
+    /// that was.
+    #[must_use]
+    pub fn of(
+        pool: &MachineConfigPool,
+        configs: &[&'a MachineOSConfig],
+        builds: &[&'a MachineOSBuild],
+    ) -> Self {
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        let is_ours = |config: &&&MachineOSConfig| {
+            config.spec.machine_config_pool.as_ref().is_some_and(|pool| pool.name == name)
+        };
+        let Some(config) = configs.iter().find(is_ours).copied() else { return Self::default() };
+        let target = target_of(pool);
+        let fits = |build: &&&MachineOSBuild| {
+            let made_for = build.spec.machine_config.as_ref().map(|mc| mc.name.as_str());
+            let of = build.spec.machine_os_config.as_ref().map(|mosc| mosc.name.as_str());
+            made_for == Some(target) && of == config.metadata.name.as_deref()
+        };
+        let named = config.metadata.annotations.as_ref();
+        let named = named.and_then(|a| a.get(annotation::CURRENT_MACHINE_OS_BUILD));
+        let is_named = |build: &&&MachineOSBuild| build.metadata.name.as_ref() == named;
+        let build = builds
+            .iter()
+            .filter(fits)
+            .find(|build| named.is_some() && is_named(build))
+            .or_else(|| builds.iter().find(fits))
+            .copied();
+        Self { config: Some(config), build }
+    }
+
+    /// What machines of the pool are to have.
+    #[must_use]
+    pub fn goal<'b>(&self, pool: &'b MachineConfigPool) -> Goal<'b>
+    where
+        'a: 'b,
+    {
+        let image = self.config.map(|_| Image {
+            pull_spec: self.pull_spec(),
+            config: self.build.map(built_for).unwrap_or_default(),
+        });
+        Goal { config: target_of(pool), image }
+    }
+
+    /// Why machines have to wait for the image, if they have to.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<String> {
+        let config = self.config?;
+        let Some(build) = self.build else {
+            return Some("No MachineOSConfig or MachineOSBuild for this pool".to_owned());
+        };
+        match progress(build) {
+            Progress::Succeeded if self.pull_spec().is_empty() => {
+                Some("Desired image not set in MachineOSConfig".to_owned())
+            }
+            Progress::Succeeded if pushed(build) != self.pull_spec() => Some(format!(
+                "Image built successfully, pullspec: {}, but MachineOSConfig {:?} has not updated yet",
+                pushed(build),
+                config.metadata.name.as_deref().unwrap_or_default(),
+            )),
+            Progress::Succeeded => None,
+            Progress::Prepared => Some("Image build pending".to_owned()),
+            Progress::Building => Some("Image build in progress".to_owned()),
+            Progress::Failed => {
+                let name = build.metadata.name.as_deref().unwrap_or_default();
+                Some(format!("image build for MachineConfigPool {name} failed"))
+            }
+            Progress::Interrupted | Progress::Initial => Some("Image is not ready yet".to_owned()),
+        }
+    }
+
+    pub(super) fn pull_spec(&self) -> &'a str {
+        let status = self.config.and_then(|config| config.status.as_ref());
+        status.and_then(|status| status.current_image_pull_spec.as_deref()).unwrap_or_default()
+    }
+
+    /// Whether the image is being made, could not be made, or is made and not yet announced: then
+    /// no machine is up to date.
+    pub(super) fn is_building(&self) -> bool {
+        let Some(build) = self.build.filter(|_| self.config.is_some()) else { return false };
+        match progress(build) {
+            Progress::Prepared | Progress::Building | Progress::Failed => true,
+            Progress::Succeeded => !pushed(build).is_empty() && pushed(build) != self.pull_spec(),
+            Progress::Interrupted | Progress::Initial => false,
+        }
+    }
+}
+
+fn built_for(build: &MachineOSBuild) -> &str {
+    build.spec.machine_config.as_ref().map(|config| config.name.as_str()).unwrap_or_default()
+}
+
+fn pushed(build: &MachineOSBuild) -> &str {
+    let status = build.status.as_ref();
+    status.and_then(|status| status.digested_image_push_spec.as_deref()).unwrap_or_default()
+}
+
+/// How far a build is. The order is the one in which the real system asks.
+pub(super) fn progress(build: &MachineOSBuild) -> Progress {
+    let conditions = build.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let is = |type_| {
+        find_condition(conditions.unwrap_or_default(), type_).is_some_and(Condition::is_true)
+    };
+    if is("Prepared") {
+        Progress::Prepared
+    } else if is("Building") {
+        Progress::Building
+    } else if is("Succeeded") {
+        Progress::Succeeded
+    } else if is("Failed") {
+        Progress::Failed
+    } else if is("Interrupted") {
+        Progress::Interrupted
+    } else {
+        Progress::Initial
+    }
+}

@@ -1,0 +1,150 @@
+//! What the rollout loop writes on the machines of a pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use machinist_core::api::names::annotation::{self, machinist as ours};
+use machinist_core::update::first_boot::custom_pool_labels;
+use machinist_core::update::housekeeping::{housekeeping, targeting};
+use machinist_core::update::{Decision, Policy};
+use serde_json::{Value, json};
+
+use super::machine_config_node as machine;
+use super::rollout::Turn;
+use super::shell::WriteError;
+
+/// How many machines are tended in one turn beside those that get a config, so that a large pool does not keep the
+/// others waiting.
+const TENDED: usize = 256;
+
+/// The name of the machine that was written, or why it was not.
+type Written = Result<String, WriteError>;
+
+/// Annotations to write; those without a value go.
+type Annotations = BTreeMap<String, Option<String>>;
+
+impl Turn<'_> {
+    /// Sends machines to the target; how many writes failed.
+    pub(super) async fn send(&self, names: &[String], target: &str) -> usize {
+        let more = Policy::of(self.pool).map(|policy| policy.node_annotations());
+        let more = more.unwrap_or_default();
+        let write = |node| self.send_one(node, target, &more).boxed();
+        let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
+        let (reason, what) = match self.layering.goal(self.pool).image {
+            None => ("SetDesiredConfig", format!("MachineConfig: {target}")),
+            Some(image) => {
+                let what = format!("MachineConfig: {} / Image: {}", image.config, image.pull_spec);
+                ("SetDesiredConfigAndOSImage", what)
+            }
+        };
+        match sent.as_slice() {
+            [] => {}
+            [one] => self.say(reason, &format!("Targeted node {one} to {what}")),
+            many => self.say(reason, &format!("Set target for {} nodes to {what}", many.len())),
+        }
+        failed
+    }
+
+    async fn send_one(&self, node: &Node, target: &str, more: &Annotations) -> Written {
+        if let Some(labels) = self.missing_labels(node) {
+            return self.patch_node(node, labels).await;
+        }
+        machine::point(self.shell, node, &self.pool.name_any(), target).await;
+        let mut patch = targeting(node, self.layering.goal(self.pool));
+        for (key, value) in more {
+            // What is not there need not be removed.
+            if value.is_some() || node.annotations().contains_key(key) {
+                patch["metadata"]["annotations"][key] = json!(value);
+            }
+        }
+        self.patch_node(node, patch).await
+    }
+
+    /// What a machine that booted straight into a custom pool lacks to be in it.
+    fn missing_labels(&self, node: &Node) -> Option<Value> {
+        let world = &self.shell.world;
+        let first = node.annotations().get(annotation::FIRST_PIVOT_CONFIG)?;
+        let (config, pools) = (world.configs.get(first)?, world.pools.all());
+        custom_pool_labels(
+            node,
+            |_| Some(config.as_ref()),
+            |name| pools.iter().map(AsRef::as_ref).find(|pool| pool.name_any() == name),
+        )
+    }
+
+    /// Lets machines restart that wait for it; how many writes failed.
+    pub(super) async fn allow_restart(&self, names: &[String], target: &str) -> usize {
+        let patch = json!({"metadata": {"annotations": {ours::RESTART: target}}});
+        let write = |node| self.patch_node(node, patch.clone()).boxed();
+        let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
+        if !allowed.is_empty() {
+            let text = format!("Restart allowed for {}", allowed.join(", "));
+            self.say("RestartAllowed", &text);
+        }
+        failed
+    }
+
+    /// Keeps taints, labels and MachineConfigNodes in order; whether there is more to do.
+    pub(super) async fn tend(&self, decision: &Decision, exists: bool) -> bool {
+        let pool = self.pool.name_any();
+        let paused = self.pool.spec.paused == Some(true);
+        let goal = self.layering.goal(self.pool);
+        let sent: BTreeSet<&String> = decision.next.iter().collect();
+        let mut writes = Vec::new();
+        for node in self.members {
+            let name = node.name_any();
+            if self.shell.world.machine_config_nodes.get(&name).is_none() {
+                writes.push((*node, None));
+            }
+            if !paused && exists && !sent.contains(&name) {
+                writes.extend(housekeeping(node, goal).map(|patch| (*node, Some(patch))));
+            }
+        }
+        let more = writes.len() > TENDED;
+        writes.truncate(TENDED);
+        let writes = writes.into_iter().map(|(node, patch)| match patch {
+            None => machine::make(self.shell, node, &pool).map(|()| Ok(String::new())).boxed(),
+            Some(patch) => self.patch_node(node, patch).boxed(),
+        });
+        self.all(writes.collect()).await;
+        more
+    }
+
+    fn members_named<'b>(&'b self, names: &'b [String]) -> impl Iterator<Item = &'b Node> {
+        let by_name: BTreeMap<&str, &Node> = self
+            .members
+            .iter()
+            .filter_map(|node| Some((node.metadata.name.as_deref()?, *node)))
+            .collect();
+        names.iter().filter_map(move |name| by_name.get(name.as_str()).copied())
+    }
+
+    /// Performs writes side by side; what succeeded, and how many failed.
+    async fn all(&self, writes: Vec<BoxFuture<'_, Written>>) -> (Vec<String>, usize) {
+        let mut answers = futures::stream::iter(writes).buffered(32);
+        let (mut good, mut failed) = (Vec::new(), 0);
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(name) => good.push(name),
+                // Our view was old; it is new in a moment.
+                Err(error) if error.is_conflict() || error.is_not_found() => failed += 1,
+                Err(error) => {
+                    self.complain("cannot write a machine", &error);
+                    failed += 1;
+                }
+            }
+        }
+        (good, failed)
+    }
+
+    /// Patches a machine, unless it changed since we looked.
+    async fn patch_node(&self, node: &Node, mut patch: Value) -> Written {
+        patch["metadata"]["resourceVersion"] = json!(node.resource_version());
+        let written: Node = self.shell.merge(&node.name_any(), &patch).await?;
+        self.shell.world.nodes.put(written);
+        Ok(node.name_any())
+    }
+}
