@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 /// How long to wait after a watch failed, at most.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// All objects of a kind, by name. A clone is the same cache.
+/// All objects of a kind, by name (`namespace/name` for those in a namespace). A clone is the same cache.
 pub(super) struct Cache<K> {
     inner: Arc<Inner<K>>,
 }
@@ -88,7 +88,7 @@ where
             Event::Init => listed.clear(),
             Event::InitApply(mut object) => {
                 trim(&mut object);
-                listed.insert(object.name_any(), Arc::new(object));
+                listed.insert(key(&object), Arc::new(object));
             }
             Event::InitDone => self.replace(std::mem::take(listed)),
             Event::Apply(mut object) => {
@@ -115,7 +115,7 @@ where
     /// Takes an object that the watch brought or that we have just written, unless a newer version of it is known.
     pub(super) fn put(&self, object: K) {
         let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let name = object.name_any();
+        let name = key(&object);
         match objects.get(&name) {
             Some(old) if !is_newer(&object, old) => return,
             _ => objects.insert(name, Arc::new(object)),
@@ -126,7 +126,7 @@ where
 
     fn remove(&self, object: &K) {
         let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let name = object.name_any();
+        let name = key(object);
         // One of the same name that was made since is another one.
         if objects.get(&name).is_some_and(|known| is_newer(known.as_ref(), object)) {
             return;
@@ -164,6 +164,16 @@ where
     pub(super) fn get(&self, name: &str) -> Option<Arc<K>> {
         let objects = self.inner.objects.read().unwrap_or_else(PoisonError::into_inner);
         objects.get(name).cloned()
+    }
+}
+
+/// What an object is known by: its name, and its namespace where it is in one.
+fn key<K: Resource>(object: &K) -> String {
+    let meta = object.meta();
+    let name = meta.name.clone().unwrap_or_default();
+    match &meta.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
     }
 }
 

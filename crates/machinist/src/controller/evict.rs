@@ -1,8 +1,8 @@
 //! One attempt to empty a machine: ask its pods to leave, wait until they have.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -10,20 +10,21 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use machinist_core::drain::{
     ATTEMPT_TIMEOUT, Answer, Blocker, DaemonSetRef, EVICTION_RETRY, Plan, PodRef, answer, blockers,
     daemon_sets, plan,
 };
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
+use super::cache::Cache;
 use super::events::Component;
 use super::shell::{Shell, WriteError};
 
 /// How many pods of a machine are asked at a time.
 const AT_A_TIME: usize = 8;
-/// How soon to look whether pods that are leaving have left.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -50,11 +51,49 @@ pub(super) async fn attempt(
 }
 
 async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<Blocker>) -> Outcome {
+    let name = node.name_any();
+    let mut daemon_sets = DaemonSets::default();
+    let pods = match list(shell, &name).await {
+        Ok(pods) => pods,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    match daemon_sets.plan(shell, &pods).await {
+        Ok(plan) if plan.is_drained() => {
+            known.clear();
+            return Outcome::Empty;
+        }
+        Ok(_) => {}
+        Err(error) => return Outcome::Failed(error.to_string()),
+    }
+    // Somebody has to leave: from here on a watch says who has.
+    let pods: Cache<Pod> = Cache::default();
+    let mut watching = JoinSet::new();
+    let api: Api<Pod> = Api::all(shell.client.clone());
+    let here = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
+    watching.spawn(pods.clone().follow(api, here, trim));
     let deadline = Instant::now() + ATTEMPT_TIMEOUT;
+    if timeout_at(deadline, pods.ready()).await.is_err() {
+        return Outcome::Failed("the pods of the machine cannot be watched".to_owned());
+    }
+    leave(shell, node, known, &pods, &mut daemon_sets, deadline).await
+}
+
+/// Asks pods to leave until all that have to have left.
+async fn leave(
+    shell: &Shell,
+    node: &Arc<Node>,
+    known: &mut Vec<Blocker>,
+    pods: &Cache<Pod>,
+    daemon_sets: &mut DaemonSets,
+    deadline: Instant,
+) -> Outcome {
+    let mut changes = pods.changes();
     let mut next_ask = Instant::now();
     let mut refused: Vec<(PodRef, Option<String>, String)> = Vec::new();
     loop {
-        let plan = match look(shell, &node.name_any()).await {
+        changes.mark_unchanged();
+        let found: Vec<Pod> = pods.all().iter().map(|pod| pod.as_ref().clone()).collect();
+        let plan = match daemon_sets.plan(shell, &found).await {
             Ok(plan) => plan,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
@@ -71,20 +110,14 @@ async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<Blocker>) -> Out
             in_the_way(shell, node, known, &refused);
         }
         if Instant::now() >= deadline {
-            let late = plan
-                .wait
-                .iter()
-                .map(|pod| (pod.clone(), None, "it is shutting down and does not end".to_owned()));
+            let reason = "it is shutting down and does not end";
+            let late = plan.wait.iter().map(|pod| (pod.clone(), None, reason.to_owned()));
             in_the_way(shell, node, known, &late.chain(refused).collect::<Vec<_>>());
             return Outcome::Failed(message(known));
         }
-        // While nobody leaves there is nothing to see before the next question.
-        let pause = if plan.wait.is_empty() && !refused.is_empty() {
-            next_ask.saturating_duration_since(Instant::now()).max(LOOK_AGAIN)
-        } else {
-            LOOK_AGAIN
-        };
-        tokio::time::sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
+        let wake = if plan.evict.is_empty() { deadline } else { next_ask.min(deadline) };
+        // A change, or the time to ask again: both are worth a look.
+        let _ = timeout_at(wake, changes.changed()).await;
     }
 }
 
@@ -116,18 +149,36 @@ fn message(blockers: &[Blocker]) -> String {
     }
 }
 
-/// What has to happen to the pods of a machine.
-async fn look(shell: &Shell, node: &str) -> Result<Plan, WriteError> {
+async fn list(shell: &Shell, node: &str) -> Result<Vec<Pod>, WriteError> {
     let api: Api<Pod> = Api::all(shell.client.clone());
     let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = shell.write(api.list(&params)).await?.items;
-    let mut gone = BTreeSet::new();
-    for daemon_set in daemon_sets(&pods) {
-        if !exists(shell, &daemon_set).await? {
-            gone.insert(daemon_set);
+    Ok(shell.write(api.list(&params)).await?.items)
+}
+
+/// What a drain looks at in a pod is in its metadata and its phase.
+fn trim(pod: &mut Pod) {
+    pod.metadata.managed_fields = None;
+    pod.spec = None;
+}
+
+/// The DaemonSets that have pods on the machine, and whether they exist.
+#[derive(Debug, Default)]
+struct DaemonSets {
+    known: BTreeMap<DaemonSetRef, bool>,
+}
+
+impl DaemonSets {
+    /// What has to happen to the pods of a machine.
+    async fn plan(&mut self, shell: &Shell, pods: &[Pod]) -> Result<Plan, WriteError> {
+        for daemon_set in daemon_sets(pods) {
+            if let Entry::Vacant(unknown) = self.known.entry(daemon_set) {
+                let exists = exists(shell, unknown.key()).await?;
+                unknown.insert(exists);
+            }
         }
+        let gone = self.known.iter().filter(|(_, exists)| !**exists);
+        Ok(plan(pods, &gone.map(|(daemon_set, _)| daemon_set.clone()).collect()))
     }
-    Ok(plan(&pods, &gone))
 }
 
 async fn exists(shell: &Shell, daemon_set: &DaemonSetRef) -> Result<bool, WriteError> {

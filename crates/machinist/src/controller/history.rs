@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +15,7 @@ use flate2::write::GzEncoder;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PartialObjectMeta, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::object;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
@@ -85,7 +86,7 @@ async fn pass(shell: &Shell, told: &mut BTreeSet<String>) -> Result<()> {
 
 /// Keeps a rendered config, unless it is kept already.
 pub(super) async fn keep(shell: &Shell, config: &MachineConfig) -> Result<(), WriteError> {
-    if shell.world.kept.get(&part_name(&config.name_any(), 0)).is_some() {
+    if kept(shell, &config.name_any(), 0).is_some() {
         return Ok(());
     }
     let api: Api<Secret> = Api::namespaced(shell.client.clone(), &shell.namespace);
@@ -106,7 +107,7 @@ async fn restore(
     name: &str,
     told: &mut BTreeSet<String>,
 ) -> Result<()> {
-    let Some(first) = shell.world.kept.get(&part_name(name, 0)) else {
+    let Some(first) = kept(shell, name, 0) else {
         // What a pool points at now, the render loop makes.
         let targets = |pool: &&MachineConfigPool| {
             pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref()) == Some(name)
@@ -171,16 +172,20 @@ async fn remove(shell: &Shell, name: &str) -> Result<()> {
     }
     let secrets: Api<Secret> = Api::namespaced(shell.client.clone(), &shell.namespace);
     for part in 0.. {
-        let part = part_name(name, part);
-        if shell.world.kept.get(&part).is_none() {
+        if kept(shell, name, part).is_none() {
             break;
         }
-        match shell.write(secrets.delete(&part, &DeleteParams::default())).await {
+        match shell.write(secrets.delete(&part_name(name, part), &DeleteParams::default())).await {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// A part that is known to be there.
+fn kept(shell: &Shell, name: &str, part: usize) -> Option<Arc<PartialObjectMeta<Secret>>> {
+    shell.world.kept.get(&format!("{}/{}", shell.namespace, part_name(name, part)))
 }
 
 fn part_name(name: &str, part: usize) -> String {
