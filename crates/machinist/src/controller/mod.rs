@@ -90,7 +90,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
                 events.clone(),
                 metrics.clone(),
                 lead.clone(),
-                options.namespace.clone(),
+                &options,
                 has_pods,
             );
             begin(&shell, &home, &mut term, health.clone());

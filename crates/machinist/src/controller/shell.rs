@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
+use super::Options;
 use super::events::Recorder;
 use super::leader::Lead;
 use super::metrics::Metrics;
@@ -18,8 +19,7 @@ use super::world::World;
 
 /// How many writes are under way at a time.
 const REQUESTS: usize = 32;
-/// How long a write may take. Much shorter than the time for which a lease outlives its last renewal, so that a write
-/// which was sent while we led arrives before anybody else leads.
+/// How long a write may take at most.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every loop has at hand. A clone shares it.
@@ -40,6 +40,9 @@ pub(super) struct Shell {
     /// Whether the home has pods.
     pub has_pods: bool,
     lead: Lead,
+    /// How long a write may take: never longer than others wait after we have stopped to lead, so that a write which was
+    /// sent while we led has arrived, or never will, before anybody else leads.
+    patience: Duration,
     permits: Arc<Semaphore>,
 }
 
@@ -56,7 +59,7 @@ pub(super) enum WriteError {
     #[error("this controller does not lead any more")]
     NotLeading,
     /// The home did not answer.
-    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    #[error("no answer in time")]
     Timeout,
     /// The home refused.
     #[error(transparent)]
@@ -93,18 +96,21 @@ impl Shell {
         events: Recorder,
         metrics: Metrics,
         lead: Lead,
-        namespace: String,
+        options: &Options,
         has_pods: bool,
     ) -> Self {
+        let election = &options.election;
+        let margin = election.duration.saturating_sub(election.renew_deadline);
         Self {
             client,
             world: World::default(),
             events,
             metrics,
             renders: watch::Sender::new(Renders::default()),
-            namespace,
+            namespace: options.namespace.clone(),
             has_pods,
             lead,
+            patience: margin.min(REQUEST_TIMEOUT),
             permits: Arc::new(Semaphore::new(REQUESTS)),
         }
     }
@@ -120,7 +126,7 @@ impl Shell {
             return Err(WriteError::NotLeading);
         }
         self.metrics.count_request();
-        match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        match tokio::time::timeout(self.patience, request).await {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(WriteError::Timeout),
         }

@@ -66,7 +66,7 @@ impl Site {
 
     fn spawn(&mut self, mut controller: Command, kubeconfig: &Path) {
         controller.args(["controller", "--metrics-listen-address", "127.0.0.1:0"]);
-        controller.args(["--lease-duration", "4s", "--lease-renew-deadline", "3s"]);
+        controller.args(["--lease-duration", "5s", "--lease-renew-deadline", "3s"]);
         controller.args(["--lease-retry-period", "500ms", "--kubeconfig"]).arg(kubeconfig);
         let name = format!("controller-{}", self.started);
         self.started += 1;
