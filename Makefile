@@ -50,6 +50,8 @@ e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
 
 bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-core
+	cargo bench --locked -p machinist-hub --bench store
+	cargo bench --locked -p machinist-e2e --bench hub
 
 fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz

@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::object;
+use crate::object::{self, Part};
 use crate::registry::Kind;
 use crate::request::FieldValidation;
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use crate::status::ApiError;
 
 /// Reads an object as its type and writes it again: what the type does not know is gone.
@@ -73,14 +73,30 @@ impl Admission {
         Ok(unknown)
     }
 
+    /// Writes numbers as they are stored; after the check, which knows the difference.
+    pub fn settle(&self, object: &mut Value) {
+        if self.schema.is_some() {
+            schema::normalize_numbers(object);
+        }
+    }
+
     /// Checks an object, an update against what was there before.
     ///
     /// # Errors
     /// 422 with every fault.
-    pub fn check(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    pub fn check(
+        &self,
+        kind: &Kind,
+        part: Part,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
         let mut errors = object::check_metadata(kind, object);
         if let Some(schema) = &self.schema {
-            errors.extend(schema.validate(object, old));
+            errors.extend(match part {
+                Part::Main => schema.validate(object, old),
+                Part::Status => schema.validate_status(object, old),
+            });
         }
         if errors.is_empty() {
             return Ok(());
@@ -105,7 +121,7 @@ fn typed(kind: &Kind) -> Option<RoundTrip> {
 }
 
 fn round_trip<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Value, String> {
-    let typed: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+    let typed = T::deserialize(value).map_err(|error| error.to_string())?;
     serde_json::to_value(typed).map_err(|error| error.to_string())
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use crate::auth::certificates::Ca;
 use crate::auth::roles::{Roles, Rule};
 use crate::object::{self, Birth};
 use crate::registry::{Kind, Registry};
+use crate::router::Bodies;
 use crate::store::{CommitError, Expect, Op, Store, StoreError};
 use crate::{built_in, collector, expiry, signer};
 
@@ -32,7 +34,13 @@ pub struct Settings {
     pub ca: Option<Ca>,
     /// The version of the program, for `/version`.
     pub version: String,
+    /// How long a request waits for a revision that has not come; none is as long as a real API
+    /// server does.
+    pub patience: Option<Duration>,
 }
+
+/// How long a real API server waits for a revision that has not come.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The hub cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +84,9 @@ pub(crate) struct Inner {
     pub(crate) audit: Audit,
     pub(crate) ca: Option<Ca>,
     pub(crate) version: String,
+    pub(crate) patience: Duration,
     pub(crate) documents: Documents,
+    pub(crate) bodies: Bodies,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -112,7 +122,9 @@ impl Hub {
             audit: settings.audit,
             ca: settings.ca,
             version: settings.version,
+            patience: settings.patience.unwrap_or(PATIENCE),
             documents: Documents::default(),
+            bodies: Bodies::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };

@@ -23,6 +23,7 @@ pub mod openapi;
 pub mod patch;
 pub mod registry;
 pub mod request;
+pub mod robustness;
 pub mod router;
 pub mod schema;
 pub mod selector;

@@ -17,6 +17,11 @@ pub(crate) fn is_read_only(kind: &Kind) -> bool {
     kind.group == "apiextensions.k8s.io"
 }
 
+/// Whether an update makes an object that is not there.
+pub(crate) fn creates_on_update(kind: &Kind) -> bool {
+    kind.built_in && matches!(kind.kind.as_str(), "Lease" | "Event")
+}
+
 /// Whether a kind has a subresource of this name.
 pub(crate) fn has_subresource(kind: &Kind, name: &str) -> bool {
     match name {

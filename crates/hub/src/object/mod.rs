@@ -39,7 +39,8 @@ pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
         write_fields(&mut out, rest.into_iter())?;
     }
     out.get_mut().put_u8(b'}');
-    Ok(out.into_inner().freeze())
+    // No larger than it is: objects stay in memory.
+    Ok(Bytes::copy_from_slice(&out.into_inner()))
 }
 
 fn write_fields<'a>(

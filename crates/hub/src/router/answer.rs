@@ -1,19 +1,25 @@
 //! Answers out: objects, lists, tables, errors.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{BufMut as _, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::accept::{Accept, Encoding, Form};
+use super::beside::beside;
 use crate::events;
 use crate::object;
 use crate::registry::Kind;
 use crate::status::ApiError;
 use crate::store::Entry;
 use crate::table::{IncludeObject, table};
+
+/// Long lists go out in pieces of about this size.
+const PIECE: usize = 64 << 10;
 
 /// How the objects of one request are answered.
 #[derive(Debug, Clone, Copy)]
@@ -109,10 +115,15 @@ impl Renderer<'_> {
     }
 
     /// A list of stored objects.
-    pub(super) fn list(&self, entries: &[Entry], meta: &ListMeta) -> Result<Response, ApiError> {
+    pub(super) fn list(&self, entries: Vec<Entry>, meta: &ListMeta) -> Result<Response, ApiError> {
         if self.is_plain() {
             return Ok(self.plain_list(entries, meta));
         }
+        let size = entries.iter().map(|entry| entry.value.len()).sum();
+        beside(size, || self.shaped_list(&entries, meta))
+    }
+
+    fn shaped_list(&self, entries: &[Entry], meta: &ListMeta) -> Result<Response, ApiError> {
         let objects =
             entries.iter().map(|entry| self.value(entry)).collect::<Result<Vec<_>, _>>()?;
         let list = match self.accept.form {
@@ -140,30 +151,63 @@ impl Renderer<'_> {
         })
     }
 
-    /// A list without reading its objects.
-    fn plain_list(&self, entries: &[Entry], meta: &ListMeta) -> Response {
-        let size: usize = entries.iter().map(|entry| entry.value.len() + 40).sum();
-        let mut out = BytesMut::with_capacity(size + 256);
+    /// A list without reading its objects. A long one is made piece by piece as the client takes
+    /// it: who reads slowly holds the entries, which are shared, and not a text of all of them.
+    fn plain_list(&self, entries: Vec<Entry>, meta: &ListMeta) -> Response {
         let head = format!(
             "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{},\"items\":[",
             Value::from(self.kind.api_version()),
             Value::from(self.kind.list_kind.as_str()),
             meta.to_value(),
         );
-        out.put_slice(head.as_bytes());
-        for (index, entry) in entries.iter().enumerate() {
-            if index > 0 {
-                out.put_u8(b',');
-            }
-            object::write_with_revision(&mut out, &entry.value, entry.revision);
-        }
-        out.put_slice(b"]}\n");
-        respond(StatusCode::OK, "application/json", Body::from(out.freeze()))
+        let text = ListText { head: Some(head), entries: entries.into_iter(), first: true };
+        let size: usize = text.entries.as_slice().iter().map(|entry| entry.value.len()).sum();
+        let body = if size < PIECE {
+            Body::from(text.flatten().collect::<Bytes>())
+        } else {
+            Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)))
+        };
+        respond(StatusCode::OK, "application/json", body)
     }
 
     /// Any value, as the client wants it written.
     pub(super) fn write(&self, code: StatusCode, value: &Value) -> Response {
         write(code, value, self.accept.encoding, self.pretty)
+    }
+}
+
+/// The text of a list, in pieces.
+struct ListText {
+    /// What comes before the first entry, until it was said; the end is said with the last entry.
+    head: Option<String>,
+    entries: std::vec::IntoIter<Entry>,
+    first: bool,
+}
+
+impl Iterator for ListText {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let head = self.head.take();
+        let more = self.entries.as_slice().first().map_or(0, |entry| entry.value.len());
+        if head.is_none() && self.entries.as_slice().is_empty() {
+            return None;
+        }
+        let mut out = BytesMut::with_capacity(PIECE.max(more) + 256);
+        out.put_slice(head.unwrap_or_default().as_bytes());
+        for entry in self.entries.by_ref() {
+            if !std::mem::take(&mut self.first) {
+                out.put_u8(b',');
+            }
+            object::write_with_revision(&mut out, &entry.value, entry.revision);
+            if out.len() >= PIECE {
+                break;
+            }
+        }
+        if self.entries.as_slice().is_empty() {
+            out.put_slice(b"]}\n");
+        }
+        Some(out.freeze())
     }
 }
 
@@ -222,6 +266,32 @@ pub(super) fn warn(response: &mut Response, warnings: &[String]) {
         let text: String = text.chars().filter(|c| !c.is_control()).take(512).collect();
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, size: usize) -> Entry {
+        let object = json!({"metadata": {"name": format!("n{index}")}, "data": "x".repeat(size)});
+        let value = object::encode(&object).unwrap_or_default();
+        Entry { key: format!("/{index}").into(), value, created: 1, revision: index + 2 }
+    }
+
+    #[test]
+    fn a_list_is_the_same_in_any_number_of_pieces() {
+        for (count, size, pieces) in [(0, 0, 1), (3, 10, 1), (100, 4000, 6), (2, 200_000, 2)] {
+            let entries: Vec<Entry> = (0..count).map(|index| entry(index, size)).collect();
+            let head = Some("{\"items\":[".to_owned());
+            let text = ListText { head, entries: entries.clone().into_iter(), first: true };
+            let text: Vec<Bytes> = text.collect();
+            assert_eq!(text.len(), pieces, "{count} of {size}");
+            let all: Value = serde_json::from_slice(&text.concat()).unwrap();
+            let expected: Vec<Value> =
+                entries.iter().map(|entry| value_of(entry).unwrap()).collect();
+            assert_eq!(all["items"], Value::from(expected));
         }
     }
 }

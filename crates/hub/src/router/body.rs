@@ -1,13 +1,15 @@
 //! Bodies in: their size, their form, and what is odd about them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::protobuf;
 use crate::status::ApiError;
@@ -21,16 +23,85 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const OBJECT_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Reads a body to its end.
-pub(super) async fn read(body: Body) -> Result<Bytes, ApiError> {
-    let whole = tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await;
-    match whole {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::too_large(MAX_BODY))
+/// All bodies together may take this much memory, as objects that are made of them.
+const BUDGET: usize = 512 << 20;
+/// What an object takes for each byte of its text, roughly and at worst.
+const GROWTH: usize = 16;
+/// The budget is counted in pieces of so many bytes of text.
+const PIECE: usize = 256;
+/// A body that is too large is read on and thrown away up to here, so that its sender sees why.
+const MAX_DISCARDED: usize = 32 << 20;
+
+/// A body, and its place in the budget as long as it is held.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl std::ops::Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads bodies, within one budget of memory for all of them.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    room: Arc<Semaphore>,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self { room: Arc::new(Semaphore::new(BUDGET / GROWTH / PIECE)) }
+    }
+}
+
+impl Bodies {
+    /// Reads a body to its end.
+    pub(super) async fn read(&self, body: Body) -> Result<Whole, ApiError> {
+        match tokio::time::timeout(BODY_TIME, self.collect(body)).await {
+            Ok(whole) => whole,
+            Err(_) => Err(ApiError::bad_request("the body did not come in time")),
         }
-        Ok(Err(error)) => Err(ApiError::bad_request(format!("cannot read the body: {error}"))),
-        Err(_) => Err(ApiError::bad_request("the body did not come in time")),
+    }
+
+    async fn collect(&self, mut body: Body) -> Result<Whole, ApiError> {
+        let mut parts: Vec<Bytes> = Vec::new();
+        let mut room: Option<OwnedSemaphorePermit> = None;
+        let mut size = 0;
+        while let Some(frame) = body.frame().await {
+            let unreadable =
+                |error| ApiError::bad_request(format!("cannot read the body: {error}"));
+            let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
+            size += data.len();
+            if size > MAX_DISCARDED {
+                return Err(ApiError::too_large(MAX_BODY));
+            }
+            if size > MAX_BODY {
+                (parts, room) = (Vec::new(), None);
+                continue;
+            }
+            let taken = self.take(data.len())?;
+            match &mut room {
+                Some(room) => room.merge(taken),
+                None => room = Some(taken),
+            }
+            parts.push(data);
+        }
+        if size > MAX_BODY {
+            return Err(ApiError::too_large(MAX_BODY));
+        }
+        let bytes = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
+        Ok(Whole { bytes, _room: room })
+    }
+
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.room).try_acquire_many_owned(pieces);
+        taken.map_err(|_| ApiError::too_many_requests(1))
     }
 }
 
@@ -229,7 +300,25 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_is_too_large() {
         let body = Body::from(vec![b' '; MAX_BODY + 1]);
-        let error = read(body).await.unwrap_err();
+        let error = Bodies::default().read(body).await.unwrap_err();
         assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+    }
+
+    #[tokio::test]
+    async fn all_bodies_share_one_budget() {
+        let bodies = Bodies::default();
+        let large = || Body::from(vec![b' '; MAX_BODY]);
+        let mut held = Vec::new();
+        let refused = loop {
+            match bodies.read(large()).await {
+                Ok(whole) => held.push(whole),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((refused.code, refused.reason), (429, "TooManyRequests"));
+        assert!(held.len() >= 8 && held.len() * MAX_BODY * GROWTH <= BUDGET, "{}", held.len());
+        assert!(bodies.read(Body::from("{}")).await.is_ok());
+        held.clear();
+        assert_eq!(bodies.read(large()).await.unwrap().len(), MAX_BODY);
     }
 }

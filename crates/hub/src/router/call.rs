@@ -7,7 +7,7 @@ use http::{Method, header};
 
 use super::accept::{self, Accept};
 use super::answer::Renderer;
-use super::{Incoming, answer, delete, read, root, select, watch, write};
+use super::{Incoming, answer, create, delete, read, root, select, watch, write};
 use crate::audit::Line;
 use crate::auth::Identity;
 use crate::auth::roles::{Attributes, Decision};
@@ -159,10 +159,10 @@ impl<'a> Call<'a> {
         let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
         let content_type = content_type.as_deref();
         match self.verb {
-            Verb::Get => read::get(self, &name),
-            Verb::List => read::list(self),
+            Verb::Get => read::get(self, &name).await,
+            Verb::List => read::list(self).await,
             Verb::Watch => watch::watch(self),
-            Verb::Create => write::create(self, content_type, &request.body).await,
+            Verb::Create => create::create(self, content_type, &request.body).await,
             Verb::Update => write::update(self, &name, content_type, &request.body).await,
             Verb::Patch => {
                 let accepted = write::patch_types(self.kind);
@@ -216,7 +216,12 @@ impl<'a> Call<'a> {
 
     /// Whether they may do it to this object; a new object's name comes with its body.
     pub(super) fn authorize(&self, name: Option<&str>) -> Result<(), ApiError> {
-        let attributes = self.attributes(name);
+        self.authorize_as(self.verb, name)
+    }
+
+    /// The same for another verb: an update may be a creation.
+    pub(super) fn authorize_as(&self, verb: Verb, name: Option<&str>) -> Result<(), ApiError> {
+        let attributes = Attributes { verb: verb.name().to_owned(), ..self.attributes(name) };
         let allowed = match self.hub.inner.roles.decide(&self.who, &attributes) {
             Decision::Allow => true,
             Decision::IfRequester => self.is_requester(name.unwrap_or_default()),

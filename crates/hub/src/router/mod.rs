@@ -8,10 +8,13 @@
 
 mod accept;
 mod answer;
+mod beside;
 mod body;
 mod call;
 mod check;
+mod create;
 mod delete;
+mod lines;
 mod own;
 mod protobuf;
 mod read;
@@ -22,9 +25,9 @@ mod watch;
 mod write;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, header};
 
@@ -32,6 +35,7 @@ use crate::auth::{Identity, tokens};
 use crate::hub::Hub;
 use crate::request::{self, Target};
 use crate::status::ApiError;
+pub(crate) use body::Bodies;
 use call::Call;
 
 /// Who is at the other end of a connection, put into the extensions of its requests by the server.
@@ -42,6 +46,10 @@ pub enum Peer {
     /// A client certificate that is not to be trusted.
     Untrusted,
 }
+
+/// In the extensions of an answer: the one who asked proved who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identified;
 
 impl Hub {
     /// The API. Requests say who they are by a [`Peer`] in their extensions or a bearer token.
@@ -56,7 +64,10 @@ impl Hub {
 }
 
 async fn handle(State(hub): State<Hub>, request: Request) -> Response {
-    match route(&hub, request).await {
+    let (parts, body) = request.into_parts();
+    let who = identify(&hub, &parts);
+    let known = matches!(who, Ok(Some(_)));
+    let mut response = match route(&hub, who, parts, body).await {
         Ok(response) => response,
         Err(error) => {
             if error.code >= 500 {
@@ -64,13 +75,17 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
             }
             answer::error(&error)
         }
+    };
+    if known {
+        response.extensions_mut().insert(Identified);
     }
+    response
 }
 
 /// A request, its body read.
 struct Incoming {
     parts: Parts,
-    body: Bytes,
+    body: body::Whole,
 }
 
 impl Incoming {
@@ -79,14 +94,18 @@ impl Incoming {
     }
 }
 
-async fn route(hub: &Hub, request: Request) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
+async fn route(
+    hub: &Hub,
+    who: Result<Option<Identity>, ()>,
+    parts: Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
     let path = parts.uri.path().to_owned();
     let target = request::target(&path);
-    let who = identify(hub, &parts);
     // Bodies are read of those who are known, and to their end, whatever the answer will be: a
     // client that is cut off while it sends does not see why.
-    let body = if matches!(who, Ok(Some(_))) { body::read(body).await? } else { Bytes::new() };
+    let known = matches!(who, Ok(Some(_)));
+    let body = if known { hub.inner.bodies.read(body).await? } else { body::Whole::default() };
     let request = Incoming { parts, body };
     let who = match who {
         Ok(Some(who)) => who,

@@ -122,14 +122,29 @@ pub(super) fn too_old(error: TooOld, continued: bool) -> ApiError {
     }
 }
 
-/// `GET .../NAME`
-pub(super) fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+/// Waits a little for a revision that has not come; a client may know it from another server.
+async fn reach(call: &Call<'_>, asked: u64) -> Result<(), ApiError> {
     let store = &call.hub.inner.store;
-    match revision(&call.options.resource_version)? {
-        Some(asked) if asked > store.revision() => {
-            return Err(ApiError::future_revision(asked, store.revision()));
+    let reached = async {
+        while store.revision() < asked {
+            let Ok(mut changes) = store.watch("", store.revision()) else { continue };
+            if changes.next().await.is_err() {
+                break;
+            }
         }
-        _ => {}
+    };
+    if store.revision() < asked {
+        let _ = tokio::time::timeout(call.hub.inner.patience, reached).await;
+    }
+    let current = store.revision();
+    if current < asked { Err(ApiError::future_revision(asked, current)) } else { Ok(()) }
+}
+
+/// `GET .../NAME`
+pub(super) async fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+    let store = &call.hub.inner.store;
+    if let Some(asked) = revision(&call.options.resource_version)? {
+        reach(call, asked).await?;
     }
     let key = object::key(call.kind, call.namespace(), name);
     let entry = store.get(&key).ok_or_else(|| ApiError::not_found(call.kind, name))?;
@@ -137,10 +152,13 @@ pub(super) fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
 }
 
 /// `GET` of many.
-pub(super) fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+pub(super) async fn list(call: &Call<'_>) -> Result<Response, ApiError> {
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
+    if let View::NotOlder(asked) = view(&call.options)? {
+        reach(call, asked).await?;
+    }
     let (entries, meta) = select(&call.hub.inner.store, &selection, &call.options)?;
-    call.renderer().list(&entries, &meta)
+    call.renderer().list(entries, &meta)
 }
 
 /// The entries of one page of a list.

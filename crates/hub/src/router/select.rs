@@ -51,6 +51,10 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    fn is_exact_name(&self) -> bool {
+        self.is_exact && self.fields.is_only("metadata.name")
+    }
+
     /// Whether an entry is meant.
     ///
     /// # Errors
@@ -59,7 +63,8 @@ impl Selection {
         if self.is_exact && *entry.key != *self.prefix {
             return Ok(false);
         }
-        if self.is_everything() {
+        // The key says it all where only the name is asked for: what a machine watches of itself.
+        if self.labels.is_empty() && (self.fields.is_empty() || self.is_exact_name()) {
             return Ok(true);
         }
         let object = super::answer::value_of(entry)?;

@@ -12,22 +12,18 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
-use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::accept::Accept;
-use super::answer::{self, Renderer};
+use super::answer;
 use super::call::Call;
+use super::lines::Writer;
 use super::read::{invalid_option, revision, too_old};
 use super::select::Selection;
-use crate::object;
-use crate::registry::Kind;
 use crate::request::{Options, VersionMatch};
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{self, Entry, Event, EventKind};
-use crate::table::IncludeObject;
+use crate::store::{self, Entry, Event};
 
 /// How often a client is told how far it is, if it wants to know.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -79,7 +75,7 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     let start = start(&call.options)?;
     let store = &call.hub.inner.store;
     let renderer = call.renderer();
-    let mut writer = Writer {
+    let writer = Writer {
         kind: Arc::clone(call.kind),
         accept: renderer.accept,
         include: renderer.include,
@@ -87,19 +83,14 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         headers: true,
     };
     let mut waiting = VecDeque::new();
+    let (mut initial, mut end_of_initial) = (Vec::new(), None);
     let after = match start {
         Start::Now => store.revision(),
         Start::After(revision) => revision,
         Start::State { marked } => {
             let page = store.list(&writer.selection.prefix, None, None);
-            for entry in &page.entries {
-                if writer.selection.matches(entry)? {
-                    waiting.push_back(writer.line("ADDED", entry)?);
-                }
-            }
-            if marked {
-                waiting.push_back(writer.bookmark(page.revision, true));
-            }
+            initial = page.entries;
+            end_of_initial = marked.then_some(page.revision);
             page.revision
         }
     };
@@ -115,6 +106,8 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     let stream = Stream {
         source,
         writer,
+        initial: initial.into_iter(),
+        end_of_initial,
         waiting,
         bookmarks: call.options.bookmarks,
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
@@ -144,6 +137,11 @@ fn rand_fraction() -> u8 {
 struct Stream {
     source: Option<store::Watch>,
     writer: Writer,
+    /// What was there at the start and is not told yet: the entries are shared, their lines would
+    /// not be.
+    initial: std::vec::IntoIter<Entry>,
+    /// The revision of the bookmark that ends it.
+    end_of_initial: Option<u64>,
     waiting: VecDeque<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -163,8 +161,13 @@ impl Stream {
     /// The next piece; none at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            self.take_initial();
             if let Some(piece) = self.take_waiting() {
                 return Some(piece);
+            }
+            if !self.initial.as_slice().is_empty() {
+                tokio::task::yield_now().await;
+                continue;
             }
             let source = self.source.as_mut()?;
             let wake = tokio::select! {
@@ -191,6 +194,41 @@ impl Stream {
         }
     }
 
+    /// A piece of what was there at the start.
+    fn take_initial(&mut self) {
+        let mut size: usize = self.waiting.iter().map(Bytes::len).sum();
+        while size < PIECE {
+            let Some(entry) = self.initial.next() else { break };
+            let line = match self.writer.selection.matches(&entry) {
+                Ok(false) => {
+                    size += entry.value.len(); // reading it took its time too
+                    continue;
+                }
+                Ok(true) => self.writer.line("ADDED", &entry),
+                Err(error) => Err(error),
+            };
+            match line {
+                Ok(line) => {
+                    size += line.len();
+                    self.waiting.push_back(line);
+                }
+                Err(error) => return self.fail(&error),
+            }
+        }
+        if self.initial.as_slice().is_empty()
+            && let Some(revision) = self.end_of_initial.take()
+        {
+            self.waiting.push_back(self.writer.bookmark(revision, true));
+        }
+    }
+
+    /// Says what is wrong, and ends.
+    fn fail(&mut self, error: &ApiError) {
+        self.waiting.push_back(self.writer.error(error));
+        (self.initial, self.end_of_initial) = (Vec::new().into_iter(), None);
+        self.source = None;
+    }
+
     fn mark(&mut self) {
         let Some(source) = &self.source else { return };
         self.waiting.push_back(self.writer.bookmark(source.seen(), false));
@@ -208,10 +246,7 @@ impl Stream {
         };
         match line {
             Ok(line) => self.waiting.extend(line),
-            Err(error) => {
-                self.waiting.push_back(self.writer.error(&error));
-                self.source = None;
-            }
+            Err(error) => self.fail(&error),
         }
     }
 
@@ -248,103 +283,6 @@ impl Stream {
     }
 }
 
-/// What an event is to a watch that sees only a part of the objects.
-fn event_type(kind: EventKind, before: bool, now: bool) -> Option<&'static str> {
-    match (kind, before, now) {
-        (EventKind::Put, false, true) => Some("ADDED"),
-        (EventKind::Put, true, true) => Some("MODIFIED"),
-        // It left the part that is watched.
-        (EventKind::Put, true, false) | (EventKind::Delete, true, _) => Some("DELETED"),
-        (EventKind::Put, false, false) | (EventKind::Delete, false, _) => None,
-    }
-}
-
-/// Makes lines of events.
-struct Writer {
-    kind: Arc<Kind>,
-    accept: Accept,
-    include: IncludeObject,
-    selection: Selection,
-    /// Whether the next table needs its headings.
-    headers: bool,
-}
-
-impl Writer {
-    fn event(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
-        if self.selection.is_exact && *event.entry.key != *self.selection.prefix {
-            return Ok(None);
-        }
-        let before = match &event.previous {
-            Some(entry) => self.selection.matches(entry)?,
-            None => false,
-        };
-        let now = event.kind == EventKind::Put && self.selection.matches(&event.entry)?;
-        let Some(kind) = event_type(event.kind, before, now) else { return Ok(None) };
-        // What left is shown as it was, at the revision at which it left.
-        match (&event.previous, kind) {
-            (Some(previous), "DELETED") => {
-                let entry = Entry { revision: event.revision, ..previous.clone() };
-                self.line(kind, &entry).map(Some)
-            }
-            _ => self.line(kind, &event.entry).map(Some),
-        }
-    }
-
-    fn line(&mut self, kind: &str, entry: &Entry) -> Result<Bytes, ApiError> {
-        let renderer = Renderer {
-            kind: &self.kind,
-            accept: self.accept,
-            include: self.include,
-            pretty: false,
-        };
-        let mut out = BytesMut::with_capacity(entry.value.len() + 96);
-        out.put_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-        if renderer.is_plain() {
-            object::write_with_revision(&mut out, &entry.value, entry.revision);
-        } else {
-            let object = renderer.value(entry)?;
-            let shaped = renderer.shape(&object, self.headers);
-            self.headers = false;
-            out.put_slice(shaped.unwrap_or(object).to_string().as_bytes());
-        }
-        out.put_slice(b"}\n");
-        Ok(out.freeze())
-    }
-
-    fn bookmark(&mut self, revision: u64, initial: bool) -> Bytes {
-        let mut object = json!({
-            "apiVersion": self.kind.api_version(),
-            "kind": self.kind.kind,
-            "metadata": {"creationTimestamp": null, "resourceVersion": revision.to_string()},
-        });
-        if initial {
-            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
-        line(&json!({"type": "BOOKMARK", "object": self.shaped(object)}))
-    }
-
-    /// A bookmark in the form of the other events.
-    fn shaped(&mut self, object: Value) -> Value {
-        let renderer = Renderer {
-            kind: &self.kind,
-            accept: self.accept,
-            include: self.include,
-            pretty: false,
-        };
-        let shaped = renderer.shape(&object, self.headers);
-        self.headers = false;
-        shaped.unwrap_or(object)
-    }
-
-    fn error(&self, error: &ApiError) -> Bytes {
-        line(&json!({"type": "ERROR", "object": error.to_status()}))
-    }
-}
-
-fn line(value: &Value) -> Bytes {
-    Bytes::from(format!("{value}\n"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,22 +306,6 @@ mod tests {
         ];
         for (query, expected) in table {
             assert_eq!(start(&request::options(query).unwrap()).ok(), expected, "{query}");
-        }
-    }
-
-    #[test]
-    fn what_leaves_a_selector_is_deleted() {
-        use EventKind::{Delete, Put};
-        let table = [
-            (Put, false, true, Some("ADDED")),
-            (Put, true, true, Some("MODIFIED")),
-            (Put, true, false, Some("DELETED")),
-            (Put, false, false, None),
-            (Delete, true, false, Some("DELETED")),
-            (Delete, false, false, None),
-        ];
-        for (kind, before, now, expected) in table {
-            assert_eq!(event_type(kind, before, now), expected, "{kind:?} {before} {now}");
         }
     }
 

@@ -1,16 +1,18 @@
-//! Create, update and patch.
+//! Update and patch.
+
+use std::borrow::Cow;
 
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::answer;
+use super::beside::beside;
 use super::body::{self, Sent};
 use super::call::{Call, Verb};
-use super::check::{check_namespace, check_same_type, check_type, check_uid, parse, set_namespace};
-use super::read;
+use super::check::{check_same_type, check_type, check_uid, parse, set_namespace};
+use super::{create, read};
 use crate::admit;
-use crate::hub::birth;
 use crate::object::{self, Part, meta};
 use crate::patch::{self, PatchKind};
 use crate::registry::Kind;
@@ -36,50 +38,6 @@ pub(super) fn patch_types(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// `POST`
-pub(super) async fn create(
-    call: &Call<'_>,
-    content_type: Option<&str>,
-    body: &[u8],
-) -> Result<Response, ApiError> {
-    let sent = parse(call.kind, content_type, body)?;
-    let mut object = sent.value;
-    check_type(call.kind, &object)?;
-    set_namespace(call, &mut object)?;
-    let admission = call.hub.inner.admission(call.kind);
-    let unknown = admission.shape(call.kind, &mut object)?;
-    let warnings = judge(call, &unknown, &sent.duplicates)?;
-    if !meta(&object, "resourceVersion").is_empty() {
-        return Err(ApiError {
-            code: 500,
-            reason: "",
-            message: "resourceVersion should not be set on objects to be created".into(),
-            details: None,
-        });
-    }
-    object::prepare_create(call.kind, &mut object, &birth());
-    admission.complete(&mut object);
-    strategy::on_create(call.kind, &mut object, &call.who);
-    let name = call.created.get_or_init(|| meta(&object, "name").to_owned());
-    call.authorize(Some(name))?;
-    check_namespace(call)?;
-    admission.check(call.kind, &object, None)?;
-    let key = object::key(call.kind, call.namespace(), name);
-    let mut response = if call.options.dry_run {
-        if call.hub.inner.store.get(&key).is_some() {
-            return Err(ApiError::already_exists(call.kind, name));
-        }
-        call.renderer().object(StatusCode::CREATED, &object)
-    } else {
-        match put(call, key, &object, Expect::Absent).await? {
-            Some(entry) => call.renderer().entry(StatusCode::CREATED, &entry)?,
-            None => return Err(ApiError::already_exists(call.kind, name)),
-        }
-    };
-    answer::warn(&mut response, &warnings);
-    Ok(response)
-}
-
 /// `PUT`
 pub(super) async fn update(
     call: &Call<'_>,
@@ -87,7 +45,7 @@ pub(super) async fn update(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let Sent { value, duplicates } = parse(call.kind, content_type, body)?;
+    let Sent { value, duplicates } = beside(body.len(), || parse(call.kind, content_type, body))?;
     check_type(call.kind, &value)?;
     let mut value = value;
     set_namespace(call, &mut value)?;
@@ -100,6 +58,13 @@ pub(super) async fn update(
         } else {
             format!("the name of the object ({sent}) does not match the name on the URL ({name})")
         }));
+    }
+    let key = object::key(call.kind, call.namespace(), name);
+    let creates = strategy::creates_on_update(call.kind)
+        && call.path.subresource.is_none()
+        && meta(&value, "resourceVersion").is_empty();
+    if creates && call.hub.inner.store.get(&key).is_none() {
+        return create::by_update(call, Sent { value, duplicates }).await;
     }
     change(call, name, &duplicates, false, |_| Ok(value.clone())).await
 }
@@ -122,7 +87,7 @@ pub(super) async fn patch(
     if !supported {
         return Err(ApiError::unsupported_media_type(accepted));
     }
-    let Sent { value, duplicates } = body::json(body).map_err(|error| {
+    let Sent { value, duplicates } = beside(body.len(), || body::json(body)).map_err(|error| {
         let reason = error.message.rsplit_once("parse error: ").map_or("", |(_, reason)| reason);
         ApiError::bad_request(format!("error decoding patch: {reason}"))
     })?;
@@ -149,12 +114,13 @@ async fn change(
     for _ in 0..TRIES {
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let old = call.renderer().value(&entry)?;
-        let made = make(&old)?;
+        let size = entry.value.len();
+        let old = beside(size, || call.renderer().value(&entry))?;
+        let made = beside(size, || make(&old))?;
         // What a patch leaves alone has the revision that was read; it is written again if that
         // has passed, unless the patch itself says which it wants.
         let conditional = !meta(&made, "resourceVersion").is_empty() && !is_patch;
-        let (new, warnings) = settle(call, &entry, &old, made, duplicates)?;
+        let (new, warnings) = beside(size, || settle(call, &entry, &old, made, duplicates))?;
         match write(call, &entry, &old, &new).await? {
             Some(mut response) => {
                 answer::warn(&mut response, &warnings);
@@ -179,12 +145,13 @@ fn settle(
     let subresource = call.path.subresource.as_deref();
     check_same_type(kind, &new)?;
     let admission = call.hub.inner.admission(kind);
-    let sent = new.clone();
+    let strict = call.options.field_validation == FieldValidation::Strict;
+    let sent = (strict && call.verb == Verb::Patch).then(|| new.clone());
     let unknown = admission.shape(kind, &mut new)?;
     let judged = admit::judge_fields(kind, call.options.field_validation, &unknown, duplicates);
-    let warnings = judged.map_err(|error| match call.verb {
-        Verb::Patch => patch::unreadable(&sent, reason_of(&error)),
-        _ => error,
+    let warnings = judged.map_err(|error| match &sent {
+        Some(sent) => patch::unreadable(sent, reason_of(&error)),
+        None => error,
     })?;
     if meta(&new, "name") != name {
         return Err(ApiError::bad_request(format!(
@@ -213,7 +180,8 @@ fn settle(
     admission.complete(&mut new);
     object::settle_generation(kind, old, &mut new);
     strategy::check_machine(kind, &call.who, old, &new)?;
-    admission.check(kind, &new, Some(old))?;
+    admission.check(kind, part, &new, Some(old))?;
+    admission.settle(&mut new);
     Ok((new, warnings))
 }
 
@@ -254,9 +222,9 @@ pub(super) async fn put(
     object: &Value,
     expect: Expect,
 ) -> Result<Option<Entry>, ApiError> {
-    let mut stored = object.clone();
+    let mut stored = Cow::Borrowed(object);
     if events::is_other_form(call.kind) {
-        events::to_stored(&mut stored);
+        events::to_stored(stored.to_mut());
     }
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     if value.len() > body::MAX_BODY {
@@ -283,13 +251,4 @@ fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
-}
-
-fn judge(
-    call: &Call<'_>,
-    unknown: &[String],
-    duplicates: &[String],
-) -> Result<Vec<String>, ApiError> {
-    let validation: FieldValidation = call.options.field_validation;
-    admit::judge_fields(call.kind, validation, unknown, duplicates)
 }

@@ -88,6 +88,12 @@ impl FieldSelector {
         terms.find(|term| term.field == field).map(|term| term.value.as_str())
     }
 
+    /// Whether the value of this field is all that it asks for.
+    #[must_use]
+    pub fn is_only(&self, field: &str) -> bool {
+        matches!(self.terms.as_slice(), [term] if term.equal && term.field == field)
+    }
+
     /// Whether it selects everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {

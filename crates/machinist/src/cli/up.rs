@@ -28,6 +28,10 @@ pub(super) struct Up {
     /// A further name or address of this machine, for the server's certificate (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_san)]
     san: Vec<String>,
+
+    /// How many events are kept for clients that watch; those that are further behind list again
+    #[arg(long, value_name = "EVENTS", hide = true, env = "MACHINIST_HISTORY")]
+    history: Option<usize>,
 }
 
 /// Where everything is kept.
@@ -66,6 +70,7 @@ impl Up {
             directory: self.data.directory()?,
             api_listen: self.api_listen,
             sans: self.san.clone(),
+            history: self.history,
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {

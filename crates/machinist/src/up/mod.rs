@@ -24,7 +24,7 @@ use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, Settings};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::leader::Election;
@@ -74,6 +74,8 @@ pub struct Config {
     pub api_listen: SocketAddr,
     /// More names of this machine for the server's certificate.
     pub sans: Vec<String>,
+    /// How many events the store keeps for watches, if not as many as usual.
+    pub history: Option<usize>,
 }
 
 /// A system that runs.
@@ -87,6 +89,8 @@ pub struct System {
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
     stopping: CancellationToken,
+    terminate: Signal,
+    interrupt: Signal,
     /// Where the API really listens.
     pub address: SocketAddr,
     /// Whether the data directory was made just now.
@@ -99,9 +103,15 @@ impl System {
     /// # Errors
     /// The data directory or the address cannot be used.
     pub async fn start(config: Config) -> Result<Self> {
+        // From the first moment: whoever is told to stop while it starts stops cleanly too.
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
         raise_file_limit();
         let is_new = config.directory.make()?;
-        let store = Store::open(&config.directory.store(), store::Options::default())?;
+        let usual = store::Options::default();
+        let history = config.history.unwrap_or(usual.history);
+        let options = store::Options { history, ..usual };
+        let store = Store::open(&config.directory.store(), options)?;
         let listener = TcpListener::bind(config.api_listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.api_listen))?;
@@ -116,6 +126,7 @@ impl System {
                 .with_context(|| format!("cannot write {}", config.directory.audit().display()))?,
             ca: Some(ca),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Settings::default()
         };
         let hub = Hub::start(store.clone(), settings).await?;
         for object in contents::objects() {
@@ -136,6 +147,8 @@ impl System {
             server,
             controller,
             stopping,
+            terminate,
+            interrupt,
             address,
             is_new,
         })
@@ -152,14 +165,12 @@ impl System {
     /// # Errors
     /// Signals cannot be waited for.
     pub async fn run(&mut self) -> Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
         let mut tick = tokio::time::interval(CERTIFICATES_EVERY);
         tick.tick().await;
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                _ = self.terminate.recv() => return Ok(()),
+                _ = self.interrupt.recv() => return Ok(()),
                 _ = tick.tick() => {
                     if let Err(error) = self.renew() {
                         tracing::warn!(error = format!("{error:#}"), "cannot renew certificates");

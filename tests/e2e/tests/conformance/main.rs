@@ -8,6 +8,7 @@
     reason = "helpers of tests may panic as tests do, and nothing of a test is reachable"
 )]
 
+mod details;
 mod kubectl;
 mod objects;
 mod patches;
@@ -21,8 +22,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Check = (&'static str, fn(&Home));
 
 fn checks() -> Vec<Check> {
-    let rooms: [&[Check]; 5] =
-        [objects::CHECKS, patches::CHECKS, reads::CHECKS, refusals::CHECKS, kubectl::CHECKS];
+    let rooms: [&[Check]; 6] = [
+        objects::CHECKS,
+        patches::CHECKS,
+        reads::CHECKS,
+        refusals::CHECKS,
+        kubectl::CHECKS,
+        details::CHECKS,
+    ];
     rooms.concat()
 }
 

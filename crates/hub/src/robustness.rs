@@ -1,0 +1,199 @@
+//! What must hold for any request at all. The fuzz target, its corpus and the properties call this.
+//!
+//! A request is written as text: a line with who asks, the method and the path with its query, lines
+//! of headers, an empty line, the body.
+//!
+//! ```text
+//! admin POST /api/v1/namespaces/default/configmaps?dryRun=All
+//! content-type: application/json
+//!
+//! {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+//! ```
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt as _, Collected};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::auth::roles::{Names, READ, Rule};
+use crate::auth::{Identity, MACHINES, VIEWERS};
+use crate::store::{Options, Store};
+use crate::{Hub, Settings};
+
+/// After so many requests a new hub is asked: what was written must not pile up.
+const REQUESTS: usize = 2000;
+
+/// A hub without a disk, and a runtime for it.
+struct Stage {
+    runtime: tokio::runtime::Runtime,
+    hub: Hub,
+    asked: usize,
+}
+
+impl Stage {
+    fn new() -> Option<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let hub = runtime.block_on(hub())?;
+        Some(Self { runtime, hub, asked: 0 })
+    }
+}
+
+/// A hub with a kind that has everything that schemas can have.
+pub async fn hub() -> Option<Hub> {
+    let settings = Settings {
+        crds: vec![definition()],
+        rules: vec![Rule::new(MACHINES, READ, "g.io", "things", Names::Any)],
+        patience: Some(Duration::ZERO),
+        ..Settings::default()
+    };
+    let options = Options { history: 50, ..Options::default() };
+    Hub::start(Store::in_memory(options), settings).await.ok()
+}
+
+/// Any bytes, as a request: the answer is in order.
+pub fn request_any(bytes: &[u8]) {
+    thread_local! {
+        static STAGE: RefCell<Option<Stage>> = const { RefCell::new(None) };
+    }
+    let Some((who, request)) = parse(bytes) else { return };
+    STAGE.with_borrow_mut(|stage| {
+        if stage.as_ref().is_none_or(|stage| stage.asked >= REQUESTS) {
+            *stage = Stage::new();
+        }
+        let Some(stage) = stage else { return };
+        stage.asked += 1;
+        let router = router(&stage.hub, &who);
+        stage.runtime.block_on(check(router, request));
+    });
+}
+
+/// The API as somebody sees it; anybody unknown is nobody.
+pub fn router(hub: &Hub, who: &str) -> Router {
+    match who {
+        "admin" => hub.router_as(Identity::admin()),
+        "viewer" => hub.router_as(Identity::new("viewer", [VIEWERS.to_owned()])),
+        "machine" => hub.router_as(Identity::machine("a")),
+        _ => hub.router(),
+    }
+}
+
+/// Reads the text of a request; none if it cannot be one.
+fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
+    let end = bytes.windows(2).position(|two| two == b"\n\n").unwrap_or(bytes.len());
+    let (head, body) = bytes.split_at(end);
+    let head = std::str::from_utf8(head).ok()?;
+    let mut lines = head.lines();
+    let mut words = lines.next()?.splitn(3, ' ');
+    let (who, method, path) = (words.next()?, words.next()?, words.next()?);
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        request = request.header(name, value);
+    }
+    let body = body.get(2..).unwrap_or_default().to_vec();
+    Some((who.to_owned(), request.body(Body::from(body)).ok()?))
+}
+
+/// Asks, and looks at the answer: a good one is whole, a bad one is a `Status`, and the server is
+/// never at fault.
+///
+/// # Panics
+/// When it is not so.
+pub async fn check(router: Router, request: Request<Body>) {
+    let asked = format!("{} {}", request.method(), request.uri());
+    let is_head = request.method() == Method::HEAD;
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
+    let Ok(response) = router.oneshot(request).await;
+    let code = response.status().as_u16();
+    let kind = response.headers().get(header::CONTENT_TYPE).cloned();
+    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let body = if is_watch { first(response).await } else { all(response).await };
+    if is_head || (is_watch && code == 200) {
+        return;
+    }
+    let value: Option<Value> = serde_json::from_slice(&body).ok();
+    assert!(!is_json || value.is_some(), "{asked}: {code} with half of JSON");
+    if code < 400 {
+        return;
+    }
+    let status = value.unwrap_or_default();
+    assert_eq!(status["kind"], "Status", "{asked}: {code} without a Status");
+    assert_eq!(status["code"], code, "{asked}: {status}");
+    assert!(status["message"].as_str().is_some_and(|text| !text.is_empty()), "{asked}: {status}");
+    let message = status["message"].as_str().unwrap_or_default();
+    // What a real server says too: an object with a revision cannot be created; a revision that
+    // has not come.
+    let expected = code == 504 || message.starts_with("resourceVersion should not be set");
+    assert!(code < 500 || expected, "{asked}: {status}");
+}
+
+async fn all(response: Response) -> Bytes {
+    response.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default()
+}
+
+/// What is there at once: a watch goes on.
+async fn first(response: Response) -> Bytes {
+    let mut body = response.into_body();
+    let mut bytes = BytesMut::new();
+    while let Some(Some(Ok(frame))) = body.frame().now_or_never() {
+        bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
+    }
+    bytes.freeze()
+}
+
+/// The kind of the rehearsal.
+fn definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let spec = json!({
+        "type": "object",
+        "default": {},
+        "properties": {
+            "size": {"type": "integer", "default": 5, "minimum": 0, "maximum": 100},
+            "ratio": {"type": "number", "multipleOf": 0.5},
+            "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 20},
+            "when": {"type": "string", "format": "date-time"},
+            "port": {"x-kubernetes-int-or-string": true},
+            "open": open,
+            "items": {
+                "type": "array", "maxItems": 5,
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"],
+                "items": {
+                    "type": "object", "required": ["key"],
+                    "properties": {"key": {"type": "string"}, "value": {"type": "string", "nullable": true}},
+                },
+            },
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "x-kubernetes-validations": [
+            {"rule": "!has(self.size) || self.size != 13", "message": "13 brings no luck"},
+            {"rule": "!has(self.name) || !has(oldSelf.name) || self.name == oldSelf.name", "message": "name stays"},
+        ],
+    });
+    let status = json!({"type": "object", "properties": {"ready": {"type": "boolean"}}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.g.io"},
+        "spec": {
+            "group": "g.io",
+            "scope": "Cluster",
+            "names": {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": spec, "status": status},
+                }},
+            }],
+        },
+    })
+}

@@ -1,0 +1,191 @@
+//! The machines: what they are, what they watch, and when their changes reach them.
+
+use crate::link::{Dialer, Link};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::stream::{self, TryStreamExt as _};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+/// The annotation that carries the number of a change.
+const MARK: &str = "\"bench/change\":\"";
+const JSON: &str = "application/json";
+/// So many machines have the same config.
+const POOL: usize = 500;
+
+/// The changes: when each was begun and when it reached its machine, in nanoseconds since `zero`.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    zero: Instant,
+    begun: Vec<AtomicU64>,
+    reached: Vec<AtomicU64>,
+}
+
+impl Clock {
+    pub(crate) fn new(changes: usize) -> Arc<Self> {
+        let none = || (0..changes).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { zero: Instant::now(), begun: none(), reached: none() })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn begin(&self, change: usize) {
+        self.begun[change].store(self.now(), Ordering::Relaxed);
+    }
+
+    fn reach(&self, change: usize) {
+        if let Some(reached) = self.reached.get(change) {
+            reached.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// The changes that are on their way.
+    pub(crate) fn missing(&self, changes: usize) -> Vec<usize> {
+        let is_missing = |change: &usize| self.reached[*change].load(Ordering::Relaxed) == 0;
+        (0..changes).filter(is_missing).collect()
+    }
+
+    /// How long each of the first changes took, in milliseconds, sorted; none if one is on its way.
+    pub(crate) fn delays(&self, changes: usize) -> Option<Vec<f64>> {
+        let pairs = self.begun.iter().zip(&self.reached).take(changes);
+        let mut delays = pairs
+            .map(|(begun, reached)| {
+                let (begun, reached) =
+                    (begun.load(Ordering::Relaxed), reached.load(Ordering::Relaxed));
+                (reached > 0).then(|| reached.saturating_sub(begun) as f64 / 1e6)
+            })
+            .collect::<Option<Vec<f64>>>()?;
+        delays.sort_by(f64::total_cmp);
+        Some(delays)
+    }
+}
+
+pub(crate) fn node_path(machine: usize) -> String {
+    format!("{NODES}/machine-{machine:05}")
+}
+
+/// The patch that changes a node.
+pub(crate) fn change(number: usize) -> Bytes {
+    json!({"metadata": {"annotations": {"bench/change": number.to_string()}}}).to_string().into()
+}
+
+/// A node as large as they are.
+fn node(machine: usize) -> Value {
+    let name = format!("machine-{machine:05}");
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "reason": format!("KubeletHas{kind}"),
+            "message": format!("kubelet says that {kind} is {status}"),
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let images: Vec<Value> = (0..8)
+        .map(|image| {
+            json!({
+                "names": [format!("registry.example.com/library/image-{image}@sha256:{:064}", image)],
+                "sizeBytes": 123_456_789,
+            })
+        })
+        .collect();
+    let config = format!("rendered-{:02}", machine / POOL);
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64", "node-role.kubernetes.io/worker": "",
+            },
+            "annotations": {
+                "machineconfiguration.openshift.io/currentConfig": config,
+                "machineconfiguration.openshift.io/desiredConfig": config,
+                "machineconfiguration.openshift.io/state": "Done",
+            },
+        },
+        "status": {
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "250"},
+            "allocatable": {"cpu": "7500m", "memory": "30Gi", "pods": "250"},
+            "conditions": [
+                condition("MemoryPressure", "False"), condition("DiskPressure", "False"),
+                condition("PIDPressure", "False"), condition("Ready", "True"),
+            ],
+            "images": images,
+            "nodeInfo": {
+                "architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "cri-o://1.34",
+                "kernelVersion": "6.1.0", "kubeProxyVersion": "", "kubeletVersion": "v1.34.1",
+                "machineID": "m", "operatingSystem": "linux", "osImage": "Linux", "systemUUID": "u",
+            },
+        },
+    })
+}
+
+fn config(pool: usize) -> Value {
+    let files: Vec<Value> = (0..20)
+        .map(|file| json!({"path": format!("/etc/file-{file}"), "contents": {"source": format!("data:,{}", "x".repeat(500))}}))
+        .collect();
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": format!("rendered-{pool:02}")},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}},
+    })
+}
+
+/// Makes all nodes and configs.
+pub(crate) async fn create(links: &[Link], machines: usize) -> Result<()> {
+    let objects = (0..machines.div_ceil(POOL)).map(|pool| (CONFIGS, config(pool)));
+    let objects = objects.chain((0..machines).map(|machine| (NODES, node(machine))));
+    stream::iter(objects.enumerate().map(Ok))
+        .try_for_each_concurrent(64, |(index, (path, object))| {
+            let link = &links[index % links.len()];
+            async move { link.ask("POST", path, JSON, object.to_string()).await.map(drop) }
+        })
+        .await
+}
+
+/// Connects all machines, each with its two watches, from where things are now.
+pub(crate) async fn connect(dialer: &Dialer, machines: usize, clock: &Arc<Clock>) -> Result<()> {
+    stream::iter((0..machines).map(Ok))
+        .try_for_each_concurrent(16, |machine| connect_one(dialer, machine, clock))
+        .await
+}
+
+async fn connect_one(dialer: &Dialer, machine: usize, clock: &Arc<Clock>) -> Result<()> {
+    let link = dialer.connect().await.with_context(|| format!("machine {machine}"))?;
+    for (path, name) in [
+        (NODES, format!("machine-{machine:05}")),
+        (CONFIGS, format!("rendered-{:02}", machine / POOL)),
+    ] {
+        let path = format!(
+            "{path}?watch=true&resourceVersion=0&timeoutSeconds=3600&fieldSelector=metadata.name%3D{name}"
+        );
+        let mut body = link.send("GET", &path, JSON, Bytes::new()).await?.into_body();
+        // What is there now comes first: then the watch is known to run.
+        let first = body.frame().await.context("the watch has ended")??;
+        let added = |data: &Bytes| data.starts_with(b"{\"type\":\"ADDED\"");
+        ensure!(first.data_ref().is_some_and(added), "the watch began with {first:?}");
+        let (link, clock) = (link.clone(), Arc::clone(clock));
+        tokio::spawn(async move {
+            let _link = link; // as long as there is a watch
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Some(change) = frame.data_ref().and_then(|data| mark(data)) {
+                    clock.reach(change);
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The number of the change in an event. Marks stand early in an object, so they are never cut.
+fn mark(data: &[u8]) -> Option<usize> {
+    let start = data.windows(MARK.len()).rposition(|window| window == MARK.as_bytes())?;
+    let text = std::str::from_utf8(&data[start + MARK.len()..]).ok()?;
+    text.split('"').next()?.parse().ok()
+}

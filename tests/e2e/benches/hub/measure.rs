@@ -1,0 +1,190 @@
+//! What is measured of a home, and how it is told.
+
+use crate::home::Home;
+use crate::link::{Dialer, Link};
+use crate::machines::{self, Clock, NODES, change, node_path};
+use crate::number;
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const MERGE: &str = "application/merge-patch+json";
+/// Changes that are timed, a second.
+const RATE: usize = 200;
+/// Requests that write at the same time, for the most writes a second.
+const WRITERS: usize = 128;
+/// Connections that they share.
+const LINKS: usize = 8;
+
+/// The figures of one home.
+#[derive(Debug, Clone)]
+pub(crate) struct Figures {
+    name: &'static str,
+    machines: usize,
+    megabytes: u64,
+    delay_p50: f64,
+    delay_p99: f64,
+    writes: f64,
+    list: f64,
+    /// The share of the machine that was not taken by others.
+    pub(crate) share: f64,
+}
+
+pub(crate) async fn measure(home: &Home, machines: usize) -> Result<Figures> {
+    let seconds = number("MACHINIST_BENCH_SECONDS", 10);
+    let dialer = Dialer::new(&home.kubeconfig, &home.address)?;
+    let links = try_join_all((0..LINKS).map(|_| dialer.connect())).await?;
+    machines::create(&links, machines).await?;
+    let changes = RATE * seconds;
+    let clock = Clock::new(changes);
+    let start = Instant::now();
+    machines::connect(&dialer, machines, &clock).await?;
+    println!("{}: {machines} machines connected in {:.1?}", home.name, start.elapsed());
+    let idle = home.memory();
+    let delays = delays(&links, machines, changes, &clock).await?;
+    let list = list(&links[0], machines).await?;
+    let writes = writes(&links, machines, Duration::from_secs(seconds as u64)).await?;
+    let megabytes = home.memory().max(idle) >> 20;
+    println!("{}: {} MB idle, {megabytes} MB at the end", home.name, idle >> 20);
+    let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
+    let (delay_p50, delay_p99) = (at(0.5), at(0.99));
+    Ok(Figures {
+        name: home.name,
+        machines,
+        megabytes,
+        delay_p50,
+        delay_p99,
+        writes,
+        list,
+        share: 1.0,
+    })
+}
+
+/// Changes nodes at a steady rate and waits until the last change has reached its machine.
+async fn delays(
+    links: &[Link],
+    machines: usize,
+    changes: usize,
+    clock: &Arc<Clock>,
+) -> Result<Vec<f64>> {
+    let mut tick = tokio::time::interval(Duration::from_secs(1) / RATE as u32);
+    let mut running = Vec::new();
+    for number in 0..changes {
+        tick.tick().await;
+        let (link, clock) = (links[number % links.len()].clone(), Arc::clone(clock));
+        let path = node_path(number * 7919 % machines);
+        running.push(tokio::spawn(async move {
+            clock.begin(number);
+            link.ask("PATCH", &path, MERGE, change(number)).await
+        }));
+    }
+    for one in running {
+        one.await??;
+    }
+    let start = Instant::now();
+    loop {
+        if let Some(delays) = clock.delays(changes) {
+            return Ok(delays);
+        }
+        let missing = clock.missing(changes);
+        ensure!(
+            start.elapsed() < Duration::from_secs(30),
+            "{} changes never reached their machine: {missing:?}",
+            missing.len()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A list of all nodes, in milliseconds: the median of 21.
+async fn list(link: &Link, machines: usize) -> Result<f64> {
+    let mut times = Vec::new();
+    for _ in 0..21 {
+        let start = Instant::now();
+        let list = link.ask("GET", NODES, "application/json", "").await?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        ensure!(list.len() > machines * 1000, "the list is too short");
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Writes a second, as many at once as there are writers.
+async fn writes(links: &[Link], machines: usize, time: Duration) -> Result<f64> {
+    let (count, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+    let writers = (0..WRITERS).map(|writer| {
+        let (link, count) = (links[writer % links.len()].clone(), Arc::clone(&count));
+        tokio::spawn(async move {
+            // Each has its own nodes: what is measured is not how conflicts are settled.
+            let mut machine = writer;
+            while start.elapsed() < time {
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                // No mark of a timed change.
+                link.ask("PATCH", &node_path(machine), MERGE, change(usize::MAX - number)).await?;
+                machine = if machine + WRITERS < machines { machine + WRITERS } else { writer };
+            }
+            anyhow::Ok(())
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await??;
+    }
+    Ok(count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64())
+}
+
+impl Figures {
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} machines: {} MB, change to machine {:.1} ms p50 {:.1} ms p99, {:.0} writes/s, list {:.0} ms, with {:.0} % of the machine",
+            self.machines,
+            self.megabytes,
+            self.delay_p50,
+            self.delay_p99,
+            self.writes,
+            self.list,
+            self.share * 100.0
+        )
+    }
+
+    /// The budgets that are not kept. Beside other work the machine is slower than it is: what it
+    /// would give alone is what counts.
+    pub(crate) fn missed_budgets(&self) -> Vec<String> {
+        let (delay, writes) = (self.delay_p99 * self.share, self.writes / self.share);
+        let checks = [
+            (self.megabytes <= 600, format!("{} MB resident, at most 600", self.megabytes)),
+            (delay <= 50.0, format!("p99 {delay:.1} ms, at most 50")),
+            (writes >= 3000.0, format!("{writes:.0} writes a second, at least 3,000")),
+            (self.list <= 150.0, format!("list in {:.0} ms, at most 150", self.list)),
+        ];
+        checks.into_iter().filter(|(kept, _)| !kept).map(|(_, what)| what).collect()
+    }
+
+    /// How many times better than another home, as rows of a table.
+    pub(crate) fn compared_with(&self, other: &Self) -> String {
+        let row = |what: &str, own: f64, others: f64, ratio: f64| {
+            format!("| {what} | {own:.1} | {others:.1} | {ratio:.1} |\n")
+        };
+        let mut text = format!(
+            "| {} machines | {} | {} | times better |\n|---|---|---|---|\n",
+            self.machines, self.name, other.name
+        );
+        for (what, own, others) in [
+            ("resident, MB", self.megabytes as f64, other.megabytes as f64),
+            ("a change reaches its machine, p50, ms", self.delay_p50, other.delay_p50),
+            ("a change reaches its machine, p99, ms", self.delay_p99, other.delay_p99),
+            ("list of all nodes, ms", self.list, other.list),
+        ] {
+            text += &row(what, own, others, others / own);
+        }
+        text + &row("writes a second", self.writes, other.writes, self.writes / other.writes)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.line())
+    }
+}

@@ -1,0 +1,91 @@
+//! Small print: how numbers are kept, what a bad status is told, updates that
+//! create, and `kubectl get -w`.
+
+use super::Check;
+use super::home::Home;
+use super::objects::{CONFIGS, POOLS, config, make, pool};
+use machinist_e2e::environment;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+pub const CHECKS: &[Check] = &[
+    ("whole numbers are kept as whole numbers", numbers),
+    ("a bad status is Invalid, with its causes", bad_status),
+    ("an update creates a lease and nothing else", create_on_update),
+    ("kubectl get -w", kubectl_watch),
+];
+
+fn numbers(home: &Home) {
+    let mut object = config("numbers");
+    object["spec"]["config"] = json!({"ignition": {"version": "3.4.0"}, "whole": 2.0, "part": 2.5});
+    let kept = make(home, CONFIGS, &object);
+    assert_eq!(kept["spec"]["config"]["whole"], json!(2), "{kept}");
+    assert_eq!(kept["spec"]["config"]["part"], json!(2.5), "{kept}");
+    let read = home.get(&format!("{CONFIGS}/numbers")).body;
+    assert_eq!(read["spec"], kept["spec"]);
+    let patch = json!({"spec": {"config": {"whole": 3.0}}});
+    let kept = home.patch(&format!("{CONFIGS}/numbers"), "merge-patch+json", &patch).body;
+    assert_eq!(kept["spec"]["config"]["whole"], json!(3), "{kept}");
+}
+
+fn bad_status(home: &Home) {
+    let mut object = make(home, POOLS, &pool("bad-status"));
+    object["status"] = json!({"machineCount": "many", "conditions": [{"type": 7}]});
+    let answer = home.put(&format!("{POOLS}/bad-status/status"), &object);
+    assert_eq!((answer.code, &answer.body["reason"]), (422, &json!("Invalid")), "{}", answer.body);
+    let message = answer.body["message"].as_str().unwrap();
+    let start = "MachineConfigPool.machineconfiguration.openshift.io \"bad-status\" is invalid: ";
+    assert!(message.starts_with(start), "{message}");
+    for problem in [
+        "status.machineCount: Invalid value: \"string\": machineCount in body must be of type integer: \"string\"",
+        "status.conditions[0].type: Invalid value: \"integer\": conditions[0].type in body must be of type string: \"integer\"",
+    ] {
+        assert!(message.contains(problem), "{message}");
+    }
+}
+
+fn create_on_update(home: &Home) {
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "put", "namespace": "default"}, "spec": {"holderIdentity": "me"},
+    });
+    let answer = home.put(&format!("{leases}/put"), &lease);
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert_eq!(answer.body["spec"]["holderIdentity"], "me");
+    assert!(answer.body["metadata"]["uid"].as_str().is_some_and(|uid| uid.len() == 36));
+    let answer = home.put(&format!("{leases}/put"), &lease);
+    assert_eq!(answer.code, 422, "without a revision it is not changed: {}", answer.body);
+    let patch = json!({"spec": {"holderIdentity": "you"}});
+    assert_eq!(home.patch(&format!("{leases}/put"), "merge-patch+json", &patch).code, 200);
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "put", "namespace": "default"},
+    });
+    let answer = home.put("/api/v1/namespaces/default/configmaps/put", &map);
+    assert_eq!(answer.code, 404, "{}", answer.body);
+}
+
+fn kubectl_watch(home: &Home) {
+    make(home, POOLS, &pool("watched"));
+    let mut kubectl = Command::new(environment::kubernetes("kubectl").unwrap());
+    kubectl.env("KUBECONFIG", home.kubeconfig()).env("HOME", home.dir());
+    kubectl.args([
+        "get",
+        "machineconfigpools",
+        "watched",
+        "-w",
+        "-o",
+        "jsonpath={.spec.paused}{\"\\n\"}",
+    ]);
+    let mut kubectl = kubectl.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("false"));
+    let paused = json!({"spec": {"paused": true}});
+    home.patch(&format!("{POOLS}/watched"), "merge-patch+json", &paused);
+    assert_eq!(lines.next().as_deref(), Some("true"));
+    home.delete(&format!("{POOLS}/watched"), &Value::Null);
+    assert_eq!(lines.next().as_deref(), Some("true"), "what was deleted is shown once more");
+    kubectl.kill().unwrap();
+    kubectl.wait().unwrap();
+}

@@ -1,0 +1,282 @@
+//! `machinist up` killed at random moments under load: every acknowledged write is there, none is
+//! half there, the revision never goes back, and watchers resume or are told to list again.
+//!
+//! `MACHINIST_CRASH_ROUNDS` sets how often, `MACHINIST_CRASH_SEED` repeats the moments.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "helpers of tests may panic as tests do, and tell what they saw"
+)]
+
+mod hub_support;
+
+use futures::TryStreamExt as _;
+use hub_support::{Hub, Random, number};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use machinist_e2e::{block_on, figures, runtime, wait_for};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const WRITERS: u64 = 16;
+const WATCHERS: usize = 4;
+/// What the hub remembers: watchers that come back at once resume, one that sleeps falls behind.
+const HISTORY: usize = 100;
+const SLEEP: Duration = Duration::from_secs(5);
+/// How long the test may take, unless a number of rounds was asked for.
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// What a writer wrote last: its count, or none if it deleted its object.
+type State = Option<u64>;
+
+/// An object whose parts all say the same count.
+fn object(name: &str, count: u64) -> ConfigMap {
+    let parts = ["a", "b", "c"].map(|part| (part.to_owned(), count.to_string()));
+    let pad = ("pad".to_owned(), format!("{count}/").repeat((count % 97) as usize * 10));
+    let mut map =
+        ConfigMap { data: Some(parts.into_iter().chain([pad]).collect()), ..Default::default() };
+    map.metadata.name = Some(name.to_owned());
+    map
+}
+
+/// The count of a stored object, all of which must be of one write.
+fn count_of(map: &ConfigMap) -> u64 {
+    let data = map.data.as_ref().unwrap();
+    let count: u64 = data["a"].parse().unwrap();
+    assert_eq!(map.data, object("", count).data, "half a write of {}", map.name_any());
+    count
+}
+
+fn revision(map: &ConfigMap) -> u64 {
+    map.resource_version().unwrap().parse().unwrap()
+}
+
+/// What one writer saw until its first error.
+struct Told {
+    acknowledged: State,
+    /// The write that got no answer.
+    attempted: State,
+    writes: Vec<u64>,
+}
+
+async fn write(api: Api<ConfigMap>, name: String, mut state: State, mut count: u64) -> Told {
+    let mut writes = Vec::new();
+    let post = PostParams::default();
+    loop {
+        count += 1;
+        let next = if state.is_some() && count.is_multiple_of(7) { None } else { Some(count) };
+        let result = match (state, next) {
+            (None, _) => api.create(&post, &object(&name, count)).await.map(|map| revision(&map)),
+            (_, Some(_)) => {
+                api.replace(&name, &post, &object(&name, count)).await.map(|map| revision(&map))
+            }
+            // The revision of a delete is not told.
+            (_, None) => api.delete(&name, &DeleteParams::default()).await.map(|_| 0),
+        };
+        match result {
+            Ok(revision) => {
+                state = next;
+                writes.push(revision);
+            }
+            Err(kube::Error::Api(status)) if status.code < 500 => panic!("{name}: {status:?}"),
+            Err(_) => return Told { acknowledged: state, attempted: next, writes },
+        }
+    }
+}
+
+/// What a watcher saw: revisions by name, and where it had to list again.
+#[derive(Default)]
+struct Seen {
+    last: HashMap<String, u64>,
+    revisions: HashSet<u64>,
+    newest: u64,
+    gaps: Vec<(u64, u64)>,
+    resumed: usize,
+}
+
+/// Watches until it is told to stop, resuming where it was.
+async fn watch(
+    api: Api<ConfigMap>,
+    seen: Arc<Mutex<Seen>>,
+    stop: Arc<AtomicBool>,
+    pause: Duration,
+) {
+    let mut from: Option<String> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let ended = watch_once(&api, &seen, &mut from, &stop).await;
+        let pause = if ended.is_ok() { pause } else { Duration::from_millis(20) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn watch_once(
+    api: &Api<ConfigMap>,
+    seen: &Mutex<Seen>,
+    from: &mut Option<String>,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let start = match from {
+        Some(version) => version.clone(),
+        None => {
+            let list = api.list(&ListParams::default()).await?;
+            let version = list.metadata.resource_version.unwrap();
+            let mut seen = seen.lock().unwrap();
+            let gap = (seen.newest, version.parse()?);
+            seen.gaps.push(gap);
+            from.insert(version).clone()
+        }
+    };
+    let stream = api.watch(&WatchParams::default().timeout(290), &start).await?;
+    seen.lock().unwrap().resumed += 1;
+    let mut stream = std::pin::pin!(stream);
+    while let Some(event) = stream.try_next().await? {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let map = match event {
+            WatchEvent::Added(map) | WatchEvent::Modified(map) | WatchEvent::Deleted(map) => map,
+            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(status) => {
+                assert_eq!(status.code, 410, "{status:?}");
+                *from = None;
+                return Ok(());
+            }
+        };
+        count_of(&map);
+        let version = revision(&map);
+        let mut seen = seen.lock().unwrap();
+        let before = seen.last.insert(map.name_any(), version).unwrap_or(0);
+        assert!(version > before, "{} again or out of order: {before}, {version}", map.name_any());
+        seen.revisions.insert(version);
+        seen.newest = version;
+        *from = Some(version.to_string());
+    }
+    Ok(())
+}
+
+/// The state of every writer's object, and the revision of the list.
+fn list(client: &Client) -> (BTreeMap<String, u64>, u64) {
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let list = block_on(api.list(&ListParams::default())).unwrap();
+    let objects = list.items.iter().map(|map| (map.name_any(), count_of(map))).collect();
+    (objects, list.metadata.resource_version.unwrap().parse().unwrap())
+}
+
+struct Test {
+    hub: Hub,
+    random: Random,
+    revision: u64,
+    writes: HashSet<u64>,
+    count: usize,
+}
+
+impl Test {
+    /// One life of the hub: writers write, it is killed, and started again.
+    fn round(&mut self, states: &mut BTreeMap<String, (State, u64)>) {
+        let client = self.hub.client().unwrap();
+        let writers: Vec<_> = states
+            .iter()
+            .map(|(name, (state, count))| {
+                let api = Api::default_namespaced(client.clone());
+                (name.clone(), runtime().spawn(write(api, name.clone(), *state, *count)))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_micros(self.random.below(600_000)));
+        self.hub.kill().unwrap();
+        let told: Vec<(String, Told)> =
+            writers.into_iter().map(|(name, task)| (name, block_on(task).unwrap())).collect();
+        self.hub.launch().unwrap();
+        // Some are killed while they start.
+        if self.random.below(5) == 0 {
+            std::thread::sleep(Duration::from_micros(self.random.below(400_000)));
+            self.hub.kill().unwrap();
+            self.hub.launch().unwrap();
+        }
+        self.hub.wait_until_ready().unwrap();
+        let (objects, revision) = list(&self.hub.client().unwrap());
+        assert!(
+            revision >= self.revision,
+            "the revision went back: {} to {revision}",
+            self.revision
+        );
+        self.revision = revision;
+        for (name, told) in told {
+            let found = objects.get(&name).copied();
+            let known = found == told.acknowledged || found == told.attempted;
+            assert!(
+                known,
+                "{name}: {found:?}, acknowledged {:?}, attempted {:?}",
+                told.acknowledged, told.attempted
+            );
+            let newest = told.writes.iter().copied().max().unwrap_or(0);
+            assert!(revision >= newest, "revision {newest} was acknowledged, now it is {revision}");
+            self.count += told.writes.len();
+            self.writes.extend(told.writes.iter().filter(|revision| **revision > 0));
+            let count = states[&name].1 + told.writes.len() as u64 + 1;
+            states.insert(name, (found, count));
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed = number("MACHINIST_CRASH_SEED", now | 1);
+    let asked = number("MACHINIST_CRASH_ROUNDS", 0);
+    eprintln!("MACHINIST_CRASH_SEED={seed}");
+    let start = Instant::now();
+    let hub = Hub::with_history(Some(HISTORY)).unwrap();
+    let client = hub.client().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen: Vec<Arc<Mutex<Seen>>> = (0..WATCHERS).map(|_| Arc::default()).collect();
+    let watchers: Vec<_> = seen
+        .iter()
+        .enumerate()
+        .map(|(index, seen)| {
+            let api = Api::default_namespaced(client.clone());
+            let pause = if index == 0 { SLEEP } else { Duration::from_millis(20) };
+            runtime().spawn(watch(api, Arc::clone(seen), Arc::clone(&stop), pause))
+        })
+        .collect();
+    let mut test =
+        Test { hub, random: Random(seed), revision: 1, writes: HashSet::new(), count: 0 };
+    let mut states = (0..WRITERS).map(|n| (format!("w{n}"), (None, 0))).collect();
+    let mut rounds = 0;
+    while if asked > 0 { rounds < asked } else { start.elapsed() < LIMIT && rounds < 20 } {
+        test.round(&mut states);
+        rounds += 1;
+    }
+    let newest = test.writes.iter().copied().max().unwrap();
+    for (seen, watcher) in seen.iter().zip(watchers) {
+        wait_for("a watcher to see the last write", || {
+            assert!(!watcher.is_finished(), "a watcher gave up");
+            let seen = seen.lock().unwrap();
+            let listed = seen.gaps.iter().any(|(_, to)| *to >= newest);
+            Ok(listed || seen.revisions.contains(&newest))
+        })
+        .unwrap();
+        let seen = seen.lock().unwrap();
+        let listed =
+            |version: u64| seen.gaps.iter().any(|(from, to)| *from < version && version <= *to);
+        let missed = test.writes.iter().filter(|v| !seen.revisions.contains(v) && !listed(**v));
+        assert_eq!(missed.count(), 0, "a watcher missed writes");
+        assert!(seen.resumed > 2, "only {} watches", seen.resumed);
+        watcher.abort();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let lists: usize = seen.iter().map(|seen| seen.lock().unwrap().gaps.len()).sum();
+    let figure = format!(
+        "{rounds} kills, {} acknowledged writes, revision {}, {lists} lists by {WATCHERS} watchers, {:.0?}",
+        test.count,
+        test.revision,
+        start.elapsed()
+    );
+    eprintln!("{figure}");
+    figures::record("hub-crashes", &figure).unwrap();
+    assert!(rounds >= 5 && test.count > 100, "too slow to tell: {figure}");
+    assert!(rounds < 15 || lists > WATCHERS, "nobody fell behind: {figure}");
+}

@@ -1,0 +1,129 @@
+//! A hub as `machinist up` starts it, which a test can stop, kill and start again.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+pub mod raw;
+
+use anyhow::{Context, Result, ensure};
+use http::Request;
+use kube::Client;
+use machinist_e2e::lab::Process;
+use machinist_e2e::{Lab, block_on, cluster, program, wait_for};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::process::Command;
+
+pub struct Hub {
+    lab: Lab,
+    data: PathBuf,
+    history: Option<usize>,
+    process: Option<Process>,
+}
+
+impl Hub {
+    /// Starts a hub with a data directory of its own.
+    pub fn start() -> Result<Self> {
+        Self::with_history(None)
+    }
+
+    /// Starts a hub that remembers only so many events.
+    pub fn with_history(history: Option<usize>) -> Result<Self> {
+        let lab = Lab::new()?;
+        let data = lab.folder("hub")?;
+        let mut hub = Self { lab, data, history, process: None };
+        hub.launch()?;
+        hub.wait_until_ready()?;
+        Ok(hub)
+    }
+
+    /// Starts the process and does not wait.
+    pub fn launch(&mut self) -> Result<()> {
+        let mut up = Command::new(program::machinist()?);
+        up.arg("up").arg("--data").arg(&self.data);
+        up.arg("--api-listen").arg(self.address());
+        if let Some(history) = self.history {
+            up.arg("--history").arg(history.to_string());
+        }
+        self.process = Some(self.lab.spawn("machinist-up", &up)?);
+        Ok(())
+    }
+
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        let kubeconfig = self.kubeconfig();
+        let process = self.process.as_mut().context("the hub is not running")?;
+        wait_for("the hub to write its kubeconfig", || {
+            process.alive()?;
+            Ok(kubeconfig.exists())
+        })?;
+        let client = cluster::client(&kubeconfig)?;
+        wait_for("the hub to be ready", || {
+            process.alive()?;
+            let request = Request::get("/readyz").body(Vec::new())?;
+            Ok(block_on(client.request_text(request)).is_ok())
+        })
+    }
+
+    /// Kills the process where it stands.
+    pub fn kill(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the hub is not running")?;
+        process.signal(Signal::KILL)?;
+        process.wait()?;
+        Ok(())
+    }
+
+    /// Stops the process as a service manager does; it must end well.
+    pub fn terminate(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the hub is not running")?;
+        process.signal(Signal::TERM)?;
+        let status = process.wait()?;
+        ensure!(status.success(), "the hub ended with {status}:\n{}", process.log());
+        Ok(())
+    }
+
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    pub fn address(&self) -> String {
+        format!("{}:6443", self.lab.loopback())
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data.join("kubeconfig")
+    }
+
+    /// A client with connections of its own.
+    pub fn client(&self) -> Result<Client> {
+        cluster::client(&self.kubeconfig())
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.process.as_ref().map_or(0, Process::memory)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().map_or(0, Process::id)
+    }
+
+    /// Fails if the process has ended.
+    pub fn alive(&mut self) -> Result<()> {
+        self.process.as_mut().context("the hub is not running")?.alive()
+    }
+}
+
+/// A small generator of numbers that look random.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}

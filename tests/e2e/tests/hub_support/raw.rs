@@ -1,0 +1,173 @@
+//! Bytes over TLS, for clients that do what no client library would do.
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub type Connection = StreamOwned<ClientConnection, TcpStream>;
+
+/// Makes connections to one server, as its administrator or as nobody.
+pub struct Dialer {
+    address: SocketAddr,
+    admin: Arc<ClientConfig>,
+    nobody: Arc<ClientConfig>,
+}
+
+/// The head and the body of an answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+impl Dialer {
+    /// Takes keys and address from a kubeconfig.
+    pub fn new(kubeconfig: &Path, address: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(kubeconfig)?;
+        let ca = data(&text, "certificate-authority-data")?;
+        let certificate = data(&text, "client-certificate-data")?;
+        let key = data(&text, "client-key-data")?;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&ca)?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = || {
+            ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .map(|builder| builder.with_root_certificates(roots.clone()))
+        };
+        let admin = builder()?.with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(&certificate)?],
+            PrivateKeyDer::from_pem_slice(&key)?,
+        )?;
+        let nobody = builder()?.with_no_client_auth();
+        Ok(Self { address: address.parse()?, admin: Arc::new(admin), nobody: Arc::new(nobody) })
+    }
+
+    pub fn tcp(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(stream)
+    }
+
+    /// A connection of the administrator.
+    pub fn admin(&self) -> Result<Connection> {
+        self.connect(&self.admin, &[])
+    }
+
+    /// A connection of the administrator that speaks HTTP/2.
+    pub fn admin_http2(&self) -> Result<Connection> {
+        self.connect(&self.admin, &[b"h2"])
+    }
+
+    /// A connection without a certificate.
+    pub fn nobody(&self) -> Result<Connection> {
+        self.connect(&self.nobody, &[])
+    }
+
+    fn connect(&self, config: &Arc<ClientConfig>, protocols: &[&[u8]]) -> Result<Connection> {
+        let ip: IpAddr = self.address.ip();
+        let config = if protocols.is_empty() {
+            Arc::clone(config)
+        } else {
+            let mut config = ClientConfig::clone(config);
+            config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+            Arc::new(config)
+        };
+        let mut tls = ClientConnection::new(config, ServerName::IpAddress(ip.into()))?;
+        let mut tcp = self.tcp()?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp)?;
+        }
+        Ok(StreamOwned::new(tls, tcp))
+    }
+
+    /// Sends bytes of one HTTP/1 request of the administrator and reads the answer to its end.
+    pub fn ask(&self, request: &[u8]) -> Result<Answer> {
+        let mut connection = self.admin()?;
+        // The server may answer and close before it has read everything.
+        let _ = connection.write_all(request).and_then(|()| connection.flush());
+        answer(&mut connection)
+    }
+}
+
+/// A field of a kubeconfig, written as YAML or as JSON.
+fn data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
+    let (_, rest) = kubeconfig.split_once(field).with_context(|| format!("no {field}"))?;
+    let value = rest.trim_start_matches(['"', ':', ' ']);
+    let end = value.find(['"', '\n', ',']).unwrap_or(value.len());
+    Ok(BASE64_STANDARD.decode(value[..end].trim())?)
+}
+
+/// The answer on a connection that the server closes after it.
+pub fn answer(connection: &mut Connection) -> Result<Answer> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16384];
+    loop {
+        match connection.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            // The other side may be gone without a word once everything was said.
+            Err(_) if !bytes.is_empty() => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+    let head = std::str::from_utf8(&bytes[..end])?;
+    let code = head.split(' ').nth(1).context("no code")?.parse()?;
+    Ok(Answer { code, body: bytes[end + 4..].to_vec() })
+}
+
+/// An HTTP/1 request after which the connection ends.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !headers.iter().any(|(name, _)| *name == "transfer-encoding" || *name == "content-length") {
+        text.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    [text.as_bytes(), body].concat()
+}
+
+/// The frames of an HTTP/2 client that asks for the same path on many streams and takes nothing.
+pub fn http2_without_window(path: &str, streams: u32) -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // SETTINGS: the initial window of every stream is 0.
+    bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let mut head = vec![0x82, 0x87]; // GET, https
+    for (index, value) in [(4, path), (1, "hub")] {
+        head.push(index); // a literal of a known name, not indexed
+        let length = u8::try_from(value.len()).ok().filter(|length| *length < 127);
+        head.push(length.unwrap_or(0));
+        head.extend_from_slice(value.as_bytes());
+    }
+    for stream in 0..streams {
+        bytes.extend(frame(1, 0x5, stream * 2 + 1, &head)); // end of stream, end of headers
+    }
+    bytes
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
