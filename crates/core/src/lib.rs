@@ -12,6 +12,7 @@
 //! | [`diff`] | what differs between two configs |
 //! | [`disruption`] | what a change costs a running machine |
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
+//! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
@@ -23,6 +24,7 @@ pub mod disruption;
 pub mod drain;
 pub mod ignition;
 pub mod lint;
+pub mod plan;
 pub mod reconcile_check;
 pub mod render;
 pub mod secrets;

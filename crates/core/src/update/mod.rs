@@ -36,5 +36,6 @@ pub use policy::{
     Decision, Halted, Policy, PolicyError, Reboot, Windows, decide, decide_for, duration,
 };
 pub use pool_status::{pool_status, pool_status_for};
+pub(crate) use rendered::pool_of;
 pub use rendered::{needed, removable};
 pub use waiting::{Names, Waiting};

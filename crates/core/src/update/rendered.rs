@@ -60,7 +60,7 @@ pub fn needed(
 
 /// The pool that a config was rendered for: by its owner, or else by its name. None for a config
 /// that was not rendered.
-fn pool_of(config: &MachineConfig) -> Option<&str> {
+pub(crate) fn pool_of(config: &MachineConfig) -> Option<&str> {
     let rest = config.metadata.name.as_deref()?.strip_prefix(RENDERED_PREFIX)?;
     let mut owners = config.metadata.owner_references.iter().flatten();
     match owners.find(|owner| owner.kind == "MachineConfigPool") {

@@ -96,6 +96,11 @@ pub enum Waiting {
         #[serde(skip_serializing_if = "Option::is_none")]
         opens: Option<Time>,
     },
+    /// The image that its pool runs is not there yet.
+    Image {
+        /// How far it is.
+        because: String,
+    },
     /// It is being emptied of its pods. Only who drains knows that, so only they say it.
     Draining {
         /// Who is in the way.

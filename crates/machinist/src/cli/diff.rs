@@ -137,7 +137,9 @@ fn text(answer: &Answer) -> String {
     match &answer.reason {
         None => {
             text.push_str("A running machine would accept this change.\n");
-            let _ = writeln!(text, "It costs: {}", cost(answer.disruption.as_ref()));
+            let actions =
+                answer.disruption.as_ref().map(|disruption| disruption.actions.as_slice());
+            let _ = writeln!(text, "It costs: {}", cost(actions.unwrap_or_default()));
         }
         Some(reason) => {
             let _ = writeln!(
@@ -150,7 +152,7 @@ fn text(answer: &Answer) -> String {
 }
 
 /// What is done after the change, in words.
-fn cost(disruption: Option<&Disruption>) -> String {
+pub(super) fn cost(actions: &[DisruptionAction]) -> String {
     let name = |service: &Option<ServiceReference>| {
         service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
     };
@@ -166,11 +168,10 @@ fn cost(disruption: Option<&Disruption>) -> String {
         }
         DisruptionActionType::Unknown(other) => other.clone(),
     };
-    let actions = disruption.map(|disruption| disruption.actions.iter().map(words));
-    actions.map_or_else(String::new, |words| words.collect::<Vec<_>>().join(", then "))
+    actions.iter().map(words).collect::<Vec<_>>().join(", then ")
 }
 
-fn show_diff(text: &mut String, diff: &diff::Diff) {
+pub(super) fn show_diff(text: &mut String, diff: &diff::Diff) {
     if diff.is_empty() {
         text.push_str("No differences.\n");
     }

@@ -18,8 +18,12 @@ mod ignition;
 mod label;
 mod live;
 mod output;
+mod pause;
+mod plan;
 mod pool_inputs;
+mod reboot;
 mod render;
+mod rollback;
 mod rollout;
 mod schema_check;
 mod up;
@@ -59,8 +63,8 @@ impl From<Outcome> for ExitCode {
 /// to machines on their first boot, and rolls changes out to running machines.
 ///
 /// `machinist up` runs the system on this machine. `get`, `apply`, `delete`, `describe`, `label`,
-/// `annotate` and `wait` ask it, or any Kubernetes. The other commands work offline, on manifests in
-/// files.
+/// `annotate` and `wait` ask it, or any Kubernetes; `plan`, `rollout`, `rollback`, `pause`, `resume`
+/// and `reboot` are about its rollouts. The other commands work offline, on manifests in files.
 #[derive(Debug, Parser)]
 #[command(
     name = "machinist",
@@ -86,14 +90,19 @@ enum Command {
     Label(label::Label),
     Annotate(label::Annotate),
     Wait(wait::Wait),
+    Plan(plan::Plan),
+    #[command(subcommand)]
+    Rollout(rollout::Rollout),
+    Rollback(rollback::Rollback),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    Reboot(reboot::Reboot),
     Render(render::Render),
     Diff(diff::Diff),
     Validate(validate::Validate),
     Explain(explain::Explain),
     #[command(subcommand)]
     Ignition(ignition::Ignition),
-    #[command(subcommand)]
-    Rollout(rollout::Rollout),
     Crds(crds::Crds),
     Completions(completions::Completions),
     Version(version::Version),
@@ -113,6 +122,11 @@ pub fn run() -> ExitCode {
         Command::Label(command) => command.run(),
         Command::Annotate(command) => command.run(),
         Command::Wait(command) => command.run(),
+        Command::Plan(command) => command.run(),
+        Command::Rollback(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
+        Command::Reboot(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),

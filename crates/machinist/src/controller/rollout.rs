@@ -165,7 +165,8 @@ impl Turn<'_> {
         let policy = Policy::of(self.pool).map_err(|error| error.to_string())?;
         let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
         let goal = self.layering.goal(self.pool);
-        Ok(decide_for(goal, self.pool, self.members, &policy, max, &self.now))
+        let decision = decide_for(goal, self.pool, self.members, &policy, max, &self.now);
+        Ok(decision.waiting_for_image(self.layering.waits_for()))
     }
 
     fn target(&self) -> &str {
@@ -198,7 +199,7 @@ impl Turn<'_> {
         }
         let target = self.target();
         let exists = self.shell.world.configs.get(target).is_some();
-        if exists && self.layering.waits_for().is_none() {
+        if exists {
             let failed = self.send(&decision.next, target).await;
             let failed = failed + self.allow_restart(&decision.restart, target).await;
             if failed > 0 {

@@ -14,6 +14,8 @@ pub enum Phase {
     Draining,
     /// Changes its disk.
     Applying,
+    /// Has changed its disk, and waits for the permission to restart.
+    AwaitingRestart,
     /// Is down.
     Rebooting,
     /// Waits for the drain controller to let pods back.
@@ -25,7 +27,7 @@ pub enum Phase {
 /// What a machine wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Write annotations, named without their prefix.
+    /// Write annotations, named without their prefix. Those of our own have theirs, and an empty one of them is removed.
     Annotate(Vec<(&'static str, String)>),
     /// Report Ready or not.
     Ready(bool),
@@ -35,6 +37,13 @@ pub enum Effect {
 
 /// How long a machine that has failed waits.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// What a controller writes with a config whose restart has to wait: `deferred`.
+const REBOOT: &str = "machinist.dev/reboot";
+/// The config that a machine has but for a restart.
+const RESTART_PENDING: &str = "machinist.dev/restart-pending";
+/// The config for whose sake a machine may restart.
+const RESTART: &str = "machinist.dev/restart";
 
 /// A simulated machine.
 #[derive(Debug, Clone)]
@@ -48,6 +57,12 @@ pub struct Simulated {
     attempt: u32,
     /// The last request that the drain controller has carried out, as far as the machine has seen.
     drained: String,
+    /// Whether it may not restart by itself.
+    deferred: bool,
+    /// The config for whose sake it may restart, as far as the machine has seen.
+    permitted: String,
+    /// Whether the target is on its disk, all but for a restart.
+    is_applied: bool,
     /// Wakes that were asked for and have not come. Those of an earlier phase are ignored.
     clock: u32,
 }
@@ -55,8 +70,19 @@ pub struct Simulated {
 impl Simulated {
     /// A machine that has nothing to do yet.
     pub fn new(name: &str, seed: u64) -> Self {
-        let (name, target, drained) = (name.to_owned(), String::new(), String::new());
-        Self { name, seed, phase: Phase::Idle, disk: None, target, attempt: 0, drained, clock: 0 }
+        Self {
+            name: name.to_owned(),
+            seed,
+            phase: Phase::Idle,
+            disk: None,
+            target: String::new(),
+            attempt: 0,
+            drained: String::new(),
+            deferred: false,
+            permitted: String::new(),
+            is_applied: false,
+            clock: 0,
+        }
     }
 
     /// Where it is.
@@ -85,6 +111,9 @@ impl Simulated {
         };
         let (current, desired, state) = (get("currentConfig"), get("desiredConfig"), get("state"));
         get("lastAppliedDrain").clone_into(&mut self.drained);
+        let ours = |key: &str| annotations.get(key).map(String::as_str).unwrap_or_default();
+        self.deferred = ours(REBOOT) == "deferred";
+        ours(RESTART).clone_into(&mut self.permitted);
         let drained = |verb: &str| self.drained == format!("{verb}-{}", self.target);
         // What it sees may be older than what it has written last, so it trusts its disk. Only the first look tells it
         // what an earlier life has left unfinished.
@@ -99,12 +128,16 @@ impl Simulated {
                 desired.clone_into(&mut self.target);
                 self.begin(behaviour, state)
             }
-            Phase::Failed if !desired.is_empty() && self.target != desired => {
+            Phase::Failed | Phase::AwaitingRestart
+                if !desired.is_empty() && self.target != desired =>
+            {
                 // A new target is worth a new attempt at once.
                 desired.clone_into(&mut self.target);
                 self.attempt = 0;
                 self.begin(behaviour, state)
             }
+            Phase::AwaitingRestart if self.permitted == self.target => self.restart(behaviour),
+            Phase::Draining if drained("drain") && self.is_applied => self.go_down(behaviour),
             Phase::Draining if drained("drain") => self.apply(behaviour),
             Phase::Uncordoning if drained("uncordon") => self.finish(),
             _ => Vec::new(),
@@ -130,21 +163,28 @@ impl Simulated {
                 let says = vec![("state", "Degraded".to_owned()), ("reason", reason)];
                 vec![Effect::Annotate(says), Effect::Wake(RETRY)]
             }
-            Phase::Applying => match fate.reboot {
-                Some(time) => {
-                    self.enter(Phase::Rebooting);
-                    let says = vec![("post-config-action", "Rebooting".to_owned())];
-                    vec![Effect::Annotate(says), Effect::Ready(false), Effect::Wake(time)]
+            Phase::Applying if fate.reboot.is_none() => self.resume(behaviour),
+            Phase::Applying if self.deferred => {
+                self.is_applied = true;
+                let mut effects =
+                    vec![Effect::Annotate(vec![(RESTART_PENDING, self.target.clone())])];
+                if self.permitted == self.target {
+                    effects.extend(self.restart(behaviour));
+                } else {
+                    self.enter(Phase::AwaitingRestart);
                 }
-                None => self.resume(behaviour),
-            },
+                effects
+            }
+            Phase::Applying => self.go_down(behaviour),
             Phase::Rebooting => {
                 let mut effects = vec![Effect::Ready(true)];
                 effects.extend(self.resume(behaviour));
                 effects
             }
             Phase::Failed => self.begin(behaviour, "Degraded"),
-            Phase::Idle | Phase::Draining | Phase::Uncordoning => Vec::new(),
+            Phase::Idle | Phase::Draining | Phase::AwaitingRestart | Phase::Uncordoning => {
+                Vec::new()
+            }
         }
     }
 
@@ -159,9 +199,10 @@ impl Simulated {
         if state != "Degraded" && state != "Unreconcilable" {
             says.push(("state", "Working".to_owned()));
         }
-        let request = format!("drain-{}", self.target);
-        // One that starts over may be empty already: nobody would tell it again.
-        if behaviour.drain && self.drained != request {
+        self.is_applied = false;
+        // Whoever restarts later keeps its pods until then.
+        let waits = self.deferred && self.fate(behaviour).reboot.is_some();
+        if let Some(request) = self.drain_request(behaviour).filter(|_| !waits) {
             self.enter(Phase::Draining);
             says.push(("desiredDrain", request));
             return vec![Effect::Annotate(says)];
@@ -169,6 +210,27 @@ impl Simulated {
         let mut effects = vec![Effect::Annotate(says)];
         effects.extend(self.apply(behaviour));
         effects
+    }
+
+    /// What it has to ask of the drain controller, if anything. One that starts over may be empty already: nobody would
+    /// tell it again.
+    fn drain_request(&self, behaviour: &Behaviour) -> Option<String> {
+        let request = format!("drain-{}", self.target);
+        (behaviour.drain && self.drained != request).then_some(request)
+    }
+
+    /// The permission to restart is there.
+    fn restart(&mut self, behaviour: &Behaviour) -> Vec<Effect> {
+        let Some(request) = self.drain_request(behaviour) else { return self.go_down(behaviour) };
+        self.enter(Phase::Draining);
+        vec![Effect::Annotate(vec![("desiredDrain", request)])]
+    }
+
+    fn go_down(&mut self, behaviour: &Behaviour) -> Vec<Effect> {
+        self.enter(Phase::Rebooting);
+        let time = self.fate(behaviour).reboot.unwrap_or_default();
+        let says = vec![("post-config-action", "Rebooting".to_owned())];
+        vec![Effect::Annotate(says), Effect::Ready(false), Effect::Wake(time)]
     }
 
     fn apply(&mut self, behaviour: &Behaviour) -> Vec<Effect> {
@@ -189,90 +251,18 @@ impl Simulated {
         self.enter(Phase::Idle);
         self.attempt = 0;
         self.disk = Some(self.target.clone());
-        vec![Effect::Annotate(vec![
+        let mut says = vec![
             ("currentConfig", self.target.clone()),
             ("state", "Done".to_owned()),
             ("reason", String::new()),
             ("post-config-action", String::new()),
-        ])]
+        ];
+        if self.is_applied {
+            says.extend([(RESTART_PENDING, String::new()), (RESTART, String::new())]);
+        }
+        vec![Effect::Annotate(says)]
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| (format!("{PREFIX}/{key}"), (*value).to_owned())).collect()
-    }
-
-    const TARGETED: [(&str, &str); 3] =
-        [("currentConfig", "a"), ("desiredConfig", "b"), ("state", "Done")];
-
-    fn said(effects: &[Effect]) -> Vec<String> {
-        let words = effects.iter().flat_map(|effect| match effect {
-            Effect::Annotate(says) => says.iter().map(|(k, v)| format!("{k}={v}")).collect(),
-            Effect::Ready(is) => vec![format!("ready={is}")],
-            Effect::Wake(_) => vec!["wake".to_owned()],
-        });
-        words.collect()
-    }
-
-    #[test]
-    fn an_update_with_drain_and_reboot_takes_the_steps_in_order() {
-        let behaviour = Behaviour { drain: true, reboot: Some(1..=1), ..Behaviour::default() };
-        let mut machine = Simulated::new("m", 1);
-        let seen = machine.observe(&behaviour, &annotations(&TARGETED));
-        assert_eq!(said(&seen), ["state=Working", "desiredDrain=drain-b"]);
-        assert!(machine.observe(&behaviour, &annotations(&TARGETED)).is_empty());
-        let mut drained = annotations(&TARGETED);
-        drained.insert(format!("{PREFIX}/lastAppliedDrain"), "drain-b".to_owned());
-        assert_eq!(said(&machine.observe(&behaviour, &drained)), ["wake"]);
-        let down = machine.wake(&behaviour, machine.clock());
-        assert_eq!(said(&down), ["post-config-action=Rebooting", "ready=false", "wake"]);
-        let up = machine.wake(&behaviour, machine.clock());
-        assert_eq!(said(&up), ["ready=true", "desiredDrain=uncordon-b"]);
-        drained.insert(format!("{PREFIX}/lastAppliedDrain"), "uncordon-b".to_owned());
-        let done = said(&machine.observe(&behaviour, &drained));
-        assert_eq!(done, ["currentConfig=b", "state=Done", "reason=", "post-config-action="]);
-        assert_eq!(machine.phase(), &Phase::Idle);
-    }
-
-    #[test]
-    fn a_failure_is_reported_and_tried_again_without_flapping() {
-        let behaviour = Behaviour { failure: 100, ..Behaviour::default() };
-        let mut machine = Simulated::new("m", 1);
-        machine.observe(&behaviour, &annotations(&TARGETED));
-        let failed = said(&machine.wake(&behaviour, machine.clock()));
-        assert_eq!(failed, ["state=Degraded", "reason=simulated failure of b", "wake"]);
-        assert_eq!(said(&machine.wake(&behaviour, machine.clock())), ["wake"]);
-        machine.wake(&behaviour, machine.clock());
-        machine.wake(&behaviour, machine.clock());
-        let done = said(&machine.wake(&behaviour, machine.clock()));
-        assert_eq!(done[0], "currentConfig=b");
-    }
-
-    #[test]
-    fn one_that_starts_over_does_not_ask_for_a_drain_that_it_has() {
-        let behaviour = Behaviour { drain: true, failure: 100, ..Behaviour::default() };
-        let mut machine = Simulated::new("m", 1);
-        machine.observe(&behaviour, &annotations(&TARGETED));
-        let mut drained = annotations(&TARGETED);
-        drained.insert(format!("{PREFIX}/lastAppliedDrain"), "drain-b".to_owned());
-        machine.observe(&behaviour, &drained);
-        machine.wake(&behaviour, machine.clock());
-        assert_eq!(machine.phase(), &Phase::Failed);
-        machine.wake(&behaviour, machine.clock());
-        assert_eq!(machine.phase(), &Phase::Applying);
-    }
-
-    #[test]
-    fn a_wake_of_an_earlier_phase_is_ignored() {
-        let behaviour = Behaviour::default();
-        let mut machine = Simulated::new("m", 1);
-        machine.observe(&behaviour, &annotations(&TARGETED));
-        let clock = machine.clock();
-        machine.wake(&behaviour, clock);
-        assert!(machine.wake(&behaviour, clock).is_empty());
-    }
-}
+mod tests;

@@ -130,7 +130,11 @@ fn selector(plan: &Plan) -> ListParams {
 }
 
 fn annotations(says: &[(&'static str, String)]) -> Value {
-    let pair = |(key, value): &(&str, String)| (format!("{PREFIX}/{key}"), json!(value));
+    let pair = |(key, value): &(&str, String)| match (key.contains('/'), value.as_str()) {
+        (false, value) => (format!("{PREFIX}/{key}"), json!(value)),
+        (true, "") => ((*key).to_owned(), Value::Null),
+        (true, value) => ((*key).to_owned(), json!(value)),
+    };
     json!({"metadata": {"annotations": says.iter().map(pair).collect::<Map<_, _>>()}})
 }
 

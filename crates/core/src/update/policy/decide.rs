@@ -205,6 +205,17 @@ impl Room {
 }
 
 impl Decision {
+    /// Nobody goes before the image of the pool is there.
+    #[must_use]
+    pub fn waiting_for_image(mut self, because: Option<String>) -> Self {
+        if let Some(because) = because {
+            for name in std::mem::take(&mut self.next) {
+                self.waiting.insert(name, Waiting::Image { because: because.clone() });
+            }
+        }
+        self
+    }
+
     fn hold(&mut self, views: &[NodeView<'_>], reason: &Waiting) {
         for view in views {
             self.waiting.insert(view.name().to_owned(), reason.clone());

@@ -1,5 +1,5 @@
 //! What the commands share that ask a home: `get`, `apply`, `delete`, `describe`, `label`,
-//! `annotate`, `wait`.
+//! `annotate`, `wait`, and those about rollouts.
 //!
 //! | module | is |
 //! |---|---|
@@ -11,8 +11,11 @@
 //! | [`keys`] | `key=value` and `key-` |
 //! | [`goal`] | what is waited for |
 //! | [`duration`] | `30s`, `1m30s` |
+//! | [`world`] | all objects that a rollout is about |
+//! | [`follow`] | the same, kept in step |
 
 pub(super) mod duration;
+pub(super) mod follow;
 pub(super) mod goal;
 pub(super) mod keys;
 pub(super) mod part;
@@ -20,6 +23,7 @@ pub(super) mod report;
 pub(super) mod session;
 pub(super) mod table;
 pub(super) mod words;
+pub(super) mod world;
 
 use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;

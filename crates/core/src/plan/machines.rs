@@ -1,0 +1,126 @@
+//! What a change costs each machine of a pool. Machines may be on different configs, so each is
+//! asked from where it is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use serde::Serialize;
+
+use crate::api::MachineConfig;
+use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
+use crate::diff;
+use crate::disruption::disruption;
+use crate::reconcile_check::{Overrides, reconcilable};
+use crate::update::NodeView;
+
+/// What a change costs a machine, in one word: the dearest of all that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cost {
+    /// Nothing that anybody notices.
+    Nothing,
+    /// A service reads its settings again.
+    Reload,
+    /// A service is restarted.
+    Restart,
+    /// Its pods are moved away.
+    Drain,
+    /// Its pods are moved away, and it is restarted.
+    Reboot,
+    /// It cannot be told: the config that it has is gone, or cannot be read.
+    Unknown,
+    /// The machine would not take the change.
+    Refused,
+}
+
+/// What happens to a machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MachinePlan {
+    /// The machine.
+    pub machine: String,
+    /// The config that it has.
+    pub from: String,
+    /// The config that it is on its way to, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub towards: Option<String>,
+    /// What it costs, in one word.
+    pub cost: Cost,
+    /// What is done, in this order.
+    pub actions: Vec<DisruptionAction>,
+    /// Why it would not take the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// The machines of a pool that do not have a config, and what it costs to give it to them.
+pub(super) fn machines<'a>(
+    nodes: &[&Node],
+    find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
+    wanted: &MachineConfig,
+    policy: &NodeDisruptionPolicy,
+) -> Vec<MachinePlan> {
+    let target = wanted.metadata.name.as_deref().unwrap_or_default();
+    let mut prices: BTreeMap<String, Price> = BTreeMap::new();
+    let mut plans = Vec::new();
+    for node in nodes {
+        let view = NodeView(node);
+        let from = view.current_config();
+        if from == target && !view.needs(target) {
+            continue;
+        }
+        let desired = view.desired_config();
+        let is_under_way = !desired.is_empty() && desired != from && desired != target;
+        let towards = is_under_way.then(|| desired.to_owned());
+        // Nobody knows how far it is: the dearer way is assumed.
+        let mut dearest = None;
+        for start in [Some(from), towards.as_deref()].into_iter().flatten() {
+            let price = prices
+                .entry(start.to_owned())
+                .or_insert_with(|| price(find(start), wanted, policy));
+            if dearest.as_ref().is_none_or(|other: &Price| other.cost < price.cost) {
+                dearest = Some(price.clone());
+            }
+        }
+        let Some(Price { cost, actions, refused }) = dearest else { continue };
+        let (machine, from) = (view.name().to_owned(), from.to_owned());
+        plans.push(MachinePlan { machine, from, towards, cost, actions, refused });
+    }
+    plans
+}
+
+/// What it costs to go from one config to another.
+#[derive(Clone)]
+struct Price {
+    cost: Cost,
+    actions: Vec<DisruptionAction>,
+    refused: Option<String>,
+}
+
+fn price(old: Option<&MachineConfig>, new: &MachineConfig, policy: &NodeDisruptionPolicy) -> Price {
+    let Some(old) = old else {
+        return Price { cost: Cost::Unknown, actions: Vec::new(), refused: None };
+    };
+    match reconcilable(old, new, Overrides::default()) {
+        Err(refusal) => {
+            Price { cost: Cost::Refused, actions: Vec::new(), refused: Some(refusal.reason()) }
+        }
+        Ok(change) => {
+            let flags = diff::diff(old, new, &change).flags;
+            let actions = disruption(&change, flags, policy).actions;
+            let cost = actions.iter().map(|action| cost_of(&action.type_)).max();
+            Price { cost: cost.unwrap_or(Cost::Nothing), actions, refused: None }
+        }
+    }
+}
+
+fn cost_of(action: &DisruptionActionType) -> Cost {
+    match action {
+        DisruptionActionType::None => Cost::Nothing,
+        DisruptionActionType::Reload | DisruptionActionType::DaemonReload => Cost::Reload,
+        DisruptionActionType::Restart => Cost::Restart,
+        // It may come to a drain, and nobody should be surprised by one.
+        DisruptionActionType::Drain | DisruptionActionType::Special => Cost::Drain,
+        DisruptionActionType::Reboot => Cost::Reboot,
+        DisruptionActionType::Unknown(_) => Cost::Unknown,
+    }
+}

@@ -1,0 +1,261 @@
+//! What an administrator asks before acting: what would a change do, and where could a pool go back
+//! to. Nothing is written here; the answer is what would be.
+//!
+//! ```text
+//! world + changes ─ outlook (render, twice) ─→ pools that change ─ machines ─→ what it costs each
+//!                                                               ├ decide ───→ who goes first
+//!                                                               └ warnings ─→ what may hurt
+//! pool + rendered configs ─ rollback ─→ where to, or why not
+//! ```
+
+mod image_age;
+mod machines;
+mod outlook;
+mod rollback;
+#[cfg(test)]
+mod scenarios;
+mod warnings;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Serialize;
+
+use crate::api::operator::NodeDisruptionPolicy;
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::diff::{self, Diff};
+use crate::update::{
+    Assignment, Halted, NodeView, Policy, Waiting, assign, decide, max_unavailable,
+};
+
+pub use machines::{Cost, MachinePlan};
+pub use outlook::Trouble;
+pub use rollback::{Known, NoRollback, known, rollback};
+pub use warnings::{Hurt, Warning};
+
+use outlook::{Outlook, View, outlook, target_of};
+
+/// What the API holds, as far as a plan goes.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    /// The pools.
+    pub pools: Vec<MachineConfigPool>,
+    /// The MachineConfigs, rendered ones among them.
+    pub machine_configs: Vec<MachineConfig>,
+    /// The machines.
+    pub nodes: Vec<Node>,
+    /// The ControllerConfig, where there is one.
+    pub controller_config: Option<ControllerConfig>,
+    /// What changes cost: the administrator's policy over that of the system.
+    pub policy: NodeDisruptionPolicy,
+}
+
+/// What is to be changed.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Pools as they are to be.
+    pub pools: Vec<MachineConfigPool>,
+    /// MachineConfigs as they are to be.
+    pub machine_configs: Vec<MachineConfig>,
+    /// Pools that go, by name.
+    pub deleted_pools: Vec<String>,
+    /// MachineConfigs that go, by name.
+    pub deleted_machine_configs: Vec<String>,
+}
+
+/// What would happen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Whether a machine would refuse the change, or a pool could not be rendered.
+    pub refused: bool,
+    /// The pools for which something changes, by name.
+    pub pools: Vec<PoolPlan>,
+    /// The machines that go from one pool to another.
+    pub moves: Vec<Move>,
+    /// Why some machines would be in no pool.
+    pub problems: Vec<String>,
+}
+
+/// What would happen to a pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolPlan {
+    /// The pool.
+    pub pool: String,
+    /// The rendered config that it has now; none for a pool that has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The rendered config that it would have; none if there is nothing to render.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Why it would not get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+    /// What may hurt.
+    pub warnings: Vec<Warning>,
+    /// How many machines the pool would have.
+    pub machine_count: usize,
+    /// How many of them may be away at once; none if the pool does not say it well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<i64>,
+    /// The machines that change, and what it costs them.
+    pub machines: Vec<MachinePlan>,
+    /// The machines that would go first, in this order.
+    pub next: Vec<String>,
+    /// What the others would wait for.
+    pub waiting: BTreeMap<String, Waiting>,
+    /// Why nobody would go, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halted: Option<Halted>,
+    /// What differs between the two configs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<Diff>,
+}
+
+/// A machine that goes from one pool to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// The machine.
+    pub machine: String,
+    /// The pool that it is in now, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The pool that it would be in, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// Works out what changes would do.
+#[must_use]
+pub fn plan(world: &World, changes: &Changes, now: &Time) -> Plan {
+    let before = View::of(world);
+    let after = before.with(changes);
+    let members = (assign(&before.pools, &world.nodes), assign(&after.pools, &world.nodes));
+    let mut pools = Vec::new();
+    for pool in &after.pools {
+        let context = Context { world, before: &before, after: &after, members: &members, now };
+        pools.extend(context.pool_plan(pool));
+    }
+    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
+    let refuses = |pool: &PoolPlan| {
+        pool.trouble.is_some() || pool.machines.iter().any(|machine| machine.refused.is_some())
+    };
+    Plan {
+        refused: pools.iter().any(refuses),
+        pools,
+        moves: moves(&members.0, &members.1),
+        problems: members.1.errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Everything that the plan of one pool needs.
+struct Context<'a> {
+    world: &'a World,
+    before: &'a View<'a>,
+    after: &'a View<'a>,
+    members: &'a (Assignment<'a>, Assignment<'a>),
+    now: &'a Time,
+}
+
+impl Context<'_> {
+    /// The plan of a pool; none if nothing changes for it.
+    fn pool_plan(&self, pool: &MachineConfigPool) -> Option<PoolPlan> {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let old_pool = self.before.pool(&name);
+        let old = old_pool.map(|pool| outlook(self.before, pool));
+        let new = outlook(self.after, pool);
+        let none = Vec::new();
+        let nodes = self.members.1.members.get(&name).unwrap_or(&none);
+        let is_same = old_pool.zip(old.as_ref()).is_some_and(|(old_pool, old)| {
+            let was = self.members.0.members.get(&name).unwrap_or(&none);
+            let names = |nodes: &[&Node]| -> Vec<String> {
+                nodes.iter().map(|node| NodeView(node).name().to_owned()).collect()
+            };
+            old.is_like(&new) && same_settings(old_pool, pool) && names(was) == names(nodes)
+        });
+        if is_same {
+            return None;
+        }
+        let before = old_pool.map(target_of).filter(|name| !name.is_empty()).map(str::to_owned);
+        let target = new.wanted().to_owned();
+        let wanted = new.object(self.after);
+        let find = |name: &str| self.before.config(name);
+        let machines = wanted.map_or_else(Vec::new, |wanted| {
+            machines::machines(nodes, &find, wanted, &self.world.policy)
+        });
+        let mut warnings = wanted.map_or_else(Vec::new, |wanted| {
+            warnings::of_configs(&machines, &find, before.as_deref(), wanted)
+        });
+        warnings.extend(warnings::of_pool(pool, nodes.len(), old.as_ref(), &new));
+        let diff = before.as_deref().and_then(find).zip(wanted).and_then(|(old, new)| {
+            let change = diff::read_both(old, new)?;
+            Some(diff::diff(old, new, &change))
+        });
+        let mut plan = PoolPlan {
+            pool: name,
+            before,
+            after: Some(target).filter(|name| !name.is_empty()),
+            warnings,
+            machine_count: nodes.len(),
+            max_unavailable: max_unavailable(pool, nodes.len()).ok(),
+            machines,
+            next: Vec::new(),
+            waiting: BTreeMap::new(),
+            halted: None,
+            diff,
+            trouble: None,
+        };
+        self.first(pool, nodes, &new, &mut plan);
+        plan.trouble = new.trouble;
+        Some(plan)
+    }
+
+    /// Who would go first. Nobody, where the pool does not get the config.
+    fn first(&self, pool: &MachineConfigPool, nodes: &[&Node], new: &Outlook, plan: &mut PoolPlan) {
+        let (Ok(policy), Some(max), None) =
+            (Policy::of(pool), plan.max_unavailable, new.trouble.as_ref())
+        else {
+            return;
+        };
+        let mut pointed = pool.clone();
+        pointed.spec.configuration.get_or_insert_default().name = plan.after.clone();
+        let decision = decide(&pointed, nodes, &policy, max, self.now);
+        plan.next = decision.next;
+        plan.waiting = decision.waiting;
+        plan.halted = decision.halted;
+    }
+}
+
+/// Whether two versions of a pool are rolled out in the same way.
+fn same_settings(old: &MachineConfigPool, new: &MachineConfigPool) -> bool {
+    let ours = |pool: &MachineConfigPool| -> BTreeMap<String, String> {
+        let all = pool.metadata.annotations.clone().unwrap_or_default().into_iter();
+        all.filter(|(key, _)| key.starts_with("machinist.dev/")).collect()
+    };
+    old.spec.paused.unwrap_or_default() == new.spec.paused.unwrap_or_default()
+        && old.spec.max_unavailable == new.spec.max_unavailable
+        && ours(old) == ours(new)
+}
+
+/// Who goes from one pool to another.
+fn moves(before: &Assignment<'_>, after: &Assignment<'_>) -> Vec<Move> {
+    let by_machine = |assignment: &Assignment<'_>| -> BTreeMap<String, String> {
+        let pairs = assignment.members.iter().flat_map(|(pool, nodes)| {
+            nodes.iter().map(|node| (NodeView(node).name().to_owned(), pool.clone()))
+        });
+        pairs.collect()
+    };
+    let (before, after) = (by_machine(before), by_machine(after));
+    let mut all: Vec<&String> = before.keys().chain(after.keys()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+        .map(|machine| Move {
+            machine: machine.clone(),
+            from: before.get(machine).cloned(),
+            to: after.get(machine).cloned(),
+        })
+        .filter(|one| one.from != one.to)
+        .collect()
+}

@@ -1,0 +1,316 @@
+//! Where a pool can go back to.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::reconcile_check::{Overrides, reconcilable};
+use crate::render::render;
+use crate::render::sync::Rollback;
+use crate::update::{NodeView, Policy, pool_of};
+
+use super::outlook::target_of;
+
+/// A rendered config of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// The machines of the pool that have it.
+    pub machines: Vec<String>,
+}
+
+/// Why a pool does not go back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoRollback {
+    /// It has no config yet.
+    #[error(
+        "MachineConfigPool {pool} has no rendered config yet: there is nothing to go back from"
+    )]
+    NothingRendered {
+        /// The pool.
+        pool: String,
+    },
+    /// The config is none of the pool's.
+    #[error("{wanted} is not a rendered config of MachineConfigPool {pool}")]
+    NotItsOwn {
+        /// The pool.
+        pool: String,
+        /// The config.
+        wanted: String,
+    },
+    /// There is no earlier one.
+    #[error("MachineConfigPool {pool} has no rendered config from before {current}")]
+    NoneBefore {
+        /// The pool.
+        pool: String,
+        /// What it has.
+        current: String,
+    },
+    /// The pool has it already.
+    #[error("MachineConfigPool {pool} has {current} already")]
+    Same {
+        /// The pool.
+        pool: String,
+        /// What it has.
+        current: String,
+    },
+    /// It is what the pool would have without a rollback.
+    #[error(
+        "{config} is what the MachineConfigs of MachineConfigPool {pool} make: end the rollback with `machinist rollback {pool} --undo`"
+    )]
+    IsUndo {
+        /// The pool.
+        pool: String,
+        /// The config.
+        config: String,
+    },
+    /// Nobody gets the config.
+    #[error(
+        "{config} is remembered as bad: take it out of the annotation machinist.dev/bad-configs of MachineConfigPool {pool} first"
+    )]
+    Bad {
+        /// The pool.
+        pool: String,
+        /// The config.
+        config: String,
+    },
+    /// Machines could not take it in place.
+    #[error("{} could not go from {from} to {to} in place: {reason}", .machines.join(", "))]
+    Refused {
+        /// The machines.
+        machines: Vec<String>,
+        /// What they have.
+        from: String,
+        /// What they would get.
+        to: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// The rendered configs of a pool, the newest first.
+#[must_use]
+pub fn known(pool: &MachineConfigPool, members: &[&Node], configs: &[MachineConfig]) -> Vec<Known> {
+    let name = pool.metadata.name.as_deref();
+    let mut own: Vec<Known> = configs
+        .iter()
+        .filter(|config| pool_of(config).is_some() && pool_of(config) == name)
+        .map(|config| {
+            let name = config.metadata.name.clone().unwrap_or_default();
+            let views = members.iter().map(|node| NodeView(node));
+            let has_it = views.filter(|view| view.current_config() == name);
+            let machines = has_it.map(|view| view.name().to_owned()).collect();
+            Known { name, created: config.metadata.creation_timestamp.clone(), machines }
+        })
+        .collect();
+    own.sort_by_key(|one| Reverse(age(one)));
+    own
+}
+
+fn age(one: &Known) -> (Option<Time>, String) {
+    (one.created.clone(), one.name.clone())
+}
+
+/// What has to be written for a pool to go back: to the config that is named, or else to the one
+/// that it had before.
+pub fn rollback(
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    configs: &[MachineConfig],
+    controller_config: Option<&ControllerConfig>,
+    wanted: Option<&str>,
+) -> Result<Rollback, NoRollback> {
+    let name = pool.metadata.name.clone().unwrap_or_default();
+    let current = target_of(pool).to_owned();
+    if current.is_empty() {
+        return Err(NoRollback::NothingRendered { pool: name });
+    }
+    let known = known(pool, members, configs);
+    // A policy that cannot be read is told elsewhere; here only the bad configs count.
+    let bad = Policy::of(pool).map(|policy| policy.bad_configs).unwrap_or_default();
+    let to = match wanted {
+        Some(wanted) if !known.iter().any(|one| one.name == wanted) => {
+            return Err(NoRollback::NotItsOwn { pool: name, wanted: wanted.to_owned() });
+        }
+        Some(wanted) => wanted.to_owned(),
+        None => before(pool, &known, &current, &bad).ok_or_else(|| NoRollback::NoneBefore {
+            pool: name.clone(),
+            current: current.clone(),
+        })?,
+    };
+    if to == current {
+        return Err(NoRollback::Same { pool: name, current });
+    }
+    if bad.contains(&to) {
+        return Err(NoRollback::Bad { pool: name, config: to });
+    }
+    let from = render(pool, configs, controller_config).map(|rendered| rendered.name);
+    // Sources that cannot be rendered leave the pool where it was.
+    let from = from.unwrap_or_else(|_| Rollback::of(pool).map_or(current, |before| before.from));
+    if from == to {
+        return Err(NoRollback::IsUndo { pool: name, config: to });
+    }
+    check_machines(members, configs, &to)?;
+    Ok(Rollback { from, to })
+}
+
+/// What the pool had before: what all its machines had last, else the newest config that is older
+/// than the present one.
+fn before(
+    pool: &MachineConfigPool,
+    known: &[Known],
+    current: &str,
+    bad: &BTreeSet<String>,
+) -> Option<String> {
+    let status = pool.status.as_ref().and_then(|status| status.configuration.as_ref());
+    let last = status.and_then(|configuration| configuration.name.as_deref());
+    let rolled_from = Rollback::of(pool).map(|before| before.from);
+    let is_choice = |one: &&Known| {
+        one.name != current && !bad.contains(&one.name) && Some(&one.name) != rolled_from.as_ref()
+    };
+    let by_status = known.iter().find(|one| is_choice(one) && Some(one.name.as_str()) == last);
+    let present = known.iter().find(|one| one.name == current).map(age);
+    let is_older = |one: &&Known| present.as_ref().is_none_or(|present| age(one) < *present);
+    let mut older = known.iter().filter(|one| is_choice(one) && is_older(one));
+    by_status.or_else(|| older.next()).map(|one| one.name.clone())
+}
+
+/// Whether the machines could go there in place, each from where it is.
+fn check_machines(
+    members: &[&Node],
+    configs: &[MachineConfig],
+    to: &str,
+) -> Result<(), NoRollback> {
+    let find = |name: &str| configs.iter().find(|mc| mc.metadata.name.as_deref() == Some(name));
+    let Some(new) = find(to) else { return Ok(()) };
+    let mut machines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for view in members.iter().map(|node| NodeView(node)) {
+        machines.entry(view.current_config()).or_default().push(view.name().to_owned());
+    }
+    for (from, machines) in machines.into_iter().filter(|(from, _)| *from != to) {
+        // A config that is gone cannot be compared; the machine's daemon has a copy, and looks.
+        let Some(old) = find(from) else { continue };
+        if let Err(refusal) = reconcilable(old, new, Overrides::default()) {
+            let (from, to) = (from.to_owned(), to.to_owned());
+            return Err(NoRollback::Refused { machines, from, to, reason: refusal.reason() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::names::annotation::{CURRENT_CONFIG, machinist};
+    use serde_json::{Value, json};
+
+    fn config(name: &str, minute: u32, directories: &Value) -> MachineConfig {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name, "creationTimestamp": format!("2026-11-15T10:{minute:02}:00Z")},
+            "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"directories": directories}}}
+        }))
+        .unwrap()
+    }
+
+    fn node(name: &str, current: &str) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {CURRENT_CONFIG: current}}
+        }))
+        .unwrap()
+    }
+
+    fn pool(spec: &str, status: &str, annotations: &Value) -> MachineConfigPool {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker", "annotations": annotations},
+            "spec": {"configuration": {"name": spec}},
+            "status": {"configuration": {"name": status}},
+        }))
+        .unwrap()
+    }
+
+    /// Four configs: a, b, c by age, and d, which machines cannot leave for the others in place.
+    fn world() -> Vec<MachineConfig> {
+        let none = json!([]);
+        vec![
+            config("rendered-worker-b", 2, &none),
+            config("rendered-worker-a", 1, &none),
+            config("rendered-worker-c", 3, &none),
+            config("rendered-worker-d", 4, &json!([{"path": "/srv"}])),
+            config("rendered-infra-x", 2, &none),
+            config("99-worker", 2, &none),
+        ]
+    }
+
+    #[test]
+    fn where_to() {
+        let rolled = json!({
+            machinist::ROLLED_BACK_FROM: "rendered-worker-c", machinist::ROLLED_BACK_TO: "rendered-worker-b",
+        });
+        let bad = json!({machinist::BAD_CONFIGS: "rendered-worker-b"});
+        let none = json!({});
+        type Case<'a> = (&'a str, &'a str, &'a Value, Option<&'a str>, &'a str, &'a str);
+        let cases: [Case<'_>; 15] = [
+            // In the middle of a rollout: what all machines had last.
+            ("c", "a", &none, None, "c", "a"),
+            // After it: the newest one before.
+            ("c", "c", &none, None, "c", "b"),
+            ("b", "b", &none, None, "b", "a"),
+            ("a", "a", &none, None, "", "no rendered config from before rendered-worker-a"),
+            // One step further back keeps what the sources make.
+            ("b", "c", &rolled, None, "c", "a"),
+            ("b", "b", &rolled, None, "c", "a"),
+            // Nobody is sent to a bad config.
+            ("c", "b", &bad, None, "c", "a"),
+            ("c", "c", &bad, Some("b"), "", "bad-configs"),
+            ("c", "c", &none, Some("a"), "c", "a"),
+            ("c", "c", &none, Some("c"), "", "has rendered-worker-c already"),
+            ("c", "c", &none, Some("z"), "", "is not a rendered config of"),
+            ("b", "b", &rolled, Some("c"), "", "--undo"),
+            ("c", "c", &none, Some("infra"), "", "is not a rendered config of"),
+            ("d", "d", &none, Some("a"), "", "m1 could not go from rendered-worker-d"),
+            // The present config was deleted: the newest there is.
+            ("gone", "gone", &none, None, "gone", "d"),
+        ];
+        for (spec, status, annotations, wanted, from, expected) in cases {
+            let full = |short: &str| match short {
+                "infra" => "rendered-infra-x".to_owned(),
+                short => format!("rendered-worker-{short}"),
+            };
+            let pool = pool(&full(spec), &full(status), annotations);
+            let nodes = [node("m1", &full(spec))];
+            let members: Vec<&Node> = nodes.iter().collect();
+            let wanted = wanted.map(full);
+            let found = rollback(&pool, &members, &world(), None, wanted.as_deref());
+            match found {
+                Ok(found) => assert_eq!(
+                    (found.from, found.to),
+                    (full(from), full(expected)),
+                    "{spec} {status} {annotations}"
+                ),
+                Err(refusal) => {
+                    assert_eq!(from, "", "{refusal}");
+                    assert!(refusal.to_string().contains(expected), "{refusal}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn known_configs_name_their_machines_newest_first() {
+        let nodes = [node("m1", "rendered-worker-a"), node("m2", "rendered-worker-c")];
+        let members: Vec<&Node> = nodes.iter().collect();
+        let known = known(&pool("rendered-worker-c", "", &json!({})), &members, &world());
+        let shown: Vec<String> =
+            known.iter().map(|one| format!("{} {}", one.name, one.machines.join(","))).collect();
+        let expected = ["d ", "c m2", "b ", "a m1"].map(|text| format!("rendered-worker-{text}"));
+        assert_eq!(shown, expected);
+    }
+}

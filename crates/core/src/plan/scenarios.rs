@@ -1,0 +1,263 @@
+//! Plans of small worlds, one after the other.
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use crate::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, STATE, machinist};
+use crate::api::{MachineConfig, MachineConfigPool};
+use crate::disruption::system_policy;
+use crate::render::render;
+
+use super::*;
+
+const ROLE: &str = "machineconfiguration.openshift.io/role";
+
+fn now() -> Time {
+    serde_json::from_value(json!("2026-11-15T12:00:00Z")).unwrap()
+}
+
+fn pool(name: &str) -> MachineConfigPool {
+    let roles: Vec<&str> = if name == "worker" { vec![name] } else { vec!["worker", name] };
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name},
+        "spec": {
+            "machineConfigSelector": {"matchExpressions": [{"key": ROLE, "operator": "In", "values": roles}]},
+            "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{name}"): ""}},
+        }
+    }))
+    .unwrap()
+}
+
+fn machine_config(name: &str, role: &str, spec: &Value) -> MachineConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {ROLE: role}}, "spec": spec
+    }))
+    .unwrap()
+}
+
+fn file(path: &str, text: &str) -> Value {
+    let file = json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}});
+    json!({"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [file]}}})
+}
+
+fn node(name: &str, config: &str, roles: &[&str]) -> Node {
+    let labels: BTreeMap<String, &str> =
+        roles.iter().map(|role| (format!("node-role.kubernetes.io/{role}"), "")).collect();
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "labels": labels,
+            "annotations": {CURRENT_CONFIG: config, DESIRED_CONFIG: config, STATE: "Done"},
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}
+    }))
+    .unwrap()
+}
+
+/// Three workers on the config that their pool was rendered to.
+fn world() -> World {
+    let mut world = World {
+        pools: vec![pool("worker")],
+        machine_configs: vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))],
+        policy: system_policy(),
+        ..World::default()
+    };
+    let rendered = settle(&mut world, "worker");
+    world.nodes = ["a", "b", "c"].map(|name| node(name, &rendered, &["worker"])).to_vec();
+    world
+}
+
+/// Renders a pool and points it at the result, as the controller would.
+fn settle(world: &mut World, name: &str) -> String {
+    let pool = world.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
+    let rendered = render(pool, &world.machine_configs, None).unwrap();
+    let rendered_name = rendered.name.clone();
+    let sources: Vec<Value> = rendered
+        .sources
+        .iter()
+        .map(|source| {
+            json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+                "name": source.machine_config.metadata.name})
+        })
+        .collect();
+    let object = rendered.into_object(pool, None, "").unwrap();
+    let point = json!({"name": rendered_name, "source": sources});
+    let pool = world.pools.iter_mut().find(|pool| pool.metadata.name.as_deref() == Some(name));
+    pool.unwrap().spec.configuration = serde_json::from_value(point).unwrap();
+    world.machine_configs.push(object);
+    rendered_name
+}
+
+fn change(config: MachineConfig) -> Changes {
+    Changes { machine_configs: vec![config], ..Changes::default() }
+}
+
+#[test]
+fn nothing_changes_for_a_pool_that_does_not_take_the_config() {
+    let world = world();
+    let other = change(machine_config("50-other", "master", &file("/etc/x", "x")));
+    assert_eq!(plan(&world, &other, &now()).pools, []);
+    // Nor for one that has it already.
+    let same = change(world.machine_configs[0].clone());
+    assert_eq!(plan(&world, &same, &now()).pools, []);
+}
+
+#[test]
+fn costs_and_order() {
+    let world = world();
+    for (spec, cost) in [
+        (file("/etc/x", "x"), Cost::Reboot),
+        (file("/var/lib/kubelet/config.json", "x"), Cost::Nothing),
+        (file("/etc/containers/policy.json", "x"), Cost::Reload),
+        (file("/etc/kubernetes/credential-providers/x", "x"), Cost::Restart),
+        (file("/etc/containers/registries.conf", "x"), Cost::Drain),
+        (json!({"kernelArguments": ["a=1"]}), Cost::Reboot),
+    ] {
+        let found = plan(&world, &change(machine_config("50-x", "worker", &spec)), &now());
+        let [pool] = found.pools.as_slice() else { panic!("{found:?}") };
+        assert!(!found.refused && pool.trouble.is_none(), "{pool:?}");
+        assert_eq!(pool.before.as_deref(), Some(target_of(&world.pools[0])));
+        assert!(pool.after.is_some() && pool.after != pool.before);
+        let costs: Vec<(&str, Cost)> =
+            pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
+        assert_eq!(costs, [("a", cost), ("b", cost), ("c", cost)], "{spec}");
+        assert_eq!((pool.next.as_slice(), pool.waiting.len()), (["a".to_owned()].as_slice(), 2));
+        assert!(pool.diff.as_ref().is_some_and(|diff| !diff.is_empty()));
+    }
+}
+
+#[test]
+fn machines_are_asked_from_where_they_are() {
+    let mut world = world();
+    let old = target_of(&world.pools[0]).to_owned();
+    world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
+    let new = settle(&mut world, "worker");
+    world.nodes[2] = node("c", &new, &["worker"]);
+    world.nodes[1] = node("b", "rendered-worker-gone", &["worker"]);
+    // Back to the first config: one has it already, one comes from nowhere, one restarts.
+    let changes =
+        Changes { deleted_machine_configs: vec!["50-x".to_owned()], ..Changes::default() };
+    let found = plan(&world, &changes, &now());
+    let pool = &found.pools[0];
+    assert_eq!((pool.before.as_deref(), pool.after.as_deref()), (Some(&*new), Some(&*old)));
+    let costs: Vec<(&str, Cost)> =
+        pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
+    assert_eq!(costs, [("b", Cost::Unknown), ("c", Cost::Reboot)]);
+    // One that is on its way may have gone half of it.
+    let annotations = world.nodes[0].metadata.annotations.get_or_insert_default();
+    annotations.insert(DESIRED_CONFIG.to_owned(), new.clone());
+    let found = plan(&world, &changes, &now());
+    let first = &found.pools[0].machines[0];
+    let shown = (first.machine.as_str(), first.towards.as_deref(), first.cost);
+    assert_eq!(shown, ("a", Some(&*new), Cost::Reboot));
+}
+
+#[test]
+fn a_change_that_machines_refuse_names_who_is_to_blame() {
+    let world = world();
+    let bad = json!({"config": {
+        "ignition": {"version": "3.5.0"}, "storage": {"directories": [{"path": "/srv/x"}]},
+    }});
+    let found = plan(&world, &change(machine_config("60-bad", "worker", &bad)), &now());
+    assert!(found.refused);
+    let pool = &found.pools[0];
+    let Some(Trouble::Refused { culprit, reason }) = &pool.trouble else { panic!("{pool:?}") };
+    assert_eq!(culprit.as_deref(), Some("60-bad"));
+    assert!(reason.contains("directories"), "{reason}");
+    assert!(pool.next.is_empty() && pool.after != pool.before);
+    assert!(pool.machines.iter().all(|one| one.cost == Cost::Refused && one.refused.is_some()));
+    // Sources that cannot be rendered are a clear no, too.
+    let broken = json!({"config": {"ignition": {"version": "99.0.0"}}});
+    let found = plan(&world, &change(machine_config("60-bad", "worker", &broken)), &now());
+    assert!(found.refused);
+    assert!(
+        matches!(&found.pools[0].trouble, Some(Trouble::Unrenderable { reason }) if reason.contains("60-bad"))
+    );
+}
+
+#[test]
+fn machines_move_when_a_pool_comes_and_goes() {
+    let mut world = world();
+    let rendered = target_of(&world.pools[0]).to_owned();
+    world.nodes[0] = node("a", &rendered, &["worker", "infra"]);
+    let motd = machine_config("50-infra", "infra", &file("/etc/motd", "infra"));
+    let made = Changes {
+        pools: vec![pool("infra")],
+        machine_configs: vec![motd.clone()],
+        ..Changes::default()
+    };
+    let found = plan(&world, &made, &now());
+    let moved = |from: &str, to: &str| Move {
+        machine: "a".to_owned(),
+        from: Some(from.to_owned()),
+        to: Some(to.to_owned()),
+    };
+    assert_eq!(found.moves, [moved("worker", "infra")]);
+    let names: Vec<&str> = found.pools.iter().map(|pool| pool.pool.as_str()).collect();
+    assert_eq!(names, ["infra", "worker"]);
+    assert_eq!(
+        (&found.pools[0].before, found.pools[0].next.as_slice()),
+        (&None, ["a".to_owned()].as_slice())
+    );
+    assert!(found.pools[1].machines.is_empty(), "{:?}", found.pools[1]);
+
+    world.pools.push(pool("infra"));
+    world.machine_configs.push(motd);
+    settle(&mut world, "infra");
+    let gone = Changes { deleted_pools: vec!["infra".to_owned()], ..Changes::default() };
+    assert_eq!(plan(&world, &gone, &now()).moves, [moved("infra", "worker")]);
+}
+
+#[test]
+fn pools_are_warned_about() {
+    let world = world();
+    let hurts = |world: &World, changes: &Changes| -> Vec<Hurt> {
+        let found = plan(world, changes, &now());
+        found.pools.iter().flat_map(|pool| pool.warnings.iter().map(|one| one.warning)).collect()
+    };
+    let with = |edit: &dyn Fn(&mut MachineConfigPool)| {
+        let mut pool = world.pools[0].clone();
+        edit(&mut pool);
+        Changes { pools: vec![pool], ..Changes::default() }
+    };
+    let paused = with(&|pool| pool.spec.paused = Some(true));
+    assert_eq!(hurts(&world, &paused), [Hurt::Paused]);
+    let most = with(&|pool| {
+        pool.spec.max_unavailable = serde_json::from_value(json!(2)).unwrap();
+    });
+    assert_eq!(hurts(&world, &most), [Hurt::MaxUnavailable]);
+    let nonsense = with(&|pool| {
+        let canary = (machinist::CANARY.to_owned(), "few".to_owned());
+        pool.metadata.annotations = Some([canary].into());
+    });
+    assert_eq!(hurts(&world, &nonsense), [Hurt::BadSettings]);
+    // A machine that ran without SELinux; the others did not.
+    let mut without = world.clone();
+    without.machine_configs.push(machine_config(
+        "50-s",
+        "worker",
+        &json!({"kernelArguments": ["selinux=0"]}),
+    ));
+    let off = settle(&mut without, "worker");
+    without.nodes[1] = node("b", &off, &["worker"]);
+    let changes =
+        Changes { deleted_machine_configs: vec!["50-s".to_owned()], ..Changes::default() };
+    let found = plan(&without, &changes, &now());
+    let warning = &found.pools[0].warnings[0];
+    assert_eq!(
+        (warning.warning, warning.machines.as_slice()),
+        (Hurt::SelinuxBack, ["b".to_owned()].as_slice())
+    );
+}
+
+#[test]
+fn a_change_on_top_of_one_that_is_not_rendered_yet_says_so() {
+    let mut world = world();
+    world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
+    let changes = change(machine_config("50-y", "worker", &file("/etc/y", "y")));
+    let found = plan(&world, &changes, &now());
+    let hurts: Vec<Hurt> = found.pools[0].warnings.iter().map(|one| one.warning).collect();
+    assert_eq!(hurts, [Hurt::NotCaughtUp]);
+}

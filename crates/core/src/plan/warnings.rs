@@ -1,0 +1,321 @@
+//! Changes that are allowed and known to hurt.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::api::{MachineConfig, MachineConfigPool};
+use crate::diff;
+use crate::ignition::schema::Config;
+use crate::reconcile_check::{CORE_USER, Change};
+use crate::update::{Policy, max_unavailable};
+
+use super::image_age;
+use super::machines::MachinePlan;
+use super::outlook::{Outlook, target_of};
+
+/// What may hurt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Hurt {
+    /// SELinux comes back on a machine that ran without it.
+    SelinuxBack,
+    /// Nobody can log in any more.
+    LastSshKey,
+    /// The kubelet loses a flag or a file of settings.
+    KubeletSettings,
+    /// The OS image is an older one.
+    OlderImage,
+    /// The OS image may be an older one.
+    ImageAgeUnknown,
+    /// FIPS mode is switched.
+    Fips,
+    /// Most of the pool may be away at once.
+    MaxUnavailable,
+    /// The pool says something about its rollout that cannot be understood.
+    BadSettings,
+    /// The pool is paused: nothing happens for now.
+    Paused,
+    /// A rollback ends with this change.
+    EndsRollback,
+    /// The pool has not caught up with its MachineConfigs: the change comes on top of another.
+    NotCaughtUp,
+}
+
+/// Something that may hurt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// What it is.
+    pub warning: Hurt,
+    /// A sentence for people, with the remedy.
+    pub message: String,
+    /// The machines that it is about; none if it is about the pool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<String>,
+}
+
+/// What may hurt because of what changes on the machines: looked at from every config that one of
+/// them has, or from that of the pool where it has no machines.
+pub(super) fn of_configs<'a>(
+    machines: &[MachinePlan],
+    find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
+    before: Option<&str>,
+    wanted: &MachineConfig,
+) -> Vec<Warning> {
+    let mut by_config: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for machine in machines {
+        for config in std::iter::once(&machine.from).chain(&machine.towards) {
+            by_config.entry(config).or_default().push(machine.machine.clone());
+        }
+    }
+    if let (Some(before), true) = (before, machines.is_empty()) {
+        by_config.insert(before, Vec::new());
+    }
+    let mut found: BTreeMap<(Hurt, String), Vec<String>> = BTreeMap::new();
+    for (from, machines) in by_config {
+        let Some(old) = find(from) else { continue };
+        for (hurt, message) in of_change(old, wanted) {
+            found.entry((hurt, message)).or_default().extend(machines.iter().cloned());
+        }
+    }
+    let warning = |((warning, message), mut machines): ((Hurt, String), Vec<String>)| {
+        machines.sort_unstable();
+        machines.dedup();
+        Warning { warning, message, machines }
+    };
+    found.into_iter().map(warning).collect()
+}
+
+fn of_change(old: &MachineConfig, new: &MachineConfig) -> Vec<(Hurt, String)> {
+    let mut found = Vec::new();
+    let off = |config: &MachineConfig| {
+        config.spec.kernel_arguments.iter().flatten().any(|argument| argument == "selinux=0")
+    };
+    if off(old) && !off(new) {
+        found.push((
+            Hurt::SelinuxBack,
+            "selinux=0 goes: files that were written without SELinux have no labels, and the machine may not come up; have it label them first (create /.autorelabel, or boot once with enforcing=0)".to_owned(),
+        ));
+    }
+    if old.spec.fips.unwrap_or_default() != new.spec.fips.unwrap_or_default() {
+        found.push((
+            Hurt::Fips,
+            "FIPS mode is decided when a machine is installed: running machines refuse to switch it"
+                .to_owned(),
+        ));
+    }
+    found.extend(image(old, new));
+    if let Some(change) = diff::read_both(old, new) {
+        found.extend(keys(&change));
+        found.extend(kubelet(&change));
+    }
+    found
+}
+
+fn image(old: &MachineConfig, new: &MachineConfig) -> Option<(Hurt, String)> {
+    let url = |config: &MachineConfig| config.spec.os_image_url.clone().unwrap_or_default();
+    let (old, new) = (url(old), url(new));
+    // Machines without an image of ours have no image that could be older.
+    if old == new || old.is_empty() || new.is_empty() {
+        return None;
+    }
+    match image_age::compare(&old, &new) {
+        Some(Ordering::Less) => Some((
+            Hurt::OlderImage,
+            format!(
+                "the OS image {new} is older than {old}: a downgrade may not start with the data of the newer one"
+            ),
+        )),
+        Some(_) => None,
+        None => Some((
+            Hurt::ImageAgeUnknown,
+            format!("cannot tell whether the OS image {new} is older than {old}"),
+        )),
+    }
+}
+
+fn keys(change: &Change) -> Option<(Hurt, String)> {
+    let count = |config: &Config| -> usize {
+        let users = config.passwd.users.iter().filter(|user| user.name == CORE_USER);
+        users.map(|user| user.ssh_authorized_keys.len()).sum()
+    };
+    (count(&change.old) > 0 && count(&change.new) == 0).then(|| {
+        let message = "the last SSH key of core goes: nobody can log in over SSH any more";
+        (Hurt::LastSshKey, message.to_owned())
+    })
+}
+
+const KUBELET_UNIT: &str = "kubelet.service";
+const KUBELET_SETTINGS: &str = "/etc/kubernetes/kubelet.conf";
+const KUBELET_DROPINS: &str = "/etc/systemd/system/kubelet.service.d/";
+
+/// Flags, drop-ins and files that the kubelet loses.
+fn kubelet(change: &Change) -> Option<(Hurt, String)> {
+    let settings = |config: &Config| -> BTreeSet<String> {
+        let mut settings = BTreeSet::new();
+        for file in config.storage.files.iter() {
+            if file.path == KUBELET_SETTINGS || file.path.starts_with(KUBELET_DROPINS) {
+                settings.insert(format!("file {}", file.path));
+            }
+        }
+        for unit in config.systemd.units.iter().filter(|unit| unit.name == KUBELET_UNIT) {
+            let parts = unit.dropins.iter().map(|dropin| (&dropin.name, &dropin.contents));
+            for (name, _) in parts.clone() {
+                settings.insert(format!("drop-in {name}"));
+            }
+            let texts = parts.map(|(_, contents)| contents).chain([&unit.contents]);
+            for text in texts.flatten() {
+                settings.extend(flags(text).map(|flag| format!("flag {flag}")));
+            }
+        }
+        settings
+    };
+    let (old, new) = (settings(&change.old), settings(&change.new));
+    let gone: Vec<String> = old.difference(&new).cloned().collect();
+    (!gone.is_empty())
+        .then(|| (Hurt::KubeletSettings, format!("the kubelet loses: {}", gone.join(", "))))
+}
+
+/// The flags on the command lines of a unit, without their values.
+fn flags(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+    let name = |word: &str| word.find('=').unwrap_or(word.len());
+    words
+        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .map(move |word| &word[..name(word)])
+}
+
+/// What may hurt because of how the pool is set up.
+pub(super) fn of_pool(
+    pool: &MachineConfigPool,
+    machines: usize,
+    old: Option<&Outlook>,
+    new: &Outlook,
+) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let mut warn = |warning, message: String| {
+        found.push(Warning { warning, message, machines: Vec::new() });
+    };
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    match max_unavailable(pool, machines) {
+        Ok(max) => {
+            let max = usize::try_from(max).unwrap_or_default();
+            if machines > 1 && max * 2 > machines {
+                warn(
+                    Hurt::MaxUnavailable,
+                    format!(
+                        "maxUnavailable lets {max} of {machines} machines be away at once, more than half"
+                    ),
+                );
+            }
+        }
+        Err(error) => warn(Hurt::BadSettings, error.to_string()),
+    }
+    if let Err(error) = Policy::of(pool) {
+        warn(Hurt::BadSettings, error.to_string());
+    }
+    if pool.spec.paused == Some(true) {
+        warn(
+            Hurt::Paused,
+            format!("the pool is paused: nothing happens before `machinist resume {name}`"),
+        );
+    }
+    if new.ends_rollback && old.is_some_and(|old| !old.ends_rollback) {
+        warn(
+            Hurt::EndsRollback,
+            "the pool was rolled back; with this change it goes forward again".to_owned(),
+        );
+    }
+    if old.is_some_and(|old| old.trouble.is_none() && old.target != target_of(pool)) {
+        warn(Hurt::NotCaughtUp, "the pool has not caught up with its present MachineConfigs: what is shown comes on top of that".to_owned());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn config(spec: &Value) -> MachineConfig {
+        let mut spec = spec.clone();
+        if spec.get("config").is_none() {
+            spec["config"] = json!({});
+        }
+        spec["config"]["ignition"] = json!({"version": "3.5.0"});
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": "x"}, "spec": spec
+        }))
+        .unwrap()
+    }
+
+    fn user(keys: &Value) -> Value {
+        json!({"config": {"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": keys}]}}})
+    }
+
+    fn kubelet_unit(start: &str, dropins: &[&str]) -> Value {
+        let dropins: Vec<Value> = dropins
+            .iter()
+            .map(|name| json!({"name": name, "contents": "[Service]\nEnvironment=X=1\n"}))
+            .collect();
+        let contents = format!("[Service]\nExecStart={start}\n");
+        let unit = json!({"name": "kubelet.service", "contents": contents, "dropins": dropins});
+        json!({"config": {"systemd": {"units": [unit]}}})
+    }
+
+    fn file(path: &str) -> Value {
+        json!({"config": {"storage": {"files": [{"path": path, "contents": {"source": "data:,x"}}]}}})
+    }
+
+    #[test]
+    fn what_hurts_and_what_does_not() {
+        let none = json!({});
+        let image = |tag: &str| json!({"osImageURL": format!("r.example/os{tag}")});
+        let cases: Vec<(Value, Value, Option<Hurt>, &str)> = vec![
+            (
+                json!({"kernelArguments": ["selinux=0"]}),
+                none.clone(),
+                Some(Hurt::SelinuxBack),
+                "label",
+            ),
+            (none.clone(), json!({"kernelArguments": ["selinux=0"]}), None, ""),
+            (
+                json!({"kernelArguments": ["selinux=0", "a"]}),
+                json!({"kernelArguments": ["selinux=0"]}),
+                None,
+                "",
+            ),
+            (user(&json!(["ssh-ed25519 a"])), user(&json!([])), Some(Hurt::LastSshKey), "SSH"),
+            (user(&json!(["ssh-ed25519 a"])), none.clone(), Some(Hurt::LastSshKey), "SSH"),
+            (user(&json!(["ssh-ed25519 a"])), user(&json!(["ssh-ed25519 b"])), None, ""),
+            (
+                kubelet_unit("/usr/bin/kubelet --a=1 \\\n  --b", &[]),
+                kubelet_unit("/usr/bin/kubelet --a=2", &[]),
+                Some(Hurt::KubeletSettings),
+                "flag --b",
+            ),
+            (
+                kubelet_unit("k", &["10-a.conf", "20-b.conf"]),
+                kubelet_unit("k", &["20-b.conf"]),
+                Some(Hurt::KubeletSettings),
+                "drop-in 10-a.conf",
+            ),
+            (kubelet_unit("k --a=1", &[]), kubelet_unit("k --a=2 --c", &["x.conf"]), None, ""),
+            (file(KUBELET_SETTINGS), none.clone(), Some(Hurt::KubeletSettings), KUBELET_SETTINGS),
+            (file("/etc/motd"), none.clone(), None, ""),
+            (image(":2"), image(":1"), Some(Hurt::OlderImage), "older than"),
+            (image(":1"), image(":2"), None, ""),
+            (image("@sha256:a"), image("@sha256:b"), Some(Hurt::ImageAgeUnknown), "cannot tell"),
+            (none.clone(), image(":1"), None, ""),
+            (json!({"fips": true}), none.clone(), Some(Hurt::Fips), "FIPS"),
+        ];
+        for (old, new, expected, word) in cases {
+            let found = of_change(&config(&old), &config(&new));
+            let hurts: Vec<Hurt> = found.iter().map(|(hurt, _)| *hurt).collect();
+            assert_eq!(hurts, expected.into_iter().collect::<Vec<_>>(), "{old} {new}");
+            assert!(found.iter().all(|(_, message)| message.contains(word)), "{found:?}");
+        }
+    }
+}

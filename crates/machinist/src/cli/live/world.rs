@@ -1,0 +1,249 @@
+//! All objects that a rollout is about, as the home has them now.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Resource as _, ResourceExt as _};
+use machinist_core::api::names::object::CONTROLLER_CONFIG;
+use machinist_core::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
+use machinist_core::api::{
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
+    MachineOSConfig,
+};
+use machinist_core::disruption::with_system_policy;
+use machinist_core::update::nodes_of;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::session::Session;
+use crate::cli::output;
+use crate::home::Resource;
+use crate::home::request::JSON;
+
+/// The group of our kinds.
+const GROUP: &str = "machineconfiguration.openshift.io";
+
+/// A kind that a rollout is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Kind {
+    Pool,
+    Config,
+    Node,
+    MachineConfigNode,
+    ControllerConfig,
+    MachineConfiguration,
+    OsConfig,
+    OsBuild,
+}
+
+impl Kind {
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pool => (GROUP, "MachineConfigPool"),
+            Self::Config => (GROUP, "MachineConfig"),
+            Self::Node => ("", "Node"),
+            Self::MachineConfigNode => (GROUP, "MachineConfigNode"),
+            Self::ControllerConfig => (GROUP, "ControllerConfig"),
+            Self::MachineConfiguration => ("operator.openshift.io", "MachineConfiguration"),
+            Self::OsConfig => (GROUP, "MachineOSConfig"),
+            Self::OsBuild => (GROUP, "MachineOSBuild"),
+        }
+    }
+}
+
+impl Session {
+    /// A kind, if the home serves it.
+    pub(in crate::cli) fn kind(&self, kind: Kind) -> Option<&Resource> {
+        let (group, name) = kind.name();
+        self.resources.0.iter().find(|one| one.group == group && one.kind == name)
+    }
+
+    /// A kind that has to be there.
+    pub(in crate::cli) fn needed(&self, kind: Kind) -> Result<&Resource> {
+        self.kind(kind).with_context(|| {
+            let (group, name) = kind.name();
+            format!("the home has no kind {name} in {group}: install the CustomResourceDefinitions (`machinist crds`)")
+        })
+    }
+
+    /// All objects of a kind; none if the home does not serve it.
+    pub(in crate::cli) async fn all<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>> {
+        let Some(resource) = self.kind(kind) else { return Ok(Vec::new()) };
+        let list = self.home.list_as(&resource.path(None, None), JSON).await?;
+        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+        items.map(|item| typed(kind, item)).collect()
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// The home does not answer, refuses, or holds an object that cannot be read.
+    pub(in crate::cli) async fn world(&self) -> Result<World> {
+        self.needed(Kind::Pool)?;
+        let (pools, configs, nodes, machines, controller, own, images, builds) = futures::try_join!(
+            self.all::<MachineConfigPool>(Kind::Pool),
+            self.all::<MachineConfig>(Kind::Config),
+            self.all::<Node>(Kind::Node),
+            self.all::<MachineConfigNode>(Kind::MachineConfigNode),
+            self.all::<ControllerConfig>(Kind::ControllerConfig),
+            self.all::<MachineConfiguration>(Kind::MachineConfiguration),
+            self.all::<MachineOSConfig>(Kind::OsConfig),
+            self.all::<MachineOSBuild>(Kind::OsBuild),
+        )?;
+        Ok(World {
+            pools,
+            configs,
+            nodes,
+            machine_config_nodes: machines,
+            os_configs: images,
+            os_builds: builds,
+            controller_configs: controller,
+            machine_configuration: own.into_iter().find(|one| one.name_any() == "cluster"),
+        })
+    }
+}
+
+/// An object as a type. What does not fit is named, and never its value.
+pub(in crate::cli) fn typed<T: DeserializeOwned>(kind: Kind, object: &Value) -> Result<T> {
+    serde_path_to_error::deserialize(object).map_err(|error| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        anyhow::anyhow!("{} {name}: {} cannot be read", kind.name().1, error.path())
+    })
+}
+
+/// What the home holds.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct World {
+    pub(in crate::cli) pools: Vec<MachineConfigPool>,
+    pub(in crate::cli) configs: Vec<MachineConfig>,
+    pub(in crate::cli) nodes: Vec<Node>,
+    pub(in crate::cli) machine_config_nodes: Vec<MachineConfigNode>,
+    pub(in crate::cli) os_configs: Vec<MachineOSConfig>,
+    pub(in crate::cli) os_builds: Vec<MachineOSBuild>,
+    pub(in crate::cli) controller_configs: Vec<ControllerConfig>,
+    pub(in crate::cli) machine_configuration: Option<MachineConfiguration>,
+}
+
+impl World {
+    /// A pool by its name.
+    ///
+    /// # Errors
+    /// There is none; the text names those that there are.
+    pub(in crate::cli) fn pool(&self, name: &str) -> Result<&MachineConfigPool> {
+        let Some(pool) = self.pools.iter().find(|pool| pool.name_any() == name) else {
+            let names: Vec<String> = self.pools.iter().map(kube::ResourceExt::name_any).collect();
+            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            bail!("there is no MachineConfigPool {name}; pools there: {there}");
+        };
+        Ok(pool)
+    }
+
+    /// The machines of a pool. Those that cannot be told are warned about.
+    pub(in crate::cli) fn members(&self, pool: &MachineConfigPool) -> Vec<&Node> {
+        let (members, errors) = nodes_of(pool, &self.pools, &self.nodes);
+        for error in errors {
+            output::warning(&error.to_string());
+        }
+        members
+    }
+
+    /// The ControllerConfig, where there is one.
+    pub(in crate::cli) fn controller_config(&self) -> Option<&ControllerConfig> {
+        self.controller_configs.iter().find(|one| one.name_any() == CONTROLLER_CONFIG)
+    }
+
+    /// What changes cost: the administrator's policy over that of the system.
+    pub(in crate::cli) fn policy(&self) -> NodeDisruptionPolicy {
+        let own = self.machine_configuration.as_ref();
+        let own = own.and_then(|own| own.spec.node_disruption_policy.clone());
+        with_system_policy(&own.unwrap_or_default())
+    }
+
+    /// Takes in all objects of a kind.
+    pub(super) fn replace(&mut self, kind: Kind, objects: &[Value]) -> Result<()> {
+        fn read<T: DeserializeOwned + kube::Resource>(
+            kind: Kind,
+            objects: &[Value],
+        ) -> Result<Vec<T>> {
+            let mut all = objects
+                .iter()
+                .map(|object| typed::<T>(kind, object))
+                .collect::<Result<Vec<T>>>()?;
+            all.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
+            Ok(all)
+        }
+        match kind {
+            Kind::Pool => self.pools = read(kind, objects)?,
+            Kind::Config => self.configs = read(kind, objects)?,
+            Kind::Node => self.nodes = read(kind, objects)?,
+            Kind::MachineConfigNode => self.machine_config_nodes = read(kind, objects)?,
+            Kind::ControllerConfig => self.controller_configs = read(kind, objects)?,
+            Kind::OsConfig => self.os_configs = read(kind, objects)?,
+            Kind::OsBuild => self.os_builds = read(kind, objects)?,
+            Kind::MachineConfiguration => {
+                let all: Vec<MachineConfiguration> = read(kind, objects)?;
+                self.machine_configuration =
+                    all.into_iter().find(|one| one.meta().name.as_deref() == Some("cluster"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in one object, or that it is gone. The lists are sorted by name.
+    pub(super) fn change(&mut self, kind: Kind, object: &Value, is_gone: bool) -> Result<()> {
+        fn put<T: DeserializeOwned + kube::Resource>(
+            list: &mut Vec<T>,
+            kind: Kind,
+            object: &Value,
+            is_gone: bool,
+        ) -> Result<()> {
+            let new: T = typed(kind, object)?;
+            let place = list.binary_search_by(|one| one.meta().name.cmp(&new.meta().name));
+            match (place, is_gone) {
+                (Ok(at), true) => drop(list.remove(at)),
+                (Ok(at), false) => list[at] = new,
+                (Err(_), true) => {}
+                (Err(at), false) => list.insert(at, new),
+            }
+            Ok(())
+        }
+        match kind {
+            Kind::Pool => put(&mut self.pools, kind, object, is_gone),
+            Kind::Config => put(&mut self.configs, kind, object, is_gone),
+            Kind::Node => put(&mut self.nodes, kind, object, is_gone),
+            Kind::MachineConfigNode => put(&mut self.machine_config_nodes, kind, object, is_gone),
+            Kind::ControllerConfig => put(&mut self.controller_configs, kind, object, is_gone),
+            Kind::OsConfig => put(&mut self.os_configs, kind, object, is_gone),
+            Kind::OsBuild => put(&mut self.os_builds, kind, object, is_gone),
+            Kind::MachineConfiguration => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_come_and_go() {
+        let node = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
+        let mut world = World::default();
+        world.replace(Kind::Node, &[node("b", "1"), node("a", "1")]).unwrap();
+        world.change(Kind::Node, &node("c", "1"), false).unwrap();
+        world.change(Kind::Node, &node("b", "2"), false).unwrap();
+        world.change(Kind::Node, &node("a", "1"), true).unwrap();
+        world.change(Kind::Node, &node("z", "1"), true).unwrap();
+        let shown: Vec<String> =
+            world.nodes.iter().map(|n| n.name_any() + &n.uid().unwrap_or_default()).collect();
+        assert_eq!(shown, ["b2", "c1"]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_named_without_its_values() {
+        let object = json!({"metadata": {"name": "x"}, "spec": {"paused": "hunter2"}});
+        let error = typed::<MachineConfigPool>(Kind::Pool, &object).unwrap_err().to_string();
+        assert_eq!(error, "MachineConfigPool x: spec.paused cannot be read");
+        let error = World::default().pool("y").unwrap_err().to_string();
+        assert!(error.contains("pools there: none"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! `machinist pause` and `machinist resume`: whether a pool is rolled out at all.
+
+use anyhow::Result;
+use clap::Args;
+use http::Method;
+use machinist_core::api::MachineConfigPool;
+use machinist_core::update::{NodeView, max_unavailable};
+use serde_json::json;
+
+use super::live::session::SessionArgs;
+use super::live::world::{Kind, World};
+use super::{Outcome, live, output};
+use crate::home::request::{MERGE_PATCH, with};
+
+/// Keep the machines of a pool as they are until it is resumed
+///
+/// Machines that are at work on a config finish it. Changes are rendered, and wait.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist pause worker")]
+pub(super) struct Pause {
+    /// The pool
+    pool: String,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Let the machines of a paused pool have what has changed meanwhile
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist resume worker")]
+pub(super) struct Resume {
+    /// The pool
+    pool: String,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl Pause {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        set(&self.session, &self.pool, true)
+    }
+}
+
+impl Resume {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        set(&self.session, &self.pool, false)
+    }
+}
+
+fn set(session: &SessionArgs, name: &str, paused: bool) -> Result<Outcome> {
+    live::run(async {
+        let session = session.open().await?;
+        let world = session.world().await?;
+        let pool = world.pool(name)?;
+        if pool.spec.paused.unwrap_or_default() != paused {
+            let path = session.needed(Kind::Pool)?.path(None, Some(name));
+            let path = with(&path, &[("fieldManager", "machinist")]);
+            let patch = json!({"spec": {"paused": paused}});
+            session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+        }
+        output::print(&text(&world, pool, paused))?;
+        Ok(Outcome::Done)
+    })
+}
+
+/// What it means for the machines.
+fn text(world: &World, pool: &MachineConfigPool, paused: bool) -> String {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
+    let members = world.members(pool);
+    let views = || members.iter().map(|node| NodeView(node));
+    let Some(target) = target else {
+        let verb = if paused { "is paused" } else { "is not paused" };
+        return format!("{name} {verb}; it has no rendered config yet\n");
+    };
+    let behind = views().filter(|view| view.needs(target)).count();
+    let working = views().filter(|view| !view.needs(target) && !view.is_done()).count();
+    let mut text = match (paused, behind) {
+        (true, 0) => format!("{name} is paused; {} {target}", stay(members.len())),
+        (true, _) => {
+            let mut configs: Vec<&str> =
+                views().filter(|v| v.needs(target)).map(NodeView::current_config).collect();
+            configs.sort_unstable();
+            configs.dedup();
+            format!(
+                "{name} is paused; {} {}, and {} not get {target}",
+                stay(behind),
+                configs.join(" or "),
+                if behind == 1 { "does" } else { "do" }
+            )
+        }
+        (false, 0) => {
+            format!("{name} is not paused; all {} have {target}", machines(members.len()))
+        }
+        (false, _) => {
+            let most = max_unavailable(pool, members.len())
+                .map_or_else(|error| error.to_string(), |max| format!("at most {max} at a time"));
+            format!("{name} goes on; {} to get {target}, {most}", machines(behind))
+        }
+    };
+    if working > 0 {
+        text.push_str(&format!("; {} at work on it and finish", machines(working)));
+    }
+    text.push('\n');
+    text
+}
+
+fn machines(count: usize) -> String {
+    if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
+}
+
+fn stay(count: usize) -> String {
+    if count == 1 { "1 machine stays on".to_owned() } else { format!("{count} machines stay on") }
+}

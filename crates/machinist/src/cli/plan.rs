@@ -1,0 +1,264 @@
+//! `machinist plan`: what a change would do, before it is made.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use machinist_core::api::{MachineConfig, MachineConfigPool};
+use machinist_core::plan::{Changes, Cost, MachinePlan, Plan as Answer, PoolPlan, Trouble, plan};
+use machinist_hub::patch::PatchKind;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::live::session::{Session, SessionArgs};
+use super::live::world::{Kind, World, typed};
+use super::live::{self, usage};
+use super::output::{ERROR, FAINT, HEADING, TextOrJson, WARNING};
+use super::{Outcome, diff, output};
+use crate::home::apply::{last_applied, patch};
+use crate::manifests::{self, Document};
+
+/// How many machines are named.
+const NAMED: usize = 5;
+
+/// Show what a change would do to pools and machines, without making it
+///
+/// What would be rendered, what differs, which machines change, what it costs each of them, who goes
+/// first, and what is known to hurt. Nothing is written. The exit code is 3 when a machine would
+/// refuse the change or a pool could not be rendered.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
+        Others:\n  machinist plan --delete mc/50-worker-chrony -o json")]
+pub(super) struct Plan {
+    /// MachineConfigs and MachineConfigPools as they are to be: a file, a folder or - for standard
+    /// input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "delete")]
+    filename: Vec<PathBuf>,
+
+    /// A MachineConfig or MachineConfigPool that is to go (mc/NAME, mcp/NAME); may be given more
+    /// than once
+    #[arg(long, value_name = "KIND/NAME")]
+    delete: Vec<String>,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    plan: &'a Answer,
+    /// Objects of kinds that are not looked into.
+    ignored: &'a [String],
+}
+
+impl Plan {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let documents = manifests::read(&self.filename)?;
+        if documents.is_empty() && self.delete.is_empty() {
+            bail!("there are no objects in these files");
+        }
+        live::run(async {
+            let session = self.session.open().await?;
+            let world = session.world().await?;
+            let (mut changes, ignored) = changes(&session, &world, &documents)?;
+            self.deletions(&session, &world, &mut changes)?;
+            let policy = world.policy();
+            let controller_config = world.controller_config().cloned();
+            let world = machinist_core::plan::World {
+                pools: world.pools,
+                machine_configs: world.configs,
+                nodes: world.nodes,
+                controller_config,
+                policy,
+            };
+            let answer = plan(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
+            for object in &ignored {
+                output::warning(&format!(
+                    "{object}: plans look into MachineConfigs and MachineConfigPools only; what it does is not shown"
+                ));
+            }
+            match self.output {
+                TextOrJson::Json => {
+                    output::print_json(&Shown { plan: &answer, ignored: &ignored })?;
+                }
+                TextOrJson::Text => output::print(&text(&answer))?,
+            }
+            Ok(if answer.refused { Outcome::Refused } else { Outcome::Done })
+        })
+    }
+
+    fn deletions(&self, session: &Session, world: &World, changes: &mut Changes) -> Result<()> {
+        for word in &self.delete {
+            let Some((kind, name)) = word.split_once('/').filter(|(_, name)| !name.is_empty())
+            else {
+                return Err(usage(format!("{word}: write KIND/NAME, such as mc/50-worker-chrony")));
+            };
+            let resource = session.resources.named(kind)?;
+            let is = |kind| session.kind(kind) == Some(resource);
+            if is(Kind::Config) && world.configs.iter().any(|one| one.name_any() == name) {
+                changes.deleted_machine_configs.push(name.to_owned());
+            } else if is(Kind::Pool) && world.pools.iter().any(|one| one.name_any() == name) {
+                changes.deleted_pools.push(name.to_owned());
+            } else if is(Kind::Config) || is(Kind::Pool) {
+                bail!("{} is not there", resource.object(name));
+            } else {
+                return Err(usage(format!(
+                    "{word}: only MachineConfigs and MachineConfigPools are looked into: write mc/NAME or mcp/NAME"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The objects as they would be after `machinist apply`, and those that are passed over.
+fn changes(
+    session: &Session,
+    world: &World,
+    documents: &[Document],
+) -> Result<(Changes, Vec<String>)> {
+    let (mut changes, mut ignored) = (Changes::default(), Vec::new());
+    for (target, manifest) in session.manifests(documents)? {
+        let is = |kind| session.kind(kind) == Some(target.resource);
+        if is(Kind::Config) {
+            let live = world.configs.iter().find(|one| one.name_any() == target.name);
+            let object: MachineConfig = applied(Kind::Config, live, &manifest)?;
+            if changes.machine_configs.iter().any(|one| one.name_any() == target.name) {
+                bail!("{} is given twice; remove one", target.object());
+            }
+            changes.machine_configs.push(object);
+        } else if is(Kind::Pool) {
+            let live = world.pools.iter().find(|one| one.name_any() == target.name);
+            let object: MachineConfigPool = applied(Kind::Pool, live, &manifest)?;
+            if changes.pools.iter().any(|one| one.name_any() == target.name) {
+                bail!("{} is given twice; remove one", target.object());
+            }
+            changes.pools.push(object);
+        } else {
+            ignored.push(target.object());
+        }
+    }
+    Ok((changes, ignored))
+}
+
+/// An object with its manifest applied to it.
+fn applied<T: Serialize + serde::de::DeserializeOwned>(
+    kind: Kind,
+    live: Option<&T>,
+    manifest: &Value,
+) -> Result<T> {
+    let Some(live) = live else { return typed(kind, manifest) };
+    let live = serde_json::to_value(live)?;
+    let patch = patch(last_applied(&live).as_ref(), &live, manifest);
+    typed(kind, &machinist_hub::patch::apply(PatchKind::Merge, &live, &patch, None)?)
+}
+
+fn text(plan: &Answer) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    for problem in &plan.problems {
+        let _ = writeln!(text, "{WARNING}warning:{WARNING:#} {problem}");
+    }
+    if plan.pools.is_empty() && plan.moves.is_empty() {
+        text.push_str("Nothing would change.\n");
+    }
+    let mut moves: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for one in &plan.moves {
+        let key =
+            (one.from.as_deref().unwrap_or("no pool"), one.to.as_deref().unwrap_or("no pool"));
+        moves.entry(key).or_default().push(&one.machine);
+    }
+    for ((from, to), machines) in moves {
+        let _ = writeln!(text, "{} would go from {from} to {to}", some(&machines));
+    }
+    for pool in &plan.pools {
+        show_pool(&mut text, pool);
+    }
+    text
+}
+
+fn show_pool(text: &mut String, pool: &PoolPlan) {
+    let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "(nothing)".to_owned());
+    let (before, after) = (name(&pool.before), name(&pool.after));
+    let change =
+        if before == after { format!("stays on {after}") } else { format!("{before} → {after}") };
+    let _ = writeln!(text, "{HEADING}{}{HEADING:#}: {change}", pool.pool);
+    match &pool.trouble {
+        Some(Trouble::Unrenderable { reason }) => {
+            let _ = writeln!(text, "  {ERROR}cannot be rendered:{ERROR:#} {reason}");
+        }
+        Some(Trouble::Refused { culprit, reason }) => {
+            let who = culprit.as_ref().map(|who| format!(" (because of MachineConfig {who})"));
+            let who = who.unwrap_or_default();
+            let _ = writeln!(text, "  {ERROR}machines would refuse it:{ERROR:#} {reason}{who}");
+        }
+        None => {}
+    }
+    for warning in &pool.warnings {
+        let names: Vec<&str> = warning.machines.iter().map(String::as_str).collect();
+        let who = if names.is_empty() { String::new() } else { format!(" [{}]", some(&names)) };
+        let _ = writeln!(text, "  {WARNING}warning:{WARNING:#} {}{who}", warning.message);
+    }
+    show_machines(text, pool);
+    if let Some(diff) = pool.diff.as_ref().filter(|diff| !diff.is_empty()) {
+        let mut lines = String::new();
+        diff::show_diff(&mut lines, diff);
+        for line in lines.lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+}
+
+fn show_machines(text: &mut String, pool: &PoolPlan) {
+    let changing = pool.machines.len();
+    let all = pool.machine_count;
+    if changing == 0 {
+        let line = match all {
+            0 => "it has no machines".to_owned(),
+            all => format!("none of its {all} machines changes"),
+        };
+        let _ = writeln!(text, "  {line}");
+        return;
+    }
+    let most = pool.max_unavailable.map(|max| format!(", at most {max} at a time"));
+    let _ = writeln!(text, "  {changing} of {all} machines change{}", most.unwrap_or_default());
+    let mut costs: BTreeMap<(std::cmp::Reverse<Cost>, String), Vec<&str>> = BTreeMap::new();
+    for machine in &pool.machines {
+        let key = (std::cmp::Reverse(machine.cost), cost(machine));
+        costs.entry(key).or_default().push(&machine.machine);
+    }
+    for ((_, what), machines) in costs {
+        let _ = writeln!(text, "  {what}: {FAINT}{}{FAINT:#}", some(&machines));
+    }
+    if !pool.next.is_empty() {
+        let first: Vec<&str> = pool.next.iter().map(String::as_str).collect();
+        let _ = writeln!(text, "  first: {}", some(&first));
+    }
+}
+
+fn cost(machine: &MachinePlan) -> String {
+    match (&machine.refused, machine.cost) {
+        (Some(reason), _) => format!("refused from {} ({reason})", machine.from),
+        (None, Cost::Unknown) if machine.actions.is_empty() => {
+            format!("cannot tell what it costs from {}, which is not there", machine.from)
+        }
+        (None, Cost::Nothing) => "costs nothing".to_owned(),
+        (None, _) => format!("costs {}", diff::cost(&machine.actions)),
+    }
+}
+
+/// A few of many.
+fn some(names: &[&str]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}

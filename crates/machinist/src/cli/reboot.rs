@@ -1,0 +1,154 @@
+//! `machinist reboot`: the permission to restart, for a machine that waits for it.
+
+use anyhow::Result;
+use clap::Args;
+use http::Method;
+use k8s_openapi::api::core::v1::Node;
+use machinist_core::api::MachineConfigPool;
+use machinist_core::api::names::annotation::machinist;
+use machinist_core::update::{NodeView, Policy, pools_of};
+use serde_json::json;
+
+use super::live::session::SessionArgs;
+use super::live::world::{Kind, typed};
+use super::{Outcome, live, output};
+use crate::home::request::{MERGE_PATCH, refused, with};
+
+/// How often a write is tried again after somebody else was quicker.
+const TRIES: usize = 5;
+
+/// Let a machine restart that has its config all but for a restart
+///
+/// Machines of a pool with machinist.dev/reboot=deferred wait for this. For a machine that waits for
+/// no restart, the exit code is 3 and the text says what it is doing.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist reboot worker-1")]
+pub(super) struct Reboot {
+    /// The machine
+    node: String,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl Reboot {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        live::run(async {
+            let session = self.session.open().await?;
+            let path = session.needed(Kind::Node)?.path(None, Some(&self.node));
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let object = session.home.get(&path).await?;
+                let node: Node = typed(Kind::Node, &object)?;
+                let view = NodeView(&node);
+                let pools: Vec<MachineConfigPool> = session.all(Kind::Pool).await?;
+                if let Some(why_not) = why_not(view, &pools) {
+                    output::error(&why_not);
+                    return Ok(Outcome::Refused);
+                }
+                let config = view.desired_config();
+                // The revision makes sure that it still waits for this.
+                let patch = json!({"metadata": {
+                    "resourceVersion": node.metadata.resource_version,
+                    "annotations": {machinist::RESTART: config},
+                }});
+                let path = with(&path, &[("fieldManager", "machinist")]);
+                match session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
+                    Err(error) if tries < TRIES && refused(&error) == Some(409) => {}
+                    Err(error) => return Err(error),
+                    Ok(_) => {
+                        output::print(&format!(
+                            "{} restarts for {config}, as soon as it is drained\n",
+                            self.node
+                        ))?;
+                        return Ok(Outcome::Done);
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Why a machine gets no permission; none if it waits for one.
+fn why_not(view: NodeView<'_>, pools: &[MachineConfigPool]) -> Option<String> {
+    let (name, desired) = (view.name(), view.desired_config());
+    if view.awaits_restart() {
+        let pool = pools_of(view.0, pools).ok().and_then(|pools| pools.first().copied())?;
+        let bad = Policy::of(pool).map(|policy| policy.bad_configs).unwrap_or_default();
+        let pool = pool.metadata.name.as_deref().unwrap_or_default();
+        return bad.contains(desired).then(|| {
+            format!("{name} waits for a restart for {desired}, which is remembered as bad: take it out of the annotation {} of MachineConfigPool {pool} first", machinist::BAD_CONFIGS)
+        });
+    }
+    let pending = view.annotation(machinist::RESTART_PENDING).filter(|config| !config.is_empty());
+    Some(if desired.is_empty() {
+        format!("{name} is not managed: no config is wanted of it")
+    } else if view.is_done() {
+        format!("{name} waits for no restart: it has {desired} and is done")
+    } else if view.is_failing() {
+        format!("{name} waits for no restart: it failed on {desired}: {}", view.reason())
+    } else if pending == Some(desired) {
+        format!("{name} may restart for {desired} already, and is about to")
+    } else {
+        let mut text =
+            format!("{name} waits for no restart: it is at work on {desired} ({})", view.state());
+        if let Some(config) = pending {
+            text.push_str(&format!("; the restart for {config} is no longer needed"));
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, REASON, STATE};
+    use serde_json::Value;
+
+    fn node(annotations: &Value) -> Node {
+        let labels = json!({"node-role.kubernetes.io/worker": ""});
+        let metadata = json!({"name": "a", "labels": labels, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn only_those_who_wait_get_the_permission() {
+        let pending = machinist::RESTART_PENDING;
+        let working = json!({CURRENT_CONFIG: "a", DESIRED_CONFIG: "b", STATE: "Working"});
+        let with = |more: &Value| {
+            let mut all = working.clone();
+            for (key, value) in more.as_object().unwrap() {
+                all[key] = value.clone();
+            }
+            all
+        };
+        let done = json!({CURRENT_CONFIG: "b", DESIRED_CONFIG: "b", STATE: "Done"});
+        for (annotations, expected) in [
+            (with(&json!({pending: "b"})), None),
+            (with(&json!({pending: "b", machinist::RESTART: "a"})), None),
+            (with(&json!({pending: "b", machinist::RESTART: "b"})), Some("already")),
+            (with(&json!({pending: "a"})), Some("the restart for a is no longer needed")),
+            (working.clone(), Some("at work on b (Working)")),
+            (with(&json!({STATE: "Degraded", REASON: "disk full"})), Some("disk full")),
+            (done, Some("has b and is done")),
+            (json!({}), Some("is not managed")),
+        ] {
+            let node = node(&annotations);
+            let found = why_not(NodeView(&node), &[]);
+            match expected {
+                None => assert_eq!(found, None, "{annotations}"),
+                Some(part) => {
+                    assert!(found.as_ref().is_some_and(|f| f.contains(part)), "{found:?}");
+                }
+            }
+        }
+        let pool: MachineConfigPool = serde_json::from_value(json!({
+            "metadata": {"name": "worker", "annotations": {machinist::BAD_CONFIGS: "b"}},
+            "spec": {"nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}}},
+        }))
+        .unwrap();
+        let node = node(&with(&json!({pending: "b"})));
+        assert!(why_not(NodeView(&node), &[pool]).unwrap().contains("bad-configs"));
+    }
+}

@@ -1,0 +1,294 @@
+//! What is said about the rollout of a pool, as data. A pure function of what the home holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use machinist_core::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
+use machinist_core::api::names::condition::pool as condition;
+use machinist_core::api::{MachineConfig, MachineConfigNode, MachineConfigPool, find_condition};
+use machinist_core::reconcile_check::Overrides;
+use machinist_core::render::sync::{Inputs, Rollback, SyncError, sync};
+use machinist_core::update::{
+    Decision, Halted, Layering, MembershipError, NodeView, Policy, Waiting, decide_for,
+    max_unavailable, nodes_of,
+};
+use serde::Serialize;
+
+use super::times::{self, Estimate};
+use crate::cli::live::world::World;
+
+/// Where a pool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum State {
+    /// All machines have the config, and the pool says so.
+    Updated,
+    /// Machines are on their way.
+    Updating,
+    /// The MachineConfigs have changed, and the pool has not been given the result yet.
+    Rendering,
+    /// Somebody paused it, and machines wait.
+    Paused,
+    /// It waits for an hour, for a soak time, or for a person.
+    Halted,
+    /// The config or the settings of the pool are bad: nothing happens until a person acts.
+    Bad,
+    /// There is nothing to roll out.
+    Empty,
+}
+
+/// How many machines are where. Each is counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    pub(super) total: usize,
+    /// They have the config and are ready.
+    pub(super) updated: usize,
+    /// They are at it.
+    pub(super) working: usize,
+    /// They have it but for a restart that nobody has allowed yet.
+    pub(super) restart_pending: usize,
+    /// They failed on it.
+    pub(super) failing: usize,
+    /// They are not ready, with or without it.
+    pub(super) not_ready: usize,
+    /// They have not been given it yet.
+    pub(super) waiting: usize,
+}
+
+/// A machine that is not there yet.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Pending {
+    pub(super) machine: String,
+    /// What it waits for; none if it gets the config, or may restart, at this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waiting: Option<Waiting>,
+    /// What is in the way of its drain, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) drain: Option<String>,
+    /// Since when, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Time>,
+}
+
+/// How far a pool is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub(super) pool: String,
+    pub(super) state: State,
+    /// The config that its machines are to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<String>,
+    /// Since when it is updating, or updated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Time>,
+    /// What its MachineConfigs make, where the pool was rolled back from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rolled_back_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_unavailable: Option<i64>,
+    pub(super) machines: Counts,
+    /// The machines that are not there yet, by name.
+    pub(super) pending: Vec<Pending>,
+    /// Why the whole rollout stands still, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) halted: Option<Halted>,
+    /// What a person has to correct before the rollout goes on.
+    pub(super) problems: Vec<String>,
+    /// What keeps machines out of the pool that may belong to it.
+    pub(super) warnings: Vec<String>,
+    /// When it ends, where that can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) estimate: Option<Estimate>,
+}
+
+impl Report {
+    /// Whether nothing more will come of waiting: it is through, or stands still because of a bad
+    /// config and nobody is at work any more.
+    pub(super) fn is_settled(&self) -> bool {
+        match self.state {
+            State::Updated | State::Empty => true,
+            State::Bad => self.machines.working == 0,
+            State::Updating | State::Rendering | State::Paused | State::Halted => false,
+        }
+    }
+}
+
+/// How far a pool is.
+pub(super) fn report(world: &World, pool: &MachineConfigPool, now: &Time) -> Report {
+    let (members, errors) = nodes_of(pool, &world.pools, &world.nodes);
+    let concerns = |error: &&MembershipError| match error {
+        MembershipError::SeveralCustom { pools, .. } => pools.contains(&pool.name_any()),
+        MembershipError::Selector { pool: name, .. } => *name == pool.name_any(),
+    };
+    let warnings: BTreeSet<String> =
+        errors.iter().filter(concerns).map(ToString::to_string).collect();
+    let report = with_sources(world, pool, &members, sources(world, pool), now);
+    Report { warnings: warnings.into_iter().collect(), ..report }
+}
+
+/// How far a pool is, given what its MachineConfigs make.
+pub(super) fn with_sources(
+    world: &World,
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    sources: Sources,
+    now: &Time,
+) -> Report {
+    let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
+    let target = target.unwrap_or_default();
+    let mut problems: Vec<String> = sources.problem.into_iter().collect();
+    let max = max_unavailable(pool, members.len());
+    let policy = Policy::of(pool);
+    problems.extend(max.as_ref().err().map(ToString::to_string));
+    problems.extend(policy.as_ref().err().map(ToString::to_string));
+    let decision = match (&max, &policy) {
+        (Ok(max), Ok(policy)) => {
+            let (images, builds): (Vec<_>, Vec<_>) =
+                (world.os_configs.iter().collect(), world.os_builds.iter().collect());
+            let layering = Layering::of(pool, &images, &builds);
+            decide_for(layering.goal(pool), pool, members, policy, *max, now)
+                .waiting_for_image(layering.waits_for())
+        }
+        _ => Decision::default(),
+    };
+    let mut counts = Counts { total: members.len(), ..Counts::default() };
+    let mut pending = Vec::new();
+    let machines = &world.machine_config_nodes;
+    let machines: BTreeMap<String, &MachineConfigNode> =
+        machines.iter().map(|machine| (machine.name_any(), machine)).collect();
+    for node in members {
+        count(&mut counts, NodeView(node), target);
+        let machine = machines.get(NodeView(node).name()).copied();
+        pending.extend(look_at(pool, node, machine, target, &decision));
+    }
+    pending.sort_by(|a, b| a.machine.cmp(&b.machine));
+    let is_bad_config = matches!(decision.halted, Some(Halted::BadConfig { .. }));
+    let state = if !problems.is_empty() || is_bad_config {
+        State::Bad
+    } else if sources.is_ahead {
+        State::Rendering
+    } else if target.is_empty() {
+        State::Empty
+    } else if counts.updated == counts.total && says_updated(pool, target) {
+        State::Updated
+    } else if pool.spec.paused == Some(true) && counts.updated < counts.total {
+        State::Paused
+    } else if decision.halted.is_some() {
+        State::Halted
+    } else {
+        State::Updating
+    };
+    let estimate = match (state, &max) {
+        (State::Updating, Ok(max)) if counts.restart_pending == 0 => {
+            times::estimate_end(&machines, pool, members, *max, now)
+        }
+        _ => None,
+    };
+    Report {
+        pool: pool.name_any(),
+        state,
+        target: Some(target.to_owned()).filter(|target| !target.is_empty()),
+        since: times::of_pool(pool),
+        rolled_back_from: Rollback::of(pool).map(|rollback| rollback.from),
+        max_unavailable: max.ok(),
+        machines: counts,
+        pending,
+        halted: decision.halted,
+        problems,
+        warnings: Vec::new(),
+        estimate,
+    }
+}
+
+/// What the MachineConfigs of a pool make, compared with what the pool has.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    /// The pool will be given something else in a moment.
+    pub(super) is_ahead: bool,
+    /// It cannot be given anything.
+    pub(super) problem: Option<String>,
+}
+
+fn sources(world: &World, pool: &MachineConfigPool) -> Sources {
+    let configs: Vec<&MachineConfig> = world.configs.iter().collect();
+    let inputs = Inputs {
+        pool,
+        machine_configs: &configs,
+        controller_config: world.controller_config(),
+        version: "",
+        overrides: Overrides::default(),
+    };
+    match sync(&inputs) {
+        Ok(todo) => {
+            let name = todo.point.and_then(|point| point.name);
+            let now = pool.spec.configuration.as_ref().and_then(|c| c.name.clone());
+            Sources { is_ahead: name.is_some() && name != now, problem: None }
+        }
+        Err(SyncError::NotYet(_) | SyncError::Nothing(_)) => {
+            Sources { is_ahead: false, problem: None }
+        }
+        Err(error) => Sources { is_ahead: false, problem: Some(error.to_string()) },
+    }
+}
+
+/// Whether the pool itself says that all is done, so that whoever asks it next hears the same.
+fn says_updated(pool: &MachineConfigPool, target: &str) -> bool {
+    let Some(status) = &pool.status else { return false };
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let updated = find_condition(conditions, condition::UPDATED);
+    let has = status.configuration.as_ref().and_then(|configuration| configuration.name.as_deref());
+    updated.is_some_and(machinist_core::api::Condition::is_true) && has == Some(target)
+}
+
+fn count(counts: &mut Counts, view: NodeView<'_>, target: &str) {
+    let is_ready = view.not_ready().is_none();
+    let place = if view.is_updated_to(target) {
+        if is_ready { &mut counts.updated } else { &mut counts.not_ready }
+    } else if view.needs(target) {
+        if is_ready { &mut counts.waiting } else { &mut counts.not_ready }
+    } else if view.is_failing() {
+        &mut counts.failing
+    } else if view.awaits_restart() {
+        &mut counts.restart_pending
+    } else {
+        &mut counts.working
+    };
+    *place += 1;
+}
+
+/// What is to be said about a machine; nothing if it is there.
+fn look_at(
+    pool: &MachineConfigPool,
+    node: &Node,
+    machine: Option<&MachineConfigNode>,
+    target: &str,
+    decision: &Decision,
+) -> Option<Pending> {
+    let view = NodeView(node);
+    if view.is_updated_to(target) && view.not_ready().is_none() {
+        return None;
+    }
+    let mut waiting = decision.waiting.get(view.name()).cloned();
+    let goes = decision.next.iter().chain(&decision.restart).any(|name| name == view.name());
+    // Where there is no decision, the problem with the pool says all.
+    if waiting.is_none() && !goes {
+        return None;
+    }
+    let mut drain = None;
+    if matches!(waiting, Some(Waiting::Working { .. })) && is_draining(view) {
+        waiting = Some(Waiting::Draining { blockers: Vec::new() });
+        drain = machine.and_then(times::drain_blockers);
+    }
+    let since = times::of_machine(pool, view, machine, waiting.as_ref());
+    Some(Pending { machine: view.name().to_owned(), waiting, drain, since })
+}
+
+/// Whether it has asked to be emptied, and is not yet.
+fn is_draining(view: NodeView<'_>) -> bool {
+    let wanted = view.annotation(DESIRED_DRAIN).unwrap_or_default();
+    wanted.starts_with("drain-") && view.annotation(LAST_APPLIED_DRAIN) != Some(wanted)
+}
