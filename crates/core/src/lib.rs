@@ -7,6 +7,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
+//! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
 //! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
 //! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
 //! | [`diff`] | what differs between two configs |
@@ -19,6 +20,7 @@
 //! | [`secrets`] | what must never be shown |
 
 pub mod api;
+pub mod apply;
 pub mod diff;
 pub mod disruption;
 pub mod drain;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`cli`] | the commands, a file each |
 //! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
+//! | [`daemon`] | a config on a machine's disk, safely: `machinist once` |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
 //! | [`telemetry`] | the log |
@@ -14,6 +15,7 @@
 
 pub mod cli;
 pub mod controller;
+pub mod daemon;
 pub mod home;
 pub mod manifests;
 pub mod telemetry;

@@ -17,6 +17,7 @@ mod hub;
 mod ignition;
 mod label;
 mod live;
+mod once;
 mod output;
 mod pause;
 mod plan;
@@ -97,6 +98,7 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Reboot(reboot::Reboot),
+    Once(once::Once),
     Render(render::Render),
     Diff(diff::Diff),
     Validate(validate::Validate),
@@ -127,6 +129,7 @@ pub fn run() -> ExitCode {
         Command::Pause(command) => command.run(),
         Command::Resume(command) => command.run(),
         Command::Reboot(command) => command.run(),
+        Command::Once(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),

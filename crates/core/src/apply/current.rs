@@ -1,0 +1,86 @@
+//! The file that says which config a machine has, as the real daemon writes it.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::api::MachineConfig;
+
+/// The name of the config of a machine that has none yet.
+pub const EMPTY_NAME: &str = "mco-empty-mc";
+
+/// The config of a machine that has none yet.
+#[must_use]
+pub fn empty_config() -> MachineConfig {
+    let mut config = MachineConfig::default();
+    config.metadata.name = Some(EMPTY_NAME.to_owned());
+    config.spec.config = Some(json!({"ignition": {"version": "3.5.0"}}));
+    config
+}
+
+/// A MachineConfig around an Ignition config; its name comes from what it holds.
+#[must_use]
+pub fn from_ignition(ignition: Value) -> MachineConfig {
+    let digest = Sha256::digest(ignition.to_string().as_bytes());
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let mut config = MachineConfig::default();
+    config.metadata.name = Some(format!("ignition-{hex}"));
+    config.spec.config = Some(ignition);
+    config
+}
+
+/// Reads the file.
+pub fn current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> {
+    let mut value: Value = serde_json::from_slice(bytes)?;
+    // The real daemon leaves the type out, as it is known.
+    if let Some(map) = value.as_object_mut() {
+        map.entry("apiVersion").or_insert_with(|| "machineconfiguration.openshift.io/v1".into());
+        map.entry("kind").or_insert_with(|| "MachineConfig".into());
+    }
+    serde_json::from_value(value)
+}
+
+/// The text of the file: no type, every field of the spec, JSON as Go writes it.
+pub(super) fn to_text(config: &MachineConfig) -> String {
+    let spec = &config.spec;
+    let metadata = serde_json::to_value(&config.metadata).unwrap_or(Value::Null);
+    let list = |list: &Option<Vec<String>>| list.as_ref().map_or(Value::Null, |list| json!(list));
+    let fields = [
+        ("osImageURL", json!(spec.os_image_url.as_deref().unwrap_or_default())),
+        (
+            "baseOSExtensionsContainerImage",
+            json!(spec.base_os_extensions_container_image.as_deref().unwrap_or_default()),
+        ),
+        ("config", spec.config.clone().unwrap_or(Value::Null)),
+        ("kernelArguments", list(&spec.kernel_arguments)),
+        ("extensions", list(&spec.extensions)),
+        ("fips", json!(spec.fips.unwrap_or_default())),
+        ("kernelType", json!(spec.kernel_type.as_deref().unwrap_or_default())),
+    ];
+    let mut parts: Vec<String> =
+        fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    // Fields of a newer version are kept.
+    let others: Map<String, Value> = spec
+        .other
+        .iter()
+        .filter(|(name, _)| *name != "kernelArguments")
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    parts.extend(others.iter().map(|(name, value)| format!("{}:{value}", json!(name))));
+    escape(&format!("{{\"metadata\":{metadata},\"spec\":{{{}}}}}", parts.join(",")))
+}
+
+/// Go escapes what HTML and JavaScript would take amiss; such letters stand only in strings.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            other => out.push(other),
+        }
+    }
+    out
+}

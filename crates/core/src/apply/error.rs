@@ -1,0 +1,136 @@
+//! Why a change cannot be planned. Nothing has been written when one of these is given.
+
+use super::tree::TreeError;
+use crate::ignition::contents::ContentsError;
+
+/// Why a change cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The tree cannot be read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A path is not one that can be written safely.
+    #[error(
+        "storage.files: path {path:?} {problem}: write it as an absolute path without \"..\" and without a slash at its end"
+    )]
+    Path {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The name of a unit or drop-in is not a plain name.
+    #[error("systemd.units: the name {name:?} is not a plain file name: take out the slashes")]
+    UnitName {
+        /// The name.
+        name: String,
+    },
+    /// The path belongs to the daemon itself.
+    #[error(
+        "storage.files: {path:?} is the daemon's own file: take it out of the config, the daemon writes it"
+    )]
+    Reserved {
+        /// The path.
+        path: String,
+    },
+    /// Contents cannot be decoded.
+    #[error("storage.files: could not decode file {path:?}: {source}")]
+    Contents {
+        /// The path.
+        path: String,
+        /// Why.
+        source: ContentsError,
+    },
+    /// A user is not known on the machine.
+    #[error(
+        "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve UserID for username: {name}: give user.id, or a user of the machine's /etc/passwd"
+    )]
+    User {
+        /// The file.
+        path: String,
+        /// The user.
+        name: String,
+    },
+    /// A group is not known on the machine.
+    #[error(
+        "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve GroupID for group: {name}: give group.id, or a group of the machine's /etc/group"
+    )]
+    Group {
+        /// The file.
+        path: String,
+        /// The group.
+        name: String,
+    },
+    /// A number is no user or group.
+    #[error("storage.files: {path:?}: {id} is not the number of a user or group")]
+    Id {
+        /// The file.
+        path: String,
+        /// The number.
+        id: i64,
+    },
+    /// Something is in the way.
+    #[error("{path:?} is {found}, and {wanted} is to be there: move it away first")]
+    InTheWay {
+        /// Where.
+        path: String,
+        /// What is there.
+        found: &'static str,
+        /// What is to be there.
+        wanted: &'static str,
+    },
+    /// A folder on the way is none.
+    #[error(
+        "failed to create directory {folder:?} for {path:?}: not a directory but {found}: move it away first"
+    )]
+    NotAFolder {
+        /// What should be written.
+        path: String,
+        /// The folder.
+        folder: String,
+        /// What is there.
+        found: &'static str,
+    },
+    /// Somebody else could point the way elsewhere.
+    #[error(
+        "{path:?} leads through the link {link:?}, which belongs to user {uid}: only root's links are followed; remove the link or make it root's"
+    )]
+    ForeignLink {
+        /// What should be written.
+        path: String,
+        /// The link.
+        link: String,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// Links that lead in a circle.
+    #[error("{path:?} leads through too many links: remove the circle")]
+    TooManyLinks {
+        /// What should be written.
+        path: String,
+    },
+    /// A password hash would break the file it is written to.
+    #[error(
+        "passwd.users: passwordHash of {user:?} holds a colon or a line end: give a hash as crypt(3) makes it"
+    )]
+    PasswordHash {
+        /// The user.
+        user: String,
+    },
+    /// systemd would refuse to enable or disable a unit.
+    #[error("error enabling units: {problem}")]
+    Enable {
+        /// What it would say.
+        problem: String,
+    },
+    /// The daemon's own record cannot be read.
+    #[error(
+        "{path}: {problem}: the record of what was there before is damaged; put it back, or remove it to go on without"
+    )]
+    Record {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+}

@@ -1,0 +1,162 @@
+//! How a machine goes from one config to another on disk: an ordered list of steps, each with its
+//! way back.
+//!
+//! ```text
+//! (config the machine has, config it is to have, the tree) ─ plan ─→ Plan { steps }
+//! ```
+//!
+//! A plan says for every path that changes what is there ([`Step::from`]) and what is to be there
+//! ([`Step::to`]). It is found by playing the change through in a [`view`] of the tree: what ends
+//! as it began is no step, so a plan for a machine that is as it should be is empty. The way back
+//! is the same list the other way round.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `managed` | which paths a config speaks about, and what it wants there |
+//! | `originals` | what is kept before a path is taken over, and what is put back |
+//! | `systemd` | what enabling, disabling and presetting a unit does to links |
+//! | `users` | keys and password of `core`; numbers of users and groups |
+//! | `record` | what else was there before, so that it can be put back |
+//! | `resolve` | where a path really lies when links are on its way |
+//! | `steps` | in which order things are done |
+
+mod current;
+mod error;
+mod managed;
+mod node;
+mod originals;
+mod record;
+mod resolve;
+mod steps;
+mod systemd;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod users;
+mod view;
+
+use serde::{Deserialize, Serialize};
+
+pub use current::{EMPTY_NAME, current_config, empty_config, from_ignition};
+pub use error::ApplyError;
+pub use node::{Content, Meta, Node, Owner, Source};
+pub use record::{RECORD, Record};
+pub use tree::{MemoryTree, Tree, TreeError};
+
+use crate::api::MachineConfig;
+use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};
+use crate::reconcile_check::Change;
+use view::View;
+
+/// What the plan must know about the host besides its tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Who owns files of which a config does not say it: root, or whoever prepares an image
+    /// without being root.
+    pub owner: Owner,
+    /// The day, counted from 1970, for the date of a password's change.
+    pub today: u32,
+}
+
+/// One change at one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Where: absolute beneath the root, with no link on the way.
+    pub path: String,
+    /// What is there.
+    pub from: Node,
+    /// What is to be there.
+    pub to: Node,
+}
+
+/// All that is to be done, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The name of the config that the machine has.
+    pub from: String,
+    /// The name of the config that it is to have.
+    pub to: String,
+    /// The steps. Folders come before what is in them; what goes comes after what is put in place.
+    pub steps: Vec<Step>,
+    /// What the config asks for and this plan does not do, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Plans the change. `change` is what [`crate::reconcile_check::reconcilable`] made of the two
+/// configs; `managed` is false where `old` is only the placeholder of a machine that has none yet.
+pub fn plan(
+    old: &MachineConfig,
+    new: &MachineConfig,
+    change: &Change,
+    tree: &dyn Tree,
+    style: Style,
+) -> Result<Plan, ApplyError> {
+    let mut view = View::new(tree, style);
+    let mut record = record::read(&mut view)?;
+    let mut notes = unsupported(new);
+    let before = managed::paths(&change.old, &mut view)?;
+    let wanted = managed::wanted(&change.new, &mut view)?;
+
+    systemd::release_units(&change.old, &change.new, &mut view, &mut record)?;
+    let enabled = systemd::before_writing(&change.old, &change.new, &mut view, &mut record)?;
+    originals::release(&before, &wanted, &mut view)?;
+    let listed = systemd::listed(&change.new, &mut view)?;
+    originals::acquire(&before, &wanted, &mut view)?;
+    notes.extend(systemd::enablement(
+        &systemd::Change { old: &change.old, new: &change.new, listed, enabled },
+        &mut view,
+        &mut record,
+    )?);
+    notes.extend(users::apply(&change.old.passwd, &change.new.passwd, &mut view, &mut record)?);
+    restrict_kubeconfig(&mut view, &mut record)?;
+    if manages_nothing(new, change) {
+        record.give_back(&mut view)?;
+    }
+
+    let text = current::to_text(new);
+    view.write(CURRENT_CONFIG, text.into_bytes())?;
+    view.write(CURRENT_IMAGE, Vec::new())?;
+    record.write(&mut view)?;
+    let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
+    Ok(Plan { from: name(old), to: name(new), steps: steps::order(view)?, notes })
+}
+
+/// The kubelet's credentials are for root alone, whatever wrote them.
+fn restrict_kubeconfig(view: &mut View, record: &mut Record) -> Result<(), ApplyError> {
+    let path = view.resolve(KUBECONFIG)?;
+    if let Node::File { meta, content } = view.node(&path)?
+        && meta.mode != 0o600
+    {
+        record.keep_meta(&path, meta);
+        view.set(&path, Node::File { meta: Meta { mode: 0o600, ..meta }, content });
+    }
+    Ok(())
+}
+
+/// A config without files, units and users gives everything back.
+fn manages_nothing(new: &MachineConfig, change: &Change) -> bool {
+    let config = &change.new;
+    config.storage.files.is_empty()
+        && config.systemd.units.is_empty()
+        && config.passwd.users.is_empty()
+        && unsupported(new).is_empty()
+}
+
+/// What a config can ask for that only a booted machine can do.
+fn unsupported(new: &MachineConfig) -> Vec<String> {
+    let spec = &new.spec;
+    let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    let has_any = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
+    let kernel = spec.kernel_type.as_deref().unwrap_or_default();
+    [
+        ("spec.osImageURL", is_set(&spec.os_image_url)),
+        ("spec.kernelArguments", has_any(&spec.kernel_arguments)),
+        ("spec.extensions", has_any(&spec.extensions)),
+        ("spec.kernelType", !matches!(kernel, "" | "default")),
+    ]
+    .into_iter()
+    .filter(|(_, asked)| *asked)
+    .map(|(field, _)| format!("{field} needs a booted image-based machine and was left as it is"))
+    .collect()
+}

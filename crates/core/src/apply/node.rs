@@ -1,0 +1,161 @@
+//! What can be at a path.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// User and group, by number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// Permissions and owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The permissions, without the type.
+    pub mode: u32,
+    /// The owner.
+    #[serde(flatten)]
+    pub owner: Owner,
+}
+
+/// Where the bytes of a file come from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Source {
+    /// From here.
+    Bytes(Vec<u8>),
+    /// From the file at a path, with its times and extended attributes.
+    Path(String),
+    /// Nobody can say any more: read back from a journal.
+    Unknown,
+}
+
+/// The bytes of a file. Two are equal when size and digest are.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Content {
+    /// How many there are.
+    pub size: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub sha256: String,
+    /// Where they come from; never written down, for they may be secret.
+    #[serde(skip, default = "unknown")]
+    pub source: Source,
+}
+
+fn unknown() -> Source {
+    Source::Unknown
+}
+
+impl Content {
+    /// These bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            sha256: hex(&Sha256::digest(&bytes)),
+            source: Source::Bytes(bytes),
+        }
+    }
+}
+
+/// Bytes in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        (self.size, &self.sha256) == (other.size, &other.sha256)
+    }
+}
+
+impl Eq for Content {}
+
+impl fmt::Debug for Content {
+    /// Size and digest; the bytes may be secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "<{} bytes, sha256 {}>", self.size, self.sha256)
+    }
+}
+
+impl fmt::Debug for Source {
+    /// Where from; the bytes may be secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(formatter, "<{} bytes>", bytes.len()),
+            Self::Path(path) => write!(formatter, "<copy of {path}>"),
+            Self::Unknown => formatter.write_str("<unknown>"),
+        }
+    }
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Node {
+    /// Nothing.
+    Absent,
+    /// A file.
+    File {
+        /// Permissions and owner.
+        #[serde(flatten)]
+        meta: Meta,
+        /// Its bytes.
+        content: Content,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points.
+        target: String,
+        /// Its owner.
+        #[serde(flatten)]
+        owner: Owner,
+    },
+    /// A folder.
+    Folder {
+        /// Permissions and owner.
+        #[serde(flatten)]
+        meta: Meta,
+    },
+    /// A device, a socket or a pipe.
+    Special,
+}
+
+impl Node {
+    /// Whether nothing is there.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        *self == Self::Absent
+    }
+
+    /// What it is, in a word.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Absent => "nothing",
+            Self::File { .. } => "a file",
+            Self::Link { .. } => "a link",
+            Self::Folder { .. } => "a folder",
+            Self::Special => "a device, socket or pipe",
+        }
+    }
+
+    /// Whether only permissions or owner differ.
+    #[must_use]
+    pub fn differs_in_meta_only(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File { content: a, .. }, Self::File { content: b, .. }) => a == b,
+            (Self::Folder { .. }, Self::Folder { .. }) => true,
+            _ => false,
+        }
+    }
+}

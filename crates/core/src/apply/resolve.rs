@@ -1,0 +1,81 @@
+//! Where a path really lies when links are on its way: as in a chroot, never above the root.
+
+use std::collections::HashMap;
+
+use super::error::ApplyError;
+use super::node::Node;
+
+/// More links than this on one way is a circle.
+const MAX_LINKS: usize = 40;
+
+/// The parts of a path from a config, refused when they are not plain.
+pub(super) fn parts(path: &str) -> Result<Vec<&str>, ApplyError> {
+    let wrong = |problem| ApplyError::Path { path: path.to_owned(), problem };
+    let rest = path.strip_prefix('/').ok_or_else(|| wrong("is not absolute"))?;
+    if path.contains('\0') {
+        return Err(wrong("holds a zero byte"));
+    }
+    if rest.is_empty() || rest.ends_with('/') {
+        return Err(wrong("names a folder"));
+    }
+    let parts: Vec<&str> =
+        rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if parts.contains(&"..") {
+        return Err(wrong("holds \"..\""));
+    }
+    if parts.is_empty() {
+        return Err(wrong("names a folder"));
+    }
+    Ok(parts)
+}
+
+/// Follows the links in the folders of a path. What does not exist is taken as it is written.
+pub(super) fn resolve(
+    path: &str,
+    known: &mut HashMap<String, String>,
+    trusted: u32,
+    look: &mut dyn FnMut(&str) -> Result<Node, ApplyError>,
+) -> Result<String, ApplyError> {
+    let parts = parts(path)?;
+    let (name, folders) = parts
+        .split_last()
+        .ok_or_else(|| ApplyError::Path { path: path.to_owned(), problem: "names a folder" })?;
+    let literal = folders.iter().fold(String::new(), |path, part| path + "/" + part);
+    if let Some(folder) = known.get(&literal) {
+        return Ok(format!("{folder}/{name}"));
+    }
+    let mut ahead: Vec<String> = folders.iter().rev().map(|part| (*part).to_owned()).collect();
+    let (mut at, mut links) = (String::new(), 0);
+    while let Some(part) = ahead.pop() {
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                at.truncate(at.rfind('/').unwrap_or(0));
+                continue;
+            }
+            _ => {}
+        }
+        let next = format!("{at}/{part}");
+        let Node::Link { target, owner } = look(&next)? else {
+            at = next;
+            continue;
+        };
+        if owner.uid != 0 && owner.uid != trusted {
+            return Err(ApplyError::ForeignLink {
+                path: path.to_owned(),
+                link: next,
+                uid: owner.uid,
+            });
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(ApplyError::TooManyLinks { path: path.to_owned() });
+        }
+        if target.starts_with('/') {
+            at.clear();
+        }
+        ahead.extend(target.split('/').rev().map(str::to_owned));
+    }
+    known.insert(literal, at.clone());
+    Ok(format!("{at}/{name}"))
+}

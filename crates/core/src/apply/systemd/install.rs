@@ -1,0 +1,144 @@
+//! Enabling and disabling: what `systemctl enable` and `systemctl disable` do.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::super::error::ApplyError;
+use super::super::node::Node;
+use super::super::view::View;
+use super::search::{Found, find};
+use super::{UNITS, is_template, is_unit_name, links};
+
+/// Done, or what systemd would say instead.
+pub(super) type Done = Result<(), String>;
+
+/// Enables units: makes the links of their `[Install]` sections.
+pub(super) fn enable(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+    install(names, false, view)
+}
+
+/// The same for a preset, which passes over what cannot be.
+pub(super) fn enable_for_preset(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+    install(names, true, view)
+}
+
+fn install(names: &[&str], is_preset: bool, view: &mut View) -> Result<Done, ApplyError> {
+    let mut queue: VecDeque<(String, bool)> =
+        names.iter().map(|name| ((*name).to_owned(), false)).collect();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    while let Some((name, is_also)) = queue.pop_front() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let found = find(&name, view)?;
+        let problem = match &found {
+            None => Some(format!("Failed to enable unit: Unit file {name} does not exist.")),
+            Some(found) if found.is_masked => {
+                Some(format!("Failed to enable unit: Unit file {} is masked.", found.path))
+            }
+            Some(_) => None,
+        };
+        match (found, problem) {
+            (Some(found), None) => {
+                if let Err(problem) = make_links(&found, is_preset, view)? {
+                    return Ok(Err(problem));
+                }
+                queue.extend(found.install.also.into_iter().map(|name| (name, true)));
+            }
+            (_, Some(_)) if is_also => {}
+            (_, problem) => return Ok(Err(problem.unwrap_or_default())),
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, ApplyError> {
+    let install = &found.install;
+    for alias in &install.alias {
+        let alias = specifiers(alias, &found.name);
+        if !is_unit_name(&alias) {
+            if is_preset {
+                continue;
+            }
+            return Ok(Err(format!("Failed to enable unit: Invalid alias {alias:?}.")));
+        }
+        let path = view.resolve(&format!("{UNITS}/{alias}"))?;
+        if alias == found.name {
+            continue;
+        }
+        if matches!(view.node(&path)?, Node::File { .. }) {
+            return Ok(Err(format!("Failed to enable unit: File {path} already exists.")));
+        }
+        links::make(&path, &found.path, view)?;
+    }
+    let name = match &install.default_instance {
+        Some(instance) if is_template(&found.name) => {
+            found.name.replacen("@.", &format!("@{instance}."), 1)
+        }
+        _ => found.name.clone(),
+    };
+    let wants = install.wanted_by.iter().map(|unit| (unit, "wants"));
+    let requires = install.required_by.iter().map(|unit| (unit, "requires"));
+    for (unit, kind) in wants.chain(requires) {
+        let unit = specifiers(unit, &found.name);
+        if !is_unit_name(&unit) || is_template(&name) != is_template(&unit) && is_template(&name) {
+            if is_preset {
+                continue;
+            }
+            return Ok(Err(format!(
+                "Failed to enable unit: Invalid unit name or template mismatch: {name} for {unit}."
+            )));
+        }
+        links::make(&format!("{UNITS}/{unit}.{kind}/{name}"), &found.path, view)?;
+    }
+    Ok(Ok(()))
+}
+
+/// The specifiers that a unit's name gives.
+fn specifiers(text: &str, unit: &str) -> String {
+    let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
+    let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
+    let mut out = String::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('n') => out.push_str(unit),
+            Some('N') => out.push_str(stem),
+            Some('p') => out.push_str(prefix),
+            Some('i') => out.push_str(instance),
+            Some('j') => out.push_str(prefix.rsplit('-').next().unwrap_or_default()),
+            Some('%') | None => out.push('%'),
+            Some(other) => out.extend(['%', other]),
+        }
+    }
+    out
+}
+
+/// Disables units: removes every link to them and to the units that go along with them.
+pub(super) fn disable(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+    let mut queue: VecDeque<(String, bool)> =
+        names.iter().map(|name| ((*name).to_owned(), false)).collect();
+    let (mut seen, mut marked) = (BTreeSet::new(), BTreeSet::new());
+    while let Some((name, is_also)) = queue.pop_front() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        match find(&name, view)? {
+            None if is_also => {}
+            None => {
+                let problem = format!("Failed to disable unit: Unit file {name} does not exist.");
+                return Ok(Err(problem));
+            }
+            Some(found) if found.is_masked => {}
+            Some(found) => {
+                marked.insert(found.name.clone());
+                queue.extend(found.install.also.into_iter().map(|name| (name, true)));
+            }
+        }
+    }
+    links::remove_to(&marked, view)?;
+    Ok(Ok(()))
+}

@@ -1,0 +1,199 @@
+//! Changes played through a tree in memory.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::reconcile_check::{Overrides, reconcilable};
+
+const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+
+fn config(name: &str, ignition: &Value) -> MachineConfig {
+    let mut ignition = ignition.clone();
+    ignition["ignition"] = json!({"version": "3.5.0"});
+    let mut config = from_ignition(ignition);
+    config.metadata.name = Some(name.to_owned());
+    config
+}
+
+fn tree() -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    tree.file("/etc/passwd", b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n");
+    tree.file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
+    tree.file("/etc/shadow", b"core:!:1:0:99999:7:::\nother:x:1::::::\n");
+    tree.file("/etc/motd", b"welcome\n");
+    tree.file("/usr/lib/systemd/system/vendor.service", b"[Install]\nWantedBy=multi-user.target\n");
+    tree
+}
+
+fn try_plan(tree: &MemoryTree, new: &MachineConfig) -> Result<Plan, ApplyError> {
+    let old = match tree.bytes(CURRENT_CONFIG) {
+        Ok(bytes) => current_config(&bytes).unwrap(),
+        Err(_) => empty_config(),
+    };
+    let change = reconcilable(&old, new, Overrides::default()).unwrap();
+    plan(&old, new, &change, tree, STYLE)
+}
+
+fn apply(tree: &mut MemoryTree, ignition: &Value) -> Plan {
+    let plan = try_plan(tree, &config("x", ignition)).unwrap();
+    tree.apply(&plan);
+    plan
+}
+
+fn file(path: &str, text: &str) -> Value {
+    json!({"path": path, "contents": {"source": format!("data:,{text}")}})
+}
+
+fn text(tree: &MemoryTree, path: &str) -> String {
+    String::from_utf8(tree.bytes(path).unwrap()).unwrap()
+}
+
+#[test]
+fn steps_make_folders_first_and_remove_them_last() {
+    let mut tree = tree();
+    let first = json!({"storage": {"files": [file("/a/b/c", "1"), file("/etc/motd", "2")]}});
+    let plan = apply(&mut tree, &first);
+    let at = |path: &str| plan.steps.iter().position(|step| step.path == path).unwrap();
+    assert!(at("/a") < at("/a/b") && at("/a/b") < at("/a/b/c"));
+    assert!(at("/a/b/c") < at("/etc/motd") && at("/etc/motd") < at(CURRENT_CONFIG));
+    let plan = apply(&mut tree, &json!({}));
+    let at = |path: &str| plan.steps.iter().position(|step| step.path == path).unwrap();
+    assert!(at("/a/b/c") < at("/a/b") && at("/a/b") < at("/a"));
+}
+
+#[test]
+fn the_password_changes_in_its_line_alone() {
+    let mut tree = tree();
+    let user = json!({"passwd": {"users": [{"name": "core", "passwordHash": "$6$x"}]}});
+    apply(&mut tree, &user);
+    let expected = "core:$6$x:20000:0:99999:7:::\nother:x:1::::::\n";
+    assert_eq!(text(&tree, "/etc/shadow"), expected);
+    let keys = json!({"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a", "b"]}]}});
+    apply(&mut tree, &keys);
+    assert!(text(&tree, "/etc/shadow").starts_with("core:*:20000:"));
+    assert_eq!(text(&tree, "/home/core/.ssh/authorized_keys.d/ignition"), "a\nb\n");
+    apply(&mut tree, &json!({}));
+    assert_eq!(text(&tree, "/etc/shadow"), "core:!:1:0:99999:7:::\nother:x:1::::::\n");
+    assert!(tree.node("/home/core").unwrap().is_absent());
+}
+
+#[test]
+fn a_machine_taken_over_gets_a_locked_password_and_its_presets() {
+    let mut tree = tree();
+    let before = json!({
+        "passwd": {"users": [{"name": "core", "passwordHash": "$6$x"}]},
+        "systemd": {"units": [{"name": "vendor.service", "enabled": true}]}
+    });
+    apply(&mut tree, &before);
+    // As the real daemon leaves it: without our record.
+    tree.put(RECORD, Node::Absent);
+    tree.file("/etc/systemd/system-preset/99.preset", b"disable *\n");
+    apply(&mut tree, &json!({}));
+    assert!(text(&tree, "/etc/shadow").starts_with("core:*:"));
+    let link = "/etc/systemd/system/multi-user.target.wants/vendor.service";
+    assert!(tree.node(link).unwrap().is_absent());
+}
+
+#[test]
+fn certificates_outlive_their_config() {
+    let mut tree = tree();
+    let paths = ["/etc/kubernetes/kubelet-ca.crt", "/etc/docker/certs.d/registry/ca.crt"];
+    let files: Vec<Value> = paths.iter().map(|path| file(path, "ca")).collect();
+    apply(&mut tree, &json!({"storage": {"files": files}}));
+    apply(&mut tree, &json!({}));
+    for path in paths {
+        assert_eq!(text(&tree, path), "ca");
+    }
+}
+
+#[test]
+fn what_a_config_brought_is_no_original() {
+    let mut tree = tree();
+    apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "1")]}}));
+    // Lost by hand: the file is still the config's.
+    tree.put("/etc/machine-config-daemon/noorig/etc/x.mcdnoorig", Node::Absent);
+    apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "2")]}}));
+    assert!(tree.node("/etc/machine-config-daemon/orig/etc/x.mcdorig").unwrap().is_absent());
+    apply(&mut tree, &json!({}));
+    assert!(tree.node("/etc/x").unwrap().is_absent());
+}
+
+#[test]
+fn a_damaged_record_is_said_without_its_words() {
+    let mut tree = tree();
+    tree.file(RECORD, b"{\"password\": \"$6$secret");
+    let error = try_plan(&tree, &config("x", &json!({}))).unwrap_err().to_string();
+    assert!(error.contains(RECORD) && !error.contains("secret"), "{error}");
+}
+
+#[test]
+fn a_plan_shows_no_contents() {
+    let user = json!({"passwd": {"users": [{"name": "core", "passwordHash": "$6$secret"}]}});
+    let plan = try_plan(&tree(), &config("x", &user)).unwrap();
+    let shown = format!("{plan:?}{}", serde_json::to_string(&plan).unwrap());
+    assert!(!shown.contains("secret"));
+}
+
+fn any_ignition() -> impl Strategy<Value = Value> {
+    let path = prop::sample::select(vec![
+        "/etc/motd",
+        "/etc/a",
+        "/etc/d/a",
+        "/x/y/z",
+        "/etc/systemd/system/u.service",
+    ]);
+    let file = (path, "[a-z]{0,3}", 0..0o777_i64).prop_map(|(path, text, mode)| {
+        json!({"path": path, "contents": {"source": format!("data:,{text}")}, "mode": mode})
+    });
+    let contents = prop::sample::select(vec![
+        None,
+        Some("[Install]\nWantedBy=multi-user.target\n"),
+        Some("[Service]\nType=oneshot\n"),
+    ]);
+    let name = prop::sample::select(vec!["u.service", "vendor.service", "w@x.service"]);
+    let unit = (name, contents, prop::option::of(any::<bool>()), prop::option::of(Just(false)), 0..3_usize)
+        .prop_map(|(name, contents, enabled, mask, dropins)| {
+            let dropins: Vec<Value> = (0..dropins)
+                .map(|i| json!({"name": format!("{i}.conf"), "contents": if i == 0 { "" } else { "[Unit]\nA=b\n" }}))
+                .collect();
+            json!({"name": name, "contents": contents, "enabled": enabled, "mask": mask, "dropins": dropins})
+        });
+    let user = prop::option::of("[a-z]{1,3}").prop_map(|key| {
+        key.map_or(json!([]), |key| json!([{"name": "core", "sshAuthorizedKeys": [key]}]))
+    });
+    (prop::collection::vec(file, 0..4), prop::collection::vec(unit, 0..3), user).prop_map(
+        |(mut files, mut units, users)| {
+            files.sort_by_key(|file| file["path"].to_string());
+            files.dedup_by_key(|file| file["path"].clone());
+            units.sort_by_key(|unit| unit["name"].to_string());
+            units.dedup_by_key(|unit| unit["name"].clone());
+            // A path is a file or a unit, not both.
+            if units.iter().any(|unit| unit["name"] == "u.service") {
+                files.retain(|file| file["path"] != "/etc/systemd/system/u.service");
+            }
+            json!({"storage": {"files": files}, "systemd": {"units": units}, "passwd": {"users": users}})
+        },
+    )
+}
+
+proptest! {
+    /// A plan carried out leaves nothing to do, and letting go of everything leaves no trace.
+    #[test]
+    fn plans_are_complete_and_leave_no_trace(configs in prop::collection::vec(any_ignition(), 1..4)) {
+        let mut tree = tree();
+        let before = tree.nodes().clone();
+        for ignition in &configs {
+            apply(&mut tree, ignition);
+            prop_assert_eq!(apply(&mut tree, ignition).steps, vec![]);
+        }
+        apply(&mut tree, &json!({}));
+        let mut after = tree.nodes().clone();
+        for own in [CURRENT_CONFIG, CURRENT_IMAGE, "/etc/machine-config-daemon"] {
+            after.remove(own);
+        }
+        // Folders of systemd's own stay, empty.
+        after.retain(|path, _| before.contains_key(path) || !matches!(path.as_str(), "/etc/systemd" | "/etc/systemd/system"));
+        prop_assert_eq!(after, before);
+    }
+}

@@ -1,0 +1,192 @@
+//! The users of a machine: their numbers, and the keys and password of `core`.
+
+use std::collections::HashMap;
+
+use super::error::ApplyError;
+use super::node::{Content, Meta, Node, Owner};
+use super::originals;
+use super::record::{Password, Record};
+use super::tree::TreeError;
+use super::view::View;
+use crate::ignition::schema::Passwd;
+use crate::reconcile_check::CORE_USER;
+
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+const SHADOW: &str = "/etc/shadow";
+const HOME: &str = "/home/core";
+const SSH: &str = "/home/core/.ssh";
+const KEYS_FOLDER: &str = "/home/core/.ssh/authorized_keys.d";
+const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
+/// A password that nobody can give.
+const LOCKED: &str = "*";
+
+/// Users and groups by name.
+pub(super) struct Names {
+    users: HashMap<String, Owner>,
+    groups: HashMap<String, u32>,
+}
+
+impl Names {
+    pub(super) fn read(view: &mut View) -> Result<Self, ApplyError> {
+        let (passwd, group) = (view.text(PASSWD)?, view.text(GROUP)?);
+        let mut names = Self { users: HashMap::new(), groups: HashMap::new() };
+        for line in passwd.unwrap_or_default().lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            if let [name, _, uid, gid, ..] = fields.as_slice()
+                && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
+            {
+                names.users.entry((*name).to_owned()).or_insert(Owner { uid, gid });
+            }
+        }
+        for line in group.unwrap_or_default().lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            if let [name, _, gid, ..] = fields.as_slice()
+                && let Ok(gid) = gid.parse()
+            {
+                names.groups.entry((*name).to_owned()).or_insert(gid);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The number of a user. Root is 0 even where there is no list of users yet.
+    pub(super) fn uid(&self, name: &str) -> Option<u32> {
+        let found = self.users.get(name).map(|owner| owner.uid);
+        found.or_else(|| (name == "root").then_some(0))
+    }
+
+    /// The number of a group.
+    pub(super) fn gid(&self, name: &str) -> Option<u32> {
+        self.groups.get(name).copied().or_else(|| (name == "root").then_some(0))
+    }
+
+    /// `core`, and the group of that name.
+    fn core(&self) -> Option<Owner> {
+        let owner = self.users.get(CORE_USER)?;
+        Some(Owner { uid: owner.uid, gid: self.gid(CORE_USER).unwrap_or(owner.gid) })
+    }
+}
+
+/// Keys and password of `core`, when the users differ. What was left out comes back in words.
+pub(super) fn apply(
+    old: &Passwd,
+    new: &Passwd,
+    view: &mut View,
+    record: &mut Record,
+) -> Result<Option<String>, ApplyError> {
+    if *old.users == *new.users {
+        return Ok(None);
+    }
+    let Some(core) = Names::read(view)?.core() else {
+        return Ok(Some(
+            "there is no user core on this machine: its keys and password were left out".to_owned(),
+        ));
+    };
+    if new.users.is_empty() {
+        release_keys(view, record)?;
+        match record.password.take() {
+            Some(before) => set_password(&before.hash, Some(&before.changed), view)?,
+            None => set_password(LOCKED, None, view)?,
+        };
+        return Ok(None);
+    }
+    let keys = new.users.iter().flat_map(|user| &user.ssh_authorized_keys);
+    let text: String = keys.map(|key| format!("{key}\n")).collect();
+    write_keys(text, core, !old.users.is_empty(), view, record)?;
+    for user in &new.users {
+        let hash = user.password_hash.as_deref().filter(|hash| !hash.is_empty()).unwrap_or(LOCKED);
+        if hash.contains([':', '\n', '\0']) {
+            return Err(ApplyError::PasswordHash { user: user.name.clone() });
+        }
+        let today = view.style.today.to_string();
+        let before = set_password(hash, Some(&today), view)?;
+        if let Some(before) = before
+            && record.password.is_none()
+        {
+            record.password = Some(before);
+        }
+    }
+    Ok(None)
+}
+
+fn write_keys(
+    text: String,
+    core: Owner,
+    is_managed: bool,
+    view: &mut View,
+    record: &mut Record,
+) -> Result<(), ApplyError> {
+    let home = view.resolve(HOME)?;
+    let below = |path: &str| format!("{home}{}", &path[HOME.len()..]);
+    let meta = Meta { mode: 0o700, owner: core };
+    // Whatever is in the home is core's to change: a link there could lead root anywhere.
+    for folder in [home.clone(), below(SSH), below(KEYS_FOLDER)] {
+        match view.node(&folder)? {
+            Node::Folder { meta: found } if folder == home || found.owner.uid == core.uid => {}
+            // Made by root by mistake; core could not log in.
+            Node::Folder { meta: found } => {
+                record.keep_meta(&folder, found);
+                view.set(&folder, Node::Folder { meta: Meta { owner: core, ..found } });
+            }
+            Node::Absent => {
+                view.make_folders(&format!("{folder}/."), meta)?;
+            }
+            found => {
+                let (found, wanted) = (found.kind(), "a folder");
+                return Err(ApplyError::InTheWay { path: folder, found, wanted });
+            }
+        }
+    }
+    let path = below(KEYS);
+    originals::keep_unmarked(&path, is_managed, view)?;
+    let meta = Meta { mode: 0o600, owner: core };
+    view.put(&path, Node::File { meta, content: Content::new(text.into_bytes()) })
+}
+
+fn release_keys(view: &mut View, record: &mut Record) -> Result<(), ApplyError> {
+    let home = view.resolve(HOME)?;
+    let below = |path: &str| format!("{home}{}", &path[HOME.len()..]);
+    originals::give_back(&below(KEYS), view)?;
+    for folder in [below(KEYS_FOLDER), below(SSH)] {
+        if let Some(meta) = record.metas.remove(&folder)
+            && matches!(view.node(&folder)?, Node::Folder { .. })
+        {
+            view.set(&folder, Node::Folder { meta });
+        }
+    }
+    Ok(())
+}
+
+/// Sets the password of `core` when it is another, and gives the one before.
+fn set_password(
+    hash: &str,
+    changed: Option<&str>,
+    view: &mut View,
+) -> Result<Option<Password>, ApplyError> {
+    let path = view.resolve(SHADOW)?;
+    let Node::File { meta, .. } = view.node(&path)? else { return Ok(None) };
+    let bytes = view.bytes(&path)?.unwrap_or_default();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| TreeError { path: path.clone(), problem: "it is not text".to_owned() })?;
+    let mut before = None;
+    let mut new = String::with_capacity(text.len() + hash.len());
+    for line in text.split_inclusive('\n') {
+        let mut fields: Vec<&str> = line.split(':').collect();
+        let is_core = fields.first() == Some(&CORE_USER) && fields.len() >= 3;
+        if !is_core || before.is_some() {
+            new.push_str(line);
+            continue;
+        }
+        before = Some(Password { hash: fields[1].to_owned(), changed: fields[2].to_owned() });
+        if fields[1] != hash {
+            fields[1] = hash;
+            fields[2] = changed.unwrap_or(fields[2]);
+        }
+        new.push_str(&fields.join(":"));
+    }
+    if new != text {
+        view.put(&path, Node::File { meta, content: Content::new(new.into_bytes()) })?;
+    }
+    Ok(before)
+}

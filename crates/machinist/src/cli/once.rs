@@ -1,0 +1,141 @@
+//! `machinist once`: one config to the root of one machine, without any API.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use machinist_core::api::MachineConfig;
+use machinist_core::apply;
+
+use super::output::{ERROR, FAINT, TextOrJson};
+use super::{Outcome, output};
+use crate::daemon::once::{self, Action, Recovered, Report};
+use crate::manifests::{self, Document};
+
+/// Bring the root of one machine to a config: files, units, keys; completely or not at all
+///
+/// DIR is the root of a machine or of an image that is being built; / is this machine. What a
+/// config lets go of comes back as it was before. A change that fails is undone; one that is
+/// interrupted by a crash or a power cut is undone or finished by the next run. The exit code is 3
+/// when the change is refused; nothing is written then. Nothing is reloaded or restarted.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  mkdir -p /tmp/machine/etc\n  machinist once --root /tmp/machine -f examples/chrony.yaml"
+)]
+pub(super) struct Once {
+    /// The root of the machine
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+
+    /// The config: a MachineConfig or an Ignition config, in a file or -
+    #[arg(short, long, value_name = "CONFIG", required_unless_present = "recover")]
+    file: Option<PathBuf>,
+
+    /// Only put right what an interrupted run has left
+    #[arg(long, conflicts_with = "file")]
+    recover: bool,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+impl Once {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let config = self.file.as_deref().map(read).transpose()?;
+        let root = once::open(&self.root)?;
+        let Some(config) = config else { return self.recover(once::recover(&root)?.as_ref()) };
+        let report = once::once(&root, &config)?;
+        match self.output {
+            TextOrJson::Json => output::print_json(&report)?,
+            TextOrJson::Text => output::print(&text(&report))?,
+        }
+        Ok(if report.refused.is_some() { Outcome::Refused } else { Outcome::Done })
+    }
+
+    fn recover(&self, recovered: Option<&Recovered>) -> Result<Outcome> {
+        match self.output {
+            TextOrJson::Json => output::print_json(&serde_json::json!({"recovered": recovered}))?,
+            TextOrJson::Text => output::print(
+                &recovered.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery),
+            )?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The one config in a file.
+fn read(path: &Path) -> Result<MachineConfig> {
+    let documents = manifests::read(&[path.to_owned()])?;
+    let is_machine_config = |document: &&Document| document.kind() == "MachineConfig";
+    let is_ignition = |document: &&Document| document.value.get("ignition").is_some();
+    let machine_configs: Vec<&Document> = documents.iter().filter(is_machine_config).collect();
+    match machine_configs.as_slice() {
+        [one] if one.name().is_empty() => {
+            bail!("{}: metadata.name: the MachineConfig has no name: give it one", one.origin)
+        }
+        [one] => one.typed(),
+        [] => match documents.iter().filter(is_ignition).collect::<Vec<_>>().as_slice() {
+            [one] => Ok(apply::from_ignition(one.value.clone())),
+            _ => bail!("{}: no MachineConfig and no Ignition config in this file", path.display()),
+        },
+        many => bail!(
+            "{}: {} MachineConfigs in this file; a machine takes one: render the pool first",
+            path.display(),
+            many.len()
+        ),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut text = report.recovered.as_ref().map(recovery).unwrap_or_default();
+    if let Some(reason) = &report.refused {
+        let _ = writeln!(text, "{ERROR}Refused, nothing was written:{ERROR:#} {reason}");
+        return text;
+    }
+    for change in &report.changes {
+        let verb = match change.action {
+            Action::MakeFolder => "made folder",
+            Action::Write => "wrote",
+            Action::Replace => "replaced",
+            Action::Link => "linked",
+            Action::SetPermissions => "set permissions of",
+            Action::Remove => "removed",
+        };
+        let _ = writeln!(text, "{verb} {}", printable(&change.path));
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "{FAINT}note:{FAINT:#} {}", printable(note));
+    }
+    let _ = match report.changes.len() {
+        0 => writeln!(text, "Nothing to do: the root has {}.", report.to),
+        count => writeln!(
+            text,
+            "The root has {} now (it had {}): {count} changes.",
+            report.to, report.from
+        ),
+    };
+    text
+}
+
+fn recovery(recovered: &Recovered) -> String {
+    let Recovered { from, to, outcome } = recovered;
+    match outcome {
+        once::Outcome::Undone => {
+            format!("A change from {from} to {to} had been interrupted: it was undone.\n")
+        }
+        once::Outcome::Finished => {
+            format!(
+                "A change from {from} to {to} had been interrupted at its end: it was finished.\n"
+            )
+        }
+    }
+}
+
+/// A path may hold anything but a zero byte.
+fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}

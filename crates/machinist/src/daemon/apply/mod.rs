@@ -1,0 +1,153 @@
+//! The steps of a plan, and the way back.
+//!
+//! Nothing that is read by anyone changes before all of the new things lie ready on the disk and
+//! all of the old ones have a second name. Then names are exchanged. Every part can be undone, and
+//! undoing can be begun again from the start at any instant.
+
+mod stage;
+mod undo;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow};
+use machinist_core::apply::{Node, Step};
+
+use super::fault;
+use super::journal::Journal;
+use super::root::{Root, set_meta, split};
+
+pub(super) use undo::undo;
+
+/// How many wait for the disk at once, at most.
+const WORKERS: usize = 32;
+/// Few files are not worth a thread.
+const FILES_PER_WORKER: usize = 16;
+
+/// Carries a plan out whose journal is on the disk.
+pub(super) fn carry_out(root: &Root, journal: &Journal) -> Result<()> {
+    let steps = || journal.plan.steps.iter().enumerate();
+    for (_, step) in steps().filter(|(_, step)| makes_folder(step)) {
+        make_folder(root, step)
+            .with_context(|| format!("cannot make the folder {:?}", step.path))?;
+        fault::point();
+    }
+    for (index, step) in steps() {
+        stage::prepare(root, journal, index)
+            .with_context(|| format!("cannot write {:?}", step.path))?;
+        fault::point();
+    }
+    sync_files(root, journal)?;
+    sync_folders(root, &journal.plan.steps)?;
+    fault::point();
+    for (index, step) in steps() {
+        put_in_place(root, journal, index)
+            .with_context(|| format!("cannot put {:?} in place", step.path))?;
+        fault::point();
+    }
+    sync_folders(root, &journal.plan.steps)
+}
+
+/// Removes what a complete change has left beside its files, then the folders that go.
+pub(super) fn clean_up(root: &Root, journal: &Journal) -> Result<()> {
+    for (index, step) in journal.plan.steps.iter().enumerate() {
+        if matches!(step.from, Node::File { .. } | Node::Link { .. }) {
+            root.remove(&journal.old_path(root, index))
+                .with_context(|| format!("cannot clean up beside {:?}", step.path))?;
+            fault::point();
+        }
+    }
+    for step in journal.plan.steps.iter().filter(|step| matches!(step.from, Node::Folder { .. })) {
+        if step.to.is_absent() {
+            match root.remove_folder(&step.path) {
+                // Somebody has put something into it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                done => {
+                    done.with_context(|| format!("cannot remove the folder {:?}", step.path))?;
+                }
+            }
+            fault::point();
+        }
+    }
+    sync_folders(root, &journal.plan.steps)
+}
+
+fn makes_folder(step: &Step) -> bool {
+    step.from.is_absent() && matches!(step.to, Node::Folder { .. })
+}
+
+fn make_folder(root: &Root, step: &Step) -> io::Result<()> {
+    let Node::Folder { meta } = step.to else { return Ok(()) };
+    root.make_folder(&step.path)?;
+    set_meta(root.folder(&step.path)?, meta)
+}
+
+fn put_in_place(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+    let Step { path, from, to } = &journal.plan.steps[index];
+    if from.differs_in_meta_only(to) {
+        return change_meta(root, path, to);
+    }
+    match (from, to) {
+        // Folders are made before and removed after everything else.
+        (_, Node::Folder { .. } | Node::Special) | (Node::Folder { .. }, _) => Ok(()),
+        (_, Node::Absent) => root.remove(path),
+        (Node::Absent, _) => root.rename_new(&journal.new_path(root, index), path),
+        _ => root.rename(&journal.new_path(root, index), path),
+    }
+}
+
+/// Sets permissions and owner of something whose contents stay.
+fn change_meta(root: &Root, path: &str, to: &Node) -> io::Result<()> {
+    match to {
+        Node::File { meta, .. } => {
+            let file = root.read_only(path)?;
+            set_meta(&file, *meta)?;
+            file.sync_all()
+        }
+        Node::Folder { meta } => {
+            let folder = root.folder(path)?;
+            set_meta(&folder, *meta)?;
+            Ok(rustix::fs::fsync(&folder)?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure that the bytes of all new files are on the disk. Many wait at once: the file system
+/// takes those who wait together to the disk in one go.
+fn sync_files(root: &Root, journal: &Journal) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(step) = journal.plan.steps.get(index) else { return Ok(()) };
+            stage::sync(root, journal, index)
+                .with_context(|| format!("cannot write {:?}", step.path))?;
+        }
+    };
+    let workers = WORKERS.min(journal.plan.steps.len() / FILES_PER_WORKER);
+    thread::scope(|scope| {
+        let others: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for other in others {
+            let theirs = other.join().unwrap_or_else(|_| Err(anyhow!("a thread has died")));
+            done = done.and(theirs);
+        }
+        done
+    })
+}
+
+/// Makes sure that all names are on the disk.
+fn sync_folders(root: &Root, steps: &[Step]) -> Result<()> {
+    let folders: BTreeSet<&str> = steps.iter().map(|step| split(&step.path).0).collect();
+    for folder in folders {
+        match root.sync_folder(folder) {
+            // It was removed, or not made yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done.with_context(|| format!("cannot write the folder {folder:?}"))?,
+        }
+    }
+    Ok(())
+}

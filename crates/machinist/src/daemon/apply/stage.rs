@@ -1,0 +1,142 @@
+//! Making ready: the new thing beside its place, and a second name for the old one.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+
+use machinist_core::apply::{Content, Meta, Node, Owner, Source};
+use rustix::fs::{
+    AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, fgetxattr, flistxattr, fsetxattr,
+    fstat, futimens, linkat, statat, symlinkat,
+};
+use rustix::io::Errno;
+
+use super::super::journal::Journal;
+use super::super::root::{Root, set_meta, split};
+
+/// The label of a file; one that is replaced passes it on.
+const LABEL: &str = "security.selinux";
+
+/// Writes the new thing of a step and keeps the old one, both beside its place.
+pub(super) fn prepare(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+    let step = &journal.plan.steps[index];
+    if step.from.differs_in_meta_only(&step.to) {
+        return Ok(());
+    }
+    match &step.to {
+        Node::File { meta, content } => {
+            let path = journal.new_path(root, index);
+            let replaced = matches!(step.from, Node::File { .. }).then_some(step.path.as_str());
+            write(root, &path, *meta, content, replaced)?;
+        }
+        Node::Link { target, owner } => {
+            let path = journal.new_path(root, index);
+            root.remove(&path)?;
+            link(root, &path, target, *owner)?;
+        }
+        Node::Absent | Node::Folder { .. } | Node::Special => {}
+    }
+    if matches!(step.from, Node::File { .. } | Node::Link { .. }) {
+        keep(root, &step.path, &journal.old_path(root, index), &step.from)?;
+    }
+    Ok(())
+}
+
+/// Makes sure that the bytes of the new thing are on the disk.
+pub(super) fn sync(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+    let step = &journal.plan.steps[index];
+    match &step.to {
+        Node::File { .. } if !step.from.differs_in_meta_only(&step.to) => {
+            root.read_only(&journal.new_path(root, index))?.sync_all()
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(
+    root: &Root,
+    path: &str,
+    meta: Meta,
+    content: &Content,
+    replaced: Option<&str>,
+) -> io::Result<()> {
+    let mut file = root.create(path)?;
+    match &content.source {
+        Source::Bytes(bytes) => {
+            file.write_all(bytes)?;
+            if let Some(replaced) = replaced {
+                copy_label(&root.read_only(replaced)?, &file)?;
+            }
+        }
+        Source::Path(from) => copy(&mut root.read_only(from)?, &mut file)?,
+        Source::Unknown => return Err(io::Error::other("its contents are not known")),
+    }
+    set_meta(&file, meta)
+}
+
+/// Copies bytes, extended attributes and times.
+fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
+    io::copy(from, to)?;
+    let mut names = vec![0; 64 << 10];
+    match flistxattr(&*from, &mut names) {
+        Ok(length) => {
+            for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+                let mut value = vec![0; 64 << 10];
+                let length = fgetxattr(&*from, name, &mut value)?;
+                fsetxattr(&*to, name, &value[..length], XattrFlags::empty())?;
+            }
+        }
+        Err(Errno::NOTSUP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let stat = fstat(&*from)?;
+    let time = |seconds: i64, nanoseconds: u64| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or_default(),
+    };
+    let times = Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    };
+    Ok(futimens(&*to, &times)?)
+}
+
+fn copy_label(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+    let mut value = vec![0; 4096];
+    match fgetxattr(from, LABEL, &mut value) {
+        Ok(length) => Ok(fsetxattr(to, LABEL, &value[..length], XattrFlags::empty())?),
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn link(root: &Root, path: &str, target: &str, owner: Owner) -> io::Result<()> {
+    let (folder, name) = root.place(path)?;
+    symlinkat(target, &*folder, name)?;
+    let found = statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
+        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+        chownat(&*folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+/// A second name for what is there; a copy where the file system has no second names.
+fn keep(root: &Root, path: &str, old: &str, node: &Node) -> io::Result<()> {
+    root.remove(old)?;
+    let (folder, name) = root.place(path)?;
+    match linkat(&*folder, name, &*folder, split(old).1, AtFlags::empty()) {
+        Err(Errno::PERM | Errno::NOTSUP | Errno::MLINK | Errno::NOSYS) => {}
+        done => return Ok(done?),
+    }
+    match node {
+        Node::File { meta, .. } => {
+            let mut copied = root.create(old)?;
+            copy(&mut root.read_only(path)?, &mut copied)?;
+            set_meta(&copied, *meta)?;
+            copied.sync_all()
+        }
+        Node::Link { target, owner } => link(root, old, target, *owner),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,57 @@
+//! The way back. It does not ask how far the change had come: each step is looked at, and put back
+//! where it is not as it was. So it can be interrupted and begun again.
+
+use std::io;
+
+use anyhow::{Context as _, Result};
+use machinist_core::apply::{Node, Step};
+
+use super::super::fault;
+use super::super::journal::Journal;
+use super::super::root::Root;
+use super::{change_meta, sync_folders};
+
+/// Undoes every step, the last first. Goes on past an error, and gives the first.
+pub(in super::super) fn undo(root: &Root, journal: &Journal) -> Result<()> {
+    let mut first = Ok(());
+    for (index, step) in journal.plan.steps.iter().enumerate().rev() {
+        let done = undo_step(root, journal, index)
+            .with_context(|| format!("cannot put {:?} back as it was", step.path));
+        fault::point();
+        first = first.and(done);
+    }
+    first.and(sync_folders(root, &journal.plan.steps))
+}
+
+fn undo_step(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+    let Step { path, from, to } = &journal.plan.steps[index];
+    if from.differs_in_meta_only(to) {
+        return match root.look(path)? {
+            Node::Absent => Ok(()),
+            _ => change_meta(root, path, from),
+        };
+    }
+    match (from, to) {
+        (Node::Absent, Node::Folder { .. }) => match root.remove_folder(path) {
+            // Somebody has put something into it.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            done => done,
+        },
+        // Folders go only when the change is complete.
+        (Node::Folder { .. }, _) => Ok(()),
+        _ => {
+            let (old, new) = (journal.old_path(root, index), journal.new_path(root, index));
+            if from.is_absent() {
+                // Only what this change put there.
+                if root.look(path)? == *to {
+                    root.remove(path)?;
+                }
+            } else if root.exists(&old)? {
+                root.rename(&old, path)?;
+                // Two names of one file are not exchanged but left alone.
+                root.remove(&old)?;
+            }
+            root.remove(&new)
+        }
+    }
+}

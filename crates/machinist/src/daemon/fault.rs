@@ -1,0 +1,24 @@
+//! Faults for tests: the process dies at a chosen point between two changes of the disk.
+
+/// Names the point at which to die, counted from 1. Only programs built for testing look at it.
+#[cfg(debug_assertions)]
+const VARIABLE: &str = "MACHINIST_FAULT_POINT";
+
+/// A point between two changes of the disk.
+#[cfg(debug_assertions)]
+pub(super) fn point() {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static WANTED: LazyLock<Option<u64>> =
+        LazyLock::new(|| std::env::var(VARIABLE).ok()?.parse().ok());
+    static PASSED: AtomicU64 = AtomicU64::new(0);
+    let Some(wanted) = *WANTED else { return };
+    if PASSED.fetch_add(1, Ordering::Relaxed) + 1 == wanted {
+        std::process::abort();
+    }
+}
+
+/// A point between two changes of the disk.
+#[cfg(not(debug_assertions))]
+pub(super) fn point() {}

@@ -1,0 +1,204 @@
+//! One config to one root: what an interrupted run left is put right, the change is checked,
+//! planned, written down, and done.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use machinist_core::api::MachineConfig;
+use machinist_core::api::names::path::CURRENT_CONFIG;
+use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _};
+use machinist_core::reconcile_check::{Overrides, reconcilable};
+use serde::Serialize;
+
+use super::journal::{Journal, Stage};
+use super::root::Root;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The config that the root had.
+    pub from: String,
+    /// The config that it was to have.
+    pub to: String,
+    /// What an earlier run had left, and what became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<Recovered>,
+    /// Why the change was refused; nothing was written then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// What was done, in order.
+    pub changes: Vec<Change>,
+    /// What was left out or is odd, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A change that an earlier run did not end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recovered {
+    /// The config that the root had then.
+    pub from: String,
+    /// The config that it was to have.
+    pub to: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a change that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// The root is as it was before it.
+    Undone,
+    /// It was complete; what it had left was cleaned up.
+    Finished,
+}
+
+/// One thing that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// What.
+    pub action: Action,
+    /// Where.
+    pub path: String,
+}
+
+/// What is done at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// A folder is made.
+    MakeFolder,
+    /// A file is written that was not there.
+    Write,
+    /// A file or link is replaced.
+    Replace,
+    /// A link is made.
+    Link,
+    /// Only permissions or owner change.
+    SetPermissions,
+    /// Something is removed.
+    Remove,
+}
+
+/// Puts right what an interrupted run has left.
+pub fn recover(root: &Root) -> Result<Option<Recovered>> {
+    let Some((journal, stage)) = Journal::find(root)? else { return Ok(None) };
+    let outcome = match stage {
+        Stage::Begun => {
+            super::apply::undo(root, &journal).context(
+                "an earlier change was interrupted and cannot be undone now; the way back is kept, and the next run tries again",
+            )?;
+            Outcome::Undone
+        }
+        Stage::Done => {
+            super::apply::clean_up(root, &journal)?;
+            Outcome::Finished
+        }
+    };
+    Journal::end(root)?;
+    let Plan { from, to, .. } = journal.plan;
+    Ok(Some(Recovered { from, to, outcome }))
+}
+
+/// Brings a root to a config.
+pub fn once(root: &Root, new: &MachineConfig) -> Result<Report> {
+    let recovered = recover(root)?;
+    let old = current(root)?;
+    let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
+    let mut report = Report {
+        from: name(&old),
+        to: name(new),
+        recovered,
+        refused: None,
+        changes: Vec::new(),
+        notes: Vec::new(),
+    };
+    let change = match reconcilable(&old, new, Overrides::default()) {
+        Ok(change) => change,
+        Err(refusal) => {
+            report.refused = Some(refusal.to_string());
+            return Ok(report);
+        }
+    };
+    let plan = apply::plan(&old, new, &change, root, style())?;
+    report.changes = plan.steps.iter().map(describe).collect();
+    report.notes.clone_from(&plan.notes);
+    if !plan.steps.is_empty()
+        && let Some(note) = carry_out(root, plan)?
+    {
+        report.notes.push(note);
+    }
+    Ok(report)
+}
+
+/// Does what a plan says, or nothing. Gives what is left to say when it is done.
+fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
+    let journal = Journal::new(plan)?;
+    let done = journal
+        .begin(root)
+        .and_then(|()| super::apply::carry_out(root, &journal))
+        .and_then(|()| Journal::commit(root));
+    if let Err(error) = done {
+        return match super::apply::undo(root, &journal).and_then(|()| Journal::end(root)) {
+            Ok(()) => Err(error.context("nothing was changed: what had been done was undone")),
+            Err(second) => Err(error.context(format!(
+                "the change failed and could not all be undone ({second:#}); the way back is kept, and the next run tries again"
+            ))),
+        };
+    }
+    // The change is made whatever happens to its leavings; the next run finds them.
+    let cleaned = super::apply::clean_up(root, &journal).and_then(|()| Journal::end(root));
+    Ok(cleaned.err().map(|error| {
+        format!("the change is made, but its leavings are not removed yet: {error:#}")
+    }))
+}
+
+/// The config that the root has.
+fn current(root: &Root) -> Result<MachineConfig> {
+    match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
+        Node::File { .. } => {
+            let bytes = root.bytes(CURRENT_CONFIG)?;
+            apply::current_config(&bytes).map_err(|error| {
+                // Not the error's own words: they may hold a piece of the config.
+                anyhow::anyhow!(
+                    "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): put the config back that the machine has, or remove the file to begin anew",
+                    error.line(),
+                    error.column()
+                )
+            })
+        }
+        Node::Absent => Ok(apply::empty_config()),
+        other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
+    }
+}
+
+fn style() -> Style {
+    let owner = Owner {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Style { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
+}
+
+fn describe(step: &Step) -> Change {
+    let action = match (&step.from, &step.to) {
+        (from, to) if from.differs_in_meta_only(to) => Action::SetPermissions,
+        (_, Node::Folder { .. }) => Action::MakeFolder,
+        (_, Node::Absent | Node::Special) => Action::Remove,
+        (Node::Absent, Node::Link { .. }) => Action::Link,
+        (Node::Absent, Node::File { .. }) => Action::Write,
+        (_, Node::File { .. } | Node::Link { .. }) => Action::Replace,
+    };
+    Change { action, path: step.path.clone() }
+}
+
+/// Opens a root.
+pub fn open(path: &Path) -> Result<Root> {
+    Root::open(path)
+}

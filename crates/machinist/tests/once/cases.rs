@@ -1,0 +1,106 @@
+//! What the real daemon left on disk, and what we leave.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::site::{Site, sha256};
+
+fn cases() -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/disk.jsonl");
+    fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// One path in the form of the cases.
+fn found(site: &Site, path: &str) -> Value {
+    let place = site.path(path);
+    let Ok(meta) = place.symlink_metadata() else { return Value::Null };
+    if meta.is_symlink() {
+        return json!({"link": fs::read_link(&place).unwrap()});
+    }
+    let sha256 = sha256(&fs::read(&place).unwrap());
+    json!({"mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(), "sha256": sha256})
+}
+
+fn password(site: &Site) -> String {
+    let shadow = site.read("etc/shadow");
+    let line = shadow.lines().find(|line| line.starts_with("core:")).unwrap();
+    line.split(':').nth(1).unwrap().to_owned()
+}
+
+/// The links below `*.wants` and `*.requires` to units of the config.
+fn wants(site: &Site, units: &[String]) -> Vec<String> {
+    let mut links = Vec::new();
+    for folder in fs::read_dir(site.path("etc/systemd/system")).unwrap() {
+        let folder = folder.unwrap().file_name().into_string().unwrap();
+        if !folder.ends_with(".wants") && !folder.ends_with(".requires") {
+            continue;
+        }
+        for link in fs::read_dir(site.path("etc/systemd/system").join(&folder)).unwrap() {
+            let link = link.unwrap().file_name().into_string().unwrap();
+            if units.contains(&link) {
+                links.push(format!("{folder}/{link}"));
+            }
+        }
+    }
+    links.sort();
+    links
+}
+
+/// What systemd itself says about a unit of the root; it prints nothing for one that is not there.
+fn is_enabled(site: &Site, unit: &str) -> Option<String> {
+    let root = format!("--root={}", site.root().display());
+    let output = Command::new("systemctl").args([&root, "is-enabled", unit]).output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+#[test]
+fn a_root_ends_as_the_real_daemon_left_it() {
+    let cases = cases();
+    assert_eq!(cases.len(), 12);
+    for case in cases {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let site = Site::new();
+        let before = site.snapshot();
+        let output = site.once(&case["machineConfig"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        match expect["rc"].as_i64() {
+            Some(0) => assert!(output.status.success(), "{id}: {stderr}"),
+            _ => {
+                assert_eq!(output.status.code(), Some(3), "{id}: {stderr}");
+                assert_eq!(site.snapshot(), before, "{id}: written though refused");
+            }
+        }
+        for (path, wanted) in expect["paths"].as_object().unwrap() {
+            assert_eq!(&found(&site, path), wanted, "{id}: {path}");
+        }
+        let enabled = expect["enabled"].as_object().unwrap();
+        let units: Vec<String> = enabled.keys().cloned().collect();
+        assert_eq!(json!(wants(&site, &units)), expect["wants"], "{id}: wants");
+        for (unit, state) in enabled {
+            if let Some(found) = is_enabled(&site, unit) {
+                assert_eq!(&json!(found), state, "{id}: {unit}");
+            }
+        }
+        assert_eq!(json!(password(&site)), expect["corePassword"], "{id}: password");
+    }
+}
+
+#[test]
+fn applying_twice_changes_nothing() {
+    for case in cases().iter().filter(|case| case["expect"]["rc"] == 0) {
+        let site = Site::new();
+        site.apply(&case["machineConfig"]);
+        let before = site.snapshot();
+        let report = site.apply(&case["machineConfig"]);
+        assert_eq!(report["changes"], json!([]), "{}", case["id"]);
+        assert_eq!(site.snapshot(), before, "{}", case["id"]);
+    }
+}

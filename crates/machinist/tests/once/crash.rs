@@ -1,0 +1,119 @@
+//! Whatever kills the process, the root ends as one of the two configs has it, and the report says
+//! which.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::site::{Site, Snapshot, difference, everything};
+
+/// Names the point at which the process dies.
+const FAULT: &str = "MACHINIST_FAULT_POINT";
+
+/// A site with the old config, and both configs' trees.
+struct Ends {
+    before: Snapshot,
+    after: Snapshot,
+}
+
+fn ends(old: Option<&Value>, new: &Value) -> Ends {
+    let site = Site::new();
+    old.map(|old| site.apply(old));
+    let before = site.snapshot();
+    site.apply(new);
+    Ends { before, after: site.snapshot() }
+}
+
+impl Ends {
+    /// Recovers, and checks that the root is as one of the two, and as the report says.
+    #[track_caller]
+    fn check(&self, site: &Site, what: &str) {
+        let report = site.recover();
+        let found = site.snapshot();
+        let (end, tree) = match report["recovered"]["outcome"].as_str() {
+            Some("undone") => ("old", &self.before),
+            Some("finished") => ("new", &self.after),
+            // It died before it began or after it had ended.
+            _ if found == self.before => ("old", &self.before),
+            _ => ("new", &self.after),
+        };
+        let differences = difference(tree, &found);
+        assert_eq!(differences, Vec::<String>::new(), "{what}: {report}: not {end}");
+        assert_eq!(site.recover()["recovered"], Value::Null, "{what}: recovered twice");
+    }
+}
+
+#[test]
+fn at_every_point_a_crash_leaves_the_old_or_the_new() {
+    let [old, new] = everything();
+    for old in [None, Some(&old)] {
+        let ends = ends(old, &new);
+        let mut point = 1;
+        loop {
+            let site = Site::new();
+            old.map(|old| site.apply(old));
+            let output = site.command(&new).env(FAULT, point.to_string()).output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
+            ends.check(&site, &format!("point {point}"));
+            // From there, the new config is reached as if nothing had been.
+            site.apply(&new);
+            assert_eq!(difference(&ends.after, &site.snapshot()), Vec::<String>::new());
+            point += 1;
+        }
+        println!("{} points", point - 1);
+        assert!(point > 50, "{point}");
+    }
+}
+
+#[test]
+fn a_crash_while_undoing_is_undone_too() {
+    let [old, new] = everything();
+    let ends = ends(Some(&old), &new);
+    for first in [20, 60] {
+        for second in 1.. {
+            let site = Site::new();
+            site.apply(&old);
+            site.command(&new).env(FAULT, first.to_string()).output().unwrap();
+            let mut recover = Command::new(env!("CARGO_BIN_EXE_machinist"));
+            recover.args(["once", "--recover", "--root"]).arg(site.root());
+            let output = recover.env(FAULT, second.to_string()).output().unwrap();
+            ends.check(&site, &format!("points {first} and {second}"));
+            if output.status.success() {
+                break;
+            }
+        }
+    }
+}
+
+/// `MACHINIST_KILLS` says how often; a few by default.
+#[test]
+fn killed_at_any_time_the_root_is_the_old_or_the_new() {
+    let [old, new] = everything();
+    let ends = ends(Some(&old), &new);
+    let kills =
+        std::env::var("MACHINIST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    let started = Instant::now();
+    let warm = Site::new();
+    warm.apply(&old);
+    let whole = Instant::now();
+    warm.apply(&new);
+    let whole = whole.elapsed();
+    let mut interrupted = 0;
+    for kill in 0..kills {
+        let site = Site::new();
+        site.apply(&old);
+        let mut child = site.command(&new).spawn().unwrap();
+        // Spread over the whole run, and a little beyond it.
+        std::thread::sleep(whole.mul_f64(1.1 * f64::from(kill) / f64::from(kills)));
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        interrupted += usize::from(!status.success());
+        ends.check(&site, &format!("kill {kill}"));
+    }
+    println!("{kills} kills, {interrupted} in time, {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3600));
+}

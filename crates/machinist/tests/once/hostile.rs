@@ -1,0 +1,189 @@
+//! Configs and trees that mean harm: refused or applied beneath the root, never outside.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::site::{Site, config, files, nothing, units};
+
+fn file(path: &str) -> Value {
+    files("hostile", &json!([{"path": path, "contents": {"source": "data:,x"}}]))
+}
+
+/// The change is turned down, with a reason that names the place, and nothing is written.
+#[track_caller]
+fn assert_turned_down(site: &Site, config: &Value, reason: &str) {
+    let before = site.snapshot();
+    let output = site.once(config);
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains(reason), "{said}");
+    assert_eq!(site.snapshot(), before);
+}
+
+#[test]
+fn paths_that_climb_or_are_the_daemons_are_turned_down() {
+    for (path, reason) in [
+        ("/etc/../../x", "storage.files.0.path"),
+        ("/etc/..", "storage.files.0.path"),
+        ("/../x", "storage.files.0.path"),
+        ("etc/x", "storage.files.0.path"),
+        ("/etc/x/", "storage.files.0.path"),
+        ("/", "folder"),
+        ("/etc/machine-config-daemon/currentconfig", "own file"),
+        ("/etc/machine-config-daemon/orig/etc/x", "own file"),
+        ("/etc/.machinist-journal", "own file"),
+    ] {
+        assert_turned_down(&Site::new(), &file(path), reason);
+    }
+}
+
+#[test]
+fn names_of_units_that_climb_are_turned_down() {
+    for name in ["../../x.service", "a/b.service"] {
+        let unit = json!([{"name": name, "contents": "[Service]\nType=oneshot\n"}]);
+        assert_turned_down(&Site::new(), &units("hostile", &unit), "slashes");
+    }
+    let unit = json!([{"name": "a.service", "dropins": [{"name": "../../../x.conf", "contents": "[Unit]\nA=b"}]}]);
+    assert_turned_down(&Site::new(), &units("hostile", &unit), "slashes");
+}
+
+#[test]
+fn a_link_out_of_the_root_stays_beneath_it() {
+    let (site, outside) = (Site::new(), TempDir::new().unwrap());
+    symlink(outside.path(), site.path("etc/out")).unwrap();
+    symlink(format!("../../../../../../..{}", outside.path().display()), site.path("etc/up"))
+        .unwrap();
+    let list = json!([
+        {"path": "/etc/out/a", "contents": {"source": "data:,a"}},
+        {"path": "/etc/up/b", "contents": {"source": "data:,b"}}
+    ]);
+    site.apply(&files("links", &list));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    let inside = site.path(outside.path().to_str().unwrap());
+    assert_eq!(fs::read(inside.join("a")).unwrap(), b"a");
+}
+
+#[test]
+fn a_link_at_the_place_is_replaced_not_followed() {
+    let (site, outside) = (Site::new(), TempDir::new().unwrap());
+    let target = outside.path().join("target");
+    fs::write(&target, "untouched").unwrap();
+    symlink(&target, site.path("etc/link")).unwrap();
+    site.apply(&file("/etc/link"));
+    assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
+    assert!(site.path("etc/link").symlink_metadata().unwrap().is_file());
+}
+
+#[test]
+fn links_of_a_user_are_not_followed() {
+    let site = Site::new();
+    symlink("/etc", site.path("home/core/.ssh")).unwrap();
+    std::os::unix::fs::lchown(site.path("home/core/.ssh"), Some(1000), Some(1000)).unwrap();
+    let users = json!({"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 A"]}]});
+    let keys = config("keys", &json!({}), &json!({}), &users);
+    assert_turned_down(&site, &keys, "/home/core/.ssh");
+    assert_turned_down(&site, &file("/home/core/.ssh/x"), "belongs to user 1000");
+}
+
+#[test]
+fn links_in_a_circle_are_turned_down() {
+    let site = Site::new();
+    symlink("b", site.path("etc/a")).unwrap();
+    symlink("a", site.path("etc/b")).unwrap();
+    assert_turned_down(&site, &file("/etc/a/x"), "too many links");
+}
+
+#[test]
+fn what_is_in_the_way_is_named() {
+    let site = Site::new();
+    fs::create_dir(site.path("etc/folder")).unwrap();
+    assert!(
+        Command::new("mknod")
+            .arg(site.path("etc/device"))
+            .args(["c", "1", "3"])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(Command::new("mkfifo").arg(site.path("etc/pipe")).status().unwrap().success());
+    assert_turned_down(&site, &file("/etc/folder"), "a folder");
+    assert_turned_down(&site, &file("/etc/device"), "a device");
+    assert_turned_down(&site, &file("/etc/pipe"), "a device, socket or pipe");
+    assert_turned_down(&site, &file("/etc/motd/x"), "not a directory");
+    assert_turned_down(&site, &file("/etc/device/x"), "not a directory");
+    let long = format!("/etc/{}", "x".repeat(300));
+    assert_turned_down(&site, &file(&long), "too long");
+}
+
+#[test]
+fn odd_names_are_names() {
+    let site = Site::new();
+    let before = site.snapshot();
+    let names = [
+        "/etc/a\nb",
+        "/etc/ä 漢",
+        "/etc/-rf",
+        "/etc/a\u{1b}[31m",
+        "/etc/\"q\"",
+        "/etc/...",
+        "/etc/x/. ",
+    ];
+    let list: Vec<Value> =
+        names.iter().map(|name| json!({"path": name, "contents": {"source": "data:,x"}})).collect();
+    site.apply(&files("odd", &json!(list)));
+    for name in names {
+        assert_eq!(site.read(name), "x");
+    }
+    site.apply(&nothing());
+    let mut after = site.snapshot();
+    after.retain(|path, _| !path.starts_with("/etc/machine-config-daemon"));
+    assert_eq!(after, before);
+}
+
+#[test]
+fn owners_and_hashes_that_are_none_are_turned_down() {
+    let site = Site::new();
+    let owned = |owner: Value| {
+        let mut file = json!({"path": "/etc/x", "contents": {"source": "data:,x"}});
+        for (key, value) in owner.as_object().unwrap() {
+            file[key] = value.clone();
+        }
+        files("owned", &json!([file]))
+    };
+    assert_turned_down(
+        &site,
+        &owned(json!({"user": {"name": "nobody-here"}})),
+        "UserID for username: nobody-here",
+    );
+    assert_turned_down(
+        &site,
+        &owned(json!({"group": {"name": "nobody-here"}})),
+        "GroupID for group: nobody-here",
+    );
+    assert_turned_down(&site, &owned(json!({"user": {"id": -1}})), "-1");
+    let users = json!({"users": [{"name": "core", "passwordHash": "x\nroot2::0:0:::::"}]});
+    let output = site.once(&config("hash", &json!({}), &json!({}), &users));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("passwordHash") && !said.contains("root2"), "{said}");
+}
+
+#[test]
+fn contents_that_cannot_be_had_are_turned_down() {
+    let with =
+        |contents: Value| files("contents", &json!([{"path": "/etc/x", "contents": contents}]));
+    let site = Site::new();
+    assert_turned_down(&site, &with(json!({"source": "https://example.com/x"})), "/etc/x");
+    assert_turned_down(&site, &with(json!({"source": "data:,x", "compression": "gzip"})), "/etc/x");
+}
+
+#[test]
+fn a_masked_unit_cannot_be_enabled() {
+    let unit = json!([{"name": "x.service", "contents": "[Service]\nType=oneshot\n", "mask": true, "enabled": true}]);
+    assert_turned_down(&Site::new(), &units("masked", &unit), "masked");
+}

@@ -1,0 +1,175 @@
+//! The rules of writing, one by one.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::site::{Site, Snapshot, config, difference, everything, files, nothing, units};
+
+/// The daemon's own word, which stays when a config manages nothing.
+fn without_own(mut snapshot: Snapshot) -> Snapshot {
+    let own = "/etc/machine-config-daemon";
+    for path in [own.to_owned(), format!("{own}/currentconfig"), format!("{own}/currentimage")] {
+        snapshot.remove(&path);
+    }
+    snapshot
+}
+
+#[test]
+fn a_config_that_manages_nothing_gives_everything_back() {
+    let [old, new] = everything();
+    for sequence in [vec![&old], vec![&new], vec![&old, &new], vec![&new, &old, &new]] {
+        let site = Site::new();
+        let before = site.snapshot();
+        for config in sequence {
+            site.apply(config);
+        }
+        site.apply(&nothing());
+        let after = without_own(site.snapshot());
+        assert_eq!(difference(&before, &after), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_original_is_kept_and_comes_back() {
+    let site = Site::new();
+    let motd = |text: &str| {
+        files(
+            text,
+            &json!([{"path": "/etc/motd", "contents": {"source": format!("data:,{text}")}, "mode": 256}]),
+        )
+    };
+    let orig = "etc/machine-config-daemon/orig/etc/motd.mcdorig";
+    site.apply(&motd("one"));
+    assert_eq!(site.read(orig), "welcome\n");
+    site.apply(&motd("two"));
+    assert_eq!((site.read("etc/motd").as_str(), site.read(orig).as_str()), ("two", "welcome\n"));
+    let other = files("other", &json!([{"path": "/etc/other", "contents": {"source": "data:,x"}}]));
+    site.apply(&other);
+    assert_eq!(site.read("etc/motd"), "welcome\n");
+    assert!(!site.path(orig).exists());
+    let mark = "etc/machine-config-daemon/noorig/etc/other.mcdnoorig";
+    assert_eq!(site.read(mark), "");
+    site.apply(&nothing());
+    assert!(!site.path("etc/other").exists() && !site.path(mark).exists());
+}
+
+#[test]
+fn the_current_config_has_the_form_of_the_real_one() {
+    let site = Site::new();
+    site.apply(&files("a", &json!([{"path": "/etc/x", "contents": {"source": "data:,a&b"}}])));
+    let expected = r#"{"metadata":{"name":"a"},"spec":{"osImageURL":"","baseOSExtensionsContainerImage":"","config":{"ignition":{"version":"3.5.0"},"passwd":{},"storage":{"files":[{"contents":{"source":"data:,a\u0026b"},"path":"/etc/x"}]},"systemd":{}},"kernelArguments":null,"extensions":null,"fips":false,"kernelType":""}}"#;
+    assert_eq!(site.read("etc/machine-config-daemon/currentconfig"), expected);
+    assert_eq!(site.read("etc/machine-config-daemon/currentimage"), "");
+}
+
+#[test]
+fn a_refused_change_writes_nothing() {
+    let site = Site::new();
+    site.apply(&files("a", &json!([])));
+    let before = site.snapshot();
+    let users = json!({"users": [{"name": "other", "sshAuthorizedKeys": ["k"]}]});
+    let output = site.once(&config("b", &json!({}), &json!({}), &users));
+    assert_eq!(output.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["refused"].as_str().unwrap().contains("non-core user"), "{report}");
+    assert_eq!(site.snapshot(), before);
+}
+
+#[test]
+fn an_ignition_config_is_taken_as_it_is() {
+    let site = Site::new();
+    let ignition = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
+        {"path": "/etc/x", "contents": {"source": "data:,x"}}
+    ]}});
+    let report = site.apply(&ignition);
+    assert!(report["to"].as_str().unwrap().starts_with("ignition-"), "{report}");
+    assert_eq!(site.read("etc/x"), "x");
+    assert_eq!(site.apply(&ignition)["changes"], json!([]));
+}
+
+#[test]
+fn a_path_that_moves_between_files_and_units_stays() {
+    let unit = "[Service]\nExecStart=/bin/true\n";
+    let path = "/etc/systemd/system/x.service";
+    let source =
+        format!("data:,{}", unit.replace('\n', "%0A").replace('[', "%5B").replace(']', "%5D"));
+    let as_file = files("file", &json!([{"path": path, "contents": {"source": source}}]));
+    let as_unit = units("unit", &json!([{"name": "x.service", "contents": unit}]));
+    let site = Site::new();
+    for config in [&as_file, &as_unit, &as_file, &as_unit] {
+        site.apply(config);
+        assert_eq!(site.read(path), unit);
+    }
+}
+
+#[test]
+fn masks_and_contents_that_are_dropped_go() {
+    let site = Site::new();
+    let path = site.path("etc/systemd/system/x.service");
+    let with = |unit: Value| units(&unit.to_string(), &json!([unit]));
+    site.apply(&with(json!({"name": "x.service", "mask": true})));
+    assert_eq!(fs::read_link(&path).unwrap().to_str(), Some("/dev/null"));
+    site.apply(&with(json!({"name": "x.service"})));
+    assert!(path.symlink_metadata().is_err());
+    site.apply(&with(json!({"name": "x.service", "contents": "[Service]\nType=oneshot\n"})));
+    assert!(path.is_file());
+    site.apply(&with(json!({"name": "x.service", "mask": false})));
+    assert!(path.symlink_metadata().is_err());
+}
+
+#[test]
+fn a_unit_of_the_vendor_is_linked_as_systemd_links_it() {
+    let site = Site::new();
+    site.apply(&units("on", &json!([{"name": "vendor.service", "enabled": true}])));
+    let link = site.path("etc/systemd/system/multi-user.target.wants/vendor.service");
+    assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("/lib/systemd/system/vendor.service"));
+    site.apply(&units("off", &json!([{"name": "vendor.service", "enabled": false}])));
+    assert!(link.symlink_metadata().is_err());
+}
+
+#[test]
+fn links_of_the_system_are_followed_beneath_the_root() {
+    let site = Site::new();
+    fs::create_dir_all(site.path("var/opt")).unwrap();
+    symlink("var/opt", site.path("opt")).unwrap();
+    symlink("/../../../var/opt", site.path("abs")).unwrap();
+    let list = json!([
+        {"path": "/opt/a", "contents": {"source": "data:,a"}},
+        {"path": "/abs/b", "contents": {"source": "data:,b"}}
+    ]);
+    site.apply(&files("links", &list));
+    assert_eq!((site.read("var/opt/a"), site.read("var/opt/b")), ("a".to_owned(), "b".to_owned()));
+}
+
+#[test]
+fn a_thousand_files_take_little_time() {
+    let site = Site::on_disk();
+    let list: Vec<Value> = (0..1000)
+        .map(|i| json!({"path": format!("/etc/many/{}/{i}", i % 10), "contents": {"source": format!("data:,{i}")}}))
+        .collect();
+    let started = std::time::Instant::now();
+    let report = site.apply(&files("many", &json!(list)));
+    let took = started.elapsed();
+    println!("1,000 files in {} ms", took.as_millis());
+    assert!(report["changes"].as_array().unwrap().len() > 2000);
+    // Twice the budget of a release build, for a debug build beside other tests.
+    assert!(took.as_millis() < 20_000, "{took:?}");
+}
+
+#[test]
+fn the_example_in_the_help_works() {
+    let help =
+        Command::new(env!("CARGO_BIN_EXE_machinist")).args(["once", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, example) = help.split_once("Example:\n").unwrap();
+    let site = Site::new();
+    let script = example
+        .replace("/tmp/machine", site.root().to_str().unwrap())
+        .replace("machinist once", &format!("{} once", env!("CARGO_BIN_EXE_machinist")));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let status = Command::new("sh").arg("-ec").arg(&script).current_dir(root).status().unwrap();
+    assert!(status.success(), "{script}");
+}

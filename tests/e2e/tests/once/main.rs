@@ -1,0 +1,7 @@
+//! `machinist once` against real faults (system calls that fail, power that is cut), and against
+//! systemd's own word on what enabling a unit means.
+
+mod faults;
+mod power;
+mod site;
+mod systemd;

@@ -1,0 +1,165 @@
+//! What enabling, disabling and presetting means: asked of systemd itself, over random systems.
+
+use super::site::{apply, config, fill, tree};
+use machinist_e2e::{Lab, command};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A small generator, so that a failure can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+const NAMES: [&str; 6] =
+    ["a.service", "b.service", "c.timer", "d@.service", "d@x.service", "e.socket"];
+
+fn unit(random: &mut Random) -> String {
+    let mut text = "[Unit]\nDescription=x\n".to_owned();
+    if random.below(5) > 0 {
+        text.push_str("[Install]\n");
+        for _ in 0..=random.below(2) {
+            let line = random.pick(&[
+                "WantedBy=multi-user.target",
+                "WantedBy=multi-user.target graphical.target",
+                "WantedBy=",
+                "RequiredBy=basic.target",
+                "Also=b.service",
+                "Also=e.socket missing.service",
+                "DefaultInstance=one",
+                "# WantedBy=never.target",
+                "WantedBy=multi-user.target \\\n  timers.target",
+                "WantedBy=%p.target",
+            ]);
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn systemctl(root: &Path, verb: &str, unit: &str) -> bool {
+    let mut systemctl = Command::new("systemctl");
+    systemctl.arg(format!("--root={}", root.display())).args([verb, unit]);
+    command::answer(&mut systemctl).unwrap().ok()
+}
+
+fn is_enabled(root: &Path, unit: &str) -> bool {
+    let mut systemctl = Command::new("systemctl");
+    systemctl.arg(format!("--root={}", root.display())).args(["is-enabled", unit]);
+    command::answer(&mut systemctl).unwrap().text() == "enabled"
+}
+
+/// What the real daemon does with units, by systemd's own hand. Says whether all went well.
+fn by_systemd(root: &Path, units: &[Value]) -> bool {
+    let folder = root.join("etc/systemd/system");
+    let (mut enable, mut disable) = (Vec::new(), Vec::new());
+    let known = |name: &str| {
+        ["etc/systemd/system", "usr/lib/systemd/system"]
+            .iter()
+            .any(|place| root.join(place).join(name).symlink_metadata().is_ok())
+    };
+    let listed: Vec<bool> =
+        units.iter().map(|unit| known(unit["name"].as_str().unwrap())).collect();
+    for (unit, listed) in units.iter().zip(listed) {
+        let name = unit["name"].as_str().unwrap();
+        if let Some(contents) = unit["contents"].as_str() {
+            if is_enabled(root, name) {
+                systemctl(root, "disable", name);
+            }
+            fs::write(folder.join(name), contents).unwrap();
+        }
+        match unit["enabled"].as_bool() {
+            None => {
+                systemctl(root, "preset", name);
+            }
+            Some(wanted) if listed || unit["contents"].is_string() => {
+                if wanted { &mut enable } else { &mut disable }.push(name);
+            }
+            Some(_) => {}
+        }
+    }
+    enable.iter().all(|name| systemctl(root, "enable", name))
+        && disable.iter().all(|name| systemctl(root, "disable", name))
+}
+
+#[test]
+fn units_are_enabled_as_systemd_enables_them() {
+    let count = std::env::var("MACHINIST_VALUES").ok().and_then(|text| text.parse().ok());
+    let lab = Lab::new().unwrap();
+    let (ours, theirs) = (lab.dir().join("ours"), lab.dir().join("theirs"));
+    let mut compared = 0;
+    for seed in 1..=count.unwrap_or(60) {
+        let mut random = Random(seed);
+        let vendor: Vec<(&str, String)> = NAMES
+            .iter()
+            .filter(|name| !name.contains("@x") && random.below(2) == 0)
+            .map(|name| (*name, String::new()))
+            .collect();
+        let vendor: Vec<(&str, String)> =
+            vendor.into_iter().map(|(name, _)| (name, unit(&mut random))).collect();
+        let preset = random.pick(&[
+            "",
+            "enable *\n",
+            "enable a.*\n",
+            "enable d@.service one two\n",
+            "disable b*\n",
+        ]);
+        let first = random.pick(&[None, Some("a.service"), Some("c.timer")]);
+        for root in [&ours, &theirs] {
+            let _ = fs::remove_dir_all(root);
+            fs::create_dir(root).unwrap();
+            fill(root);
+            for (name, text) in &vendor {
+                fs::write(root.join("usr/lib/systemd/system").join(name), text).unwrap();
+            }
+            fs::write(root.join("etc/systemd/system-preset/10-first.preset"), preset).unwrap();
+            if let Some(name) = first {
+                systemctl(root, "enable", name);
+            }
+        }
+        let mut units = Vec::new();
+        for name in NAMES {
+            let mut unit_of = json!({"name": name});
+            if random.below(3) == 0 {
+                unit_of["contents"] = json!(unit(&mut random));
+            }
+            match random.below(4) {
+                0 => unit_of["enabled"] = json!(true),
+                1 => unit_of["enabled"] = json!(false),
+                2 => {}
+                _ => continue,
+            }
+            units.push(unit_of);
+        }
+        let file = config(lab.dir(), "units", &json!({"systemd": {"units": units}}));
+        let well = by_systemd(&theirs, &units);
+        if !well {
+            // The real daemon fails half-way there; we refuse before we write.
+            let answer = command::answer(&mut super::site::once(&ours, &file)).unwrap();
+            assert!(!answer.ok(), "seed {seed}: systemd refuses: {units:#?} {vendor:#?}");
+            continue;
+        }
+        apply(&ours, &file);
+        let (ours, theirs) = (tree(&ours), tree(&theirs));
+        let changes: Vec<String> = theirs
+            .changes(&ours)
+            .into_iter()
+            .filter(|change| change.contains("/etc/systemd/system/"))
+            .collect();
+        assert_eq!(changes, Vec::<String>::new(), "seed {seed}: {preset:?} {units:#?} {vendor:#?}");
+        compared += 1;
+    }
+    println!("{compared} systems compared");
+}
