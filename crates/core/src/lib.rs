@@ -15,6 +15,7 @@
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
 //! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
+//! | [`serve`] | what a machine gets on its first boot, and in which version |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
 //! | [`secrets`] | what must never be shown |
@@ -30,4 +31,5 @@ pub mod plan;
 pub mod reconcile_check;
 pub mod render;
 pub mod secrets;
+pub mod serve;
 pub mod update;

@@ -10,6 +10,7 @@
 //! | [`daemon`] | a config on a machine's disk, safely: `machinist once` |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
+//! | [`server`] | Ignition configs for machines on their first boot: `machinist server` |
 //! | [`telemetry`] | the log |
 //! | [`up`] | everything in one process: `machinist up` |
 
@@ -18,5 +19,6 @@ pub mod controller;
 pub mod daemon;
 pub mod home;
 pub mod manifests;
+pub mod server;
 pub mod telemetry;
 pub mod up;

@@ -27,6 +27,8 @@ mod render;
 mod rollback;
 mod rollout;
 mod schema_check;
+mod server;
+mod token;
 mod up;
 mod validate;
 mod version;
@@ -83,6 +85,10 @@ enum Command {
     Up(up::Up),
     Controller(controller::Controller),
     #[command(subcommand)]
+    Server(server::Server),
+    #[command(subcommand)]
+    Token(token::Token),
+    #[command(subcommand)]
     Hub(hub::Hub),
     Get(get::Get),
     Apply(apply::Apply),
@@ -116,6 +122,8 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(command) => command.run(),
         Command::Controller(command) => command.run(),
+        Command::Server(command) => command.run(),
+        Command::Token(command) => command.run(),
         Command::Hub(command) => command.run(),
         Command::Get(command) => command.run(),
         Command::Apply(command) => command.run(),

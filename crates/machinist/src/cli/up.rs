@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::{Outcome, output};
+use crate::server::Listening;
 use crate::telemetry;
 use crate::up::directory::Directory;
 use crate::up::{Config, System, kubeconfig};
@@ -32,6 +33,18 @@ pub(super) struct Up {
     /// How many events are kept for clients that watch; those that are further behind list again
     #[arg(long, value_name = "EVENTS", hide = true, env = "MACHINIST_HISTORY")]
     history: Option<usize>,
+
+    /// Where the machine config server listens with TLS, such as 0.0.0.0:22623 [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT")]
+    server_listen: Option<SocketAddr>,
+
+    /// Where the machine config server listens without TLS, such as 0.0.0.0:22624 [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT")]
+    server_insecure_listen: Option<SocketAddr>,
+
+    /// Answer machines that bring no provisioning token: everyone on the network can then read every config
+    #[arg(long)]
+    server_anonymous: bool,
 }
 
 /// Where everything is kept.
@@ -71,11 +84,19 @@ impl Up {
             api_listen: self.api_listen,
             sans: self.san.clone(),
             history: self.history,
+            server_listen: self.server_listen,
+            server_insecure_listen: self.server_insecure_listen,
+            server_anonymous: self.server_anonymous,
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             let mut system = System::start(config.clone()).await?;
-            output::print(&banner(&config.directory, system.address, system.is_new))?;
+            output::print(&banner(
+                &config.directory,
+                system.address,
+                system.listening,
+                system.is_new,
+            ))?;
             system.run().await?;
             output::print("Stopping.\n")?;
             system.stop().await;
@@ -85,7 +106,18 @@ impl Up {
 }
 
 /// What is where, and what to try next.
-fn banner(directory: &Directory, address: SocketAddr, is_new: bool) -> String {
+fn banner(
+    directory: &Directory,
+    address: SocketAddr,
+    listening: Listening,
+    is_new: bool,
+) -> String {
+    let mut server = String::new();
+    for (scheme, address) in [("https", listening.secure), ("http", listening.insecure)] {
+        if let Some(address) = address {
+            server += &format!("  machines    {scheme}://{address}/config/POOL\n");
+        }
+    }
     let heading = output::HEADING;
     let kubeconfig_path = directory.kubeconfig();
     let state = if is_new { "made just now" } else { "as it was left" };
@@ -94,7 +126,8 @@ fn banner(directory: &Directory, address: SocketAddr, is_new: bool) -> String {
          \x20 API         {}\n\
          \x20 kubeconfig  {}\n\
          \x20 data        {} ({state})\n\
-         \x20 audit log   {}\n\n\
+         \x20 audit log   {}\n\
+         {server}\n\
          {heading}Try next, in another terminal:{heading:#}\n\
          \x20 export KUBECONFIG={}\n\
          \x20 kubectl get machineconfigpools\n\
@@ -123,7 +156,10 @@ mod tests {
 
     #[test]
     fn the_banner_says_where_things_are() {
-        let text = banner(&Directory::at("/d".into()), "127.0.0.1:1".parse().unwrap(), true);
+        let text = "127.0.0.1:1".parse().unwrap();
+        let listening = Listening { secure: "0.0.0.0:2".parse().ok(), insecure: None };
+        let text = banner(&Directory::at("/d".into()), text, listening, true);
+        assert!(text.contains("https://0.0.0.0:2/config/POOL"), "{text}");
         for part in ["https://127.0.0.1:1", "/d/kubeconfig", "made just now", "KUBECONFIG="] {
             assert!(text.contains(part), "{part}");
         }

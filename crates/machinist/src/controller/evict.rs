@@ -19,9 +19,9 @@ use machinist_core::drain::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::cache::Cache;
 use super::events::Component;
 use super::shell::{Shell, WriteError};
+use crate::home::cache::Cache;
 
 /// How many pods of a machine are asked at a time.
 const AT_A_TIME: usize = 8;

@@ -10,7 +10,6 @@
 //! The loops hold no decision: those are in `machinist_core::{render::sync, update, drain}`. Only the controller that
 //! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
 
-mod cache;
 mod events;
 mod http;
 pub mod leader;

@@ -16,8 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-use super::cache::Cache;
 use super::history;
+use crate::home::cache::Cache;
 
 /// What is known, and kept in step. A clone is the same world.
 #[derive(Debug, Clone, Default)]

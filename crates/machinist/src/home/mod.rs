@@ -8,8 +8,10 @@
 //! | [`resource`] | the kinds that the home serves, by all names that people give them |
 //! | [`discovery`] | asking for those |
 //! | [`apply`] | what has to change so that an object is as its manifest says |
+//! | `cache` | objects of one kind in memory, kept in step by one watch |
 
 pub mod apply;
+pub(crate) mod cache;
 pub mod discovery;
 pub mod find;
 pub mod request;

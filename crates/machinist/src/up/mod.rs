@@ -5,12 +5,14 @@
 //! | [`directory`] | what is where in the data directory |
 //! | [`pki`] | the CA and the certificates, made on the first start and renewed |
 //! | [`kubeconfig`] | the file that clients find the hub with |
+//! | `server` | the machine config server inside |
 //! | [`contents`] | what the hub holds from the start: pools, roles, namespaces |
 
 pub mod contents;
 pub mod directory;
 pub mod kubeconfig;
 pub mod pki;
+mod server;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::leader::Election;
 use crate::controller::{self, Options};
+use crate::server::{Listening, tls};
 use directory::Directory;
 use pki::Pki;
 
@@ -36,7 +39,7 @@ use pki::Pki;
 const CERTIFICATES_EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Lets the process have as many open files as it may: every connection is one.
-fn raise_file_limit() {
+pub(crate) fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
@@ -76,6 +79,33 @@ pub struct Config {
     pub sans: Vec<String>,
     /// How many events the store keeps for watches, if not as many as usual.
     pub history: Option<usize>,
+    /// Where the machine config server listens with TLS, if anywhere.
+    pub server_listen: Option<SocketAddr>,
+    /// Where the machine config server listens without TLS, if anywhere.
+    pub server_insecure_listen: Option<SocketAddr>,
+    /// Whether it answers machines that bring no provisioning token.
+    pub server_anonymous: bool,
+}
+
+impl Config {
+    /// The names of this machine for the server's certificate.
+    fn names(&self, address: SocketAddr) -> Vec<String> {
+        let mut names = pki::names(address, &self.sans);
+        let server = self.server_listen.filter(|server| !pki::is_any(server.ip()));
+        names.extend(server.map(|server| server.ip().to_string()));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Where machines reach the API: an address of every interface is none, so the first name that was given counts.
+    fn api_url(&self, address: SocketAddr) -> String {
+        match self.sans.first().filter(|_| pki::is_any(address.ip())) {
+            Some(name) if name.contains(':') => format!("https://[{name}]:{}", address.port()),
+            Some(name) => format!("https://{name}:{}", address.port()),
+            None => kubeconfig::url(address),
+        }
+    }
 }
 
 /// A system that runs.
@@ -88,11 +118,15 @@ pub struct System {
     certificate: Certificate,
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
+    config_server: Option<tokio::task::JoinHandle<Result<()>>>,
+    config_server_certificate: tls::Certificate,
     stopping: CancellationToken,
     terminate: Signal,
     interrupt: Signal,
     /// Where the API really listens.
     pub address: SocketAddr,
+    /// Where the machine config server really listens.
+    pub listening: Listening,
     /// Whether the data directory was made just now.
     pub is_new: bool,
 }
@@ -116,7 +150,7 @@ impl System {
             .await
             .with_context(|| format!("cannot listen on {}", config.api_listen))?;
         let address = listener.local_addr()?;
-        let pki = Pki::open(&config.directory, &pki::names(address, &config.sans))?;
+        let pki = Pki::open(&config.directory, &config.names(address))?;
         let ca = Ca::load(&pki.ca)?;
         let settings = Settings {
             crds: contents::definitions()?,
@@ -138,6 +172,15 @@ impl System {
         kubeconfig::write(&config.directory, address, &pki)?;
         let stopping = CancellationToken::new();
         let controller = tokio::spawn(control(hub.clone(), stopping.clone()));
+        let config_server_certificate = tls::Certificate::new(&server::pair(&pki.server))?;
+        let is_wanted = config.server_listen.is_some() || config.server_insecure_listen.is_some();
+        let (mut listening, mut config_server) = (Listening::default(), None);
+        if is_wanted {
+            let (authority, certificate) = (&pki.ca.certificate, &config_server_certificate);
+            let served =
+                server::start(&hub, &config, address, authority, certificate, &stopping).await?;
+            (listening, config_server) = (served.0, Some(served.1));
+        }
         Ok(Self {
             hub,
             store,
@@ -146,10 +189,13 @@ impl System {
             certificate,
             server,
             controller,
+            config_server,
+            config_server_certificate,
             stopping,
             terminate,
             interrupt,
             address,
+            listening,
             is_new,
         })
     }
@@ -181,10 +227,11 @@ impl System {
     }
 
     fn renew(&mut self) -> Result<()> {
-        let names = pki::names(self.address, &self.config.sans);
+        let names = self.config.names(self.address);
         let pki = Pki::open(&self.config.directory, &names)?;
         if pki.server.certificate != self.pki.server.certificate {
             self.certificate.replace(&pki.server)?;
+            self.config_server_certificate.replace(&server::pair(&pki.server))?;
             tracing::info!("server certificate renewed");
         }
         kubeconfig::write(&self.config.directory, self.address, &pki)?;
@@ -197,6 +244,9 @@ impl System {
         // The controller gives its lease back while there is somebody to give it to.
         self.stopping.cancel();
         let _ = self.controller.await;
+        if let Some(config_server) = self.config_server {
+            let _ = config_server.await;
+        }
         self.hub.stop().await;
         let _ = self.server.await;
         self.store.close().await;

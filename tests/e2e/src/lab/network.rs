@@ -18,8 +18,8 @@ pub struct Port {
 }
 
 impl Lab {
-    /// Makes the bridge, once.
-    pub(crate) fn bridge(&self) -> Result<()> {
+    /// Makes the bridge, once. Whoever listens on the lab's address before there is a machine needs it.
+    pub fn bridge(&self) -> Result<()> {
         let _guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
         if self.0.bridge.get().is_none() {
             let name = self.name();

@@ -1,6 +1,6 @@
 //! Objects of one kind in memory, kept in step by one watch.
 //!
-//! What the controller itself writes goes into the cache at once, so that its next decision knows of it, however late
+//! What a process itself writes goes into the cache at once, so that its next decision knows of it, however late
 //! the watch is. Revisions tell which of two versions of an object is the newer one.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// All objects of a kind, by name (`namespace/name` for those in a namespace). A clone is the same cache.
-pub(super) struct Cache<K> {
+pub(crate) struct Cache<K> {
     inner: Arc<Inner<K>>,
 }
 
@@ -54,7 +54,7 @@ where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// Follows the objects of an API for ever. `trim` takes away what nobody reads.
-    pub(super) async fn follow(self, api: Api<K>, config: watcher::Config, trim: fn(&mut K)) {
+    pub(crate) async fn follow(self, api: Api<K>, config: watcher::Config, trim: fn(&mut K)) {
         let mut stream = std::pin::pin!(watcher::watcher(api, config));
         let mut listed = BTreeMap::new();
         let mut failures = 0u32;
@@ -79,7 +79,7 @@ where
     }
 
     /// For a kind that the home does not serve: there are none, and none will come.
-    pub(super) fn stay_empty(self) {
+    pub(crate) fn stay_empty(self) {
         self.changed();
     }
 
@@ -113,7 +113,7 @@ where
     }
 
     /// Takes an object that the watch brought or that we have just written, unless a newer version of it is known.
-    pub(super) fn put(&self, object: K) {
+    pub(crate) fn put(&self, object: K) {
         let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
         let name = key(&object);
         match objects.get(&name) {
@@ -142,26 +142,26 @@ where
 
     /// Wakes whoever waits after each change. The value is 0 until the first list is complete.
     #[must_use]
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
 
     /// Waits for the first list.
-    pub(super) async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         // The sender lives as long as we do.
         let _ = self.changes().wait_for(|count| *count > 0).await;
     }
 
     /// All objects by name.
     #[must_use]
-    pub(super) fn all(&self) -> Vec<Arc<K>> {
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read().unwrap_or_else(PoisonError::into_inner);
         objects.values().cloned().collect()
     }
 
     /// One object.
     #[must_use]
-    pub(super) fn get(&self, name: &str) -> Option<Arc<K>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
         let objects = self.inner.objects.read().unwrap_or_else(PoisonError::into_inner);
         objects.get(name).cloned()
     }

@@ -1,0 +1,170 @@
+//! Which version of the Ignition specification a client gets.
+
+use super::refusal::Refusal;
+use crate::ignition::Version;
+
+/// What clients get that do not ask: browsers, scripts, and the machines of old.
+const DEFAULT: Version = Version::new(2, 2);
+/// The subtype of the media type that asks for a version.
+const SUBTYPE: &str = "vnd.coreos.ignition+json";
+
+/// One thing that the client takes.
+struct Item<'a> {
+    subtype: &'a str,
+    version: Option<Version>,
+    weight: f64,
+}
+
+/// The version that a client gets: the first one that it takes, best first. A client that names none, but is an
+/// Ignition that only reads specification 3, gets the oldest version that all of those read.
+///
+/// # Errors
+/// The client asks for a version that there is none of.
+pub fn served_version(accept: Option<&str>, user_agent: Option<&str>) -> Result<Version, Refusal> {
+    let header = accept.unwrap_or_default();
+    let mut items: Vec<Item<'_>> = header.split(',').filter_map(item).collect();
+    items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let asked = items.into_iter().filter(|item| item.subtype == SUBTYPE);
+    match asked.filter_map(|item| item.version).next() {
+        Some(version) => nearest(&version).ok_or_else(|| Refusal::Version(shortened(header))),
+        None if reads_only_three(user_agent.unwrap_or_default()) => Ok(Version::new(3, 1)),
+        None => Ok(DEFAULT),
+    }
+}
+
+/// A header may be long and is somebody else's text; it goes into the log.
+fn shortened(header: &str) -> String {
+    header.chars().take(200).collect()
+}
+
+fn item(text: &str) -> Option<Item<'_>> {
+    let mut parts = text.split(';').map(str::trim);
+    let (_, subtype) = parts.next()?.split_once('/')?;
+    let (mut version, mut weight) = (None, None);
+    for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+        match name {
+            "version" if version.is_none() => version = Version::parse(value),
+            "q" if weight.is_none() => weight = value.parse::<f64>().ok(),
+            _ => {}
+        }
+    }
+    Some(Item { subtype, version, weight: weight.unwrap_or(1.0) })
+}
+
+/// The version that is served to whoever reads `asked`.
+fn nearest(asked: &Version) -> Option<Version> {
+    match (asked.major, asked.minor) {
+        (2, 2..) => Some(DEFAULT),
+        (3, minor @ 0..=5) => Some(Version::new(3, minor)),
+        // Newer machines read what older ones do.
+        (3, 6..) => Some(Version::MAX),
+        _ => None,
+    }
+}
+
+/// Whether this is an Ignition from 2.3 on. All of them name their version in `Accept`, unless a proxy takes it away.
+fn reads_only_three(user_agent: &str) -> bool {
+    let number = user_agent.strip_prefix("Ignition/").and_then(|rest| rest.split(' ').next());
+    number.and_then(Version::parse).is_some_and(|number| number.major == 2 && number.minor >= 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IGNITION: &str = "application/vnd.coreos.ignition+json";
+
+    fn served(accept: &str) -> Option<String> {
+        served_version(Some(accept), None).ok().map(|version| version.to_string())
+    }
+
+    #[test]
+    fn one_version() {
+        for (asked, expected) in [
+            ("2.2.0", Some("2.2.0")),
+            ("2.2.0-beta", Some("2.2.0")),
+            ("2.4.0", Some("2.2.0")),
+            ("2.9.9", Some("2.2.0")),
+            ("2.0.0", None),
+            ("2.1.0", None),
+            ("1.0.0", None),
+            ("4.0.0", None),
+            ("3.0.0", Some("3.0.0")),
+            ("3.1.0", Some("3.1.0")),
+            ("3.2.0", Some("3.2.0")),
+            ("3.2.5", Some("3.2.0")),
+            ("3.3.0", Some("3.3.0")),
+            ("3.4.0-experimental", Some("3.4.0")),
+            ("3.5.0", Some("3.5.0")),
+            ("3.6.0-experimental", Some("3.5.0")),
+            ("3.6.0", Some("3.5.0")),
+            ("3.100.0", Some("3.5.0")),
+            // These are no versions, so none is asked for.
+            ("1", Some("2.2.0")),
+            ("3.5", Some("2.2.0")),
+            ("v3.3.0", Some("2.2.0")),
+            ("3.-1.0", Some("2.2.0")),
+            ("\"3.2.0\"", Some("2.2.0")),
+        ] {
+            let found = served(&format!("{IGNITION};version={asked}"));
+            assert_eq!(found.as_deref(), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn whole_headers() {
+        let ignition = |rest: &str| rest.replace('@', IGNITION);
+        for (accept, expected) in [
+            ("", Some("2.2.0")),
+            ("*/*", Some("2.2.0")),
+            ("text/html", Some("2.2.0")),
+            ("junk", Some("2.2.0")),
+            ("@", Some("2.2.0")),
+            // Ignition 0.x and 2.x.
+            ("@; version=2.4.0, @; version=1; q=0.5, */*; q=0.1", Some("2.2.0")),
+            ("@;version=3.3.0, */*;q=0.1", Some("3.3.0")),
+            // The heaviest item decides, though another one would do.
+            ("@;version=4.0.0, @;version=3.3.0;q=0.5", None),
+            ("@;version=4.0.0;q=0.2, @;version=3.3.0;q=0.5", Some("3.3.0")),
+            // Among equals the first one.
+            ("@;version=3.1.0, @;version=3.3.0", Some("3.1.0")),
+            // Weights are not checked for their range.
+            ("@;version=3.1.0, @;version=3.3.0;q=7", Some("3.3.0")),
+            ("@;version=3.1.0;q=x;q=0.1, @;version=3.3.0;q=0.5", Some("3.3.0")),
+            // The first valid one of several.
+            ("@;version=x;version=3.2.0;version=3.3.0", Some("3.2.0")),
+            // Names are exact.
+            ("@;Version=3.3.0", Some("2.2.0")),
+            ("@;version =3.3.0", Some("2.2.0")),
+            // The main type is not looked at.
+            ("text/vnd.coreos.ignition+json;version=3.3.0", Some("3.3.0")),
+            ("vnd.coreos.ignition+json;version=3.3.0", Some("2.2.0")),
+            ("application/json;version=3.3.0", Some("2.2.0")),
+        ] {
+            assert_eq!(served(&ignition(accept)).as_deref(), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn those_who_do_not_ask() {
+        for (agent, expected) in [
+            (None, "2.2.0"),
+            (Some("curl/8"), "2.2.0"),
+            (Some("Ignition/0.35.0"), "2.2.0"),
+            (Some("Ignition/2.2.0"), "2.2.0"),
+            (Some("Ignition/2.3.0"), "3.1.0"),
+            (Some("Ignition/2.14.0"), "3.1.0"),
+        ] {
+            assert_eq!(served_version(None, agent).unwrap().to_string(), expected, "{agent:?}");
+            assert_eq!(served_version(Some("*/*"), agent).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_refusal_says_what_was_asked() {
+        let refusal = served_version(Some("a/vnd.coreos.ignition+json;version=1.0.0"), None);
+        let refusal = refusal.unwrap_err();
+        assert_eq!(refusal.status(), 400);
+        assert!(refusal.to_string().contains("version=1.0.0"));
+    }
+}

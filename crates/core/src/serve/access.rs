@@ -1,0 +1,325 @@
+//! Who gets an answer: provisioning tokens, and where they may be used.
+//!
+//! A token is `id.secret`. The home keeps a Secret for each, with the SHA-256 of the secret: a secret has 128 random
+//! bits, so there is nothing to guess. Tokens of one pool may overlap, so that one can be replaced by the next.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use sha2::{Digest as _, Sha256};
+
+use super::network::Network;
+use super::refusal::Refusal;
+use super::route::parameter;
+
+/// The label of the Secrets that keep tokens.
+pub const LABEL: &str = "machinist.dev/provisioning-token";
+/// The type of those Secrets.
+pub const SECRET_TYPE: &str = "machinist.dev/provisioning-token";
+/// What the names of those Secrets begin with; the id follows.
+pub const SECRET_PREFIX: &str = "provisioning-token-";
+/// The field that counts uses.
+pub const USES: &str = "uses";
+
+/// What is kept of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Its id, which may be shown.
+    pub id: String,
+    /// The SHA-256 of its secret, in hexadecimal digits.
+    pub hash: String,
+    /// The pools that it is for; none is all of them.
+    pub pools: Vec<String>,
+    /// When it ends.
+    pub expires: Option<Timestamp>,
+    /// How often it may be used.
+    pub max_uses: Option<u32>,
+    /// How often it was.
+    pub uses: u32,
+    /// Where it may be used; nothing is everywhere.
+    pub networks: Vec<Network>,
+}
+
+/// A new token: its text, for its owner alone, and what is kept of it.
+pub struct New {
+    /// Its text.
+    pub text: String,
+    /// What is kept.
+    pub token: Token,
+}
+
+impl std::fmt::Debug for New {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("New").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// Makes a token out of random bytes.
+#[must_use]
+pub fn make(random: [u8; 32]) -> New {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let text = |bytes: &[u8]| -> String {
+        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
+    };
+    // 6 letters name it; 26 letters of 5 bits each keep it secret.
+    let (id, secret) = (text(&random[..6]), text(&random[6..]));
+    let token = Token {
+        id: id.clone(),
+        hash: hash(&secret),
+        pools: Vec::new(),
+        expires: None,
+        max_uses: None,
+        uses: 0,
+        networks: Vec::new(),
+    };
+    New { text: format!("{id}.{secret}"), token }
+}
+
+fn hash(secret: &str) -> String {
+    Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Token {
+    /// The data of the Secret that keeps it.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<String, ByteString> {
+        let networks: Vec<String> = self.networks.iter().map(Network::to_string).collect();
+        let fields = [
+            ("hash", self.hash.clone()),
+            ("pools", self.pools.join(",")),
+            ("expires", self.expires.map(|time| time.to_string()).unwrap_or_default()),
+            ("max-uses", self.max_uses.map(|uses| uses.to_string()).unwrap_or_default()),
+            (USES, self.uses.to_string()),
+            ("networks", networks.join(",")),
+        ];
+        let bytes = |text: String| ByteString(text.into_bytes());
+        fields.map(|(name, text)| (name.to_owned(), bytes(text))).into()
+    }
+
+    /// Reads the data of a Secret. One that is damaged is no token: nobody gets in by what cannot be read.
+    #[must_use]
+    pub fn read(name: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
+        let text = |name: &str| match data.get(name) {
+            Some(bytes) => str::from_utf8(&bytes.0).ok().map(str::trim),
+            None => Some(""),
+        };
+        let list = |name: &str| -> Option<Vec<String>> {
+            let items = text(name)?.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Some(items.map(str::to_owned).collect())
+        };
+        let networks: Result<Vec<Network>, _> =
+            list("networks")?.iter().map(|it| it.parse()).collect();
+        Some(Self {
+            id: name.strip_prefix(SECRET_PREFIX)?.to_owned(),
+            hash: text("hash").filter(|hash| hash.len() == 64)?.to_owned(),
+            pools: list("pools")?,
+            expires: optional(text("expires")?)?,
+            max_uses: optional(text("max-uses")?)?,
+            uses: optional(text(USES)?)?.unwrap_or_default(),
+            networks: networks.ok()?,
+        })
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|end| end <= now) || self.is_used_up()
+    }
+
+    /// Whether it was used as often as it may be.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.max_uses.is_some_and(|most| self.uses >= most)
+    }
+}
+
+/// Nothing for an empty text, an outer nothing for one that cannot be read.
+fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// The token that a request brings: in a header, else in the URL.
+#[must_use]
+pub fn presented(authorization: Option<&str>, query: Option<&str>) -> Option<String> {
+    let header = authorization.and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    header.or_else(|| parameter(query, "token")).filter(|token| !token.is_empty())
+}
+
+/// Finds the token that lets a machine in.
+///
+/// # Errors
+/// There is none that does.
+pub fn admit(
+    find: impl FnOnce(&str) -> Option<Token>,
+    presented: Option<&str>,
+    pool: &str,
+    address: IpAddr,
+    now: Timestamp,
+) -> Result<Token, Refusal> {
+    let Some(presented) = presented else {
+        return Err(Refusal::Unauthorized("no provisioning token came with the request"));
+    };
+    let unknown = Refusal::Unauthorized("the provisioning token is not known");
+    let Some((id, secret)) = presented.split_once('.') else { return Err(unknown) };
+    let Some(token) = find(id).filter(|token| token.hash == hash(secret)) else {
+        return Err(unknown);
+    };
+    if token.expires.is_some_and(|end| end <= now) {
+        return Err(Refusal::Unauthorized("the provisioning token has expired"));
+    }
+    if token.is_used_up() {
+        return Err(Refusal::Unauthorized("the provisioning token is used up"));
+    }
+    if !token.pools.is_empty() && !token.pools.iter().any(|own| own == pool) {
+        return Err(Refusal::Forbidden("the provisioning token is for other pools"));
+    }
+    if !token.networks.is_empty() && !token.networks.iter().any(|it| it.contains(address)) {
+        return Err(Refusal::Forbidden("the provisioning token is for other networks"));
+    }
+    Ok(token)
+}
+
+/// Whether a request may come from an address: it must be in a network that is let in, if any is named, and in none that
+/// is kept out.
+///
+/// # Errors
+/// It may not.
+pub fn check_address(
+    address: IpAddr,
+    allowed: &[Network],
+    denied: &[Network],
+) -> Result<(), Refusal> {
+    let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+    if is_in(denied) || (!allowed.is_empty() && !is_in(allowed)) {
+        return Err(Refusal::Forbidden("requests from this address are not answered"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-02T00:00:00Z";
+
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    fn ask(token: &Token, presented: Option<&str>, pool: &str, from: &str) -> Result<String, u16> {
+        let find = |id: &str| (id == token.id).then(|| token.clone());
+        let admitted = admit(find, presented, pool, from.parse().unwrap(), now());
+        admitted.map(|token| token.id).map_err(|refusal| refusal.status())
+    }
+
+    #[test]
+    fn who_gets_in() {
+        let new = make([7; 32]);
+        let (text, token) = (Some(new.text.as_str()), new.token);
+        let with = |change: &dyn Fn(&mut Token)| {
+            let mut token = token.clone();
+            change(&mut token);
+            token
+        };
+        let wrong = format!("{}.{}", token.id, "a".repeat(26));
+        let open = with(&|_| {});
+        for (name, token, presented, expected) in [
+            ("open", &open, text, Ok(())),
+            ("none", &open, None, Err(401)),
+            ("wrong", &open, Some(wrong.as_str()), Err(401)),
+            ("no dot", &open, Some("abc"), Err(401)),
+            ("other id", &open, Some("x.y"), Err(401)),
+            (
+                "ends later",
+                &with(&|it| it.expires = "2026-01-03T00:00:00Z".parse().ok()),
+                text,
+                Ok(()),
+            ),
+            ("ended", &with(&|it| it.expires = NOW.parse().ok()), text, Err(401)),
+            ("used", &with(&|it| (it.max_uses, it.uses) = (Some(2), 2)), text, Err(401)),
+            ("once left", &with(&|it| (it.max_uses, it.uses) = (Some(2), 1)), text, Ok(())),
+            ("its pool", &with(&|it| it.pools = vec!["worker".into()]), text, Ok(())),
+            ("other pool", &with(&|it| it.pools = vec!["master".into()]), text, Err(403)),
+            (
+                "its network",
+                &with(&|it| it.networks = vec!["10.0.0.0/8".parse().unwrap()]),
+                text,
+                Ok(()),
+            ),
+            (
+                "other network",
+                &with(&|it| it.networks = vec!["11.0.0.0/8".parse().unwrap()]),
+                text,
+                Err(403),
+            ),
+        ] {
+            let found = ask(token, presented, "worker", "10.0.0.1").map(drop);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_kept_without_their_secret() {
+        let mut new = make(std::array::from_fn(|at| u8::try_from(at * 5).unwrap()));
+        new.token.pools = vec!["worker".into(), "infra".into()];
+        new.token.expires = NOW.parse().ok();
+        new.token.max_uses = Some(3);
+        new.token.networks = vec!["10.0.0.0/8".parse().unwrap()];
+        let data = new.token.data();
+        let name = format!("{SECRET_PREFIX}{}", new.token.id);
+        assert_eq!(Token::read(&name, &data), Some(new.token.clone()));
+        let secret = new.text.split_once('.').unwrap().1;
+        assert_eq!(secret.len(), 26);
+        assert!(!data.values().any(|bytes| String::from_utf8_lossy(&bytes.0).contains(secret)));
+        assert!(!format!("{new:?}").contains(secret));
+        for (field, junk) in [
+            ("hash", "x"),
+            ("expires", "soon"),
+            ("max-uses", "-1"),
+            ("networks", "all"),
+            ("uses", "x"),
+        ] {
+            let mut damaged = data.clone();
+            damaged.insert(field.to_owned(), ByteString(junk.into()));
+            assert_eq!(Token::read(&name, &damaged), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn where_a_token_stands() {
+        for (header, query, expected) in [
+            (Some("Bearer a.b"), None, Some("a.b")),
+            (Some("bearer  a.b "), None, Some("a.b")),
+            (Some("Basic a.b"), None, None),
+            (Some("Basic x"), Some("token=a.b"), Some("a.b")),
+            (None, Some("etcd_index=1&token=a.b"), Some("a.b")),
+            (None, Some("token="), None),
+            (None, None, None),
+        ] {
+            assert_eq!(presented(header, query).as_deref(), expected, "{header:?} {query:?}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        let networks = |text: &[&str]| -> Vec<Network> {
+            text.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        for (allowed, denied, expected) in [
+            (&[][..], &[][..], true),
+            (&["10.0.0.0/8"], &[], true),
+            (&["11.0.0.0/8"], &[], false),
+            (&[], &["10.0.0.0/8"], false),
+            (&["10.0.0.0/8"], &["10.0.0.1"], false),
+        ] {
+            let found =
+                check_address("10.0.0.1".parse().unwrap(), &networks(allowed), &networks(denied));
+            assert_eq!(found.is_ok(), expected, "{allowed:?} {denied:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
+
+use super::refusal::Refusal;
+use super::{etcd_index, files, manifest};
+use crate::api::names::{annotation, path};
+use crate::api::{ControllerConfig, MachineConfig};
+use crate::ignition::convert::from_current;
+use crate::ignition::{Config, Version, parse_and_upgrade};
+use serde_json::Value;
+
+/// Where the answer is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Out of the API.
+    Cluster,
+    /// Out of a folder, while there is no API yet.
+    Bootstrap,
+}
+
+/// What an answer is made of.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The rendered config.
+    pub machine_config: &'a MachineConfig,
+    /// Whom machines trust; a home without one adds nothing.
+    pub controller_config: Option<&'a ControllerConfig>,
+    /// How a machine reaches the API.
+    pub kubeconfig: &'a [u8],
+    /// The image that was built for the pool.
+    pub image: Option<&'a str>,
+    /// Certificates for image registries, by the registry's name.
+    pub certificates: &'a [(String, Vec<u8>)],
+    /// Where the answer is given.
+    pub mode: Mode,
+}
+
+impl std::fmt::Debug for Inputs<'_> {
+    /// Names alone: the rest is not for logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inputs")
+            .field("machine_config", &self.machine_config.metadata.name)
+            .field("image", &self.image)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a client asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The version of the Ignition specification.
+    pub version: Version,
+    /// The index of the etcd member that the machine is to be.
+    pub etcd_index: Option<u16>,
+}
+
+/// Makes the answer.
+///
+/// # Errors
+/// The config cannot be read, or cannot be said in that version.
+pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> {
+    let raw = inputs.machine_config.spec.config.as_ref().unwrap_or(&Value::Null);
+    let (mut config, _) = parse_and_upgrade(raw)?;
+    let mut machine_config = inputs.machine_config.clone();
+    if let Some(index) = asked.etcd_index {
+        etcd_index::fill(&mut config, index);
+    }
+    move_kernel_arguments(&mut config, &mut machine_config, &asked.version)?;
+    if let Some(controller_config) = inputs.controller_config {
+        files::add_authorities(&mut config, controller_config);
+    }
+    let name = machine_config.metadata.name.clone().unwrap_or_default();
+    let pre_built = pre_built_image(inputs.machine_config);
+    let annotations = files::node_annotations(&name, pre_built.or(inputs.image));
+    files::add(&mut config, path::NODE_ANNOTATIONS, &annotations);
+    if let Some(image) = inputs.image {
+        machine_config.spec.os_image_url = Some(image.to_owned());
+    }
+    files::add(&mut config, path::KUBECONFIG, inputs.kubeconfig);
+    files::add(&mut config, path::SERVED_CONFIG, &manifest::dump(&machine_config)?);
+    for (registry, certificate) in inputs.certificates {
+        files::add(&mut config, &files::registry_certificate(registry), certificate);
+    }
+    let inner = match inputs.mode {
+        Mode::Cluster => &asked.version,
+        Mode::Bootstrap => &Version::MAX,
+    };
+    let encapsulated = manifest::encapsulated(&machine_config, inner)?;
+    files::add(&mut config, path::ENCAPSULATED, &encapsulated);
+    let converted = from_current(&config, &asked.version)?;
+    Ok(manifest::go_escaped(serde_json::to_vec(&converted)?))
+}
+
+fn pre_built_image(config: &MachineConfig) -> Option<&str> {
+    let annotations = config.metadata.annotations.as_ref()?;
+    annotations.get(annotation::PRE_BUILT_IMAGE).map(String::as_str).filter(|it| !it.is_empty())
+}
+
+/// Before 3.3 Ignition knows no kernel arguments: the daemon sets them then, as it does those of the MachineConfig.
+fn move_kernel_arguments(
+    config: &mut Config,
+    machine_config: &mut MachineConfig,
+    version: &Version,
+) -> Result<(), Refusal> {
+    if (version.major, version.minor) >= (3, 3) {
+        return Ok(());
+    }
+    let arguments = std::mem::take(&mut config.kernel_arguments);
+    if !arguments.should_not_exist.is_empty() {
+        return Err(Refusal::KernelArguments(version.clone()));
+    }
+    if !arguments.should_exist.is_empty() {
+        let known = machine_config.spec.kernel_arguments.get_or_insert_default();
+        known.extend(arguments.should_exist.iter().cloned());
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! How a new machine reaches the API for the first time.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::render::go_yaml::to_go_yaml;
+
+/// The kubeconfig with which a machine asks for its own certificate. Without a token it only says where the API is.
+#[must_use]
+pub fn of_machine(server: &str, authority: &[u8], token: Option<&str>) -> String {
+    let user = token.map_or_else(|| json!({}), |token| json!({"token": token}));
+    to_go_yaml(&json!({
+        "clusters": [{
+            "name": "local",
+            "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(authority)},
+        }],
+        "contexts": [{"name": "kubelet", "context": {"cluster": "local", "user": "kubelet"}}],
+        "current-context": "kubelet",
+        "users": [{"name": "kubelet", "user": user}],
+    }))
+}
+
+/// Why a kubeconfig cannot be handed out, if it cannot.
+#[must_use]
+pub fn fault(kubeconfig: &Value) -> Option<&'static str> {
+    let clusters = kubeconfig.get("clusters").and_then(Value::as_array);
+    clusters.is_none_or(Vec::is_empty).then_some("it names no cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text() {
+        let text = of_machine("https://api:6443", b"CA", Some("t.s"));
+        assert_eq!(
+            text,
+            "clusters:\n- cluster:\n    certificate-authority-data: Q0E=\n    server: https://api:6443\n  name: local\n\
+             contexts:\n- context:\n    cluster: local\n    user: kubelet\n  name: kubelet\n\
+             current-context: kubelet\n\
+             users:\n- name: kubelet\n  user:\n    token: t.s\n"
+        );
+        assert!(of_machine("https://api", b"", None).contains("user: {}"));
+    }
+
+    #[test]
+    fn one_without_a_cluster() {
+        assert!(fault(&json!({"clusters": []})).is_some());
+        assert!(fault(&json!({})).is_some());
+        assert!(fault(&json!({"clusters": [{"name": "a"}]})).is_none());
+    }
+}

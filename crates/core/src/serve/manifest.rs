@@ -1,0 +1,187 @@
+//! A MachineConfig as JSON, the way Go writes it: the fields in the order of Go's types, those that Go never leaves out
+//! there even when they are empty.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::ser::{Error as _, SerializeMap as _};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::api::MachineConfig;
+use crate::ignition::Version;
+
+/// The fields of metadata in the order of Go's type. Who wrote which field is of no use on a machine.
+const METADATA: [&str; 14] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+];
+
+/// The whole object, for people to read.
+pub(super) fn dump(config: &MachineConfig) -> Result<Vec<u8>, serde_json::Error> {
+    let ignition = config.spec.config.as_ref().unwrap_or(&Value::Null);
+    let mut text = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);
+    Object::new(config, ignition).serialize(&mut serializer)?;
+    Ok(go_escaped(text))
+}
+
+/// The object without the Ignition config that the machine gets anyway: what is left for the daemon to do on the
+/// first boot.
+pub(super) fn encapsulated(
+    config: &MachineConfig,
+    version: &Version,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let empty = json!({"ignition": {"version": version.to_string()}});
+    serde_json::to_vec(&Object::new(config, &empty)).map(go_escaped)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Metadata<'a>,
+    spec: Spec<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(rename = "osImageURL")]
+    os_image_url: &'a str,
+    #[serde(rename = "baseOSExtensionsContainerImage", skip_serializing_if = "str::is_empty")]
+    extensions_image: &'a str,
+    config: &'a Value,
+    kernel_arguments: Option<&'a [String]>,
+    extensions: Option<&'a [String]>,
+    fips: bool,
+    kernel_type: &'a str,
+}
+
+struct Metadata<'a>(&'a ObjectMeta);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = serde_json::to_value(self.0).map_err(S::Error::custom)?;
+        let mut map = serializer.serialize_map(None)?;
+        for name in METADATA {
+            if let Some(value) = fields.get(name) {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'a> Object<'a> {
+    fn new(config: &'a MachineConfig, ignition: &'a Value) -> Self {
+        let spec = &config.spec;
+        Self {
+            kind: "MachineConfig",
+            api_version: "machineconfiguration.openshift.io/v1",
+            metadata: Metadata(&config.metadata),
+            spec: Spec {
+                os_image_url: spec.os_image_url.as_deref().unwrap_or_default(),
+                extensions_image: spec
+                    .base_os_extensions_container_image
+                    .as_deref()
+                    .unwrap_or_default(),
+                config: ignition,
+                kernel_arguments: spec.kernel_arguments.as_deref(),
+                extensions: spec.extensions.as_deref(),
+                fips: spec.fips.unwrap_or_default(),
+                kernel_type: spec.kernel_type.as_deref().unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// JSON with those characters escaped that Go escapes for the sake of browsers. They only stand in strings.
+pub(super) fn go_escaped(json: Vec<u8>) -> Vec<u8> {
+    let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
+    if !json.iter().any(special) {
+        return json;
+    }
+    let mut out = Vec::with_capacity(json.len() + json.len() / 16);
+    let mut rest = json.as_slice();
+    while let Some(at) = rest.iter().position(special) {
+        let (before, from) = rest.split_at(at);
+        out.extend_from_slice(before);
+        let (escape, length) = match from {
+            [b'<', ..] => (r"\u003c", 1),
+            [b'>', ..] => (r"\u003e", 1),
+            [b'&', ..] => (r"\u0026", 1),
+            [0xE2, 0x80, 0xA8, ..] => (r"\u2028", 3),
+            [0xE2, 0x80, 0xA9, ..] => (r"\u2029", 3),
+            _ => ("", 1),
+        };
+        match escape {
+            "" => out.extend_from_slice(&from[..length]),
+            escape => out.extend_from_slice(escape.as_bytes()),
+        }
+        rest = &from[length..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> MachineConfig {
+        let object = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfig",
+            "metadata": {"name": "rendered-worker-1", "labels": {"a": "b"}, "uid": "u"},
+            "spec": {"config": {"ignition": {"version": "3.5.0"}}, "kernelArguments": ["a<b"]},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn fields_are_in_the_order_of_go() {
+        let text =
+            String::from_utf8(encapsulated(&config(), &Version::new(2, 2)).unwrap()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","#
+                .to_owned()
+                + r#""metadata":{"name":"rendered-worker-1","uid":"u","labels":{"a":"b"}},"#
+                + r#""spec":{"osImageURL":"","config":{"ignition":{"version":"2.2.0"}},"#
+                + r#""kernelArguments":["a\u003cb"],"extensions":null,"fips":false,"kernelType":""}}"#
+        );
+    }
+
+    #[test]
+    fn the_dump_is_for_people() {
+        let text = String::from_utf8(dump(&config()).unwrap()).unwrap();
+        assert!(text.starts_with("{\n    \"kind\": \"MachineConfig\",\n"), "{text}");
+        assert!(text.contains("            \"ignition\": {\n"), "{text}");
+        assert!(text.ends_with("\n}"), "{text}");
+    }
+
+    #[test]
+    fn escapes() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("<a>&", r"\u003ca\u003e\u0026"),
+            ("x\u{2028}y\u{2029}", r"x\u2028y\u2029"),
+            ("€ â", "€ â"),
+        ] {
+            assert_eq!(go_escaped(text.as_bytes().to_vec()), expected.as_bytes(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What a machine gets on its first boot.
+//!
+//! ```text
+//! path, method ─ route ─→ pool      Accept ─ accept ─→ version      query ─ etcd_index ─→ index
+//!
+//! pool ─ choose ─→ MachineConfig, image ─ assemble (files, manifest, kubeconfig) ─→ the bytes of the answer
+//!
+//! token, address ─ access, network, rate ─→ whether there is an answer at all
+//! ```
+//!
+//! Everything here is a function of its arguments, so an answer is made once and kept until something that it was made
+//! of changes. What cannot be answered is a [`Refusal`], which knows its status.
+
+pub mod accept;
+pub mod access;
+pub mod assemble;
+pub mod choose;
+pub mod etcd_index;
+mod files;
+pub mod kubeconfig;
+mod manifest;
+pub mod network;
+pub mod rate;
+pub mod refusal;
+pub mod route;
+pub mod tls_profile;
+
+pub use accept::served_version;
+pub use assemble::{Asked, Inputs, Mode, assemble};
+pub use refusal::Refusal;
+pub use route::{Route, route};

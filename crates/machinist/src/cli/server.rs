@@ -1,0 +1,311 @@
+//! `machinist server`: Ignition configs for machines on their first boot.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use machinist_core::api::config::APIServer;
+use machinist_core::api::names::{object, port};
+use machinist_core::serve::network::Network;
+use machinist_core::serve::tls_profile;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::Outcome;
+use super::home_args::HomeArgs;
+use crate::manifests;
+use crate::server::{self, Access, Folder, Identity, Introduction, Listen, Options, tls};
+use crate::telemetry;
+use crate::up::raise_file_limit;
+
+/// Where the installer leaves the APIServer object, whose TLS profile counts while there is no API.
+const API_SERVER: &str = "/etc/mcs/bootstrap/api-server/api-server.yaml";
+/// Where Kubernetes looks for the reason why a container ended.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// Serve Ignition configs to machines on their first boot
+#[derive(Debug, Subcommand)]
+pub(super) enum Server {
+    Start(Start),
+    Bootstrap(Bootstrap),
+}
+
+impl Server {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        match self {
+            Self::Start(command) => command.run(),
+            Self::Bootstrap(command) => command.run(),
+        }
+    }
+}
+
+/// Where and how to listen; both ways of serving have these.
+#[derive(Debug, Args)]
+struct ListenArgs {
+    /// The port with TLS; 0 is any free one
+    #[arg(long, value_name = "PORT", default_value_t = port::SERVER_TLS)]
+    secure_port: u16,
+
+    /// The port without TLS; 0 is any free one
+    #[arg(long, value_name = "PORT", default_value_t = port::SERVER_PLAIN)]
+    insecure_port: u16,
+
+    /// The address to listen on [default: all]
+    #[arg(long, value_name = "ADDR")]
+    listen_address: Option<IpAddr>,
+
+    /// The certificate of the server; it may be replaced at any time
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
+    cert: PathBuf,
+
+    /// Its key
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
+    key: PathBuf,
+
+    /// The TLS suites to speak, by their IANA names [default: all good ones]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+
+    /// The lowest TLS version; counts together with suites
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
+    tls_min_version: String,
+
+    /// The release that is served, for the log
+    #[arg(long, value_name = "VERSION")]
+    payload_version: Option<String>,
+
+    /// Where /metrics, /healthz and /readyz are served [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics_listen_address: Option<SocketAddr>,
+
+    /// The status for a pool that there is none of: 404, or 500 and 503, on which Ignition waits
+    #[arg(long, value_name = "STATUS", default_value_t = 404, value_parser = parse_unknown_pool)]
+    unknown_pool: u16,
+
+    /// Answer only requests from this network (repeatable) [default: all]
+    #[arg(long, value_name = "NETWORK", help_heading = "Access")]
+    allow_from: Vec<Network>,
+
+    /// Answer no requests from this network (repeatable)
+    #[arg(long, value_name = "NETWORK", help_heading = "Access")]
+    deny_from: Vec<Network>,
+
+    /// How many requests a minute one address may make; more get 503, on which Ignition waits
+    #[arg(long, value_name = "COUNT", help_heading = "Access")]
+    rate_limit: Option<u32>,
+}
+
+fn parse_unknown_pool(text: &str) -> Result<u16, String> {
+    match text {
+        "404" => Ok(404),
+        "500" => Ok(500),
+        "503" => Ok(503),
+        _ => Err("one of 404, 500 and 503".to_owned()),
+    }
+}
+
+impl ListenArgs {
+    fn listen(&self) -> Listen {
+        let version = self.payload_version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
+        tracing::info!(version, "machine config server");
+        let address = self.listen_address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
+        Listen {
+            secure: Some(SocketAddr::new(address, self.secure_port)),
+            insecure: Some(SocketAddr::new(address, self.insecure_port)),
+            metrics: self.metrics_listen_address,
+            tls: tls::Settings {
+                min_version: self.tls_min_version.clone(),
+                cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
+            },
+            unknown_pool: self.unknown_pool,
+            access: Access {
+                tokens: false,
+                allowed: self.allow_from.clone(),
+                denied: self.deny_from.clone(),
+                per_minute: self.rate_limit,
+            },
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::Files { certificate: self.cert.clone(), key: self.key.clone() }
+    }
+}
+
+/// Serve the pools of a home: any Kubernetes, or a hub
+///
+/// Answers are made when something changes and then come from memory; when the API goes away, what is
+/// known goes on being served.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist server start --apiserver-url https://api-int.example.com:6443 --cert tls.crt --key tls.key"
+)]
+pub(super) struct Start {
+    #[command(flatten)]
+    home: HomeArgs,
+
+    #[command(flatten)]
+    listen: ListenArgs,
+
+    /// Where new machines reach the API
+    #[arg(long, value_name = "URL", default_value = "")]
+    apiserver_url: String,
+
+    /// A folder with the files token and ca.crt, with which new machines reach the API
+    #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
+    bootstrap_token_dir: PathBuf,
+
+    /// The namespace of the system's own objects
+    #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
+    namespace: String,
+
+    /// Serve also when the home has no ControllerConfig, as a hub; machines then get no certificates from it
+    #[arg(long)]
+    allow_missing_controller_config: bool,
+
+    /// Answer only machines that bring a provisioning token; see machinist token
+    #[arg(long, help_heading = "Access")]
+    require_token: bool,
+}
+
+impl Start {
+    fn run(&self) -> Result<Outcome> {
+        telemetry::start_log();
+        ensure!(!self.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
+        let options = Options {
+            namespace: self.namespace.clone(),
+            introduction: Introduction::Files {
+                api_server: self.apiserver_url.clone(),
+                folder: self.bootstrap_token_dir.clone(),
+            },
+            may_lack_controller_config: self.allow_missing_controller_config,
+        };
+        let (mut listen, identity) = (self.listen.listen(), self.listen.identity());
+        listen.access.tokens = self.require_token;
+        let done = until_stopped(|stop| async {
+            let client = self.home.patient_client().await?;
+            server::start(client, options, listen, identity, |_| {}, stop).await
+        });
+        if let Err(error) = &done {
+            leave_word(error);
+        }
+        done
+    }
+}
+
+/// Tells Kubernetes why. Only where it wants to know: elsewhere there is no such file.
+fn leave_word(error: &anyhow::Error) {
+    if Path::new(TERMINATION_LOG).exists() {
+        let _ = std::fs::write(TERMINATION_LOG, format!("{error:#}\n"));
+    }
+}
+
+/// Serve the control plane of a cluster that is being made, out of a folder of manifests
+///
+/// The folder holds machine-pools/NAME.yaml, machine-configs/NAME.yaml and
+/// controller-config/machine-config-controller.yaml.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist server bootstrap --server-basedir bootstrap --bootstrap-kubeconfig kubeconfig --cert tls.crt --key tls.key"
+)]
+pub(super) struct Bootstrap {
+    #[command(flatten)]
+    listen: ListenArgs,
+
+    /// The folder with the manifests
+    #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
+    server_basedir: PathBuf,
+
+    /// The kubeconfig that machines get
+    #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/kubeconfig")]
+    bootstrap_kubeconfig: PathBuf,
+
+    /// A certificate for an image registry, NAME=FILE; the file is relative to the folder (repeatable)
+    #[arg(long, value_name = "NAME=FILE")]
+    bootstrap_certs: Vec<String>,
+
+    /// Serve all pools in the folder, and not only those of the control plane
+    #[arg(long)]
+    all_pools: bool,
+}
+
+impl Bootstrap {
+    fn run(&self) -> Result<Outcome> {
+        telemetry::start_log();
+        if !self.bootstrap_kubeconfig.exists() {
+            bail!("kubeconfig not found at location: {}", self.bootstrap_kubeconfig.display());
+        }
+        let folder = Folder::new(
+            self.server_basedir.clone(),
+            self.bootstrap_kubeconfig.clone(),
+            self.bootstrap_certs.clone(),
+            self.all_pools,
+        );
+        let (mut listen, identity) = (self.listen.listen(), self.listen.identity());
+        if self.listen.tls_cipher_suites.is_empty() {
+            listen.tls = tls_of_installer(Path::new(API_SERVER));
+        }
+        until_stopped(|stop| server::bootstrap(folder, listen, identity, stop))
+    }
+}
+
+/// What is spoken by the profile of the cluster that is being made; without one, what is usual.
+fn tls_of_installer(path: &Path) -> tls::Settings {
+    let mut found: Option<APIServer> = None;
+    if path.exists() {
+        let documents = manifests::read(&[path.to_owned()]);
+        let first = documents.map(|documents| documents.into_iter().next());
+        match first.and_then(|first| first.map(|it| it.typed()).transpose()) {
+            Ok(object) => found = object,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot read the TLS profile");
+            }
+        }
+    }
+    let profile = found.as_ref().and_then(|object| object.spec.tls_security_profile.as_ref());
+    let spoken = tls_profile::spoken(profile);
+    tls::Settings { min_version: spoken.min_version, cipher_suites: spoken.cipher_suites }
+}
+
+/// Runs a server until a signal says to stop.
+fn until_stopped<F: Future<Output = Result<()>>>(
+    serve: impl FnOnce(CancellationToken) -> F,
+) -> Result<Outcome> {
+    raise_file_limit();
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let waiting = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            waiting.cancel();
+        });
+        serve(stop).await.context("Machine Config Server exited with error")?;
+        Ok(Outcome::Done)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profile_of_the_installer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api-server.yaml");
+        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS12");
+        let object = "apiVersion: config.openshift.io/v1\nkind: APIServer\nmetadata: {name: cluster}\n\
+                      spec: {tlsSecurityProfile: {type: Modern, modern: {}}}\n";
+        std::fs::write(&path, object).unwrap();
+        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS13");
+        std::fs::write(&path, "junk").unwrap();
+        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS12");
+    }
+}

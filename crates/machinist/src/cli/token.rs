@@ -1,0 +1,212 @@
+//! `machinist token`: who may fetch a pool's config on a first boot.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use machinist_core::api::names::object;
+use machinist_core::serve::access::{self, LABEL, SECRET_PREFIX, SECRET_TYPE};
+use machinist_core::serve::network::Network;
+use rustls::crypto::ring::default_provider;
+
+use super::home_args::HomeArgs;
+use super::live::duration;
+use super::{Outcome, output};
+
+/// Make, list and revoke provisioning tokens for machines on their first boot
+#[derive(Debug, Subcommand)]
+pub(super) enum Token {
+    Create(Create),
+    List(List),
+    Revoke(Revoke),
+}
+
+impl Token {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        runtime.block_on(async {
+            match self {
+                Self::Create(command) => command.run().await,
+                Self::List(command) => command.run().await,
+                Self::Revoke(command) => command.run().await,
+            }
+        })
+    }
+}
+
+/// Which home, and where in it.
+#[derive(Debug, Args)]
+struct Place {
+    #[command(flatten)]
+    home: HomeArgs,
+
+    /// The namespace of the system's own objects
+    #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
+    namespace: String,
+}
+
+impl Place {
+    async fn api(&self) -> Result<Api<Secret>> {
+        Ok(Api::namespaced(self.home.client().await?, &self.namespace))
+    }
+}
+
+/// Make a token and print it; it is shown only now
+///
+/// A machine brings it in the header "Authorization: Bearer TOKEN", which a pointer config names in
+/// httpHeaders, or in the URL as ?token=TOKEN.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist token create --pool worker --expires 24h --uses 20")]
+pub(super) struct Create {
+    #[command(flatten)]
+    place: Place,
+
+    /// A pool that the token is for (repeatable)
+    #[arg(long, value_name = "NAME", required_unless_present = "all_pools")]
+    pool: Vec<String>,
+
+    /// The token is for every pool
+    #[arg(long, conflicts_with = "pool")]
+    all_pools: bool,
+
+    /// How long it is valid: 30m, 24h
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration::parse)]
+    expires: Duration,
+
+    /// How often it may be used [default: as often as one likes]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    uses: Option<u32>,
+
+    /// A network that it may be used from (repeatable) [default: all]
+    #[arg(long, value_name = "NETWORK")]
+    from: Vec<Network>,
+}
+
+impl Create {
+    async fn run(&self) -> Result<Outcome> {
+        let mut random = [0; 32];
+        let filled = default_provider().secure_random.fill(&mut random);
+        if filled.is_err() {
+            bail!("this machine has no random numbers");
+        }
+        let mut new = access::make(random);
+        let lifetime = SignedDuration::try_from(self.expires).context("--expires")?;
+        let expires = Timestamp::now().checked_add(lifetime).context("--expires")?;
+        new.token.expires = Some(expires);
+        new.token.pools.clone_from(&self.pool);
+        new.token.max_uses = self.uses;
+        new.token.networks.clone_from(&self.from);
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(format!("{SECRET_PREFIX}{}", new.token.id)),
+                labels: Some([(LABEL.to_owned(), String::new())].into()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: Some(new.token.data()),
+            ..Secret::default()
+        };
+        let created = self.place.api().await?.create(&PostParams::default(), &secret).await;
+        created.context("cannot keep the token")?;
+        output::print(&format!("{}\n", new.text))?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// List the tokens, without their secrets
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist token list")]
+pub(super) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+impl List {
+    async fn run(&self) -> Result<Outcome> {
+        let secrets = self.place.api().await?.list(&ListParams::default().labels(LABEL)).await?;
+        let tokens = secrets.items.iter().filter_map(|secret| {
+            access::Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)
+        });
+        let now = Timestamp::now();
+        output::print(&table(&tokens.collect::<Vec<_>>(), now))?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn table(tokens: &[access::Token], now: Timestamp) -> String {
+    let mut rows = vec![["ID", "POOLS", "EXPIRES", "USES", "FROM", "STATE"].map(str::to_owned)];
+    for token in tokens {
+        let list = |items: Vec<String>| {
+            if items.is_empty() { "all".to_owned() } else { items.join(",") }
+        };
+        let most = token.max_uses.map(|most| format!("/{most}")).unwrap_or_default();
+        let state = if token.has_ended(now) { "ended" } else { "valid" };
+        rows.push([
+            token.id.clone(),
+            list(token.pools.clone()),
+            token.expires.map_or_else(|| "never".to_owned(), |end| format!("{end:.0}")),
+            token.max_uses.map_or_else(|| "-".to_owned(), |_| format!("{}{most}", token.uses)),
+            list(token.networks.iter().map(Network::to_string).collect()),
+            state.to_owned(),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Revoke tokens: from now on nobody gets in with them
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist token revoke abcdef")]
+pub(super) struct Revoke {
+    #[command(flatten)]
+    place: Place,
+
+    /// The ids: what comes before the dot
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+}
+
+impl Revoke {
+    async fn run(&self) -> Result<Outcome> {
+        let api = self.place.api().await?;
+        let mut outcome = Outcome::Done;
+        for id in &self.ids {
+            // Whoever gives the whole token means its id.
+            let id = id.split('.').next().unwrap_or_default();
+            let name = format!("{SECRET_PREFIX}{id}");
+            match api.delete(&name, &DeleteParams::default()).await {
+                Ok(_) => output::print(&format!("token {id} revoked\n"))?,
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    output::error(&format!("there is no token {id}; see machinist token list"));
+                    outcome = Outcome::Failed;
+                }
+                Err(error) => return Err(error).context(format!("cannot revoke token {id}")),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_no_secret() {
+        let new = access::make([3; 32]);
+        let text = table(std::slice::from_ref(&new.token), Timestamp::UNIX_EPOCH);
+        assert!(text.starts_with("ID      POOLS  EXPIRES"), "{text}");
+        assert!(text.contains(&new.token.id) && text.contains("valid"), "{text}");
+        assert!(!text.contains(&new.token.hash), "{text}");
+    }
+}

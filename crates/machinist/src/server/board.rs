@@ -1,0 +1,245 @@
+//! Answers out of the API: what the watches know, put together whenever something changes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use machinist_core::api::names::object;
+use machinist_core::api::{
+    ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
+};
+use machinist_core::serve::{Asked, Mode, Refusal, choose, kubeconfig};
+use tokio::task::JoinSet;
+
+use super::answers::{Answers, Material, Outcome};
+use super::figures::Figures;
+use super::registry::Registry;
+use super::{FILES_EVERY, Introduction, Options};
+use crate::home::cache::Cache;
+
+/// The ConfigMap with the CA of the API server.
+const KUBECONFIG_DATA: &str = "kubeconfig-data";
+/// Kinds that a home may lack are waited for this long.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+type Table = BTreeMap<String, Outcome<Arc<Answers>>>;
+
+/// What is known. A clone is the same board.
+#[derive(Clone)]
+pub(super) struct Board {
+    client: Client,
+    options: Options,
+    pools: Cache<MachineConfigPool>,
+    configs: Cache<MachineConfig>,
+    controller_configs: Cache<ControllerConfig>,
+    os_configs: Cache<MachineOSConfig>,
+    builds: Cache<MachineOSBuild>,
+    config_maps: Cache<ConfigMap>,
+    registry: Registry,
+    table: Arc<RwLock<Arc<Table>>>,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Board {
+    pub(super) fn new(client: Client, options: Options) -> Self {
+        Self {
+            registry: Registry::new(client.clone()),
+            client,
+            options,
+            pools: Cache::default(),
+            configs: Cache::default(),
+            controller_configs: Cache::default(),
+            os_configs: Cache::default(),
+            builds: Cache::default(),
+            config_maps: Cache::default(),
+            table: Arc::default(),
+        }
+    }
+
+    /// The answers for a pool.
+    pub(super) fn pool(&self, name: &str) -> Outcome<Arc<Answers>> {
+        let table = self.table();
+        match table.get(name) {
+            Some(outcome) => outcome.clone(),
+            None => Err(Arc::new(Refusal::UnknownPool(name.chars().take(100).collect()))),
+        }
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts the watches; is over when everything has been seen once. They end with the tasks.
+    pub(super) async fn begin(&self, tasks: &mut JoinSet<()>, figures: Figures) {
+        let config = watcher::Config::default;
+        let all = || self.client.clone();
+        tasks.spawn(self.pools.clone().follow(Api::all(all()), config(), forget_fields));
+        tasks.spawn(self.configs.clone().follow(Api::all(all()), config(), forget_fields));
+        let controller_configs = self.controller_configs.clone();
+        tasks.spawn(controller_configs.follow(Api::all(all()), config(), forget_fields));
+        tasks.spawn(self.os_configs.clone().follow(Api::all(all()), config(), forget_fields));
+        tasks.spawn(self.builds.clone().follow(Api::all(all()), config(), forget_fields));
+        let maps: Api<ConfigMap> = Api::namespaced(all(), &self.options.namespace);
+        let named = config().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
+        tasks.spawn(self.config_maps.clone().follow(maps, named, forget_fields));
+        self.pools.ready().await;
+        self.configs.ready().await;
+        self.controller_configs.ready().await;
+        self.config_maps.ready().await;
+        // Older homes have no such kinds.
+        let _ = tokio::time::timeout(PATIENCE, self.os_configs.ready()).await;
+        let _ = tokio::time::timeout(PATIENCE, self.builds.ready()).await;
+        self.update(&figures).await;
+        tasks.spawn(self.clone().follow(figures));
+    }
+
+    /// Puts everything together anew after each change, for ever.
+    async fn follow(self, figures: Figures) {
+        let (mut pools, mut configs) = (self.pools.changes(), self.configs.changes());
+        let (mut controller, mut maps) =
+            (self.controller_configs.changes(), self.config_maps.changes());
+        let (mut os_configs, mut builds) = (self.os_configs.changes(), self.builds.changes());
+        loop {
+            // The caches live as long as we do.
+            tokio::select! {
+                _ = pools.changed() => {}
+                _ = configs.changed() => {}
+                _ = controller.changed() => {}
+                _ = maps.changed() => {}
+                _ = os_configs.changed() => {}
+                _ = builds.changed() => {}
+                () = tokio::time::sleep(FILES_EVERY) => {}
+            }
+            self.update(&figures).await;
+        }
+    }
+
+    async fn update(&self, figures: &Figures) {
+        let old = self.table();
+        let kubeconfig = self.kubeconfig().await.map(Arc::new).map_err(Arc::new);
+        let mut new = Table::new();
+        let mut changed = old.len() != self.pools.all().len();
+        for pool in self.pools.all() {
+            let Some(name) = pool.metadata.name.clone() else { continue };
+            let known = old.get(&name).and_then(|known| known.as_ref().ok());
+            let outcome = match self.material(&pool, &kubeconfig).await {
+                Ok(material) => Ok(match known.filter(|known| known.material.is_same(&material)) {
+                    Some(known) => Arc::clone(known),
+                    None => {
+                        changed = true;
+                        Arc::new(Answers::new(material))
+                    }
+                }),
+                Err(refusal) => {
+                    changed |= known.is_some();
+                    Err(refusal)
+                }
+            };
+            new.insert(name, outcome);
+        }
+        if changed {
+            figures.changed();
+            self.warm(&old, &new);
+        }
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    }
+
+    /// Makes the answers at once that were asked for before, so that no machine waits for them.
+    fn warm(&self, old: &Table, new: &Table) {
+        for (name, outcome) in new {
+            let (Ok(answers), Some(Ok(before))) = (outcome, old.get(name)) else { continue };
+            if Arc::ptr_eq(answers, before) {
+                continue;
+            }
+            let (answers, versions) = (Arc::clone(answers), before.versions());
+            tokio::spawn(async move {
+                for version in versions {
+                    let _ = answers.answer(&Asked { version, etcd_index: None }).await;
+                }
+            });
+        }
+    }
+
+    async fn material(
+        &self,
+        pool: &MachineConfigPool,
+        kubeconfig: &Outcome<Arc<Vec<u8>>>,
+    ) -> Outcome<Material> {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let Some(config) = choose::config_name(pool) else {
+            return Err(Arc::new(Refusal::NotRendered(name)));
+        };
+        let Some(machine_config) = self.configs.get(config) else {
+            let config = config.to_owned();
+            return Err(Arc::new(Refusal::ConfigMissing { pool: name, config }));
+        };
+        let controller_config = self.controller_configs.get(object::CONTROLLER_CONFIG);
+        if controller_config.is_none() && !self.options.may_lack_controller_config {
+            return Err(Arc::new(Refusal::NoControllerConfig));
+        }
+        Ok(Material {
+            machine_config,
+            controller_config,
+            kubeconfig: kubeconfig.clone()?,
+            image: self.image(pool, config).await,
+            certificates: Arc::default(),
+            mode: Mode::Cluster,
+        })
+    }
+
+    /// The image that was built for a pool, where a new machine can reach it.
+    async fn image(&self, pool: &MachineConfigPool, config: &str) -> Option<String> {
+        let (os_configs, builds) = (self.os_configs.all(), self.builds.all());
+        let os_configs = os_configs.iter().map(Arc::as_ref);
+        let image = choose::built_image(pool, config, os_configs, builds.iter().map(Arc::as_ref))?;
+        let hosts = self.registry.hosts().await?;
+        (!choose::is_internal(image, &hosts)).then(|| image.to_owned())
+    }
+
+    /// How new machines reach the API.
+    async fn kubeconfig(&self) -> Result<Vec<u8>, Refusal> {
+        match &self.options.introduction {
+            Introduction::Public { api_server, authority } => {
+                Ok(kubeconfig::of_machine(api_server, authority.as_bytes(), None).into())
+            }
+            Introduction::Files { api_server, folder } => {
+                let token = read(&folder.join("token")).await?;
+                let token = String::from_utf8(token);
+                let token =
+                    token.map_err(|_| Refusal::Kubeconfig("the token is no text".into()))?;
+                let authority = match self.authority() {
+                    Some(authority) => authority,
+                    None => read(&folder.join("ca.crt")).await?,
+                };
+                Ok(kubeconfig::of_machine(api_server, &authority, Some(&token)).into())
+            }
+        }
+    }
+
+    /// The CA of the API server, where the cluster says which it is.
+    fn authority(&self) -> Option<Vec<u8>> {
+        let map = self.config_maps.get(KUBECONFIG_DATA)?;
+        map.binary_data.as_ref()?.get("ca-bundle.crt").map(|bytes| bytes.0.clone())
+    }
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+    let bytes = tokio::fs::read(path).await;
+    bytes
+        .map_err(|error| Refusal::Kubeconfig(format!("failed to read {}: {error}", path.display())))
+}
+
+/// Who wrote which field is of no use here, and half of an object's size.
+fn forget_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}

@@ -1,0 +1,106 @@
+//! The server in figures.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Answered {
+    pool: String,
+    version: String,
+    status: u16,
+}
+
+/// All figures. A clone counts into the same.
+#[derive(Clone)]
+pub struct Figures {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    bytes: Family<Answered, Counter>,
+    seconds: Histogram,
+    changed: Gauge,
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Figures").finish_non_exhaustive()
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        registry.register("machinist_server_requests", "Answers given", requests.clone());
+        let bytes = Family::default();
+        registry.register("machinist_server_sent_bytes", "Bytes of those answers", bytes.clone());
+        let seconds = Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
+        let help = "How long it took to have an answer ready";
+        registry.register("machinist_server_duration_seconds", help, seconds.clone());
+        let changed = Gauge::default();
+        let help = "When something that answers are made of last changed, in seconds since 1970";
+        registry.register("machinist_server_changed_seconds", help, changed.clone());
+        Self { inner: Arc::new(Inner { registry, requests, bytes, seconds, changed }) }
+    }
+}
+
+impl Figures {
+    /// An answer was given. The pool is one that exists, or nothing: names from outside must not fill the memory.
+    pub(super) fn answered(
+        &self,
+        pool: &str,
+        version: &str,
+        status: u16,
+        size: usize,
+        took: Duration,
+    ) {
+        let label = Answered { pool: pool.to_owned(), version: version.to_owned(), status };
+        self.inner.requests.get_or_create(&label).inc();
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
+        self.inner.bytes.get_or_create(&label).inc_by(size);
+        self.inner.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Something that answers are made of has changed.
+    pub(super) fn changed(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |time| time.as_secs());
+        self.inner.changed.set(i64::try_from(now).unwrap_or(i64::MAX));
+    }
+
+    /// All figures as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry);
+        text
+    }
+
+    /// Serves `/metrics`, `/healthz` and `/readyz` until it is dropped. The server is ready when it listens.
+    pub(super) async fn serve(self, listener: TcpListener) {
+        let router = Router::new()
+            .route("/metrics", get(|State(figures): State<Self>| async move { figures.text() }))
+            .with_state(self)
+            .route("/healthz", get(|| async { "ok" }))
+            .route("/readyz", get(|| async { "ok" }));
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::warn!(%error, "figures are not served any more");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Answers out of a folder, while there is no API yet. Files are looked at on every request, and read again only when
+//! they have changed.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use machinist_core::api::names::object;
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::serve::etcd_index::is_control_plane;
+use machinist_core::serve::{Mode, Refusal, choose, kubeconfig};
+use serde::de::DeserializeOwned;
+
+use super::answers::{Answers, Material, Outcome};
+use crate::manifests::{self, Text};
+
+/// What tells one version of a file from another.
+type Stamp = (u64, i64, i64, u64);
+
+/// A folder to serve from.
+#[derive(Debug)]
+pub struct Folder {
+    /// Holds `machine-pools/`, `machine-configs/` and `controller-config/`.
+    pub base: PathBuf,
+    /// How machines reach the API of the cluster that is being made.
+    pub kubeconfig: PathBuf,
+    /// Certificates for image registries: `name=file`.
+    pub certificates: Vec<String>,
+    /// Whether other pools than those of the control plane are served.
+    pub all_pools: bool,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    files: Vec<(PathBuf, Stamp)>,
+    answers: Arc<Answers>,
+}
+
+impl Folder {
+    /// A folder.
+    #[must_use]
+    pub fn new(
+        base: PathBuf,
+        kubeconfig: PathBuf,
+        certificates: Vec<String>,
+        all_pools: bool,
+    ) -> Self {
+        Self { base, kubeconfig, certificates, all_pools, known: Mutex::default() }
+    }
+
+    /// The answers for a pool.
+    pub(super) async fn pool(self: &Arc<Self>, name: &str) -> Outcome<Arc<Answers>> {
+        if !self.all_pools && !is_control_plane(name) {
+            return Err(Arc::new(Refusal::NotInBootstrap(name.to_owned())));
+        }
+        if !is_name(name) {
+            return Err(Arc::new(Refusal::UnknownPool(name.chars().take(100).collect())));
+        }
+        if let Some(answers) = self.known(name) {
+            return Ok(answers);
+        }
+        let (folder, pool) = (Arc::clone(self), name.to_owned());
+        let read = tokio::task::spawn_blocking(move || folder.read(&pool)).await;
+        let read = read.map_err(|error| Arc::new(Refusal::Unreadable(error.to_string())))?;
+        let known = read.map_err(Arc::new)?;
+        let answers = Arc::clone(&known.answers);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name.to_owned(), known);
+        Ok(answers)
+    }
+
+    /// The answers that are known, if no file has changed since.
+    fn known(&self, name: &str) -> Option<Arc<Answers>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()?;
+        let is_as_it_was = |(path, stamp): &(PathBuf, Stamp)| {
+            fs::metadata(path).is_ok_and(|now| self::stamp(&now) == *stamp)
+        };
+        known.files.iter().all(is_as_it_was).then_some(known.answers)
+    }
+
+    fn read(&self, name: &str) -> Result<Known, Refusal> {
+        let mut files = Vec::new();
+        let path = self.base.join("machine-pools").join(format!("{name}.yaml"));
+        let pool: MachineConfigPool = object(&path, &mut files)?;
+        let config = choose::config_name(&pool);
+        let config = config.ok_or_else(|| Refusal::NotRendered(name.to_owned()))?;
+        if !is_name(config) {
+            return Err(Refusal::Unreadable(format!(
+                "{}: status.configuration.name is no name",
+                path.display()
+            )));
+        }
+        let path = self.base.join("machine-configs").join(format!("{config}.yaml"));
+        let machine_config: MachineConfig = object(&path, &mut files)?;
+        let path = format!("controller-config/{}.yaml", object::CONTROLLER_CONFIG);
+        let controller_config: ControllerConfig = match object(&self.base.join(path), &mut files) {
+            Err(Refusal::FileMissing(path)) => {
+                let why = "could not find controller config on initial bootstrap";
+                return Err(Refusal::Unreadable(format!("{why}: {path}")));
+            }
+            other => other?,
+        };
+        let material = Material {
+            machine_config: Arc::new(machine_config),
+            controller_config: Some(Arc::new(controller_config)),
+            kubeconfig: Arc::new(self.read_kubeconfig(&mut files)?),
+            image: None,
+            certificates: Arc::new(self.read_certificates(&mut files)?),
+            mode: Mode::Bootstrap,
+        };
+        Ok(Known { files, answers: Arc::new(Answers::new(material)) })
+    }
+
+    fn read_kubeconfig(&self, files: &mut Vec<(PathBuf, Stamp)>) -> Result<Vec<u8>, Refusal> {
+        let shown = self.kubeconfig.display();
+        let bad = |why: String| Refusal::Kubeconfig(format!("{shown}: {why}"));
+        let bytes = read(&self.kubeconfig, files).map_err(|error| bad(error.to_string()))?;
+        let text = String::from_utf8(bytes.clone()).map_err(|_| bad("not text".to_owned()))?;
+        let parsed = manifests::parse(&Text { file: self.kubeconfig.clone(), text });
+        let parsed = parsed.map_err(|error| bad(format!("{error:#}")))?;
+        let first = parsed.into_iter().next().map(|document| document.value).unwrap_or_default();
+        match kubeconfig::fault(&first) {
+            Some(fault) => Err(bad(fault.to_owned())),
+            None => Ok(bytes),
+        }
+    }
+
+    fn read_certificates(
+        &self,
+        files: &mut Vec<(PathBuf, Stamp)>,
+    ) -> Result<Vec<(String, Vec<u8>)>, Refusal> {
+        let read = |element: &String| {
+            let parts: Vec<&str> = element.split('=').collect();
+            let [name, file] = parts[..] else {
+                let why = format!("could not use cert, missing key or value {element}");
+                return Err(Refusal::Certificate(why));
+            };
+            let path = self.base.join(file);
+            let bytes = read(&path, files).map_err(|error| {
+                Refusal::Certificate(format!(
+                    "could not read cert file {}: {error}",
+                    path.display()
+                ))
+            })?;
+            Ok((name.to_owned(), bytes))
+        };
+        self.certificates.iter().map(read).collect()
+    }
+}
+
+/// Whether a name can be that of an object, and so of a file in our folders.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    (1..=253).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
+}
+
+fn object<K: DeserializeOwned>(
+    path: &Path,
+    files: &mut Vec<(PathBuf, Stamp)>,
+) -> Result<K, Refusal> {
+    let shown = path.display().to_string();
+    let bytes = match read(path, files) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Refusal::FileMissing(shown));
+        }
+        Err(error) => return Err(Refusal::Unreadable(format!("{shown}: {error}"))),
+        Ok(bytes) => bytes,
+    };
+    let text =
+        String::from_utf8(bytes).map_err(|_| Refusal::Unreadable(format!("{shown}: not text")))?;
+    let documents = manifests::parse(&Text { file: path.to_owned(), text });
+    let typed = documents.and_then(|documents| match documents.first() {
+        Some(document) => document.typed(),
+        None => Err(anyhow::anyhow!("{shown}: holds no object")),
+    });
+    typed.map_err(|error| Refusal::Unreadable(format!("{error:#}")))
+}
+
+/// The stamp is that of the moment before: a change meanwhile is seen by the next request.
+fn read(path: &Path, files: &mut Vec<(PathBuf, Stamp)>) -> std::io::Result<Vec<u8>> {
+    files.push((path.to_owned(), stamp(&fs::metadata(path)?)));
+    fs::read(path)
+}
+
+fn stamp(file: &Metadata) -> Stamp {
+    (file.ino(), file.mtime(), file.mtime_nsec(), file.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_stay_in_their_folder() {
+        for (name, expected) in [
+            ("worker", true),
+            ("rendered-worker-1.2", true),
+            ("", false),
+            ("..", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("w x", false),
+            ("a\0", false),
+        ] {
+            assert_eq!(is_name(name), expected, "{name:?}");
+        }
+        assert!(!is_name(&"a".repeat(254)));
+    }
+}

@@ -1,0 +1,160 @@
+//! TLS: the certificate, which may change while the server runs, and what is spoken.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use anyhow::{Context as _, Result};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SupportedCipherSuite};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate and its key, both as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate, and those between it and the CA.
+    pub certificate: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pair")
+    }
+}
+
+/// The certificate of the server. A clone is the same one.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    current: Arc<RwLock<Arc<CertifiedKey>>>,
+}
+
+impl Certificate {
+    /// Takes a certificate.
+    ///
+    /// # Errors
+    /// The PEM is not usable, or key and certificate are not of one another.
+    pub fn new(pair: &Pair) -> Result<Self> {
+        Ok(Self { current: Arc::new(RwLock::new(certified(pair)?)) })
+    }
+
+    /// New connections get this one from now on.
+    ///
+    /// # Errors
+    /// The PEM is not usable; the old one stays.
+    pub fn replace(&self, pair: &Pair) -> Result<()> {
+        let new = certified(pair)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>> {
+    let chain = CertificateDer::pem_slice_iter(&pair.certificate).collect::<Result<Vec<_>, _>>();
+    let chain = chain.context("the certificate is not PEM")?;
+    // What the library says of a key might quote it.
+    let key = PrivateKeyDer::from_pem_slice(&pair.key).ok().context("the key is not a PEM key")?;
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).context("certificate and key")
+}
+
+/// What is spoken.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The lowest version, as `VersionTLS12`.
+    pub min_version: String,
+    /// The suites by their IANA names; none is the library's choice.
+    pub cipher_suites: Vec<String>,
+}
+
+impl Settings {
+    /// What takes connections.
+    pub(super) fn acceptor(&self, certificate: &Certificate) -> Result<TlsAcceptor> {
+        let mut provider = rustls::crypto::ring::default_provider();
+        let chosen = choose(self, &mut provider);
+        let versions: &[&rustls::SupportedProtocolVersion] = match chosen {
+            Lowest::Tls13 => &[&rustls::version::TLS13],
+            Lowest::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(versions)
+            .context("--tls-min-version and --tls-cipher-suites leave nothing to speak")?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(certificate.clone()));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Lowest {
+    Tls12,
+    Tls13,
+}
+
+/// Keeps the suites that were named. A version counts only together with suites, as in the real system.
+fn choose(settings: &Settings, provider: &mut CryptoProvider) -> Lowest {
+    let lowest = match settings.min_version.as_str() {
+        "VersionTLS13" => Some(Lowest::Tls13),
+        // Older ones than 1.2 are not spoken at all.
+        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(Lowest::Tls12),
+        _ => None,
+    };
+    let (Some(lowest), false) = (lowest, settings.cipher_suites.is_empty()) else {
+        return Lowest::Tls12;
+    };
+    for name in &settings.cipher_suites {
+        if !provider.cipher_suites.iter().any(|suite| name_of(suite) == *name) {
+            tracing::info!(suite = name, "this suite is not spoken: it is too weak or not known");
+        }
+    }
+    // Those of 1.3 are all good, and cannot be chosen among.
+    provider.cipher_suites.retain(|suite| {
+        suite.tls13().is_some() || settings.cipher_suites.contains(&name_of(suite))
+    });
+    lowest
+}
+
+fn name_of(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(min_version: &str, suites: &[&str]) -> (Lowest, usize) {
+        let cipher_suites = suites.iter().map(|&suite| suite.to_owned()).collect();
+        let settings = Settings { min_version: min_version.to_owned(), cipher_suites };
+        let mut provider = rustls::crypto::ring::default_provider();
+        let lowest = choose(&settings, &mut provider);
+        (lowest, provider.cipher_suites.len())
+    }
+
+    #[test]
+    fn what_is_spoken() {
+        let all = rustls::crypto::ring::default_provider().cipher_suites.len();
+        let one = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+        for (version, suites, expected) in [
+            ("VersionTLS12", &[][..], (Lowest::Tls12, all)),
+            // Without suites the version does not count.
+            ("VersionTLS13", &[][..], (Lowest::Tls12, all)),
+            ("junk", &[one][..], (Lowest::Tls12, all)),
+            ("VersionTLS12", &[one][..], (Lowest::Tls12, 4)),
+            ("VersionTLS10", &[one, "TLS_RSA_WITH_AES_128_CBC_SHA"][..], (Lowest::Tls12, 4)),
+            ("VersionTLS13", &["TLS_AES_128_GCM_SHA256"][..], (Lowest::Tls13, 3)),
+        ] {
+            assert_eq!(chosen(version, suites), expected, "{version} {suites:?}");
+        }
+    }
+}
