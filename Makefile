@@ -52,6 +52,8 @@ bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-core
 	cargo bench --locked -p machinist-hub --bench store
 	cargo bench --locked -p machinist-e2e --bench hub
+	cargo build --release --locked -p machinist
+	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test scale -- --ignored --nocapture
 
 fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz
