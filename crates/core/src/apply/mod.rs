@@ -84,7 +84,7 @@ pub struct Plan {
 }
 
 /// Plans the change. `change` is what [`crate::reconcile_check::reconcilable`] made of the two
-/// configs; `managed` is false where `old` is only the placeholder of a machine that has none yet.
+/// configs; a machine that has none yet has [`empty_config`].
 pub fn plan(
     old: &MachineConfig,
     new: &MachineConfig,

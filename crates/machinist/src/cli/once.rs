@@ -120,17 +120,7 @@ fn text(report: &Report) -> String {
 }
 
 fn recovery(recovered: &Recovered) -> String {
-    let Recovered { from, to, outcome } = recovered;
-    match outcome {
-        once::Outcome::Undone => {
-            format!("A change from {from} to {to} had been interrupted: it was undone.\n")
-        }
-        once::Outcome::Finished => {
-            format!(
-                "A change from {from} to {to} had been interrupted at its end: it was finished.\n"
-            )
-        }
-    }
+    format!("Before this, {}.\n", printable(&recovered.to_string()))
 }
 
 /// A path may hold anything but a zero byte.

@@ -1,6 +1,7 @@
 //! One config to one root: what an interrupted run left is put right, the change is checked,
 //! planned, written down, and done.
 
+use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,6 +46,20 @@ pub struct Recovered {
     pub to: String,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+impl fmt::Display for Recovered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, outcome } = self;
+        let (when, became) = match outcome {
+            Outcome::Undone => ("", "undone"),
+            Outcome::Finished => (" at its end", "finished"),
+        };
+        write!(
+            formatter,
+            "a change from {from} to {to} had been interrupted{when}: it was {became}"
+        )
+    }
 }
 
 /// What became of a change that was interrupted.
@@ -108,6 +123,15 @@ pub fn recover(root: &Root) -> Result<Option<Recovered>> {
 /// Brings a root to a config.
 pub fn once(root: &Root, new: &MachineConfig) -> Result<Report> {
     let recovered = recover(root)?;
+    let said = recovered.as_ref().map(ToString::to_string);
+    bring(root, new, recovered).map_err(|error| match said {
+        // It happened, whatever became of this run.
+        Some(said) => error.context(said),
+        None => error,
+    })
+}
+
+fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Result<Report> {
     let old = current(root)?;
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
     let mut report = Report {

@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::site::{Site, Snapshot, difference, everything};
+use super::site::{Site, Snapshot, difference, everything, files};
 
 /// Names the point at which the process dies.
 const FAULT: &str = "MACHINIST_FAULT_POINT";
@@ -87,6 +87,30 @@ fn a_crash_while_undoing_is_undone_too() {
             }
         }
     }
+}
+
+#[test]
+fn what_was_recovered_is_said_even_when_the_next_change_fails() {
+    let [old, new] = everything();
+    let site = Site::new();
+    site.apply(&old);
+    site.command(&new).env(FAULT, "20").output().unwrap();
+    let bad = files("bad", &json!([{"path": "/etc/motd/x"}]));
+    let output = site.once(&bad);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("everything-new had been interrupted: it was undone"), "{said}");
+}
+
+#[test]
+fn a_journal_of_another_version_is_left_alone() {
+    let site = Site::new();
+    site.write("etc/.machinist-journal", r#"{"version": 2}"#, 0o600);
+    let before = site.snapshot();
+    let output = site.once(&everything()[0]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("newer machinist"));
+    assert_eq!(site.snapshot(), before);
 }
 
 /// `MACHINIST_KILLS` says how often; a few by default.

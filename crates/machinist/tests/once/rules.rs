@@ -155,7 +155,7 @@ fn a_thousand_files_take_little_time() {
     let took = started.elapsed();
     println!("1,000 files in {} ms", took.as_millis());
     assert!(report["changes"].as_array().unwrap().len() > 2000);
-    // Twice the budget of a release build, for a debug build beside other tests.
+    // The budget is 2 s on a quiet machine; here other tests use the same disk.
     assert!(took.as_millis() < 20_000, "{took:?}");
 }
 

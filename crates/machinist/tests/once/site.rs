@@ -13,6 +13,7 @@ use tempfile::TempDir;
 /// A folder with a small system in it.
 pub(crate) struct Site {
     folder: TempDir,
+    configs: TempDir,
 }
 
 /// Path to everything about it.
@@ -33,7 +34,7 @@ impl Site {
     }
 
     fn fill(folder: TempDir) -> Self {
-        let site = Self { folder };
+        let site = Self { folder, configs: TempDir::new().unwrap() };
         for folder in
             ["etc/systemd/system", "usr/lib/systemd/system", "home/core", "root", "var/lib"]
         {
@@ -81,8 +82,9 @@ impl Site {
 
     /// The command that applies a config.
     pub(crate) fn command(&self, config: &Value) -> Command {
-        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path().keep().unwrap();
-        fs::write(&file, config.to_string()).unwrap();
+        let text = config.to_string();
+        let file = self.configs.path().join(sha256(text.as_bytes()));
+        fs::write(&file, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
         command.args(["once", "-o", "json", "--root"]).arg(self.root()).arg("-f").arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

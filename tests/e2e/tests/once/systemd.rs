@@ -41,6 +41,7 @@ fn unit(random: &mut Random) -> String {
                 "# WantedBy=never.target",
                 "WantedBy=multi-user.target \\\n  timers.target",
                 "WantedBy=%p.target",
+                "Alias=alias.service",
             ]);
             text.push_str(line);
             text.push('\n');

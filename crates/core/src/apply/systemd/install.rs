@@ -54,8 +54,14 @@ fn install(names: &[&str], is_preset: bool, view: &mut View) -> Result<Done, App
 fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, ApplyError> {
     let install = &found.install;
     for alias in &install.alias {
-        let alias = specifiers(alias, &found.name);
-        if !is_unit_name(&alias) {
+        let mut alias = specifiers(alias, &found.name);
+        // The alias of an instance is one too.
+        if let Some(instance) = instance_of(&found.name)
+            && is_template(&alias)
+        {
+            alias = alias.replacen("@.", &format!("@{instance}."), 1);
+        }
+        if !is_unit_name(&alias) || !fits(&alias, &found.name) {
             if is_preset {
                 continue;
             }
@@ -91,6 +97,26 @@ fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, A
         links::make(&format!("{UNITS}/{unit}.{kind}/{name}"), &found.path, view)?;
     }
     Ok(Ok(()))
+}
+
+/// Whether one unit can be an alias of another: of the same kind, with an instance or without.
+fn fits(alias: &str, unit: &str) -> bool {
+    let kind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let may_have = ["service", "socket", "target", "device", "timer", "path"];
+    kind(alias) == kind(unit)
+        && may_have.contains(&kind(unit).as_str())
+        && match (instance_of(alias), instance_of(unit)) {
+            (Some(alias), Some(unit)) => alias == unit,
+            (Some(_), None) => is_template(unit),
+            (None, Some(_)) => false,
+            (None, None) => is_template(alias) == is_template(unit),
+        }
+}
+
+/// `b` for `a@b.service`.
+fn instance_of(name: &str) -> Option<&str> {
+    let (_, rest) = name.split_once('@')?;
+    rest.rsplit_once('.').map(|(instance, _)| instance).filter(|instance| !instance.is_empty())
 }
 
 /// The specifiers that a unit's name gives.

@@ -19,6 +19,8 @@ use sha2::{Digest as _, Sha256};
 use super::fault;
 use super::root::Root;
 
+/// The version of the format that is written here.
+const VERSION: u32 = 1;
 const FOLDER: &str = "/etc";
 const NEW: &str = "/etc/.machinist-journal.new";
 const BEGUN: &str = "/etc/.machinist-journal";
@@ -49,7 +51,7 @@ impl Journal {
     pub(super) fn new(plan: Plan) -> Result<Self> {
         let digest = Sha256::digest(serde_json::to_vec(&plan)?);
         let token = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { version: 1, token, plan })
+        Ok(Self { version: VERSION, token, plan })
     }
 
     /// Where the new thing of a step waits.
@@ -105,8 +107,12 @@ impl Journal {
         for (path, stage) in [(BEGUN, Stage::Begun), (DONE, Stage::Done)] {
             if root.exists(path).with_context(|| format!("cannot read {path}"))? {
                 let bytes = root.bytes(path)?;
-                let journal = serde_json::from_slice(&bytes).with_context(|| {
-                    format!("{path}: this journal is damaged; a newer machinist may have written it: use that one, or look at it and remove it by hand")
+                let journal: Option<Self> = serde_json::from_slice(&bytes).ok();
+                let journal = journal.filter(|journal| journal.version == VERSION);
+                let journal = journal.with_context(|| {
+                    format!(
+                        "{path}: this journal cannot be read; a newer machinist may have written it: run that one, or look at it and remove it by hand"
+                    )
                 })?;
                 return Ok(Some((journal, stage)));
             }
