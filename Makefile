@@ -46,7 +46,7 @@ testkit-clean: ## Remove those caches
 
 e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
 	cargo build --locked -p machinist
-	cargo test --locked -p machinist-e2e -- $(FILTER)
+	cargo test --locked --no-fail-fast -p machinist-e2e -- $(FILTER)
 
 bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-core

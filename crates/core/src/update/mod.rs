@@ -14,6 +14,7 @@
 mod candidates;
 mod estimate;
 pub mod first_boot;
+pub mod guarded;
 pub mod housekeeping;
 mod image_status;
 mod layering;

@@ -14,6 +14,7 @@ use machinist_core::api::names::annotation;
 use machinist_core::drain::{
     Blocker, CORDON_DELAYS, DrainError, Request, Step, after_failure, pending, report,
 };
+use machinist_core::update::guarded::Grounds;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -93,7 +94,7 @@ async fn serve(shell: &Shell, name: &str) {
             Ok(()) => failures = 0,
             Err(WriteError::NotLeading) => return,
             // The watch brings what is new.
-            Err(error) if error.is_conflict() => changed(shell, &node).await,
+            Err(error) if error.is_stale() => changed(shell, &node).await,
             Err(error) => {
                 tracing::warn!(node = name, %error, "cannot serve a drain request");
                 let pause = CORDON_DELAYS[failures.min(CORDON_DELAYS.len() - 1)];
@@ -134,7 +135,7 @@ async fn uncordon(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), Wr
             Ok(())
         }
         Err(error) => {
-            if !error.is_conflict() {
+            if !error.is_stale() {
                 let error = error.to_string();
                 let step = Step::UncordonFailed { error: &error };
                 machine::tell(shell, node, &report(step, node)).await;
@@ -189,7 +190,7 @@ async fn cordon(shell: &Shell, node: &Arc<Node>) -> Result<Arc<Node>, WriteError
     match write(shell, node, Some(true), json!({annotation::machinist::DRAIN_STARTED: now})).await {
         Ok(node) => Ok(node),
         Err(error) => {
-            if !error.is_conflict() {
+            if !error.is_stale() {
                 let error = error.to_string();
                 let step = Step::CordonFailed { error: &error };
                 machine::tell(shell, node, &report(step, node)).await;
@@ -234,21 +235,17 @@ async fn failed(shell: &Shell, node: &Arc<Node>, error: &str, blockers: &[Blocke
     retry.after
 }
 
-/// Cordons or uncordons, and writes annotations, in one request and only if nobody was quicker.
+/// Cordons or uncordons, and writes annotations, in one request, and only if the machine still asks for it.
 async fn write(
     shell: &Shell,
     node: &Arc<Node>,
     unschedulable: Option<bool>,
     annotations: Value,
 ) -> Result<Arc<Node>, WriteError> {
-    let mut patch = json!({"metadata": {
-        "resourceVersion": node.resource_version(),
-        "annotations": annotations,
-    }});
+    let mut patch = json!({"metadata": {"annotations": annotations}});
     if let Some(unschedulable) = unschedulable {
-        patch["spec"] = json!({"unschedulable": unschedulable.then_some(true)});
+        patch["spec"] = json!({"unschedulable": unschedulable});
     }
-    let written: Node = shell.merge(&node.name_any(), &patch).await?;
-    shell.world.nodes.put(written.clone());
-    Ok(Arc::new(written))
+    let grounds = Grounds { annotations: &[annotation::DESIRED_DRAIN], labels: false };
+    Ok(Arc::new(shell.patch_node(node, &patch, grounds).await?))
 }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use machinist_core::update::guarded::{Grounds, guarded};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -73,6 +75,12 @@ impl WriteError {
         self.code() == Some(409)
     }
 
+    /// Whether what we know is old: somebody wrote meanwhile, or a test in a patch did not hold.
+    #[must_use]
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self.code(), Some(409 | 422))
+    }
+
     /// Whether the object is gone.
     #[must_use]
     pub(super) fn is_not_found(&self) -> bool {
@@ -130,6 +138,22 @@ impl Shell {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(WriteError::Timeout),
         }
+    }
+
+    /// Patches a machine, if what was decided on is as we know it.
+    pub(super) async fn patch_node(
+        &self,
+        node: &Node,
+        patch: &Value,
+        grounds: Grounds<'_>,
+    ) -> Result<Node, WriteError> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let steps = serde_json::from_value(Value::Array(guarded(node, patch, grounds)));
+        let steps = Patch::<Node>::Json(steps.unwrap_or_default());
+        let name = node.name_any();
+        let written = self.write(api.patch(&name, &PatchParams::default(), &steps)).await?;
+        self.world.nodes.put(written.clone());
+        Ok(written)
     }
 
     /// Merges a patch into an object that is in no namespace.

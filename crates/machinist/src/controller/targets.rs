@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{self, machinist as ours};
 use machinist_core::update::first_boot::custom_pool_labels;
+use machinist_core::update::guarded::Grounds;
 use machinist_core::update::housekeeping::{housekeeping, targeting};
 use machinist_core::update::{Decision, Policy};
 use serde_json::{Value, json};
@@ -60,7 +61,7 @@ impl Turn<'_> {
                 patch["metadata"]["annotations"][key] = json!(value);
             }
         }
-        self.patch_node(node, patch).await
+        self.send_patch(node, patch).await
     }
 
     /// What a machine that booted straight into a custom pool lacks to be in it.
@@ -78,7 +79,7 @@ impl Turn<'_> {
     /// Lets machines restart that wait for it; how many writes failed.
     pub(super) async fn allow_restart(&self, names: &[String], target: &str) -> usize {
         let patch = json!({"metadata": {"annotations": {ours::RESTART: target}}});
-        let write = |node| self.patch_node(node, patch.clone()).boxed();
+        let write = |node| self.send_patch(node, patch.clone()).boxed();
         let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
         if !allowed.is_empty() {
             let text = format!("Restart allowed for {}", allowed.join(", "));
@@ -130,7 +131,7 @@ impl Turn<'_> {
             match answer {
                 Ok(name) => good.push(name),
                 // Our view was old; it is new in a moment.
-                Err(error) if error.is_conflict() || error.is_not_found() => failed += 1,
+                Err(error) if error.is_stale() || error.is_not_found() => failed += 1,
                 Err(error) => {
                     self.complain("cannot write a machine", &error);
                     failed += 1;
@@ -140,7 +141,14 @@ impl Turn<'_> {
         (good, failed)
     }
 
-    /// Patches a machine, unless it changed since we looked.
+    /// Patches a machine, unless somebody has sent it elsewhere or moved it to another pool since we looked.
+    async fn send_patch(&self, node: &Node, patch: Value) -> Written {
+        let grounds = Grounds { annotations: &[annotation::DESIRED_CONFIG], labels: true };
+        self.shell.patch_node(node, &patch, grounds).await?;
+        Ok(node.name_any())
+    }
+
+    /// Patches a machine, unless it changed in any way since we looked: for what can wait.
     async fn patch_node(&self, node: &Node, mut patch: Value) -> Written {
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
         let written: Node = self.shell.merge(&node.name_any(), &patch).await?;

@@ -1,0 +1,131 @@
+//! Writes on a Node that many write to: kubelet, daemon, others. Such a write must not depend on the
+//! whole object being as it was seen, or a busy neighbour would keep it from ever happening. It
+//! depends on just what it was decided on.
+
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+/// What a write was decided on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grounds<'a> {
+    /// These annotations.
+    pub annotations: &'a [&'a str],
+    /// The labels, which say what pool a machine is in.
+    pub labels: bool,
+}
+
+/// A merge patch of annotations, labels, taints and `unschedulable` as a JSON patch that is refused
+/// if the grounds are not as they were seen, or the taints that it replaces are not.
+#[must_use]
+pub fn guarded(node: &Node, patch: &Value, grounds: Grounds<'_>) -> Vec<Value> {
+    let mut steps = Vec::new();
+    if let Some(labels) = node.metadata.labels.as_ref().filter(|_| grounds.labels) {
+        steps.push(json!({"op": "test", "path": "/metadata/labels", "value": labels}));
+    }
+    let seen = node.metadata.annotations.as_ref();
+    for key in grounds.annotations {
+        if let Some(value) = seen.and_then(|annotations| annotations.get(*key)) {
+            let path = format!("/metadata/annotations/{}", escaped(key));
+            steps.push(json!({"op": "test", "path": path, "value": value}));
+        }
+    }
+    let maps = [("annotations", seen), ("labels", node.metadata.labels.as_ref())];
+    for (field, seen) in maps {
+        let Some(entries) = patch["metadata"][field].as_object().filter(|map| !map.is_empty())
+        else {
+            continue;
+        };
+        if seen.is_none() {
+            steps.push(json!({"op": "add", "path": format!("/metadata/{field}"), "value": {}}));
+        }
+        for (key, value) in entries {
+            let path = format!("/metadata/{field}/{}", escaped(key));
+            if !value.is_null() {
+                steps.push(json!({"op": "add", "path": path, "value": value}));
+            } else if seen.is_some_and(|seen| seen.contains_key(key)) {
+                steps.push(json!({"op": "remove", "path": path}));
+            }
+        }
+    }
+    steps.extend(spec(node, &patch["spec"]));
+    steps
+}
+
+fn spec(node: &Node, patch: &Value) -> Vec<Value> {
+    let mut steps = Vec::new();
+    let Some(patch) = patch.as_object().filter(|patch| !patch.is_empty()) else { return steps };
+    if node.spec.is_none() {
+        steps.push(json!({"op": "add", "path": "/spec", "value": {}}));
+    }
+    if let Some(unschedulable) = patch.get("unschedulable") {
+        let value = unschedulable == &json!(true);
+        steps.push(json!({"op": "add", "path": "/spec/unschedulable", "value": value}));
+    }
+    if let Some(taints) = patch.get("taints") {
+        let seen = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+        if let Some(seen) = seen {
+            steps.push(json!({"op": "test", "path": "/spec/taints", "value": seen}));
+        }
+        match (seen.is_some(), taints.is_null()) {
+            (true, true) => steps.push(json!({"op": "remove", "path": "/spec/taints"})),
+            (_, false) => steps.push(json!({"op": "add", "path": "/spec/taints", "value": taints})),
+            (false, true) => {}
+        }
+    }
+    steps
+}
+
+/// A key as a part of a JSON pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_write_depends_on_what_it_was_decided_on_and_on_nothing_else() {
+        let node = node(json!({
+            "metadata": {
+                "labels": {"role": "worker"},
+                "annotations": {"x/desired": "old", "gone": "1"},
+            },
+            "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        }));
+        let patch = json!({
+            "metadata": {"annotations": {"x/desired": "new", "gone": null, "never": null}},
+            "spec": {"taints": null},
+        });
+        assert_eq!(
+            guarded(&node, &patch, Grounds { annotations: &["x/desired", "absent"], labels: true }),
+            [
+                json!({"op": "test", "path": "/metadata/labels", "value": {"role": "worker"}}),
+                json!({"op": "test", "path": "/metadata/annotations/x~1desired", "value": "old"}),
+                json!({"op": "remove", "path": "/metadata/annotations/gone"}),
+                json!({"op": "add", "path": "/metadata/annotations/x~1desired", "value": "new"}),
+                json!({"op": "test", "path": "/spec/taints", "value": [{"key": "a", "effect": "NoSchedule"}]}),
+                json!({"op": "remove", "path": "/spec/taints"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_made() {
+        let patch =
+            json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"unschedulable": null}});
+        assert_eq!(
+            guarded(&node(json!({})), &patch, Grounds { annotations: &[], labels: false }),
+            [
+                json!({"op": "add", "path": "/metadata/annotations", "value": {}}),
+                json!({"op": "add", "path": "/metadata/annotations/a", "value": "b"}),
+                json!({"op": "add", "path": "/spec", "value": {}}),
+                json!({"op": "add", "path": "/spec/unschedulable", "value": false}),
+            ]
+        );
+    }
+}
