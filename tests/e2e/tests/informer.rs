@@ -32,6 +32,8 @@ const WRITERS: u64 = 8;
 /// is more than the buffers of a connection hold.
 const PAD: u64 = 800;
 const LARGE_PAD: u64 = 14_000;
+/// How long a writer rests between two writes.
+const PACE: Duration = Duration::from_millis(15);
 /// The objects of one writer.
 const OBJECTS: u64 = 6;
 
@@ -128,6 +130,11 @@ async fn write(client: Client, writer: u64, target: u64, done: Arc<Acknowledged>
         let name = format!("w{writer}-{}", random.below(OBJECTS));
         let path = format!("{MAPS}/{name}");
         count += 1;
+        // On a fast machine the hub would forget more than an informer can be behind: client-go waits for seconds after a
+        // restart. Only what happens while it sleeps shall be too much for it.
+        if !done.asleep.load(Ordering::Relaxed) {
+            tokio::time::sleep(PACE).await;
+        }
         let limit = if done.asleep.load(Ordering::Relaxed) { LARGE_PAD } else { PAD };
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
@@ -280,6 +287,6 @@ fn an_informer_stays_in_step() {
         done.count.load(Ordering::Relaxed),
         acknowledged.len()
     );
-    assert!(seen * 4 > acknowledged.len(), "hardly anything was told");
+    assert!(seen >= 1000, "hardly anything was told: {seen} of {}", acknowledged.len());
     assert!(lists >= 3, "the history was never forgotten: {lists} lists");
 }

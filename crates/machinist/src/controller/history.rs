@@ -185,7 +185,7 @@ async fn remove(shell: &Shell, name: &str) -> Result<()> {
 
 /// A part that is known to be there.
 fn kept(shell: &Shell, name: &str, part: usize) -> Option<Arc<PartialObjectMeta<Secret>>> {
-    shell.world.kept.get(&format!("{}/{}", shell.namespace, part_name(name, part)))
+    shell.world.kept.get_in(&shell.namespace, &part_name(name, part))
 }
 
 fn part_name(name: &str, part: usize) -> String {

@@ -159,6 +159,12 @@ where
         objects.values().cloned().collect()
     }
 
+    /// One object that is in a namespace.
+    #[must_use]
+    pub(crate) fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.get(&format!("{namespace}/{name}"))
+    }
+
     /// One object.
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {

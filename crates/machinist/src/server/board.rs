@@ -228,7 +228,7 @@ impl Board {
 
     /// The CA of the API server, where the cluster says which it is.
     fn authority(&self) -> Option<Vec<u8>> {
-        let map = self.config_maps.get(KUBECONFIG_DATA)?;
+        let map = self.config_maps.get_in(&self.options.namespace, KUBECONFIG_DATA)?;
         map.binary_data.as_ref()?.get("ca-bundle.crt").map(|bytes| bytes.0.clone())
     }
 }

@@ -92,6 +92,7 @@ impl Door {
 #[derive(Clone)]
 pub(super) struct Tokens {
     api: Api<Secret>,
+    namespace: String,
     known: Cache<Secret>,
 }
 
@@ -109,12 +110,12 @@ impl Tokens {
         let config = watcher::Config::default().labels(LABEL);
         tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
         known.ready().await;
-        Self { api, known }
+        Self { api, namespace: namespace.to_owned(), known }
     }
 
     fn find(&self, id: &str) -> Option<Token> {
         let name = format!("{SECRET_PREFIX}{id}");
-        let secret = self.known.get(&name)?;
+        let secret = self.known.get_in(&self.namespace, &name)?;
         Token::read(&name, secret.data.as_ref()?)
     }
 
@@ -122,7 +123,8 @@ impl Tokens {
         let name = format!("{SECRET_PREFIX}{id}");
         let failed = |error: kube::Error| Refusal::Unrecorded(error.to_string());
         let used_up = || Refusal::Unauthorized("the provisioning token is used up");
-        let mut secret = self.known.get(&name).map(|secret| secret.as_ref().clone());
+        let secret = self.known.get_in(&self.namespace, &name);
+        let mut secret = secret.map(|secret| secret.as_ref().clone());
         for _ in 0..TRIES {
             let known = match secret.take() {
                 Some(secret) => secret,
