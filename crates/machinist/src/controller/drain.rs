@@ -2,7 +2,7 @@
 //!
 //! Each request is a task of its own, so that one machine whose pods do not leave holds up nobody else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,51 +29,76 @@ pub(super) async fn run(shell: Shell) {
     let mut turns = Turns::new(Duration::from_millis(10), Duration::from_millis(50));
     turns.after(shell.world.nodes.changes());
     shell.world.ready().await;
-    let mut at_work: BTreeSet<String> = BTreeSet::new();
-    let mut bad: Vec<DrainError> = Vec::new();
-    let mut tasks: JoinSet<String> = JoinSet::new();
-    let mut first = true;
+    let mut desk = Desk {
+        shell: &shell,
+        at_work: BTreeSet::new(),
+        bad: BTreeMap::new(),
+        tasks: JoinSet::new(),
+    };
+    desk.look_at_all();
     loop {
-        let wait = first.then_some(Duration::ZERO);
-        first = false;
         tokio::select! {
-            () = turns.next(wait) => {}
-            Some(done) = tasks.join_next() => {
+            () = turns.next(None) => desk.look_at_all(),
+            Some(done) = desk.tasks.join_next() => {
+                // It may have asked for more while its task was ending. Only this one: thousands may end.
                 if let Ok(name) = done {
-                    at_work.remove(&name);
+                    desk.at_work.remove(&name);
+                    desk.look_at(&name);
                 }
             }
         }
-        let mut bad_now = Vec::new();
-        for node in shell.world.nodes.all() {
-            match pending(&node) {
-                Ok(Request::Nothing) => {}
-                Ok(_) => {
-                    let name = node.name_any();
-                    if at_work.insert(name.clone()) {
-                        let shell = shell.clone();
-                        tasks.spawn(async move {
-                            serve(&shell, &name).await;
-                            name
-                        });
-                    }
-                }
-                Err(error) => {
-                    if !bad.contains(&error) {
-                        let text = error.to_string();
-                        shell.events.report(
-                            Component::Node,
-                            node.as_ref(),
-                            true,
-                            "DrainRequest",
-                            text,
-                        );
-                    }
-                    bad_now.push(error);
+    }
+}
+
+/// Who is being served.
+struct Desk<'a> {
+    shell: &'a Shell,
+    at_work: BTreeSet<String>,
+    /// Requests that cannot be understood, by machine, to complain of each once.
+    bad: BTreeMap<String, DrainError>,
+    tasks: JoinSet<String>,
+}
+
+impl Desk<'_> {
+    fn look_at_all(&mut self) {
+        let nodes = self.shell.world.nodes.all();
+        for node in &nodes {
+            self.look(node);
+        }
+    }
+
+    fn look_at(&mut self, name: &str) {
+        if let Some(node) = self.shell.world.nodes.get(name) {
+            self.look(&node);
+        }
+    }
+
+    /// Begins to serve a machine that asks for something.
+    fn look(&mut self, node: &Arc<Node>) {
+        let name = node.name_any();
+        let request = pending(node);
+        if request.is_ok() {
+            self.bad.remove(&name);
+        }
+        match request {
+            Ok(Request::Nothing) => {}
+            Ok(_) => {
+                if self.at_work.insert(name.clone()) {
+                    let shell = self.shell.clone();
+                    self.tasks.spawn(async move {
+                        serve(&shell, &name).await;
+                        name
+                    });
                 }
             }
+            Err(error) if self.bad.get(&name) == Some(&error) => {}
+            Err(error) => {
+                let text = error.to_string();
+                let events = &self.shell.events;
+                events.report(Component::Node, node.as_ref(), true, "DrainRequest", text);
+                self.bad.insert(name, error);
+            }
         }
-        bad = bad_now;
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -229,7 +229,9 @@ fn pack(config: &MachineConfig) -> Vec<Secret> {
 fn unpack(bytes: &[u8], name: &str) -> Result<MachineConfig> {
     let mut json = Vec::new();
     GzDecoder::new(bytes).take(LIMIT).read_to_end(&mut json).context("decompress")?;
-    let config: MachineConfig = serde_json::from_slice(&json).context("read")?;
+    // What does not fit might be quoted, and may be secret.
+    let config: MachineConfig = serde_json::from_slice(&json)
+        .map_err(|_| anyhow!("the parts of {name} hold no MachineConfig"))?;
     ensure!(config.name_any() == name, "the parts of {name} hold {}", config.name_any());
     Ok(config)
 }

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What the loop remembers from one turn to the next, to say things once.
 #[derive(Debug, Default)]
 struct Memory {
-    /// What was last said about a pool: (reason, message).
+    /// What was said about a pool and still holds: (pool, message).
     said: BTreeSet<(String, String)>,
     /// The config that each pool was last seen going to, and whether it had arrived.
     seen: BTreeMap<String, (String, bool)>,
@@ -133,6 +133,9 @@ impl Turn<'_> {
                 None
             }
         };
+        // What has been put right is worth saying again when it comes back.
+        let name = self.pool.name_any();
+        memory.said.retain(|(pool, message)| *pool != name || problems.contains(message));
         let mut again = None;
         if let Some(decision) = &decision {
             again = self.carry_out(decision).await;
@@ -234,7 +237,7 @@ impl Turn<'_> {
 
     /// A warning that is not repeated every turn.
     fn say_once(&self, memory: &mut Memory, reason: &'static str, message: &str) {
-        if memory.said.insert((self.pool.name_any(), format!("{reason}: {message}"))) {
+        if memory.said.insert((self.pool.name_any(), message.to_owned())) {
             self.shell.events.report(Component::Node, self.pool.as_ref(), true, reason, message);
         }
     }

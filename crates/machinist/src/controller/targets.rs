@@ -21,7 +21,7 @@ use super::shell::WriteError;
 /// others waiting.
 const TENDED: usize = 256;
 
-/// The name of the machine that was written, or why it was not.
+/// The name of the machine that was written, or why it was not. Empty for what is not worth an event.
 type Written = Result<String, WriteError>;
 
 /// Annotations to write; those without a value go.
@@ -51,7 +51,8 @@ impl Turn<'_> {
 
     async fn send_one(&self, node: &Node, target: &str, more: &Annotations) -> Written {
         if let Some(labels) = self.missing_labels(node) {
-            return self.patch_node(node, labels).await;
+            // It is in another pool from now on, and not sent anywhere.
+            return self.patch_node(node, labels).await.map(|_| String::new());
         }
         machine::point(self.shell, node, &self.pool.name_any(), target).await;
         let mut patch = targeting(node, self.layering.goal(self.pool));
@@ -129,6 +130,7 @@ impl Turn<'_> {
         let (mut good, mut failed) = (Vec::new(), 0);
         while let Some(answer) = answers.next().await {
             match answer {
+                Ok(name) if name.is_empty() => {}
                 Ok(name) => good.push(name),
                 // Our view was old; it is new in a moment.
                 Err(error) if error.is_stale() || error.is_not_found() => failed += 1,
