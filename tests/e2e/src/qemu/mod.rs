@@ -120,7 +120,7 @@ impl Qemu {
     /// Reboots the machine in the orderly way; gives the line that says it is up again.
     pub fn reboot(&self) -> Result<String> {
         let seen = markers(&self.console()).count();
-        self.sh("systemctl --no-block reboot")?;
+        shell::run_last(&self.socket(), "systemctl --no-block reboot")?;
         if self.boot_loader {
             return self.wait_marker(seen);
         }

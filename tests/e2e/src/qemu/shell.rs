@@ -14,8 +14,25 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait for a sign of life before knocking again.
 const KNOCK: Duration = Duration::from_secs(2);
 
+/// How long to listen for an answer from a machine that is told to go down.
+const FAREWELL: Duration = Duration::from_secs(10);
+
 /// Runs a script in the shell behind a console.
 pub(super) fn run(console: &Path, script: &str) -> Result<Answer> {
+    let answer = send(&mut open(console)?, script, PATIENCE)?;
+    answer.context("no answer on the console to a script")
+}
+
+/// Runs a script that takes the machine down: the shell may be gone before it has answered.
+pub(super) fn run_last(console: &Path, script: &str) -> Result<()> {
+    match send(&mut open(console)?, script, FAREWELL) {
+        Ok(Some(answer)) if !answer.ok() => bail!("{script}: {answer:?}"),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the console and waits for the shell behind it.
+fn open(console: &Path) -> Result<UnixStream> {
     let mut stream = UnixStream::connect(console).context("the machine has no console")?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
     // What is sent before the shell listens may be lost, so the script is sent only when it has answered.
@@ -25,14 +42,18 @@ pub(super) fn run(console: &Path, script: &str) -> Result<Answer> {
             bail!("no shell answers on the console");
         }
     }
+    Ok(stream)
+}
+
+/// Sends a script and waits for its answer.
+fn send(stream: &mut UnixStream, script: &str, limit: Duration) -> Result<Option<Answer>> {
     // Both ways in base64: the terminal in between would change or interpret everything else.
     let script = BASE64_STANDARD.encode(script);
     let line = format!(
         "echo {script} | base64 -d >/run/i; sh -e /run/i >/run/o 2>/run/e </dev/null; c=$?; \
          echo \"<run:$c:$(base64 -w0 /run/o):$(base64 -w0 /run/e)>\"\n"
     );
-    let answer = ask(&mut stream, &line, "run", PATIENCE)?;
-    answer.context("no answer on the console to a script")
+    ask(stream, &line, "run", limit)
 }
 
 /// Sends a line and waits for an answer with a word.
