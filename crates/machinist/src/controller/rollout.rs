@@ -24,6 +24,9 @@ use super::turn::Turns;
 /// Changes within this time are answered together.
 const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(250);
+/// A turn looks at every machine, so that many machines are looked at less often while they are busy: the work of a rollout
+/// grows with them, not with their square. The end of a burst is answered after [`QUIET`] as ever.
+const PATIENCE_PER_MACHINE: Duration = Duration::from_micros(120);
 /// After something that did not work.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -56,9 +59,15 @@ pub(super) async fn run(shell: Shell) {
     let mut memory = Memory::default();
     let mut again = Some(Duration::ZERO);
     loop {
+        turns.have_patience(patience(world.nodes.len()));
         turns.next(again).await;
         again = pass(&shell, &mut memory).await.map(|Again(after)| after);
     }
+}
+
+/// How long a burst of changes may last before it is answered.
+fn patience(machines: usize) -> Duration {
+    PATIENCE.max(PATIENCE_PER_MACHINE.saturating_mul(u32::try_from(machines).unwrap_or(u32::MAX)))
 }
 
 /// Looks at all pools once.
@@ -246,5 +255,16 @@ impl Turn<'_> {
         if !matches!(error, WriteError::NotLeading) && !error.is_conflict() {
             tracing::warn!(pool = self.pool.name_any(), %error, "{what}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_machines_are_looked_at_less_often() {
+        assert_eq!(patience(3), PATIENCE);
+        assert_eq!(patience(5_000), Duration::from_millis(600));
     }
 }

@@ -23,6 +23,11 @@ impl Turns {
         Self { sender, receiver, quiet, patience }
     }
 
+    /// From now on a turn comes after `patience` at the latest.
+    pub(super) fn have_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// A turn is to come after a change of this, too.
     pub(super) fn after<T: Send + Sync + 'static>(&self, mut changes: watch::Receiver<T>) {
         let sender = self.sender.clone();

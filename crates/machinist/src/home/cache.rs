@@ -152,6 +152,12 @@ where
         let _ = self.changes().wait_for(|count| *count > 0).await;
     }
 
+    /// How many objects there are.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.inner.objects.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// All objects by name.
     #[must_use]
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
