@@ -18,6 +18,7 @@
 //! | [`serve`] | what a machine gets on its first boot, and in which version |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
+//! | [`user_data`] | what points a machine at its config before it has one |
 //! | [`secrets`] | what must never be shown |
 
 pub mod api;
@@ -33,3 +34,4 @@ pub mod render;
 pub mod secrets;
 pub mod serve;
 pub mod update;
+pub mod user_data;

@@ -92,13 +92,18 @@ impl Home {
 
     /// The hub, as `machinist up` starts it.
     pub fn hub() -> Result<Self> {
+        Self::hub_with(&[])
+    }
+
+    /// The hub, as `machinist up` starts it with these arguments.
+    pub fn hub_with(arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new()?;
         // Where a user's hub is looked for, when this folder is the user's `XDG_STATE_HOME`.
         let data = lab.folder("state/machinist")?;
         let kubeconfig = data.join("kubeconfig");
         let mut up = Command::new(program::machinist()?);
         up.arg("up").arg("--data").arg(&data);
-        up.arg("--api-listen").arg(format!("{}:6443", lab.loopback()));
+        up.arg("--api-listen").arg(format!("{}:6443", lab.loopback())).args(arguments);
         let mut process = lab.spawn("machinist-up", &up)?;
         wait_for("the hub to write its kubeconfig", || {
             process.alive()?;

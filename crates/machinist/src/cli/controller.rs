@@ -1,18 +1,20 @@
 //! `machinist controller`: the controller against a home that runs elsewhere.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use machinist_core::api::names::object;
+use machinist_core::user_data::secret;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
 use super::home_args::HomeArgs;
 use super::live::duration;
 use crate::controller::leader::Election;
-use crate::controller::{self, Options};
+use crate::controller::{self, Files, Options, UserData};
 use crate::telemetry;
 
 /// Run the controller: render pools, roll configs out, drain machines, report
@@ -52,14 +54,32 @@ pub(super) struct Controller {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8797")]
     metrics_listen_address: SocketAddr,
+
+    /// Where machines reach the machine config server, such as https://host:22623: every pool then has a Secret
+    /// POOL-user-data-managed with the pointer config of its machines
+    #[arg(long, value_name = "URL", help_heading = "User data")]
+    server_url: Option<String>,
+
+    /// The certificates that the server's is signed with; the file may be replaced at any time
+    #[arg(long, value_name = "FILE", requires = "server_url", help_heading = "User data")]
+    server_ca_file: Option<PathBuf>,
+
+    /// A file with the provisioning token that machines bring; it may be replaced at any time
+    #[arg(long, value_name = "FILE", requires = "server_url", help_heading = "User data")]
+    server_token_file: Option<PathBuf>,
+
+    /// The namespace of the Secrets
+    #[arg(long, value_name = "NAME", default_value = secret::NAMESPACE, help_heading = "User data")]
+    user_data_namespace: String,
 }
 
 impl Controller {
     pub(super) fn run(&self) -> Result<Outcome> {
         telemetry::start_log();
-        let options = self.options()?;
+        let mut options = self.options()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
+            options.user_data = self.user_data()?;
             let client = self.home.patient_client().await?;
             let mut terminate = signal(SignalKind::terminate())?;
             let mut interrupt = signal(SignalKind::interrupt())?;
@@ -95,7 +115,19 @@ impl Controller {
                 retry: self.lease_retry_period,
             },
             metrics_listen: Some(self.metrics_listen_address),
+            user_data: None,
         })
+    }
+
+    fn user_data(&self) -> Result<Option<UserData>> {
+        let Some(url) = self.server_url.clone() else { return Ok(None) };
+        let files = Files {
+            url,
+            authority: self.server_ca_file.clone(),
+            token: self.server_token_file.clone(),
+        };
+        let endpoint = files.follow()?;
+        Ok(Some(UserData { namespace: self.user_data_namespace.clone(), endpoint }))
     }
 }
 

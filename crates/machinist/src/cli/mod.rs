@@ -21,6 +21,7 @@ mod once;
 mod output;
 mod pause;
 mod plan;
+mod pointer;
 mod pool_inputs;
 mod reboot;
 mod render;
@@ -88,6 +89,7 @@ enum Command {
     Server(server::Server),
     #[command(subcommand)]
     Token(token::Token),
+    Pointer(pointer::Pointer),
     #[command(subcommand)]
     Hub(hub::Hub),
     Get(get::Get),
@@ -124,6 +126,7 @@ pub fn run() -> ExitCode {
         Command::Controller(command) => command.run(),
         Command::Server(command) => command.run(),
         Command::Token(command) => command.run(),
+        Command::Pointer(command) => command.run(),
         Command::Hub(command) => command.run(),
         Command::Get(command) => command.run(),
         Command::Apply(command) => command.run(),

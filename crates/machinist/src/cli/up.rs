@@ -45,6 +45,10 @@ pub(super) struct Up {
     /// Answer machines that bring no provisioning token: everyone on the network can then read every config
     #[arg(long)]
     server_anonymous: bool,
+
+    /// A file with the provisioning token that the pointer configs of pools are to hold; it may be replaced at any time
+    #[arg(long, value_name = "FILE", requires = "server_listen")]
+    server_token_file: Option<PathBuf>,
 }
 
 /// Where everything is kept.
@@ -87,6 +91,7 @@ impl Up {
             server_listen: self.server_listen,
             server_insecure_listen: self.server_insecure_listen,
             server_anonymous: self.server_anonymous,
+            server_token_file: self.server_token_file.clone(),
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {

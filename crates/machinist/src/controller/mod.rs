@@ -4,7 +4,8 @@
 //!  API ─ world (one watch a kind) ─┬─ render ──→ rendered configs, who points at them
 //!                                  ├─ rollout ─→ targets on machines, status of pools
 //!                                  ├─ drain ───→ cordon, evict, uncordon
-//!                                  └─ history ─→ rendered configs kept, restored, removed
+//!                                  ├─ history ─→ rendered configs kept, restored, removed
+//!                                  └─ user_data ─→ Secrets with the pointer configs of pools
 //! ```
 //!
 //! The loops hold no decision: those are in `machinist_core::{render::sync, update, drain}`. Only the controller that
@@ -26,6 +27,7 @@ mod render;
 mod rollout;
 mod status;
 mod targets;
+mod user_data;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -42,6 +44,7 @@ use http::Health;
 use leader::{Election, Elector};
 use metrics::Metrics;
 use shell::Shell;
+pub use user_data::{Files, UserData};
 use world::Home;
 
 /// How a controller is to run.
@@ -53,6 +56,8 @@ pub struct Options {
     pub election: Election,
     /// Where figures are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
+    /// What machines are pointed at, where pointer configs are wanted.
+    pub user_data: Option<UserData>,
 }
 
 /// Runs until `stop` ends. It outlives API servers that go away and leases that are lost.
@@ -93,6 +98,9 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
                 has_pods,
             );
             begin(&shell, &home, &mut term, health.clone());
+            if let Some(user_data) = options.user_data.clone() {
+                term.spawn(user_data::run(shell.clone(), user_data));
+            }
             elector.keep(&lead).await;
             metrics.leading(false);
             tracing::warn!("this controller does not lead any more");
@@ -123,7 +131,8 @@ fn begin(shell: &Shell, home: &Home, term: &mut JoinSet<()>, health: watch::Send
 /// Makes the namespaces that the controller writes to, where they are missing.
 async fn prepare(client: &Client, options: &Options) -> Result<()> {
     let api: Api<Namespace> = Api::all(client.clone());
-    for name in [&options.namespace, &options.election.namespace] {
+    let user_data = options.user_data.as_ref().map(|user_data| &user_data.namespace);
+    for name in [&options.namespace, &options.election.namespace].into_iter().chain(user_data) {
         if api.get_opt(name).await?.is_none() {
             let mut namespace = Namespace::default();
             namespace.metadata.name = Some(name.clone());

@@ -52,6 +52,12 @@ impl Directory {
         self.root.join("pki")
     }
 
+    /// The certificate of the CA.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.pki().join("ca.crt")
+    }
+
     /// The kubeconfig of the administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {

@@ -15,9 +15,11 @@ pub mod pki;
 mod server;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use machinist_core::user_data::secret;
 use machinist_hub::audit::Audit;
 use machinist_hub::auth::certificates::Ca;
 use machinist_hub::auth::{CONTROLLERS, Identity};
@@ -30,7 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::leader::Election;
-use crate::controller::{self, Options};
+use crate::controller::{self, Files, Options, UserData};
 use crate::server::{Listening, tls};
 use directory::Directory;
 use pki::Pki;
@@ -49,7 +51,7 @@ pub(crate) fn raise_file_limit() {
 
 /// The controller inside: it talks to the hub without a socket, and always under the same name, so that after a crash it
 /// leads again at once.
-async fn control(hub: Hub, stop: CancellationToken) {
+async fn control(hub: Hub, user_data: Option<UserData>, stop: CancellationToken) {
     let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
     let client = kube::Client::new(hub.router_as(who), "default");
     let options = Options {
@@ -62,6 +64,7 @@ async fn control(hub: Hub, stop: CancellationToken) {
             retry: Duration::from_secs(26),
         },
         metrics_listen: None,
+        user_data,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
         tracing::error!(error = format!("{error:#}"), "the controller has ended");
@@ -85,6 +88,8 @@ pub struct Config {
     pub server_insecure_listen: Option<SocketAddr>,
     /// Whether it answers machines that bring no provisioning token.
     pub server_anonymous: bool,
+    /// The provisioning token in the pointer configs of pools, if it is kept in a file.
+    pub server_token_file: Option<PathBuf>,
 }
 
 impl Config {
@@ -98,7 +103,8 @@ impl Config {
         names
     }
 
-    /// Where machines reach the API: an address of every interface is none, so the first name that was given counts.
+    /// Where machines reach the API, or the machine config server: an address of every interface is none, so the first name
+    /// that was given counts.
     fn api_url(&self, address: SocketAddr) -> String {
         match self.sans.first().filter(|_| pki::is_any(address.ip())) {
             Some(name) if name.contains(':') => format!("https://[{name}]:{}", address.port()),
@@ -106,6 +112,18 @@ impl Config {
             None => kubeconfig::url(address),
         }
     }
+}
+
+/// What machines are pointed at, where a server with TLS runs.
+fn user_data(config: &Config, listening: Listening) -> Result<Option<UserData>> {
+    let Some(address) = listening.secure else { return Ok(None) };
+    let files = Files {
+        url: config.api_url(address),
+        authority: Some(config.directory.ca()),
+        token: config.server_token_file.clone(),
+    };
+    let endpoint = files.follow()?;
+    Ok(Some(UserData { namespace: secret::NAMESPACE.to_owned(), endpoint }))
 }
 
 /// A system that runs.
@@ -171,7 +189,6 @@ impl System {
         let server = tokio::spawn(server.run(listener, hub.router(), hub.stopping()));
         kubeconfig::write(&config.directory, address, &pki)?;
         let stopping = CancellationToken::new();
-        let controller = tokio::spawn(control(hub.clone(), stopping.clone()));
         let config_server_certificate = tls::Certificate::new(&server::pair(&pki.server))?;
         let is_wanted = config.server_listen.is_some() || config.server_insecure_listen.is_some();
         let (mut listening, mut config_server) = (Listening::default(), None);
@@ -181,6 +198,8 @@ impl System {
                 server::start(&hub, &config, address, authority, certificate, &stopping).await?;
             (listening, config_server) = (served.0, Some(served.1));
         }
+        let user_data = user_data(&config, listening)?;
+        let controller = tokio::spawn(control(hub.clone(), user_data, stopping.clone()));
         Ok(Self {
             hub,
             store,

@@ -1,0 +1,83 @@
+//! For a person who starts a machine by hand: what to write on the kernel's command line, and a script for hosts that have
+//! no Ignition.
+
+use super::Endpoint;
+use super::pointer::with_query;
+
+/// The newest version of configs that hosts without Ignition understand: our own.
+const ACCEPT: &str = "application/vnd.coreos.ignition+json;version=3.5.0";
+
+/// What makes Ignition fetch the config without a pointer config. A command line has no place for a CA: the server's
+/// certificate must be one that the boot image trusts, or the address one without TLS.
+#[must_use]
+pub fn kernel_arguments(endpoint: &Endpoint, pool: &str) -> String {
+    let url = with_query(endpoint.config(pool), endpoint);
+    format!("ignition.firstboot ignition.platform.id=metal ignition.config.url={url}")
+}
+
+/// A shell script that brings a host to its pool's config: as cloud-init's user data, or by hand. It waits for the
+/// server, and changes nothing before it has the whole config.
+#[must_use]
+pub fn script(endpoint: &Endpoint, pool: &str) -> String {
+    let url = endpoint.config(pool);
+    let mut script = format!(
+        "#!/bin/sh\n\
+         # Brings this machine to the config of the pool {pool}. Run it once, as root: as user data of cloud-init, or by hand.\n\
+         set -eu\n\
+         umask 077\n\
+         command -v machinist >/dev/null || {{ echo 'install machinist first' >&2; exit 1; }}\n\
+         dir=$(mktemp -d)\n\
+         trap 'rm -rf \"$dir\"' EXIT\n\
+         echo 'Accept: {ACCEPT}' >\"$dir/headers\"\n"
+    );
+    if let Some(token) = &endpoint.token {
+        // In a file: arguments of a process can be read by everybody.
+        script += &format!("echo 'Authorization: Bearer {token}' >>\"$dir/headers\"\n");
+    }
+    let mut trust = "";
+    if let Some(authority) = &endpoint.authority {
+        script += &format!("cat >\"$dir/ca.crt\" <<'END'\n{}\nEND\n", authority.trim_end());
+        trust = "--cacert \"$dir/ca.crt\" ";
+    }
+    script += &format!(
+        "curl --fail --silent --show-error --retry 60 --retry-delay 5 --retry-connrefused {trust}\\\n  \
+         --header @\"$dir/headers\" --output \"$dir/config.json\" '{url}'\n\
+         machinist once --root / -f \"$dir/config.json\"\n"
+    );
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            url: "https://host:22623/".to_owned(),
+            authority: Some("PEM\n".to_owned()),
+            token: Some("id.secret".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_command_line_has_everything_that_it_can_hold() {
+        assert_eq!(
+            kernel_arguments(&endpoint(), "worker"),
+            "ignition.firstboot ignition.platform.id=metal \
+             ignition.config.url=https://host:22623/config/worker?token=id.secret"
+        );
+    }
+
+    #[test]
+    fn the_script_hides_the_token_from_the_list_of_processes() {
+        let script = script(&endpoint(), "worker");
+        let curl = script.lines().skip_while(|line| !line.starts_with("curl")).take(2);
+        let curl = curl.collect::<String>();
+        assert!(curl.contains("--cacert") && curl.contains("'https://host:22623/config/worker'"));
+        assert!(script.contains("id.secret") && !curl.contains("secret"), "{script}");
+        assert!(script.contains("<<'END'\nPEM\nEND\n"), "{script}");
+        let plain = Endpoint { authority: None, token: None, ..endpoint() };
+        let plain = super::script(&plain, "worker");
+        assert!(!plain.contains("ca.crt") && !plain.contains("Bearer"), "{plain}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Where machines are pointed at, out of files: the CA and the token may be replaced at any time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use machinist_core::user_data::Endpoint;
+use tokio::sync::watch;
+
+/// How often the files are looked at.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// What an endpoint is read from.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// Where machines reach the server.
+    pub url: String,
+    /// The certificates to trust.
+    pub authority: Option<PathBuf>,
+    /// The provisioning token.
+    pub token: Option<PathBuf>,
+}
+
+impl Files {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The URL is none, or a file cannot be read.
+    pub fn read(&self) -> Result<Endpoint> {
+        let is_url = ["https://", "http://"].iter().any(|scheme| self.url.starts_with(scheme));
+        ensure!(
+            is_url && !self.url.contains(char::is_whitespace),
+            "{:?} is no address of a machine config server; write https://HOST:22623",
+            self.url
+        );
+        let authority = self.authority.as_deref().map(text).transpose()?;
+        let token = self.token.as_deref().map(text).transpose()?;
+        let token = token.map(|token| token.trim().to_owned());
+        Ok(Endpoint { url: self.url.trim_end_matches('/').to_owned(), authority, token })
+    }
+
+    /// Reads them, and goes on looking at them for as long as somebody listens.
+    ///
+    /// # Errors
+    /// They cannot be read now.
+    pub fn follow(self) -> Result<watch::Receiver<Endpoint>> {
+        let (sender, receiver) = watch::channel(self.read()?);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(EVERY) => {}
+                    () = sender.closed() => return,
+                }
+                // A file that is being replaced is read the next time.
+                let Ok(endpoint) = self.read() else { continue };
+                sender.send_if_modified(|known| {
+                    let is_new = *known != endpoint;
+                    *known = endpoint;
+                    is_new
+                });
+            }
+        });
+        Ok(receiver)
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(!text.trim().is_empty(), "{} is empty", path.display());
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_ones_are_named() {
+        let missing = Some(PathBuf::from("/does/not/exist"));
+        let files = |url: &str, authority: Option<PathBuf>| {
+            let url = url.to_owned();
+            format!("{:#}", Files { url, authority, token: None }.read().unwrap_err())
+        };
+        assert!(files("host:22623", None).contains("host:22623"));
+        assert!(files("https://host:22623", missing).contains("/does/not/exist"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The user-data loop: every pool has a Secret with the pointer config of its machines, and it is as it should be.
+
+mod files;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
+use machinist_core::api::MachineConfigPool;
+use machinist_core::user_data::{Endpoint, secret};
+use tokio::sync::watch;
+
+use super::shell::{Shell, WriteError};
+use super::turn::Turns;
+use crate::home::cache::Cache;
+pub use files::Files;
+
+/// Changes within this time are answered together.
+const QUIET: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(500);
+/// After something that did not work.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Where machines are pointed at, and where the Secrets are.
+#[derive(Debug, Clone)]
+pub struct UserData {
+    /// The namespace of the Secrets.
+    pub namespace: String,
+    /// Where machines ask; it may change, with the server's certificate or its token.
+    pub endpoint: watch::Receiver<Endpoint>,
+}
+
+/// Keeps the Secrets for ever.
+pub(super) async fn run(shell: Shell, user_data: UserData) {
+    let api: Api<Secret> = Api::namespaced(shell.client.clone(), &user_data.namespace);
+    let secrets: Cache<Secret> = Cache::default();
+    // All of the namespace: one that lost its label is to be seen, too.
+    let following = secrets.clone().follow(api.clone(), watcher::Config::default(), trim);
+    let keeping = async {
+        shell.world.pools.ready().await;
+        secrets.ready().await;
+        let mut turns = Turns::new(QUIET, PATIENCE);
+        turns.after(shell.world.pools.changes());
+        turns.after(secrets.changes());
+        turns.after(user_data.endpoint.clone());
+        let mut again = Some(Duration::ZERO);
+        loop {
+            turns.next(again).await;
+            let pass = Pass { shell: &shell, api: &api, secrets: &secrets };
+            let endpoint = user_data.endpoint.borrow().clone();
+            again = (!pass.take(&user_data.namespace, &endpoint).await).then_some(RETRY);
+        }
+    };
+    tokio::join!(following, keeping);
+}
+
+fn trim(secret: &mut Secret) {
+    secret.metadata.managed_fields = None;
+}
+
+struct Pass<'a> {
+    shell: &'a Shell,
+    api: &'a Api<Secret>,
+    secrets: &'a Cache<Secret>,
+}
+
+impl Pass<'_> {
+    /// Looks at all pools once; says whether all is well.
+    async fn take(&self, namespace: &str, endpoint: &Endpoint) -> bool {
+        let pools = self.shell.world.pools.all();
+        let mut well = true;
+        for pool in &pools {
+            if pool.metadata.deletion_timestamp.is_none() {
+                well &= self.keep(namespace, endpoint, pool).await;
+            }
+        }
+        for secret in self.secrets.all() {
+            if secret::is_orphan(&secret, pools.iter().map(AsRef::as_ref)) {
+                well &= self.remove(&secret).await;
+            }
+        }
+        well
+    }
+
+    async fn keep(&self, namespace: &str, endpoint: &Endpoint, pool: &MachineConfigPool) -> bool {
+        let name = secret::name(&pool.name_any());
+        let present = self.secrets.get_in(namespace, &name);
+        let Some(desired) = secret::desired(pool, endpoint, present.as_deref()) else {
+            return true;
+        };
+        let parameters = PostParams::default();
+        let written = match present {
+            Some(_) => self.shell.write(self.api.replace(&name, &parameters, &desired)).await,
+            None => self.shell.write(self.api.create(&parameters, &desired)).await,
+        };
+        match written {
+            Ok(mut written) => {
+                trim(&mut written);
+                self.secrets.put(written);
+                tracing::info!(secret = name, pool = pool.name_any(), "pointer config written");
+                true
+            }
+            Err(error) => self.failed(&name, &error),
+        }
+    }
+
+    async fn remove(&self, secret: &Secret) -> bool {
+        let (name, uid) = (secret.name_any(), secret.uid());
+        let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        match self.shell.write(self.api.delete(&name, &parameters)).await {
+            Ok(_) => true,
+            Err(error) if error.is_not_found() => true,
+            Err(error) => self.failed(&name, &error),
+        }
+    }
+
+    fn failed(&self, name: &str, error: &WriteError) -> bool {
+        // What we know is old: the watch brings the newer one, and another turn with it.
+        if !error.is_conflict() {
+            tracing::warn!(secret = name, %error, "cannot keep the pointer config");
+        }
+        false
+    }
+}
