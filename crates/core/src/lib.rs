@@ -6,6 +6,7 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | [`adopt`] | whether a running cluster can be taken over without touching a machine |
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
 //! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
 //! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
@@ -13,6 +14,7 @@
 //! | [`diff`] | what differs between two configs |
 //! | [`disruption`] | what a change costs a running machine |
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
+//! | [`moving`] | what goes from one home of the API to another, and what is in the way |
 //! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`serve`] | what a machine gets on its first boot, and in which version |
@@ -21,6 +23,7 @@
 //! | [`user_data`] | what points a machine at its config before it has one |
 //! | [`secrets`] | what must never be shown |
 
+pub mod adopt;
 pub mod api;
 pub mod apply;
 pub mod diff;
@@ -28,6 +31,7 @@ pub mod disruption;
 pub mod drain;
 pub mod ignition;
 pub mod lint;
+pub mod moving;
 pub mod plan;
 pub mod reconcile_check;
 pub mod render;

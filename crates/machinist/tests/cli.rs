@@ -75,6 +75,7 @@ fn examples_in_the_help_work() {
         "ignition convert",
         "ignition merge",
         "rollout explain",
+        "pointer",
         "crds",
         "completions",
         "version",

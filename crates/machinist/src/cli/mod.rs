@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an
 //! error, 2 wrong usage, 3 a clear "no" (a change that a machine would refuse).
 
+mod adopt;
 mod apply;
 mod completions;
 mod controller;
@@ -17,6 +18,7 @@ mod hub;
 mod ignition;
 mod label;
 mod live;
+mod move_house;
 mod once;
 mod output;
 mod pause;
@@ -106,6 +108,8 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Reboot(reboot::Reboot),
+    Adopt(adopt::Adopt),
+    Move(move_house::Move),
     Once(once::Once),
     Render(render::Render),
     Diff(diff::Diff),
@@ -140,6 +144,8 @@ pub fn run() -> ExitCode {
         Command::Pause(command) => command.run(),
         Command::Resume(command) => command.run(),
         Command::Reboot(command) => command.run(),
+        Command::Adopt(command) => command.run(),
+        Command::Move(command) => command.run(),
         Command::Once(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),

@@ -5,5 +5,6 @@
 
 mod faults;
 mod more;
+mod moving;
 mod site;
 mod walk;

@@ -84,6 +84,11 @@ impl Site {
         let plan = Plan { machines, config, behaviour, ..Plan::default() };
         self.fleet = Some(Fleet::start(self.home.client(), plan).unwrap());
         self.updated("worker");
+        self.watch();
+    }
+
+    /// Begins to write down what happens to machines.
+    pub(crate) fn watch(&mut self) {
         self.log = Some(WatchLog::start(&self.home.client()).unwrap());
     }
 

@@ -1,0 +1,233 @@
+//! Whether a cluster can be taken over as it is: every pool would render to the name it has now, so that no machine is
+//! touched.
+
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::diff::{self, Diff};
+use crate::render::provenance::{Item, Kind, provenance};
+use crate::render::{RenderError, Rendered, render};
+
+/// What would become of one pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// The pool.
+    pub pool: String,
+    /// The rendered config that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
+    /// What would become of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What would become of a pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "outcome")]
+pub enum Outcome {
+    /// Nothing: the same name.
+    Same,
+    /// It has no rendered config, and nothing that would make one.
+    Empty,
+    /// Another name: its machines would be updated.
+    Other {
+        /// The name it would have.
+        rendered: String,
+        /// What differs, as far as it can be told.
+        differences: Vec<Difference>,
+    },
+    /// It could not be rendered: it would stay where it is and say so.
+    Unrenderable {
+        /// Why.
+        problem: String,
+    },
+}
+
+/// One thing that differs between what a pool has and what it would have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// What it is: `file /etc/chrony.conf`.
+    pub what: String,
+    /// Who says so: the sources that have something to say about it, the last one wins. None: a source of it is gone.
+    pub sources: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether no machine is touched.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        matches!(self.outcome, Outcome::Same | Outcome::Empty)
+    }
+}
+
+/// Looks at all pools, in the order of their names.
+#[must_use]
+pub fn check(
+    pools: &[MachineConfigPool],
+    machine_configs: &[MachineConfig],
+    controller_config: Option<&ControllerConfig>,
+) -> Vec<Verdict> {
+    let mut verdicts: Vec<Verdict> = pools
+        .iter()
+        .map(|pool| Verdict {
+            pool: pool.name_any(),
+            now: target(pool).map(str::to_owned),
+            outcome: outcome(pool, machine_configs, controller_config),
+        })
+        .collect();
+    verdicts.sort_by(|a, b| a.pool.cmp(&b.pool));
+    verdicts
+}
+
+fn target(pool: &MachineConfigPool) -> Option<&str> {
+    let name = pool.spec.configuration.as_ref()?.name.as_deref()?;
+    (!name.is_empty()).then_some(name)
+}
+
+fn outcome(
+    pool: &MachineConfigPool,
+    machine_configs: &[MachineConfig],
+    controller_config: Option<&ControllerConfig>,
+) -> Outcome {
+    let now = target(pool);
+    let rendered = match render(pool, machine_configs, controller_config) {
+        Ok(rendered) => rendered,
+        Err(RenderError::NothingSelected { .. }) if now.is_none() => return Outcome::Empty,
+        Err(error) => return Outcome::Unrenderable { problem: error.to_string() },
+    };
+    if now == Some(rendered.name.as_str()) {
+        return Outcome::Same;
+    }
+    let old = machine_configs.iter().find(|one| now == Some(one.name_any().as_str()));
+    let differences = old.map(|old| differences(old, &rendered, pool, controller_config));
+    Outcome::Other { rendered: rendered.name, differences: differences.unwrap_or_default() }
+}
+
+fn differences(
+    old: &MachineConfig,
+    rendered: &Rendered<'_>,
+    pool: &MachineConfigPool,
+    controller_config: Option<&ControllerConfig>,
+) -> Vec<Difference> {
+    let cc_name = controller_config.map(kube::ResourceExt::name_any);
+    let items = provenance(rendered, cc_name.as_deref());
+    let Ok(new) = rendered.clone().into_object(pool, controller_config, "") else {
+        return Vec::new();
+    };
+    let Some(change) = diff::read_both(old, &new) else { return Vec::new() };
+    named(&diff::diff(old, &new, &change), &items)
+}
+
+/// What a diff is about, thing by thing, with who has something to say about it.
+fn named(diff: &Diff, items: &[Item]) -> Vec<Difference> {
+    let sources = |kind: Kind, name: &str| {
+        let item = items.iter().find(|item| item.kind == kind && item.name == name);
+        let contributions = item.into_iter().flat_map(|item| &item.contributions);
+        contributions.map(|contribution| contribution.source.clone()).collect()
+    };
+    let difference = |kind: Kind, name: &str| Difference {
+        what: format!("{kind} {name}"),
+        sources: sources(kind, name),
+    };
+    let mut all = Vec::new();
+    for (kind, changes) in [
+        (Kind::File, &diff.files),
+        (Kind::Unit, &diff.units),
+        (Kind::Dropin, &diff.dropins),
+        (Kind::User, &diff.users),
+    ] {
+        all.extend(changes.iter().map(|change| difference(kind, &change.name)));
+    }
+    if diff.ssh_keys != diff::ListChange::default() && diff.users.is_empty() {
+        all.push(difference(Kind::User, "core"));
+    }
+    for (kind, list) in
+        [(Kind::KernelArgument, &diff.kernel_arguments), (Kind::Extension, &diff.extensions)]
+    {
+        let names = list.added.iter().chain(&list.removed);
+        all.extend(names.map(|name| difference(kind, name)));
+        if list.reordered {
+            all.push(Difference { what: format!("order of each {kind}"), sources: Vec::new() });
+        }
+    }
+    all.extend(diff.fields.keys().map(|name| difference(Kind::Field, name)));
+    let sections = diff.other_sections.iter();
+    all.extend(sections.map(|name| Difference {
+        what: format!("section {name} of the Ignition config"),
+        sources: Vec::new(),
+    }));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pool(name: &str, target: Option<&str>) -> MachineConfigPool {
+        let mut spec = json!({"machineConfigSelector": {"matchLabels": {"role": name}}});
+        if let Some(target) = target {
+            spec["configuration"] = json!({"name": target});
+        }
+        let object = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": name}, "spec": spec});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn config(name: &str, contents: &str) -> MachineConfig {
+        let file = json!({"path": "/etc/a", "mode": 420, "contents": {"source": format!("data:,{contents}")}});
+        let ignition: Value =
+            json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [file]}});
+        let object = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name, "labels": {"role": "worker"}}, "spec": {"config": ignition}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// A pool as another controller has left it: its rendered config is there.
+    fn taken_over() -> (MachineConfigPool, Vec<MachineConfig>) {
+        let source = config("50-a", "one");
+        let pool_without = pool("worker", None);
+        let sources = [source];
+        let rendered = render(&pool_without, &sources, None).unwrap();
+        let object = rendered.clone().into_object(&pool_without, None, "other").unwrap();
+        (pool("worker", Some(&rendered.name)), [sources.to_vec(), vec![object]].concat())
+    }
+
+    #[test]
+    fn a_pool_that_stays_as_it_is() {
+        let (pool, configs) = taken_over();
+        let verdicts = check(&[pool], &configs, None);
+        assert_eq!(verdicts[0].outcome, Outcome::Same);
+        assert!(verdicts[0].is_safe());
+    }
+
+    #[test]
+    fn an_altered_source_is_named_with_the_file() {
+        let (pool, mut configs) = taken_over();
+        configs[0] = config("50-a", "two");
+        let verdict = check(&[pool], &configs, None).remove(0);
+        assert!(!verdict.is_safe());
+        let Outcome::Other { differences, .. } = verdict.outcome else { panic!("{verdict:?}") };
+        let expected = Difference { what: "file /etc/a".into(), sources: vec!["50-a".into()] };
+        assert_eq!(differences, [expected]);
+    }
+
+    #[test]
+    fn a_source_that_is_gone_or_bad() {
+        let (worker, configs) = taken_over();
+        let verdict = check(std::slice::from_ref(&worker), &configs[1..], None).remove(0);
+        assert!(matches!(verdict.outcome, Outcome::Unrenderable { .. }), "{verdict:?}");
+        let bad = serde_json::from_value(
+            json!({"metadata": {"name": "60-bad", "labels": {"role": "worker"}},
+            "spec": {"config": {"ignition": {"version": "9.9.9"}}}}),
+        );
+        let configs = [configs, vec![bad.unwrap()]].concat();
+        let verdict = check(&[worker], &configs, None).remove(0);
+        let Outcome::Unrenderable { problem } = verdict.outcome else { panic!("{verdict:?}") };
+        assert!(problem.contains("60-bad"), "{problem}");
+        assert_eq!(check(&[pool("empty", None)], &[], None)[0].outcome, Outcome::Empty);
+    }
+}

@@ -1,0 +1,125 @@
+//! `machinist adopt`: may a running cluster be taken over?
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use machinist_core::adopt::{self, Verdict};
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use serde::Serialize;
+
+use super::live::session::SessionArgs;
+use super::output::{ERROR, FAINT, HEADING, TextOrJson};
+use super::pool_inputs::of_kind;
+use super::{Outcome, live, output};
+use crate::manifests::{self, Document};
+
+/// Say whether a running cluster can be taken over without touching a machine
+///
+/// Every pool is rendered as this controller would do it and compared with the rendered config that the pool has. Nothing
+/// is written. The exit code is 3 when a pool would change.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist adopt --check\n\n\
+        Others:\n  machinist adopt --check -f collected/ -o json")]
+pub(super) struct Adopt {
+    /// Look, and write nothing; there is nothing else that this command does
+    #[arg(long, required = true)]
+    check: bool,
+
+    /// Manifests instead of the home (pools, MachineConfigs with the rendered ones, the ControllerConfig): a file, a folder or -
+    /// for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filename: Vec<PathBuf>,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    safe: bool,
+    pools: &'a [Verdict],
+}
+
+impl Adopt {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let (pools, configs, controller_config) =
+            if self.filename.is_empty() { self.ask()? } else { self.read()? };
+        if pools.is_empty() {
+            bail!("there is no MachineConfigPool; nothing to take over");
+        }
+        let verdicts = adopt::check(&pools, &configs, controller_config.as_ref());
+        let safe = verdicts.iter().all(Verdict::is_safe);
+        match self.output {
+            TextOrJson::Json => output::print_json(&Answer { safe, pools: &verdicts })?,
+            TextOrJson::Text => output::print(&text(&verdicts, safe))?,
+        }
+        Ok(if safe { Outcome::Done } else { Outcome::Refused })
+    }
+
+    fn ask(&self) -> Result<Inputs> {
+        let world = live::run(async { self.session.open().await?.world().await })?;
+        let controller_config = world.controller_config().cloned();
+        Ok((world.pools, world.configs, controller_config))
+    }
+
+    fn read(&self) -> Result<Inputs> {
+        let documents = manifests::read(&self.filename)?;
+        let typed = |kind| of_kind(&documents, kind);
+        let pools = typed("MachineConfigPool").map(Document::typed).collect::<Result<_>>()?;
+        let configs = typed("MachineConfig").map(Document::typed).collect::<Result<_>>()?;
+        let controller_config = typed("ControllerConfig").next().map(Document::typed);
+        Ok((pools, configs, controller_config.transpose()?))
+    }
+}
+
+type Inputs = (Vec<MachineConfigPool>, Vec<MachineConfig>, Option<ControllerConfig>);
+
+fn text(verdicts: &[Verdict], safe: bool) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for verdict in verdicts {
+        let now = verdict.now.as_deref().unwrap_or("nothing");
+        let pool = &verdict.pool;
+        let _ = match &verdict.outcome {
+            adopt::Outcome::Same => writeln!(text, "{HEADING}{pool}{HEADING:#}: stays at {now}"),
+            adopt::Outcome::Empty => {
+                writeln!(text, "{HEADING}{pool}{HEADING:#}: has nothing, and gets nothing")
+            }
+            adopt::Outcome::Unrenderable { problem } => {
+                writeln!(
+                    text,
+                    "{HEADING}{pool}{HEADING:#}: {ERROR}cannot be rendered{ERROR:#}: {problem}"
+                )
+            }
+            adopt::Outcome::Other { rendered, .. } => writeln!(
+                text,
+                "{HEADING}{pool}{HEADING:#}: {ERROR}would change{ERROR:#} from {now} to {rendered}"
+            ),
+        };
+        if let adopt::Outcome::Other { differences, .. } = &verdict.outcome {
+            for difference in differences {
+                let _ = match difference.sources.as_slice() {
+                    [] => writeln!(text, "  {}", difference.what),
+                    sources => writeln!(
+                        text,
+                        "  {} {FAINT}(from {}){FAINT:#}",
+                        difference.what,
+                        sources.join(", ")
+                    ),
+                };
+            }
+        }
+    }
+    text += if safe {
+        "No machine would be touched.\n"
+    } else {
+        "Machines would be touched. Put the sources right, or pause the pools before you take over.\n"
+    };
+    text
+}

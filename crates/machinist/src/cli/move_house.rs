@@ -1,0 +1,330 @@
+//! `machinist move`: from a hub to a cluster, or back, without touching a machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use http::Method;
+use machinist_core::adopt::{self, Verdict};
+use machinist_core::moving::{self, Step};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::live::world::{Kind, typed};
+use super::output::TextOrJson;
+use super::{Outcome, live, output};
+use crate::home::request::{JSON, MERGE_PATCH, refused};
+use crate::home::{Home, Resource, Resources, Wanted, find};
+
+/// The group of our kinds.
+const OURS: &str = "machineconfiguration.openshift.io";
+/// How long the pools of the new home have to be as they were before machines may follow them.
+const CALM: Duration = Duration::from_secs(3);
+/// How long to wait for that.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Kinds that move, in the order in which they are written. Pools are held until everything is there; machines come last.
+const KINDS: [(&str, &str); 14] = [
+    (OURS, "ControllerConfig"),
+    ("operator.openshift.io", "MachineConfiguration"),
+    (OURS, "MachineConfigPool"),
+    (OURS, "MachineConfig"),
+    (OURS, "KubeletConfig"),
+    (OURS, "ContainerRuntimeConfig"),
+    (OURS, "MachineOSConfig"),
+    (OURS, "MachineOSBuild"),
+    (OURS, "PinnedImageSet"),
+    ("config.openshift.io", "ImageDigestMirrorSet"),
+    ("config.openshift.io", "ImageTagMirrorSet"),
+    ("operator.openshift.io", "ImageContentSourcePolicy"),
+    ("", "Node"),
+    (OURS, "MachineConfigNode"),
+];
+
+/// Take pools, configs, rendered history and machines from one home to another
+///
+/// No machine is touched: it keeps its config, and the pools keep the names of theirs. Everything is looked at before
+/// anything is written; what is in the way is named (exit code 3). It can be repeated: what is there already is left alone. The
+/// old home keeps everything; stop its controller before machines join the new one.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist move --from hub.kubeconfig --to ~/.kube/config --dry-run"
+)]
+pub(super) struct Move {
+    /// The kubeconfig of the home to leave
+    #[arg(long, value_name = "KUBECONFIG")]
+    from: PathBuf,
+
+    /// The kubeconfig of the home to go to
+    #[arg(long, value_name = "KUBECONFIG")]
+    to: PathBuf,
+
+    /// Show what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+/// One object on its way.
+struct Item {
+    resource: Resource,
+    name: String,
+    old: Value,
+    step: Step,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    object: String,
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// A home and its kinds.
+struct House {
+    home: Home,
+    resources: Resources,
+}
+
+impl House {
+    async fn open(kubeconfig: &std::path::Path) -> Result<Self> {
+        let wanted = Wanted { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+        let home = Home::new(find::client(&wanted).await?);
+        let resources = home.resources().await?;
+        Ok(Self { home, resources })
+    }
+
+    fn kind(&self, group: &str, kind: &str) -> Option<&Resource> {
+        self.resources.0.iter().find(|one| one.group == group && one.kind == kind)
+    }
+
+    /// All objects of a kind. A list leaves out what each object is.
+    async fn all(&self, resource: &Resource) -> Result<Vec<Value>> {
+        let list = self.home.list_as(&resource.path(None, None), JSON).await?;
+        let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        let complete = |mut item: Value| {
+            item["apiVersion"] = resource.api_version().into();
+            item["kind"] = resource.kind.clone().into();
+            item
+        };
+        Ok(items.into_iter().map(complete).collect())
+    }
+}
+
+impl Move {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        live::run(async {
+            let from = House::open(&self.from).await.context("--from")?;
+            let to = House::open(&self.to).await.context("--to")?;
+            let items = plan(&from, &to).await?;
+            let problems = problems(&items)?;
+            let blocked = !problems.is_empty();
+            if !blocked && !self.dry_run {
+                carry_out(&to, &items).await?;
+            }
+            self.show(&items, &problems)?;
+            Ok(if blocked { Outcome::Refused } else { Outcome::Done })
+        })
+    }
+
+    fn show(&self, items: &[Item], problems: &[String]) -> Result<()> {
+        let lines: Vec<Line<'_>> = items.iter().map(line).collect();
+        if self.output == TextOrJson::Json {
+            let answer = json!({"dryRun": self.dry_run, "objects": lines, "problems": problems});
+            return output::print_json(&answer);
+        }
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in &lines {
+            *count.entry(line.action).or_default() += 1;
+        }
+        let would = if self.dry_run || !problems.is_empty() { "would be " } else { "" };
+        let mut text = String::new();
+        for (action, count) in count {
+            text += &format!("{count} objects {would}{action}\n");
+        }
+        for problem in problems {
+            text += &format!("{problem}\n");
+        }
+        if !problems.is_empty() {
+            text += "Nothing was written.\n";
+        }
+        output::print(&text)
+    }
+}
+
+fn line(item: &Item) -> Line<'_> {
+    let (action, reason) = match &item.step {
+        Step::Create(_) => ("created", None),
+        Step::Replace(_) => ("replaced", None),
+        Step::Add(_) => ("completed", None),
+        Step::Same => ("left alone", None),
+        Step::Conflict(reason) => ("refused", Some(reason.as_str())),
+    };
+    Line { object: item.resource.object(&item.name), action, reason }
+}
+
+/// What has to be done with each object, in order.
+async fn plan(from: &House, to: &House) -> Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for (group, kind) in KINDS {
+        let Some(source) = from.kind(group, kind) else { continue };
+        let old = from.all(source).await?;
+        if old.is_empty() {
+            continue;
+        }
+        let Some(resource) = to.kind(group, kind) else {
+            bail!(
+                "the home to go to has no kind {kind} in {group}: install the CustomResourceDefinitions (`machinist crds`)"
+            );
+        };
+        let there = to.all(resource).await?;
+        let there: BTreeMap<&str, &Value> = there.iter().map(|one| (name(one), one)).collect();
+        for old in old {
+            let present = there.get(name(&old)).copied();
+            let is_machine = kind == "Node";
+            let step = if is_machine {
+                moving::machine_step(&old, present)
+            } else {
+                moving::step(&old, present)
+            };
+            items.push(Item { resource: resource.clone(), name: name(&old).to_owned(), old, step });
+        }
+    }
+    Ok(items)
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// What stands in the way: conflicts, rollouts that run, pools that would get another config.
+fn problems(items: &[Item]) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for item in items {
+        let object = item.resource.object(&item.name);
+        if let Step::Conflict(reason) = &item.step {
+            problems.push(format!("{object} {reason}"));
+        }
+        if item.resource.kind == "MachineConfigPool"
+            && let Some(reason) = moving::unrest(&item.old)
+        {
+            problems.push(format!("{object}: {reason}"));
+        }
+    }
+    let of = |kind: &str| {
+        let kind = kind.to_owned();
+        items.iter().filter(move |item| item.resource.kind == kind).map(|item| &item.old)
+    };
+    let pools =
+        of("MachineConfigPool").map(|one| typed(Kind::Pool, one)).collect::<Result<Vec<_>>>()?;
+    let configs =
+        of("MachineConfig").map(|one| typed(Kind::Config, one)).collect::<Result<Vec<_>>>()?;
+    let controller = of("ControllerConfig").next().map(|one| typed(Kind::ControllerConfig, one));
+    let verdicts = adopt::check(&pools, &configs, controller.transpose()?.as_ref());
+    for verdict in verdicts.iter().filter(|verdict| !Verdict::is_safe(verdict)) {
+        problems.push(format!(
+            "MachineConfigPool {} would get another config there; `machinist adopt --check` says why",
+            verdict.pool
+        ));
+    }
+    Ok(problems)
+}
+
+/// Writes everything, then who owns what.
+async fn carry_out(to: &House, items: &[Item]) -> Result<()> {
+    let mut identities: BTreeMap<(String, String), String> = BTreeMap::new();
+    for (at, item) in items.iter().enumerate() {
+        if at % 100 == 0 && items.len() > 100 {
+            output::note(&format!("{at} of {} objects", items.len()));
+        }
+        let object = item.resource.object(&item.name);
+        let written = write(&to.home, item).await.with_context(|| object.clone())?;
+        if let Some(uid) = written.pointer("/metadata/uid").and_then(Value::as_str) {
+            let key = (item.resource.kind.clone(), item.name.clone());
+            identities.insert(key, uid.to_owned());
+        }
+    }
+    for item in items.iter().filter(|item| matches!(item.step, Step::Create(_) | Step::Replace(_)))
+    {
+        let identity =
+            |kind: &str, name: &str| identities.get(&(kind.to_owned(), name.to_owned())).cloned();
+        if let Some(owners) = moving::owners(&item.old, identity) {
+            let patch = json!({"metadata": {"ownerReferences": owners}});
+            let path = item.resource.path(None, Some(&item.name));
+            let patched = to.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await;
+            patched.with_context(|| item.resource.object(&item.name))?;
+        }
+    }
+    release(&to.home, items).await
+}
+
+/// Lets the pools go when a controller of the new home, if there is one, has come to the configs they had.
+async fn release(home: &Home, items: &[Item]) -> Result<()> {
+    let is_held = |item: &&Item| {
+        item.resource.kind == "MachineConfigPool"
+            && matches!(item.step, Step::Create(_) | Step::Replace(_))
+    };
+    let held: Vec<&Item> = items.iter().filter(is_held).collect();
+    let (start, mut calm_since) = (Instant::now(), None);
+    while !held.is_empty() {
+        let mut wrong = None;
+        for item in &held {
+            let there = home.get(&item.resource.path(None, Some(&item.name))).await?;
+            let target = |pool: &Value| pool["spec"]["configuration"]["name"].clone();
+            if target(&there) != target(&item.old) {
+                wrong = Some(&item.name);
+            }
+        }
+        match wrong {
+            None if calm_since.get_or_insert_with(Instant::now).elapsed() >= CALM => break,
+            None => {}
+            Some(pool) if start.elapsed() > PATIENCE => bail!(
+                "MachineConfigPool {pool} has another config in its new home; it stays paused: `machinist adopt --check` says why"
+            ),
+            Some(_) => calm_since = None,
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for item in held {
+        let path = item.resource.path(None, Some(&item.name));
+        let patch = moving::release(&item.old);
+        home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+    }
+    Ok(())
+}
+
+/// Writes one object with its status; gives it as it is there.
+async fn write(home: &Home, item: &Item) -> Result<Value> {
+    let path = item.resource.path(None, Some(&item.name));
+    let is_pool = item.resource.kind == "MachineConfigPool";
+    let first = |object: &Value| if is_pool { moving::held(object) } else { object.clone() };
+    let written = match &item.step {
+        Step::Create(object) => {
+            let folder = item.resource.path(None, None);
+            home.write(Method::POST, &folder, JSON, &first(object)).await?.body
+        }
+        Step::Replace(object) => home.write(Method::PUT, &path, JSON, &first(object)).await?.body,
+        Step::Add(patch) => {
+            return Ok(home.write(Method::PATCH, &path, MERGE_PATCH, patch).await?.body);
+        }
+        Step::Same | Step::Conflict(_) => return home.get(&path).await,
+    };
+    let status = &item.old["status"];
+    if !status.is_null() {
+        let patch = json!({ "status": status });
+        let answer =
+            home.write(Method::PATCH, &format!("{path}/status"), MERGE_PATCH, &patch).await;
+        match answer {
+            // This kind has no status of its own: it came with the object.
+            Err(error) if refused(&error) == Some(404) => {}
+            answer => drop(answer?),
+        }
+    }
+    Ok(written)
+}
