@@ -9,15 +9,20 @@
 //! | [`adopt`] | whether a running cluster can be taken over without touching a machine |
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
 //! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
+//! | [`generate`] | which MachineConfigs are made out of other objects, and from what |
+//! | [`go`] | what Go's typed world does to values: structs, JSON, YAML, durations |
 //! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
 //! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
 //! | [`diff`] | what differs between two configs |
 //! | [`disruption`] | what a change costs a running machine |
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
 //! | [`moving`] | what goes from one home of the API to another, and what is in the way |
+//! | [`kubelet`] | what a KubeletConfig makes of the kubelets of a pool |
 //! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
+//! | [`runtime`] | what image mirrors, image policies and runtime settings make on a machine |
 //! | [`serve`] | what a machine gets on its first boot, and in which version |
+//! | [`template`] | the MachineConfigs that every machine starts from |
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
 //! | [`user_data`] | what points a machine at its config before it has one |
@@ -29,13 +34,18 @@ pub mod apply;
 pub mod diff;
 pub mod disruption;
 pub mod drain;
+pub mod generate;
+pub mod go;
 pub mod ignition;
+pub mod kubelet;
 pub mod lint;
 pub mod moving;
 pub mod plan;
 pub mod reconcile_check;
 pub mod render;
+pub mod runtime;
 pub mod secrets;
 pub mod serve;
+pub mod template;
 pub mod update;
 pub mod user_data;

@@ -73,7 +73,7 @@ pub use os_image_stream::{
     OSImageStream, OSImageStreamSet, OSImageStreamSpec, OSImageStreamStatus,
 };
 pub use pinned_image_set::{PinnedImage, PinnedImageSet, PinnedImageSetSpec};
-pub use quantity::Quantity;
+pub use quantity::{Amount, NotAnAmount, Quantity};
 pub use reference::{NameReference, ResourceReference};
 pub use secret::SecretBytes;
 pub use tls_profile::{CustomTLSProfile, ReadyMadeProfile, TLSSecurityProfile};

@@ -1,5 +1,8 @@
 //! Amounts: bytes of a log, size of a disk.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 /// An amount as somebody wrote it: `8192` or `"10M"`.
@@ -10,4 +13,169 @@ pub enum Quantity {
     Number(i64),
     /// A number with a unit, in Kubernetes' notation.
     Text(String),
+}
+
+impl Quantity {
+    /// What it amounts to.
+    ///
+    /// # Errors
+    /// The text is no amount.
+    pub fn amount(&self) -> Result<Amount, NotAnAmount> {
+        match self {
+            Self::Number(number) => {
+                Ok(Amount { nano: i128::from(*number) * NANO, unit: Unit::Decimal })
+            }
+            Self::Text(text) => text.parse(),
+        }
+    }
+}
+
+/// A text is no amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a number with an optional unit: k, M, G, T, Ki, Mi, Gi, Ti")]
+pub struct NotAnAmount;
+
+/// How many billionths of one there are in one.
+const NANO: i128 = 1_000_000_000;
+/// Units by their letters, each a thousand times the one before.
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+/// Units by their letters, each 1024 times the one before.
+const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// How an amount was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Decimal,
+    Binary,
+    Exponent,
+}
+
+/// An amount, exact to a billionth; shown as Kubernetes shows it, with the largest unit that needs
+/// no fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    nano: i128,
+    unit: Unit,
+}
+
+impl Amount {
+    /// The next whole number, upwards.
+    #[must_use]
+    pub fn value(self) -> i64 {
+        let whole = self.nano.div_euclid(NANO) + i128::from(self.nano.rem_euclid(NANO) > 0);
+        i64::try_from(whole).unwrap_or(if whole > 0 { i64::MAX } else { i64::MIN })
+    }
+}
+
+impl FromStr for Amount {
+    type Err = NotAnAmount;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAmount> {
+        let (negative, rest) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+        let (number, suffix) = rest.split_at(end.unwrap_or(rest.len()));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(NotAnAmount);
+        }
+        let (unit, numerator, power) = unit(suffix)?;
+        // Digits beyond any unit's precision only round up.
+        let kept = &fraction[..fraction.len().min(27)];
+        let digits: i128 = format!("0{whole}{kept}").parse().map_err(|_| NotAnAmount)?;
+        let power = power + 9 - i32::try_from(kept.len()).map_err(|_| NotAnAmount)?;
+        let product = digits.checked_mul(numerator);
+        let scale = 10i128.checked_pow(power.unsigned_abs()).ok_or(NotAnAmount)?;
+        let nano = if power >= 0 {
+            product.and_then(|product| product.checked_mul(scale)).ok_or(NotAnAmount)?
+        } else {
+            let product = product.ok_or(NotAnAmount)?;
+            product / scale + i128::from(product % scale > 0)
+        };
+        Ok(Self { nano: if negative { -nano } else { nano }, unit })
+    }
+}
+
+/// What a suffix multiplies with, and by which power of ten.
+fn unit(suffix: &str) -> Result<(Unit, i128, i32), NotAnAmount> {
+    if let Some(at) = BINARY.iter().position(|unit| *unit == suffix) {
+        return Ok((Unit::Binary, 1 << (10 * (at + 1)), 0));
+    }
+    if let Some(at) = DECIMAL.iter().position(|unit| *unit == suffix) {
+        return Ok((Unit::Decimal, 1, 3 * i32::try_from(at).map_err(|_| NotAnAmount)? - 9));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(NotAnAmount)?;
+    let exponent: i32 = exponent.parse().map_err(|_| NotAnAmount)?;
+    if !(-30..=30).contains(&exponent) {
+        return Err(NotAnAmount);
+    }
+    Ok((Unit::Exponent, 1, exponent))
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nano == 0 {
+            return formatter.write_str("0");
+        }
+        let small = self.nano.abs() < 1024 * NANO;
+        if self.unit == Unit::Binary && !small {
+            let mut number = i128::from(self.value());
+            let mut unit = "";
+            for larger in BINARY {
+                if number % 1024 != 0 {
+                    break;
+                }
+                number /= 1024;
+                unit = larger;
+            }
+            return write!(formatter, "{number}{unit}");
+        }
+        let (mut number, mut at) = (self.nano, 0);
+        while number % 1000 == 0 && at + 1 < DECIMAL.len() {
+            number /= 1000;
+            at += 1;
+        }
+        match (self.unit, i32::try_from(at).unwrap_or_default() * 3 - 9) {
+            (Unit::Exponent, 0) => write!(formatter, "{number}"),
+            (Unit::Exponent, power) => write!(formatter, "{number}e{power}"),
+            _ => write!(formatter, "{number}{}", DECIMAL[at]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        for (text, value, shown) in [
+            ("0", 0, "0"),
+            ("8192", 8192, "8192"),
+            ("8k", 8000, "8k"),
+            ("8000", 8000, "8k"),
+            ("50Mi", 52_428_800, "50Mi"),
+            ("52m", 1, "52m"),
+            ("8G", 8_000_000_000, "8G"),
+            ("8192Mi", 8 << 30, "8Gi"),
+            ("0.5Gi", 512 << 20, "512Mi"),
+            ("1.5", 2, "1500m"),
+            ("-1G", -1_000_000_000, "-1G"),
+            ("1e3", 1000, "1e3"),
+            ("512Ki", 512 << 10, "512Ki"),
+            ("0.001Ki", 2, "1024m"),
+            (".5", 1, "500m"),
+            ("9E", 9_000_000_000_000_000_000, "9E"),
+        ] {
+            let amount: Amount = text.parse().unwrap();
+            assert_eq!((amount.value(), amount.to_string().as_str()), (value, shown), "{text}");
+        }
+        assert_eq!(Quantity::Number(-1).amount().unwrap().value(), -1);
+        for bad in ["", "-", ".", "1x", "1.2.3", "Ki", "1 k", "1e", "1e99", "１"] {
+            assert_eq!(bad.parse::<Amount>(), Err(NotAnAmount), "{bad}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Outcome;
 use super::home_args::HomeArgs;
 use super::live::duration;
+use super::template_args::TemplateArgs;
 use crate::controller::leader::Election;
 use crate::controller::{self, Files, Options, UserData};
 use crate::telemetry;
@@ -50,6 +52,9 @@ pub(super) struct Controller {
     /// How often to try to take or renew it
     #[arg(long, value_name = "TIME", default_value = "26s", value_parser = duration::parse)]
     lease_retry_period: Duration,
+
+    #[command(flatten)]
+    templates: TemplateArgs,
 
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8797")]
@@ -107,6 +112,7 @@ impl Controller {
         let identity = self.identity.clone().unwrap_or_else(identity);
         Ok(Options {
             namespace: self.namespace.clone(),
+            templates: Arc::new(self.templates.read()?),
             election: Election {
                 namespace: namespace.clone(),
                 identity,

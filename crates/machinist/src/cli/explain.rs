@@ -4,17 +4,25 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use machinist_core::api::MachineConfig;
+use machinist_core::generate::generate;
+use machinist_core::generate::overridden::overridden;
+use machinist_core::generate::sync::{is_generated, stamped};
 use machinist_core::render::provenance::{Contribution, Item, provenance};
 use machinist_core::render::render;
+use machinist_core::template::{Profile, shipped};
 use serde::Serialize;
 
+use super::generate_inputs::GenerateInputs;
 use super::output::{FAINT, HEADING, TextOrJson};
-use super::pool_inputs::PoolArgs;
+use super::pool_inputs::{PoolArgs, find};
 use super::{Outcome, output};
+use crate::manifests;
 
 /// Tell where a file, unit or argument of a pool comes from, and what it overrode
 ///
-/// Without a name everything in the rendered config is listed with its sources.
+/// Without a name everything in the rendered config is listed with its sources. What would be
+/// generated from image mirrors, image policies and settings among the inputs counts as well.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf"
@@ -40,7 +48,13 @@ struct Answer<'a> {
 
 impl Explain {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let inputs = self.inputs.read()?;
+        let documents = manifests::read(&self.inputs.filename)?;
+        let mut inputs = find(&documents, &self.inputs.pool)?;
+        let generated = GenerateInputs::find(&documents)?;
+        add_generated(&mut inputs.machine_configs, &generated);
+        for file in overridden(&inputs.pool, &inputs.machine_configs, is_generated)? {
+            output::warning(&file.message());
+        }
         let controller_config = inputs.controller_config.as_ref();
         let rendered = render(&inputs.pool, &inputs.machine_configs, controller_config)?;
         let cc_name = controller_config.map(|cc| cc.metadata.name.as_deref().unwrap_or_default());
@@ -70,6 +84,21 @@ impl Explain {
             TextOrJson::Text => output::print(&overview(&rendered.name, &items))?,
         }
         Ok(Outcome::Done)
+    }
+}
+
+/// Adds what would be generated from the inputs, where it is not among them.
+fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInputs) {
+    let templates = shipped(Profile::Kubernetes);
+    let made = generate(&inputs.sources(&templates));
+    for error in &made.errors {
+        output::warning(&format!("nothing is generated from it: {error}"));
+    }
+    for generated in made.generated {
+        let config = generated.machine_config;
+        if !machine_configs.iter().any(|given| given.metadata.name == config.metadata.name) {
+            machine_configs.push(stamped(config, "generated", None));
+        }
     }
 }
 

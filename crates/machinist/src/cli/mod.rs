@@ -12,6 +12,8 @@ mod delete;
 mod describe;
 mod diff;
 mod explain;
+mod generate;
+mod generate_inputs;
 mod get;
 mod home_args;
 mod hub;
@@ -31,6 +33,7 @@ mod rollback;
 mod rollout;
 mod schema_check;
 mod server;
+mod template_args;
 mod token;
 mod up;
 mod validate;
@@ -115,6 +118,7 @@ enum Command {
     Diff(diff::Diff),
     Validate(validate::Validate),
     Explain(explain::Explain),
+    Generate(generate::Generate),
     #[command(subcommand)]
     Ignition(ignition::Ignition),
     Crds(crds::Crds),
@@ -151,6 +155,7 @@ pub fn run() -> ExitCode {
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),
         Command::Explain(command) => command.run(),
+        Command::Generate(command) => command.run(),
         Command::Ignition(command) => command.run(),
         Command::Rollout(command) => command.run(),
         Command::Crds(command) => command.run(),

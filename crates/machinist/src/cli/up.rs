@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 
+use super::template_args::TemplateArgs;
 use super::{Outcome, output};
 use crate::server::Listening;
 use crate::telemetry;
@@ -33,6 +35,9 @@ pub(super) struct Up {
     /// How many events are kept for clients that watch; those that are further behind list again
     #[arg(long, value_name = "EVENTS", hide = true, env = "MACHINIST_HISTORY")]
     history: Option<usize>,
+
+    #[command(flatten)]
+    templates: TemplateArgs,
 
     /// Where the machine config server listens with TLS, such as 0.0.0.0:22623 [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
@@ -88,6 +93,7 @@ impl Up {
             api_listen: self.api_listen,
             sans: self.san.clone(),
             history: self.history,
+            templates: Arc::new(self.templates.read()?),
             server_listen: self.server_listen,
             server_insecure_listen: self.server_insecure_listen,
             server_anonymous: self.server_anonymous,

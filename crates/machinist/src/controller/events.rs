@@ -20,6 +20,8 @@ const REMEMBERED: usize = 2048;
 pub(super) enum Component {
     /// The render loop.
     Render,
+    /// The generate loop.
+    Generate,
     /// The rollout and the drain loop: they share a name in the real system too.
     Node,
 }
@@ -28,6 +30,7 @@ impl Component {
     fn name(self) -> &'static str {
         match self {
             Self::Render => "machineconfigcontroller-rendercontroller",
+            Self::Generate => "machineconfigcontroller-generatecontroller",
             Self::Node => "machineconfigcontroller-nodecontroller",
         }
     }

@@ -1,14 +1,15 @@
 //! The controller: pools get their rendered configs, and machines get their pool's config.
 //!
 //! ```text
-//!  API ─ world (one watch a kind) ─┬─ render ──→ rendered configs, who points at them
+//!  API ─ world (one watch a kind) ─┬─ generate → MachineConfigs out of mirrors, policies, settings
+//!                                  ├─ render ──→ rendered configs, who points at them
 //!                                  ├─ rollout ─→ targets on machines, status of pools
 //!                                  ├─ drain ───→ cordon, evict, uncordon
 //!                                  ├─ history ─→ rendered configs kept, restored, removed
 //!                                  └─ user_data ─→ Secrets with the pointer configs of pools
 //! ```
 //!
-//! The loops hold no decision: those are in `machinist_core::{render::sync, update, drain}`. Only the controller that
+//! The loops hold no decision: those are in `machinist_core::{generate, render::sync, update, drain}`. Only the controller that
 //! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
 
 mod events;
@@ -21,6 +22,7 @@ mod world;
 
 mod drain;
 mod evict;
+mod generate;
 mod history;
 mod machine_config_node;
 mod render;
@@ -31,11 +33,13 @@ mod user_data;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use machinist_core::template::Templates;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -52,6 +56,8 @@ use world::Home;
 pub struct Options {
     /// The namespace of the system's own objects.
     pub namespace: String,
+    /// The templates that the MachineConfigs of every machine are made from.
+    pub templates: Arc<Templates>,
     /// How it comes to lead.
     pub election: Election,
     /// Where figures are served, if anywhere.
@@ -117,6 +123,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 /// Starts all loops of one time of leadership; they end when the tasks are dropped.
 fn begin(shell: &Shell, home: &Home, term: &mut JoinSet<()>, health: watch::Sender<Health>) {
     shell.world.follow(home, term);
+    term.spawn(generate::run(shell.clone()));
     term.spawn(render::run(shell.clone()));
     term.spawn(rollout::run(shell.clone()));
     term.spawn(drain::run(shell.clone()));
@@ -145,12 +152,27 @@ async fn prepare(client: &Client, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the home runs pods, and which of our kinds it serves.
+/// The groups of the kinds that are followed.
+const GROUPS: [&str; 3] = [
+    "machineconfiguration.openshift.io/v1",
+    "config.openshift.io/v1",
+    "operator.openshift.io/v1alpha1",
+];
+
+/// Whether the home runs pods, and which of the kinds it serves that are followed.
 async fn kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
     let core = client.list_core_api_resources("v1").await?;
     let has_pods = core.resources.iter().any(|resource| resource.name == "pods");
-    let ours = client.list_api_group_resources("machineconfiguration.openshift.io/v1").await?;
-    Ok((has_pods, ours.resources.into_iter().map(|resource| resource.name).collect()))
+    let mut served = BTreeSet::new();
+    for group in GROUPS {
+        match client.list_api_group_resources(group).await {
+            Ok(kinds) => served.extend(kinds.resources.into_iter().map(|kind| kind.name)),
+            // Only the first group has to be there.
+            Err(kube::Error::Api(status)) if status.code == 404 && group != GROUPS[0] => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((has_pods, served))
 }
 
 /// Asks until there is an answer.

@@ -55,6 +55,7 @@ pub(super) async fn run(shell: Shell) {
     turns.after(world.os_configs.changes());
     turns.after(world.os_builds.changes());
     turns.after(shell.renders.subscribe());
+    turns.after(shell.notes.subscribe());
     world.ready().await;
     let mut memory = Memory::default();
     let mut again = Some(Duration::ZERO);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use machinist_core::template::Templates;
 use machinist_core::update::guarded::{Grounds, guarded};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Options;
 use super::events::Recorder;
+use super::generate::AllNotes;
 use super::leader::Lead;
 use super::metrics::Metrics;
 use super::render::Renders;
@@ -37,6 +39,10 @@ pub(super) struct Shell {
     pub metrics: Metrics,
     /// How the last rendering of each pool went.
     pub renders: watch::Sender<Renders>,
+    /// What pools should say about what is generated for them.
+    pub notes: watch::Sender<AllNotes>,
+    /// The templates that the MachineConfigs of every machine are made from.
+    pub templates: Arc<Templates>,
     /// The namespace of the system's own objects.
     pub namespace: String,
     /// Whether the home has pods.
@@ -115,6 +121,8 @@ impl Shell {
             events,
             metrics,
             renders: watch::Sender::new(Renders::default()),
+            notes: watch::Sender::new(AllNotes::default()),
+            templates: Arc::clone(&options.templates),
             namespace: options.namespace.clone(),
             has_pods,
             lead,

@@ -14,6 +14,7 @@ use machinist_core::api::{
 use machinist_core::update::{Halted, Layering, pool_status_for};
 use serde_json::json;
 
+use super::generate::Notes;
 use super::render::Render;
 use super::shell::{Shell, WriteError};
 
@@ -79,6 +80,8 @@ fn wanted(
     let mut status =
         pool_status_for(layering, &pool, members, &machines, controller_config.as_deref(), now);
     blocked_condition(status.conditions.get_or_insert_default(), problems, now);
+    let notes = shell.notes.borrow().get(&pool.name_any()).cloned().unwrap_or_default();
+    generated_conditions(status.conditions.get_or_insert_default(), &notes, now);
     status
 }
 
@@ -112,14 +115,29 @@ fn render_condition(conditions: &mut Vec<Condition>, render: Option<&Render>, no
 /// What keeps the rollout from going on, where the real system would only log it. The condition is there only on pools
 /// that ever needed it.
 fn blocked_condition(conditions: &mut Vec<Condition>, problems: &[String], now: &Time) {
-    let type_ = condition::ROLLOUT_BLOCKED;
-    if problems.is_empty() {
-        if find_condition(conditions, type_).is_some() {
-            set_condition(conditions, type_, false, "", "", now);
-        }
-        return;
+    only_where_needed(conditions, condition::ROLLOUT_BLOCKED, "Blocked", problems, now);
+}
+
+/// What is to be said about MachineConfigs that were generated for the pool.
+fn generated_conditions(conditions: &mut Vec<Condition>, notes: &Notes, now: &Time) {
+    let (bad, overridden) = (condition::GENERATE_DEGRADED, condition::GENERATED_OVERRIDDEN);
+    only_where_needed(conditions, bad, "InvalidSource", &notes.problems, now);
+    only_where_needed(conditions, overridden, "SameFile", &notes.overridden, now);
+}
+
+/// A condition that is there only on pools that ever needed it.
+fn only_where_needed(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    reason: &str,
+    messages: &[String],
+    now: &Time,
+) {
+    if !messages.is_empty() {
+        set_condition(conditions, type_, true, reason, &messages.join("; "), now);
+    } else if find_condition(conditions, type_).is_some() {
+        set_condition(conditions, type_, false, "", "", now);
     }
-    set_condition(conditions, type_, true, "Blocked", &problems.join("; "), now);
 }
 
 /// What the whole pool stands still for, if a person should know.

@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::PartialObjectMeta;
-use kube::core::ClusterResourceScope;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use machinist_core::api::names::object;
@@ -16,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
+use super::generate::kinds::Kinds;
 use super::history;
 use crate::home::cache::Cache;
 
@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) os_configs: Cache<MachineOSConfig>,
     /// The images that are built for them.
     pub(super) os_builds: Cache<MachineOSBuild>,
+    /// What MachineConfigs are generated from.
+    pub kinds: Kinds,
     /// Which rendered configs are kept for the day when somebody deletes them.
     pub kept: Cache<PartialObjectMeta<Secret>>,
 }
@@ -55,6 +57,7 @@ impl World {
         follow(&self.controller_configs, home, tasks);
         follow(&self.os_configs, home, tasks);
         follow(&self.os_builds, home, tasks);
+        self.kinds.follow(home, tasks);
         let secrets: Api<PartialObjectMeta<Secret>> =
             Api::namespaced(client.clone(), &home.namespace);
         let labelled = watcher::Config::default().labels(history::LABEL);
@@ -91,15 +94,9 @@ pub(super) struct Home {
 }
 
 /// Follows all objects of one of our kinds.
-fn follow<K>(cache: &Cache<K>, home: &Home, tasks: &mut JoinSet<()>)
+pub(super) fn follow<K>(cache: &Cache<K>, home: &Home, tasks: &mut JoinSet<()>)
 where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope>
-        + Clone
-        + fmt::Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
     if !home.served.contains(K::plural(&()).as_ref()) {
         tracing::info!(kind = %K::kind(&()), "the home does not serve this kind");

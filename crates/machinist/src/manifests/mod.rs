@@ -3,6 +3,7 @@
 
 mod source;
 mod strict;
+mod templates;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use source::{Text, read_paths};
+pub use templates::read_templates;
 
 /// Where an object was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use machinist_core::template::Templates;
 use machinist_core::user_data::secret;
 use machinist_hub::audit::Audit;
 use machinist_hub::auth::certificates::Ca;
@@ -27,6 +28,7 @@ use machinist_hub::server::{Certificate, Server};
 use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, Settings};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -51,11 +53,17 @@ pub(crate) fn raise_file_limit() {
 
 /// The controller inside: it talks to the hub without a socket, and always under the same name, so that after a crash it
 /// leads again at once.
-async fn control(hub: Hub, user_data: Option<UserData>, stop: CancellationToken) {
+async fn control(
+    hub: Hub,
+    templates: Arc<Templates>,
+    user_data: Option<UserData>,
+    stop: CancellationToken,
+) {
     let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
     let client = kube::Client::new(hub.router_as(who), "default");
     let options = Options {
         namespace: contents::NAMESPACE.to_owned(),
+        templates,
         election: Election {
             namespace: contents::NAMESPACE.to_owned(),
             identity: "machinist-up".to_owned(),
@@ -82,6 +90,8 @@ pub struct Config {
     pub sans: Vec<String>,
     /// How many events the store keeps for watches, if not as many as usual.
     pub history: Option<usize>,
+    /// The templates that the MachineConfigs of every machine are made from.
+    pub templates: Arc<Templates>,
     /// Where the machine config server listens with TLS, if anywhere.
     pub server_listen: Option<SocketAddr>,
     /// Where the machine config server listens without TLS, if anywhere.
@@ -199,7 +209,9 @@ impl System {
             (listening, config_server) = (served.0, Some(served.1));
         }
         let user_data = user_data(&config, listening)?;
-        let controller = tokio::spawn(control(hub.clone(), user_data, stopping.clone()));
+        let templates = Arc::clone(&config.templates);
+        let control = control(hub.clone(), templates, user_data, stopping.clone());
+        let controller = tokio::spawn(control);
         Ok(Self {
             hub,
             store,

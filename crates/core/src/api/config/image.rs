@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ConfigMapNameReference;
+use crate::api::condition::{self, Condition};
 use crate::api::nullable::Other;
 use crate::api::rules::rule;
 use crate::api::schema;
@@ -127,6 +128,11 @@ fn registry() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageStatus {
+    /// Whether the lists were taken up: `Success` or `Failure`, newest last. OpenShift's own
+    /// definition of the kind keeps nothing of this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::plain")]
+    pub conditions: Option<Vec<Condition>>,
     /// The name that the cluster's own registry has inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_registry_hostname: Option<String>,

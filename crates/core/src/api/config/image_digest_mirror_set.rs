@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::image_mirrors::ImageMirrors;
+use crate::api::condition::{self, Condition};
 use crate::api::nullable::Other;
 use crate::api::schema;
 
@@ -34,10 +35,14 @@ pub struct ImageDigestMirrorSetSpec {
     pub other: Other,
 }
 
-/// Nothing is reported.
+/// Whether the mirrors were taken up. OpenShift's own definition of the kind keeps nothing of this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImageDigestMirrorSetStatus {
+    /// `Success` or `Failure`, newest last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "condition::plain")]
+    pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]

@@ -118,6 +118,11 @@ pub mod machinist {
     /// not counted again once a person has taken the config out of [`BAD_CONFIGS`].
     pub const FAILED_MACHINES: &str = "machinist.dev/failed-machines";
 
+    // On MachineConfigs.
+
+    /// The objects that `machinist generate` made a MachineConfig from.
+    pub const GENERATED_FROM: &str = "machinist.dev/generated-from";
+
     // On machines.
 
     /// Since when a machine is being drained, so that a controller that starts anew knows.

@@ -20,6 +20,11 @@ pub mod pool {
     pub const POOL_SYNCHRONIZER_DEGRADED: &str = "PoolSynchronizerDegraded";
     /// Something keeps the rollout from going on that the real system would only log. Our own.
     pub const ROLLOUT_BLOCKED: &str = "RolloutBlocked";
+    /// An object that MachineConfigs are generated from cannot be carried out; what was generated
+    /// before stays. Our own.
+    pub const GENERATE_DEGRADED: &str = "GenerateDegraded";
+    /// A person and a generator write the same file; the message says who wins. Our own.
+    pub const GENERATED_OVERRIDDEN: &str = "GeneratedOverridden";
     /// An image build waits to be started.
     pub const BUILD_PENDING: &str = "BuildPending";
     /// An image is being built.
@@ -82,12 +87,15 @@ pub mod node {
     pub const INTERNAL_RELEASE_IMAGE_DEGRADED: &str = "InternalReleaseImageDegraded";
 }
 
-/// Conditions of a KubeletConfig and of a ContainerRuntimeConfig.
+/// Conditions of the objects that MachineConfigs are generated from: KubeletConfig,
+/// ContainerRuntimeConfig, mirrors, Image.
 pub mod settings {
     /// The settings were taken up.
     pub const SUCCESS: &str = "Success";
     /// The settings could not be taken up.
     pub const FAILURE: &str = "Failure";
+    /// An image policy is not, or not wholly, in effect.
+    pub const PENDING: &str = "Pending";
 }
 
 /// Conditions of a MachineOSBuild.

@@ -28,7 +28,7 @@ pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";
 /// known.
 pub const NOT_YET_SET: &str = "not-yet-set";
 
-/// The most characters a suffix given by [`annotation::MC_NAME_SUFFIX`] may have.
+/// The highest number that [`annotation::MC_NAME_SUFFIX`] may give: there may be ten objects for a pool.
 pub const MAX_NAME_SUFFIX: usize = 9;
 
 /// The largest MachineConfig that can be stored, in bytes.

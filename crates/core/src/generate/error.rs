@@ -1,0 +1,15 @@
+//! Why nothing could be generated from an object.
+
+/// Why nothing could be generated from an object: which one, where in it, what and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {field}: {message} ({remedy})")]
+pub struct GenerateError {
+    /// The object, as `Kind name`.
+    pub object: String,
+    /// The field, as a path: `spec.containerRuntimeConfig.pidsLimit`.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+}

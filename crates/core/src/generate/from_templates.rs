@@ -1,0 +1,90 @@
+//! The generators that start from templates: the templates themselves, and what kubelets are told.
+
+use super::{GenerateError, Generated, Made, Sources};
+use crate::api::names::object;
+use crate::kubelet::{self, World, features, node_config};
+use crate::template;
+
+/// The version that offline results are marked with: none.
+const VERSION: &str = "";
+
+/// What the templates make.
+pub(super) fn templates(sources: &Sources<'_>) -> Made {
+    let Some(base) = &sources.templates else { return Made::default() };
+    match template::generate(base.templates, &base.inputs, VERSION) {
+        Ok(generated) => Made { generated, errors: Vec::new() },
+        Err(error) => {
+            Made { generated: Vec::new(), errors: vec![about_templates(error.to_string())] }
+        }
+    }
+}
+
+/// An error that the ControllerConfig or the templates have to be mended for.
+#[must_use]
+pub fn about_templates(message: String) -> GenerateError {
+    GenerateError {
+        object: format!("ControllerConfig {}", object::CONTROLLER_CONFIG),
+        field: "spec".to_owned(),
+        message,
+        remedy: "mend the template that is named, or the ControllerConfig".to_owned(),
+    }
+}
+
+/// What kubelets are told: by the Node settings, the FeatureGate and KubeletConfigs.
+pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
+    let mut made = Made::default();
+    let Some(base) = &sources.templates else {
+        made.errors.extend(sources.kubelet_configs.iter().map(|config| no_base(config)));
+        return made;
+    };
+    for pool in sources.pools.iter().filter_map(|pool| pool.metadata.name.as_deref()) {
+        if base.node.is_some() {
+            let result = node_config(base, pool, &[]);
+            add(&mut made, "Node cluster", result.map_err(|error| error.to_string()));
+        }
+        if sources.has_feature_gate {
+            let result = features(base, pool);
+            add(&mut made, "FeatureGate cluster", result.map_err(|error| error.to_string()));
+        }
+    }
+    let world = World {
+        configs: &sources.kubelet_configs,
+        pools: &sources.pools,
+        machine_configs: &sources.machine_configs,
+        sources: *base,
+        version: VERSION,
+    };
+    for plan in kubelet::sync(&world) {
+        match plan {
+            Ok(plan) => made.generated.extend(plan.generated),
+            Err(error) => made.errors.push(error),
+        }
+    }
+    made
+}
+
+fn add(made: &mut Made, object: &str, result: Result<Generated, String>) {
+    match result {
+        Ok(generated) => made.generated.push(generated),
+        Err(message) => made.errors.push(GenerateError {
+            object: object.to_owned(),
+            field: "spec".to_owned(),
+            message,
+            remedy: "mend it, or the templates that the pool starts from".to_owned(),
+        }),
+    }
+}
+
+/// A KubeletConfig where there is nothing to start from.
+#[must_use]
+pub fn no_base(config: &crate::api::KubeletConfig) -> GenerateError {
+    GenerateError {
+        object: format!("KubeletConfig {}", config.metadata.name.as_deref().unwrap_or_default()),
+        field: "spec".to_owned(),
+        message: format!(
+            "there is no ControllerConfig {}, so there is no kubelet configuration to change",
+            object::CONTROLLER_CONFIG
+        ),
+        remedy: "create the ControllerConfig that the templates are filled in with".to_owned(),
+    }
+}

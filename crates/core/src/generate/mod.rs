@@ -1,0 +1,36 @@
+//! MachineConfigs that are made out of something easier to write.
+//!
+//! A generator is a pure function from objects and pools to [`Generated`] MachineConfigs: image
+//! mirrors and policies, container runtime settings, kubelet settings, templates. The controller
+//! writes what they return; `machinist generate` shows it.
+
+mod all;
+mod error;
+mod file;
+mod from_templates;
+pub mod naming;
+pub mod overridden;
+pub mod status;
+pub mod sync;
+
+pub use all::{GENERATORS, Generator, Made, Sources, generate};
+pub use error::GenerateError;
+pub use file::{File, decoded_files, machine_config};
+
+pub use from_templates::{about_templates, no_base};
+
+use serde::Serialize;
+
+use crate::api::MachineConfig;
+
+/// One generated MachineConfig and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Generated {
+    /// The MachineConfig, as it is to be written.
+    pub machine_config: MachineConfig,
+    /// The objects it comes from, each as `Kind name`.
+    pub from: Vec<String>,
+    /// What is odd but no error: entries left out, settings without effect.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,320 @@
+//! What the MachineConfigs of settings objects are called: `99-<pool>-generated-<word>[-N]`.
+//!
+//! Of several objects for a pool the youngest counts most, so each gets a higher number than all
+//! before it, and keeps it (in an annotation) for life.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use kube::core::ObjectMeta;
+
+use super::GenerateError;
+use crate::api::MachineConfigPool;
+use crate::api::names::{MAX_NAME_SUFFIX, annotation};
+use crate::api::selector;
+
+/// A kind whose objects become MachineConfigs.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The kind.
+    pub kind: &'static str,
+    /// The word in the names.
+    pub word: &'static str,
+    /// What to say to the eleventh.
+    pub too_many: &'static str,
+}
+
+/// An object of a family: what its name depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
+    /// Which pools it is for.
+    pub selector: Option<&'a LabelSelector>,
+}
+
+/// What an object's MachineConfigs are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// What its names end with; empty: nothing.
+    pub suffix: String,
+    /// The name for each of its pools.
+    pub by_pool: BTreeMap<String, String>,
+}
+
+impl Family {
+    /// The name with a number, for a pool.
+    #[must_use]
+    pub fn name(&self, pool: &str, suffix: &str) -> String {
+        let dash = if suffix.is_empty() { "" } else { "-" };
+        format!("99-{pool}-generated-{}{dash}{suffix}", self.word)
+    }
+
+    /// Whether a name could be one of ours.
+    #[must_use]
+    pub fn is_name(&self, name: &str) -> bool {
+        name.starts_with("99-") && name.contains(&format!("-generated-{}", self.word))
+    }
+
+    /// The pools that an object is for. A selector that selects everything selects nothing.
+    ///
+    /// # Errors
+    /// The selector is none, or selects no pool.
+    pub fn pools<'p>(
+        &self,
+        member: &Member<'_>,
+        pools: &[&'p MachineConfigPool],
+    ) -> Result<Vec<&'p MachineConfigPool>, GenerateError> {
+        let name = member.metadata.name.as_deref().unwrap_or_default();
+        let error = |message: String, remedy: &str| GenerateError {
+            object: format!("{} {name}", self.kind),
+            field: "spec.machineConfigPoolSelector".to_owned(),
+            message,
+            remedy: remedy.to_owned(),
+        };
+        let mut selected = Vec::new();
+        if let Some(wanted) = member.selector.filter(|selector| !selector::is_empty(selector)) {
+            let none = BTreeMap::new();
+            for pool in pools {
+                let labels = pool.metadata.labels.as_ref().unwrap_or(&none);
+                let matches = selector::matches(wanted, labels).map_err(|source| {
+                    error(format!("invalid label selector: {source}"), "mend the selector")
+                })?;
+                if matches {
+                    selected.push(*pool);
+                }
+            }
+        }
+        if selected.is_empty() {
+            let message =
+                format!("could not find any MachineConfigPool set for {} {name}", self.kind);
+            let remedy = "select a pool by a label that it has, for example pools.operator.machineconfiguration.openshift.io/worker: \"\"";
+            return Err(error(message, remedy));
+        }
+        Ok(selected)
+    }
+
+    /// What the MachineConfigs of all the objects of the family are called, in the order of the
+    /// objects: each as if it had come after those that are older. `exists` says whether there is a
+    /// MachineConfig of a name.
+    pub fn assign(
+        &self,
+        members: &[Member<'_>],
+        pools: &[&MachineConfigPool],
+        exists: impl Fn(&str) -> bool,
+    ) -> Vec<Result<Names, GenerateError>> {
+        let mut metadata: Vec<ObjectMeta> =
+            members.iter().map(|member| member.metadata.clone()).collect();
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by_key(|at| age(&members[*at]));
+        let mut named = BTreeMap::new();
+        for at in order {
+            let all: Vec<Member<'_>> = metadata
+                .iter()
+                .zip(members)
+                .map(|(metadata, member)| Member { metadata, selector: member.selector })
+                .collect();
+            let names = self.names(&all[at], &all, pools, &exists);
+            drop(all);
+            if let Ok(names) = &names {
+                let annotations = metadata[at].annotations.get_or_insert_default();
+                annotations.insert(annotation::MC_NAME_SUFFIX.to_owned(), names.suffix.clone());
+            }
+            named.insert(at, names);
+        }
+        named.into_values().collect()
+    }
+
+    /// What the MachineConfigs of an object are called.
+    fn names(
+        &self,
+        member: &Member<'_>,
+        all: &[Member<'_>],
+        pools: &[&MachineConfigPool],
+        exists: impl Fn(&str) -> bool,
+    ) -> Result<Names, GenerateError> {
+        let selected = self.pools(member, pools)?;
+        let suffix = match given(member) {
+            Some(suffix) => suffix.to_owned(),
+            None => match self.by_finalizers(member, all, &selected, exists) {
+                Some(suffix) => suffix,
+                None => self.next(member, all, &selected)?,
+            },
+        };
+        let named = |pool: &&MachineConfigPool| {
+            let pool = pool.metadata.name.clone().unwrap_or_default();
+            let name = self.name(&pool, &suffix);
+            (pool, name)
+        };
+        Ok(Names { by_pool: selected.iter().map(named).collect(), suffix })
+    }
+
+    /// The number of an object that lost its annotation, or never had one: objects of older
+    /// versions say in their finalizers what was made of them.
+    fn by_finalizers(
+        &self,
+        member: &Member<'_>,
+        all: &[Member<'_>],
+        pools: &[&MachineConfigPool],
+        exists: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let is_younger = |other: &Member<'_>| {
+            other.metadata.creation_timestamp > member.metadata.creation_timestamp
+        };
+        if !all.iter().any(is_younger) {
+            return None;
+        }
+        let finalizers = member.metadata.finalizers.as_deref().unwrap_or_default();
+        let suffix = |name: &String| {
+            let ours = pools.iter().find_map(|pool| {
+                let base = self.name(pool.metadata.name.as_deref().unwrap_or_default(), "");
+                name.strip_prefix(&base).map(str::to_owned)
+            })?;
+            match ours.strip_prefix('-') {
+                None if ours.is_empty() => Some((0, String::new())),
+                Some(number) => Some((number.parse::<usize>().ok()?, number.to_owned())),
+                None => None,
+            }
+        };
+        let found = finalizers.iter().filter(|name| exists(name)).filter_map(suffix);
+        found.max().map(|(_, suffix)| suffix)
+    }
+
+    /// The number after those of all objects that share a pool; none for the first.
+    fn next(
+        &self,
+        member: &Member<'_>,
+        all: &[Member<'_>],
+        pools: &[&MachineConfigPool],
+    ) -> Result<String, GenerateError> {
+        let is_before = |other: &&Member<'_>| {
+            other.metadata.name != member.metadata.name
+                && (given(other).is_some() || age(other) < age(member))
+                && self.pools(other, pools).is_ok()
+        };
+        let before: Vec<&Member<'_>> = all.iter().filter(is_before).collect();
+        if before.is_empty() {
+            return Ok(String::new());
+        }
+        let numbers = before.iter().filter_map(|other| given(other)?.parse::<usize>().ok());
+        let next = numbers.max().unwrap_or_default() + 1;
+        if next > MAX_NAME_SUFFIX {
+            return Err(GenerateError {
+                object: format!(
+                    "{} {}",
+                    self.kind,
+                    member.metadata.name.as_deref().unwrap_or_default()
+                ),
+                field: "metadata.name".to_owned(),
+                message: self.too_many.to_owned(),
+                remedy: "change one of the others instead of adding one".to_owned(),
+            });
+        }
+        Ok(next.to_string())
+    }
+}
+
+/// The number that an object has.
+fn given<'a>(member: &Member<'a>) -> Option<&'a str> {
+    let annotations = member.metadata.annotations.as_ref()?;
+    annotations.get(annotation::MC_NAME_SUFFIX).map(String::as_str)
+}
+
+/// Older ones first; of the same age, by name.
+fn age(member: &Member<'_>) -> (Option<Time>, Option<String>) {
+    (member.metadata.creation_timestamp.clone(), member.metadata.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const FAMILY: Family =
+        Family { kind: "ContainerRuntimeConfig", word: "containerruntime", too_many: "ten" };
+
+    fn pool(name: &str) -> MachineConfigPool {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfigPool",
+            "metadata": {"name": name, "labels": {"all": "", name: ""}},
+            "spec": {},
+        }))
+        .unwrap()
+    }
+
+    /// Objects as (name, day of creation, label they select, number they have).
+    fn assign(objects: &[(&str, u32, &str, Option<&str>)]) -> Vec<String> {
+        let metadata = |(name, day, _, suffix): &(&str, u32, &str, Option<&str>)| {
+            let annotations: Option<Value> =
+                suffix.map(|suffix| json!({annotation::MC_NAME_SUFFIX: suffix}));
+            let meta: ObjectMeta = serde_json::from_value(json!({
+                "name": name,
+                "creationTimestamp": format!("2026-01-{day:02}T00:00:00Z"),
+                "annotations": annotations,
+            }))
+            .unwrap();
+            meta
+        };
+        let metadata: Vec<ObjectMeta> = objects.iter().map(metadata).collect();
+        let selectors: Vec<LabelSelector> = objects
+            .iter()
+            .map(|(_, _, label, _)| {
+                serde_json::from_value(json!({"matchLabels": {*label: ""}})).unwrap()
+            })
+            .collect();
+        let members: Vec<Member<'_>> = metadata
+            .iter()
+            .zip(&selectors)
+            .map(|(metadata, selector)| Member { metadata, selector: Some(selector) })
+            .collect();
+        let pools = [pool("master"), pool("worker")];
+        let pools: Vec<&MachineConfigPool> = pools.iter().collect();
+        let names = FAMILY.assign(&members, &pools, |_| true);
+        let text = |names: &Result<Names, GenerateError>| match names {
+            Ok(names) => names.by_pool.values().cloned().collect::<Vec<_>>().join(" "),
+            Err(error) => error.message.clone(),
+        };
+        names.iter().map(text).collect()
+    }
+
+    #[test]
+    fn each_gets_a_higher_number_than_all_before() {
+        let name = |suffix: &str| format!("99-worker-generated-containerruntime{suffix}");
+        assert_eq!(assign(&[("a", 1, "worker", None)]), [name("")]);
+        // In whatever order they are listed.
+        let two = [("b", 2, "worker", None), ("a", 1, "worker", None)];
+        assert_eq!(assign(&two), [name("-1"), name("")]);
+        // A number is kept, and never given again while a higher one is there.
+        let kept = [("a", 1, "worker", Some("3")), ("b", 9, "worker", None)];
+        assert_eq!(assign(&kept), [name("-3"), name("-4")]);
+        // Other pools do not count.
+        let apart = [("a", 1, "master", None), ("b", 2, "worker", None)];
+        assert_eq!(assign(&apart)[1], name(""));
+    }
+
+    #[test]
+    fn one_number_serves_all_pools_and_never_collides() {
+        let names = assign(&[("a", 1, "worker", None), ("b", 2, "all", None)]);
+        assert_eq!(names[0], "99-worker-generated-containerruntime");
+        assert_eq!(
+            names[1],
+            "99-master-generated-containerruntime-1 99-worker-generated-containerruntime-1"
+        );
+    }
+
+    #[test]
+    fn the_eleventh_is_refused_and_so_is_one_for_no_pool() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
+        let objects: Vec<_> =
+            names.iter().zip(1..).map(|(name, day)| (*name, day, "worker", None)).collect();
+        let found = assign(&objects);
+        assert_eq!(found[9], "99-worker-generated-containerruntime-9");
+        assert_eq!(found[10], "ten");
+        let none = assign(&[("a", 1, "infra", None)]);
+        assert_eq!(
+            none[0],
+            "could not find any MachineConfigPool set for ContainerRuntimeConfig a"
+        );
+    }
+}

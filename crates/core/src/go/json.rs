@@ -1,0 +1,276 @@
+//! Go's `encoding/json` over a table of types, and the merge that the Machine Config Operator
+//! does between two structs.
+//!
+//! Between reading and writing, a struct is a JSON object that holds exactly what is not zero (and
+//! pointers that are not nil); durations are nanoseconds. So "was it set" is "is it there".
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use super::duration;
+use super::types::{Field, Kind, Types};
+
+/// Why a value does not fit its type, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DecodeError {
+    /// Where, as a path: `authentication.x509`.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Where the reader is: the innermost struct, and the fields that led there.
+struct Place<'a> {
+    types: &'a Types,
+    holder: &'static str,
+    path: Vec<&'static str>,
+}
+
+/// Reads a struct. Unknown fields are passed over; `null` is nothing.
+pub fn decode(types: &Types, root: &'static str, value: &Value) -> Result<Value, DecodeError> {
+    let mut place = Place { types, holder: root, path: Vec::new() };
+    Ok(place.read(&Kind::Struct(root), value)?.unwrap_or_else(|| Value::Object(Map::new())))
+}
+
+impl Place<'_> {
+    /// The value as it is kept, or nothing where it is zero.
+    fn read(&mut self, kind: &Kind, value: &Value) -> Result<Option<Value>, DecodeError> {
+        if value.is_null() {
+            // A duration is read by a function of its own, and that one wants a text.
+            return match kind {
+                Kind::Duration => Err(self.error("time: invalid duration \"\"".to_owned())),
+                _ => Ok(None),
+            };
+        }
+        let kept = |is_zero: bool| Ok((!is_zero).then(|| value.clone()));
+        match (kind, value) {
+            (Kind::Pointer(inner), _) => Ok(Some(match self.read(inner, value)? {
+                Some(read) => read,
+                None => zero(inner),
+            })),
+            (Kind::Any, _) => kept(false),
+            (Kind::Bool, Value::Bool(is)) => kept(!is),
+            (Kind::String, Value::String(text)) => kept(text.is_empty()),
+            // Kubernetes reads as YAML what does not fit as JSON, and YAML has texts without quotes.
+            (Kind::String, Value::Bool(_) | Value::Number(_)) => Ok(Some(value.to_string().into())),
+            (Kind::Float, Value::Number(number)) => kept(number.as_f64() == Some(0.0)),
+            (Kind::Int { name, min, max }, Value::Number(number)) => {
+                let whole = number
+                    .as_i64()
+                    .map(i128::from)
+                    .or_else(|| number.as_u64().map(i128::from))
+                    .filter(|whole| (min..=max).contains(&whole));
+                match whole {
+                    Some(whole) => kept(whole == 0),
+                    None => Err(self.mismatch(&format!("number {number}"), name)),
+                }
+            }
+            (Kind::Bytes, Value::String(text)) => match STANDARD.decode(text) {
+                Ok(bytes) => kept(bytes.is_empty()),
+                Err(_) => Err(self.error("illegal base64 data".to_owned())),
+            },
+            (Kind::Duration | Kind::TimeOrDuration, Value::String(text)) => {
+                let Some(nanoseconds) = duration::parse(text) else {
+                    return Err(self.error(format!("time: invalid duration {text:?}")));
+                };
+                if *kind == Kind::TimeOrDuration {
+                    return Ok(Some(Value::String(duration::format(nanoseconds))));
+                }
+                Ok((nanoseconds != 0).then(|| nanoseconds.into()))
+            }
+            (Kind::TimeOrDuration, Value::Number(number)) if number.is_i64() => {
+                kept(number.as_i64() == Some(0))
+            }
+            (Kind::Quantity, Value::String(_) | Value::Number(_)) => Ok(None),
+            (Kind::List(inner), Value::Array(items)) => {
+                let read: Result<Vec<Value>, _> = items
+                    .iter()
+                    .map(|item| Ok(self.read(inner, item)?.unwrap_or_else(|| zero(inner))))
+                    .collect();
+                Ok(Some(Value::Array(read?)).filter(|list| list != &Value::Array(Vec::new())))
+            }
+            (Kind::Map(inner), Value::Object(entries)) => {
+                let mut read = Map::new();
+                for (key, item) in entries {
+                    let item = self.read(inner, item)?.unwrap_or_else(|| zero(inner));
+                    read.insert(key.clone(), item);
+                }
+                Ok((!read.is_empty()).then_some(Value::Object(read)))
+            }
+            (Kind::Struct(name), Value::Object(entries)) => self.read_struct(name, entries),
+            _ => Err(self.mismatch(json_name(value), &go_name(kind))),
+        }
+    }
+
+    fn read_struct(
+        &mut self,
+        name: &'static str,
+        entries: &Map<String, Value>,
+    ) -> Result<Option<Value>, DecodeError> {
+        let types = self.types;
+        let outer = std::mem::replace(&mut self.holder, name);
+        let mut read = Map::new();
+        for (key, value) in entries {
+            let Some(field) = find(types.fields(name), key) else { continue };
+            self.path.push(field.json);
+            // Where Go writes a list or map that is empty, it is another than none at all.
+            let is_kept = !field.omit_empty
+                && !value.is_null()
+                && matches!(field.kind, Kind::List(_) | Kind::Map(_));
+            let empty = is_kept.then(|| zero(&field.kind));
+            if let Some(value) = self.read(&field.kind, value)?.or(empty) {
+                read.insert(field.json.to_owned(), value);
+            }
+            self.path.pop();
+        }
+        self.holder = outer;
+        Ok((!read.is_empty()).then_some(Value::Object(read)))
+    }
+
+    fn mismatch(&self, found: &str, expected: &str) -> DecodeError {
+        let place = if self.path.is_empty() {
+            format!("Go value of type {expected}")
+        } else {
+            format!("Go struct field {}.{} of type {expected}", self.holder, self.path.join("."))
+        };
+        self.error(format!("json: cannot unmarshal {found} into {place}"))
+    }
+
+    fn error(&self, message: String) -> DecodeError {
+        DecodeError { field: self.path.join("."), message }
+    }
+}
+
+/// The field of this name; as in Go, the case of letters matters only where both are there.
+fn find<'a>(fields: &'a [Field], key: &str) -> Option<&'a Field> {
+    fields
+        .iter()
+        .find(|field| field.json == key)
+        .or_else(|| fields.iter().find(|field| field.json.eq_ignore_ascii_case(key)))
+}
+
+fn json_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn go_name(kind: &Kind) -> String {
+    match kind {
+        Kind::Bool => "bool".to_owned(),
+        Kind::Int { name, .. } => (*name).to_owned(),
+        Kind::Float => "float64".to_owned(),
+        Kind::String | Kind::Duration | Kind::TimeOrDuration | Kind::Quantity => {
+            "string".to_owned()
+        }
+        Kind::Bytes => "[]uint8".to_owned(),
+        Kind::Any => "interface {}".to_owned(),
+        Kind::List(inner) => format!("[]{}", go_name(inner)),
+        Kind::Map(inner) => format!("map[string]{}", go_name(inner)),
+        Kind::Pointer(inner) => go_name(inner),
+        Kind::Struct(name) => format!("v1beta1.{name}"),
+    }
+}
+
+/// What a value that was never set is, as it is kept.
+fn zero(kind: &Kind) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(false),
+        Kind::Int { .. } | Kind::Float | Kind::Duration | Kind::TimeOrDuration => 0.into(),
+        Kind::String | Kind::Bytes => Value::String(String::new()),
+        Kind::Quantity => Value::String("0".to_owned()),
+        Kind::Any | Kind::Pointer(_) => Value::Null,
+        Kind::List(_) => Value::Array(Vec::new()),
+        Kind::Map(_) | Kind::Struct(_) => Value::Object(Map::new()),
+    }
+}
+
+/// Merges `over` into `under`, by the rules of the library that the Machine Config Operator
+/// merges with: what is not zero wins, maps are merged by their keys, lists are replaced. A
+/// pointer to something zero fills a nil pointer, but does not win over one that is not nil.
+pub fn merge(types: &Types, root: &'static str, under: &mut Value, over: &Value) {
+    merge_kind(types, &Kind::Struct(root), under, over);
+}
+
+fn merge_kind(types: &Types, kind: &Kind, under: &mut Value, over: &Value) {
+    match (kind, over) {
+        (Kind::Struct(name), Value::Object(over)) => {
+            let Value::Object(under) = under else { return };
+            for field in types.fields(name) {
+                let Some(over) = over.get(field.json) else { continue };
+                match under.get_mut(field.json) {
+                    Some(under) => merge_kind(types, &field.kind, under, over),
+                    None => {
+                        under.insert(field.json.to_owned(), over.clone());
+                    }
+                }
+            }
+        }
+        (Kind::Map(_), Value::Object(over)) => {
+            let Value::Object(under) = under else { return };
+            under.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        (Kind::Pointer(inner), over) if **inner == Kind::Any || !is_struct(inner) => {
+            if *over != zero(inner) {
+                *under = over.clone();
+            }
+        }
+        (Kind::Pointer(inner), over) => merge_kind(types, inner, under, over),
+        _ => *under = over.clone(),
+    }
+}
+
+fn is_struct(kind: &Kind) -> bool {
+    matches!(kind, Kind::Struct(_) | Kind::Map(_))
+}
+
+/// The JSON that Go writes: the fields in the order of the table, the empty ones left out where
+/// the type says so.
+#[must_use]
+pub fn encode(types: &Types, root: &'static str, kept: &Value) -> Value {
+    encode_kind(types, &Kind::Struct(root), Some(kept))
+}
+
+/// A struct is never empty to Go, and these are structs.
+fn is_never_empty(kind: &Kind) -> bool {
+    matches!(kind, Kind::Struct(_) | Kind::Quantity | Kind::Duration | Kind::TimeOrDuration)
+}
+
+fn encode_kind(types: &Types, kind: &Kind, kept: Option<&Value>) -> Value {
+    match (kind, kept) {
+        (Kind::Struct(name), kept) => {
+            let mut written = Map::new();
+            for field in types.fields(name) {
+                let value = kept.and_then(|kept| kept.get(field.json));
+                if value.is_none() && field.omit_empty && !is_never_empty(&field.kind) {
+                    continue;
+                }
+                written.insert(field.json.to_owned(), encode_kind(types, &field.kind, value));
+            }
+            Value::Object(written)
+        }
+        (Kind::Duration, kept) => {
+            duration::format(kept.and_then(Value::as_i64).unwrap_or_default()).into()
+        }
+        (Kind::Pointer(inner), Some(_)) => encode_kind(types, inner, kept),
+        (Kind::List(inner), Some(Value::Array(items))) => {
+            items.iter().map(|item| encode_kind(types, inner, Some(item))).collect()
+        }
+        (Kind::Map(inner), Some(Value::Object(items))) => Value::Object(
+            items
+                .iter()
+                .map(|(key, item)| (key.clone(), encode_kind(types, inner, Some(item))))
+                .collect(),
+        ),
+        (Kind::List(_) | Kind::Map(_) | Kind::Pointer(_), None) => Value::Null,
+        (kind, None) => zero(kind),
+        (_, Some(kept)) => kept.clone(),
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables of Go's struct types: which fields there are, what they are called in Go and in JSON,
+//! and what they hold.
+//!
+//! A table is text. A line without indentation names a type; each line below it is a field: its
+//! name in Go, its name in JSON, what it holds, and `omitempty` where Go leaves the empty one out.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number of this many bits, by Go's name (`int32`).
+    Int {
+        /// Go's name of the type.
+        name: &'static str,
+        /// The smallest value.
+        min: i128,
+        /// The largest value.
+        max: i128,
+    },
+    /// A floating-point number.
+    Float,
+    /// A text.
+    String,
+    /// Bytes, in JSON as base64.
+    Bytes,
+    /// A duration, in JSON as a text such as `5m0s`.
+    Duration,
+    /// A duration that is a text or a number of nanoseconds.
+    TimeOrDuration,
+    /// A quantity of which nothing is known but its text; never merged, `0` when unset.
+    Quantity,
+    /// Anything that JSON can say.
+    Any,
+    /// A list.
+    List(Box<Kind>),
+    /// A map from texts.
+    Map(Box<Kind>),
+    /// Something that may be nil.
+    Pointer(Box<Kind>),
+    /// A struct, by its name in the table.
+    Struct(&'static str),
+}
+
+/// A field of a struct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in Go.
+    pub name: &'static str,
+    /// Its name in JSON.
+    pub json: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether Go leaves it out of JSON when it is empty.
+    pub omit_empty: bool,
+}
+
+/// The types of one table.
+#[derive(Debug)]
+pub struct Types {
+    structs: BTreeMap<&'static str, Vec<Field>>,
+}
+
+impl Types {
+    /// Reads a table. Lines that are no table are passed over.
+    #[must_use]
+    pub fn parse(table: &'static str) -> Self {
+        let mut structs: BTreeMap<&'static str, Vec<Field>> = BTreeMap::new();
+        let mut current = "";
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_prefix("  ") {
+                None => {
+                    current = line.trim();
+                    structs.entry(current).or_default();
+                }
+                Some(field) => {
+                    structs.entry(current).or_default().extend(parse_field(field));
+                }
+            }
+        }
+        Self { structs }
+    }
+
+    /// The fields of a struct; none for one that is not in the table.
+    #[must_use]
+    pub fn fields(&self, name: &str) -> &[Field] {
+        self.structs.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn parse_field(line: &'static str) -> Option<Field> {
+    let mut words = line.split_whitespace();
+    let (name, json, kind) = (words.next()?, words.next()?, words.next()?);
+    Some(Field { name, json, kind: parse_kind(kind), omit_empty: words.any(|w| w == "omitempty") })
+}
+
+fn parse_kind(text: &'static str) -> Kind {
+    let int = |name, min: i128, max: i128| Kind::Int { name, min, max };
+    if let Some(inner) = text.strip_prefix('*') {
+        return Kind::Pointer(Box::new(parse_kind(inner)));
+    }
+    if let Some(inner) = text.strip_prefix("[]") {
+        return Kind::List(Box::new(parse_kind(inner)));
+    }
+    if let Some(inner) = text.strip_prefix("map:") {
+        return Kind::Map(Box::new(parse_kind(inner)));
+    }
+    match text {
+        "bool" => Kind::Bool,
+        "int" => int("int", i64::MIN.into(), i64::MAX.into()),
+        "int32" => int("int32", i32::MIN.into(), i32::MAX.into()),
+        "int64" => int("int64", i64::MIN.into(), i64::MAX.into()),
+        "uint8" => int("uint8", 0, u8::MAX.into()),
+        "uint32" => int("uint32", 0, u32::MAX.into()),
+        "uint64" => int("uint64", 0, u64::MAX.into()),
+        "float64" => Kind::Float,
+        "string" => Kind::String,
+        "bytes" => Kind::Bytes,
+        "duration" => Kind::Duration,
+        "time-or-duration" => Kind::TimeOrDuration,
+        "quantity" => Kind::Quantity,
+        "any" => Kind::Any,
+        name => Kind::Struct(name),
+    }
+}
+
+/// `ControllerConfigSpec` and all it holds, of `github.com/openshift/api`.
+pub static CONTROLLER_CONFIG: LazyLock<Types> =
+    LazyLock::new(|| Types::parse(include_str!("controller_config.txt")));
+
+/// `KubeletConfiguration` and all it holds, of `k8s.io/kubelet/config/v1beta1`.
+pub static KUBELET: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("kubelet.txt")));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_struct_that_is_named_is_there() {
+        fn named(kind: &Kind) -> Option<&'static str> {
+            match kind {
+                Kind::Struct(name) => Some(name),
+                Kind::List(inner) | Kind::Map(inner) | Kind::Pointer(inner) => named(inner),
+                _ => None,
+            }
+        }
+        for (types, root) in
+            [(&*CONTROLLER_CONFIG, "ControllerConfigSpec"), (&*KUBELET, "KubeletConfiguration")]
+        {
+            assert!(types.fields(root).len() > 20, "{root}");
+            for field in types.structs.values().flatten() {
+                if let Some(name) = named(&field.kind) {
+                    assert!(types.structs.contains_key(name), "{name}");
+                }
+            }
+        }
+    }
+}

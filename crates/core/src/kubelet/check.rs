@@ -1,0 +1,185 @@
+//! What an administrator may not say in a KubeletConfig.
+
+use serde_json::Value;
+
+use super::base::CONFIGURATION;
+use crate::api::names::{label, object};
+use crate::api::{KubeletConfig, MachineConfigPool};
+use crate::generate::GenerateError;
+use crate::go::json;
+use crate::go::types::KUBELET;
+
+/// Why a KubeletConfig is refused: the field, the message, the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct KubeletConfigError {
+    /// The field, as a path in the KubeletConfig.
+    pub field: String,
+    /// What is wrong; the words of the Machine Config Operator where it has some.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl KubeletConfigError {
+    pub(super) fn new(field: &str, message: String, remedy: &str) -> Self {
+        Self { field: field.to_owned(), message, remedy: remedy.to_owned() }
+    }
+
+    /// The error with the name of the object.
+    #[must_use]
+    pub fn of(self, config: &KubeletConfig) -> GenerateError {
+        let name = config.metadata.name.as_deref().unwrap_or_default();
+        GenerateError {
+            object: format!("KubeletConfig {name}"),
+            field: self.field,
+            message: self.message,
+            remedy: self.remedy,
+        }
+    }
+}
+
+/// The settings that an administrator wrote, as Go's types read them.
+pub(super) fn decoded(config: &KubeletConfig) -> Result<Option<Value>, KubeletConfigError> {
+    let Some(value) = &config.spec.kubelet_config else { return Ok(None) };
+    json::decode(&KUBELET, CONFIGURATION, value).map(Some).map_err(|error| {
+        let path = if error.field.is_empty() { String::new() } else { format!(".{}", error.field) };
+        KubeletConfigError::new(
+            &format!("spec.kubeletConfig{path}"),
+            format!("KubeletConfig could not be unmarshalled, err: {error}"),
+            "give the field a value of its type",
+        )
+    })
+}
+
+/// Fields that would make machines unusable, or that others decide.
+const FORBIDDEN: [(&str, &str, &str); 6] = [
+    ("/cgroupDriver", "cgroupDriver", "remove the field: it has to fit the container runtime"),
+    ("/clusterDNS", "clusterDNS", "remove the field: the cluster's DNS decides it"),
+    ("/clusterDomain", "clusterDomain", "remove the field: the cluster's DNS decides it"),
+    ("/featureGates", "featureGates", "remove the field and use the FeatureGate \"cluster\""),
+    ("/failSwapOn", "failSwapOn", "remove the field: the templates decide it"),
+    ("/memorySwap/swapBehavior", "swapBehavior", "remove the field: the templates decide it"),
+];
+
+/// Whether a KubeletConfig may be taken up, whatever its pools are.
+///
+/// # Errors
+/// It may not.
+pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
+    if let Some(level) = config.spec.log_level.filter(|level| !(0..=10).contains(level)) {
+        return Err(KubeletConfigError::new(
+            "spec.logLevel",
+            format!("KubeletConfig's LogLevel is not valid [0,10]: {level}"),
+            "use a level from 0 to 10",
+        ));
+    }
+    let Some(settings) = decoded(config)? else { return Ok(()) };
+    for (pointer, name, remedy) in FORBIDDEN {
+        if let Some(value) = settings.pointer(pointer) {
+            return Err(KubeletConfigError::new(
+                &format!("spec.kubeletConfig{}", pointer.replace('/', ".")),
+                format!(
+                    "KubeletConfiguration: {name} is not allowed to be set, but contains: {}",
+                    as_go_prints(value)
+                ),
+                remedy,
+            ));
+        }
+    }
+    if settings.get("systemReserved").is_some() && config.spec.auto_sizing_reserved == Some(true) {
+        return Err(KubeletConfigError::new(
+            "spec.autoSizingReserved",
+            "KubeletConfiguration: autoSizingReserved and systemdReserved cannot be set together"
+                .to_owned(),
+            "remove autoSizingReserved or kubeletConfig.systemReserved",
+        ));
+    }
+    let text = |name: &str| settings.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (reserved, system) = (text("systemReservedCgroup"), text("systemCgroups"));
+    if !reserved.is_empty() && !system.is_empty() && reserved != system {
+        return Err(KubeletConfigError::new(
+            "spec.kubeletConfig.systemReservedCgroup",
+            format!(
+                "KubeletConfiguration: systemReservedCgroup ({reserved}) must match systemCgroups \
+                 ({system})"
+            ),
+            "give both the same value",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a KubeletConfig may be taken up by a pool.
+///
+/// # Errors
+/// It may not: static pods are the control plane's own business, and elsewhere can only be
+/// switched off.
+pub fn check_for_pool(
+    config: &KubeletConfig,
+    pool: &MachineConfigPool,
+) -> Result<(), KubeletConfigError> {
+    let Some(raw) = &config.spec.kubelet_config else { return Ok(()) };
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let wrong = |message: String, remedy: &str| {
+        Err(KubeletConfigError::new("spec.kubeletConfig.staticPodPath", message, remedy))
+    };
+    if is_control_plane(pool) {
+        if raw.to_string().contains("\"staticPodPath\"") {
+            return wrong(
+                format!(
+                    "KubeletConfiguration: staticPodPath is not allowed to be set for control \
+                     plane pool {name:?}"
+                ),
+                "remove the field",
+            );
+        }
+        return Ok(());
+    }
+    let settings = decoded(config)?.unwrap_or_default();
+    match settings.get("staticPodPath").and_then(Value::as_str) {
+        None | Some("") => Ok(()),
+        Some(path) => wrong(
+            format!(
+                "KubeletConfiguration: staticPodPath must be empty for pool {name:?}, but \
+                 contains: {path}"
+            ),
+            "remove the field, or set it to \"\" to switch static pods off",
+        ),
+    }
+}
+
+/// Whether machines of the control plane are in the pool: by its name, or by whom it selects.
+fn is_control_plane(pool: &MachineConfigPool) -> bool {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    if [object::POOL_MASTER, object::POOL_ARBITER].contains(&name) {
+        return true;
+    }
+    let Some(selector) = &pool.spec.node_selector else { return false };
+    let by_label =
+        selector.match_labels.iter().flatten().any(|(key, _)| key == label::NODE_ROLE_MASTER);
+    let by_expression = selector.match_expressions.iter().flatten().any(|requirement| {
+        requirement.key == label::NODE_ROLE_MASTER
+            && matches!(requirement.operator.as_str(), "Exists" | "In")
+    });
+    by_label || by_expression
+}
+
+/// A value as Go's `%v` shows it.
+fn as_go_prints(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(as_go_prints).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(entries) => {
+            let entries: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", as_go_prints(value)))
+                .collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        other => other.to_string(),
+    }
+}

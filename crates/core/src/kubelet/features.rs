@@ -1,0 +1,52 @@
+//! The FeatureGate of a cluster: which gates its kubelets are told, and the MachineConfig (98)
+//! that tells them.
+
+use std::collections::BTreeMap;
+
+use super::base::{BaseError, Sources, base};
+use super::content::kubelet_conf;
+use crate::api::config::{FeatureGate, FeatureGateDetails};
+use crate::generate::{Generated, machine_config};
+
+/// The gates that are known to a version of the cluster, and whether they are on. Without such a
+/// version in the status, the last that is there; without a status, what an administrator chose.
+#[must_use]
+pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool> {
+    let details: &[FeatureGateDetails] = feature_gate
+        .status
+        .as_ref()
+        .and_then(|status| status.feature_gates.as_deref())
+        .unwrap_or_default();
+    let of_version = details.iter().find(|details| details.version == version);
+    if let Some(details) = of_version.or(details.last()) {
+        let named = |features: &Option<Vec<_>>, is_on: bool| {
+            features
+                .iter()
+                .flatten()
+                .map(|feature: &crate::api::config::Feature| (feature.name.clone(), is_on))
+                .collect::<Vec<_>>()
+        };
+        let off = named(&details.disabled, false);
+        return off.into_iter().chain(named(&details.enabled, true)).collect();
+    }
+    let chosen = feature_gate.spec.custom_no_upgrade.as_ref();
+    let named = |names: Option<&Vec<String>>, is_on: bool| {
+        names.into_iter().flatten().map(|name| (name.clone(), is_on)).collect::<Vec<_>>()
+    };
+    let off = named(chosen.and_then(|chosen| chosen.disabled.as_ref()), false);
+    off.into_iter().chain(named(chosen.and_then(|chosen| chosen.enabled.as_ref()), true)).collect()
+}
+
+/// The MachineConfig that tells the kubelets of a pool which gates are on.
+///
+/// # Errors
+/// The pool has no kubelet configuration to start from.
+pub fn features(sources: &Sources<'_>, pool: &str) -> Result<Generated, BaseError> {
+    let config = base(sources, pool)?;
+    let name = format!("98-{pool}-generated-kubelet");
+    Ok(Generated {
+        machine_config: machine_config(&name, pool, &[kubelet_conf(&config)]),
+        from: vec!["FeatureGate cluster".to_owned()],
+        warnings: Vec::new(),
+    })
+}

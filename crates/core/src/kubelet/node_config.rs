@@ -1,0 +1,145 @@
+//! The Node settings of a cluster: control groups and the latency profile, in a MachineConfig (97)
+//! for every pool.
+
+use super::base::{BaseError, Sources, base, report_every};
+use super::content::kubelet_conf;
+use crate::api::config::Node;
+use crate::api::names::object;
+use crate::generate::{Generated, machine_config};
+
+/// Arguments for version 1 of control groups, which is gone.
+const VERSION_1: [&str; 2] =
+    ["systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1"];
+/// Arguments for version 2.
+const VERSION_2: [&str; 2] = ["systemd.unified_cgroup_hierarchy=1", "cgroup_no_v1=\"all\""];
+
+/// Why the Node settings cannot be taken up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeConfigError {
+    /// The pool has no kubelet configuration to start from.
+    #[error(transparent)]
+    Base(#[from] BaseError),
+    /// The latency profile is none that there is.
+    #[error(
+        "unknown worker latency profile type found {0}, failed to update the original kubelet \
+         configuration (Node cluster, spec.workerLatencyProfile: use Default, \
+         MediumUpdateAverageReaction or LowUpdateSlowReaction)"
+    )]
+    LatencyProfile(String),
+    /// The version of control groups is none that there is.
+    #[error(
+        "unknown cgroup mode found {0}, failed to update the machine config resource (Node \
+         cluster, spec.cgroupMode: use v2 or leave it out)"
+    )]
+    CgroupMode(String),
+}
+
+/// The MachineConfig that the Node settings make for a pool. `present` are the kernel arguments
+/// that it has already.
+///
+/// # Errors
+/// The settings cannot be taken up.
+pub fn node_config(
+    sources: &Sources<'_>,
+    pool: &str,
+    present: &[String],
+) -> Result<Generated, NodeConfigError> {
+    let profile = sources.node.and_then(|node| node.spec.worker_latency_profile.as_deref());
+    if let Some(unknown) = profile.filter(|it| !it.is_empty() && report_every(it).is_none()) {
+        return Err(NodeConfigError::LatencyProfile(unknown.to_owned()));
+    }
+    let config = base(sources, pool)?;
+    let name = format!("97-{pool}-generated-kubelet");
+    let mut machine_config = machine_config(&name, pool, &[kubelet_conf(&config)]);
+    let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
+    if built_in.contains(&pool) {
+        let mode = sources.node.and_then(|node| node.spec.cgroup_mode.as_deref());
+        machine_config.spec.kernel_arguments =
+            Some(kernel_arguments(mode.unwrap_or_default(), present)?);
+    }
+    Ok(Generated { machine_config, from: vec!["Node cluster".to_owned()], warnings: Vec::new() })
+}
+
+fn kernel_arguments(mode: &str, present: &[String]) -> Result<Vec<String>, NodeConfigError> {
+    if !matches!(mode, "" | "v2") {
+        return Err(NodeConfigError::CgroupMode(mode.to_owned()));
+    }
+    let mut arguments: Vec<String> =
+        present.iter().filter(|given| !VERSION_1.contains(&given.as_str())).cloned().collect();
+    for wanted in VERSION_2 {
+        if !arguments.iter().any(|given| given == wanted) {
+            arguments.push(wanted.to_owned());
+        }
+    }
+    Ok(arguments)
+}
+
+/// Whether the latency profile may change like this. From one end to the other it has to go by
+/// way of the middle, or machines are given up that are only slow to speak.
+///
+/// # Errors
+/// It may not; the message is that of the event.
+pub fn latency_change_is_allowed(old: &Node, new: &Node) -> Result<(), String> {
+    const SLOW: &str = "LowUpdateSlowReaction";
+    let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
+    let (from, to) = (profile(old), profile(new));
+    let is_quick = |profile: &str| matches!(profile, "" | "Default");
+    if (from == SLOW && is_quick(&to)) || (to == SLOW && is_quick(&from)) {
+        let name = new.metadata.name.as_deref().unwrap_or_default();
+        return Err(format!(
+            "Skipping the Update Node event, name: {name}, transition not allowed from old \
+             WorkerLatencyProfile: \"{from}\" to new WorkerLatencyProfile: \"{to}\""
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_are_those_of_version_2() {
+        let arguments = |mode: &str, present: &[&str]| {
+            let present: Vec<String> = present.iter().map(|&given| given.to_owned()).collect();
+            kernel_arguments(mode, &present).map(|arguments| arguments.join(" "))
+        };
+        let both = "systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=\"all\"";
+        assert_eq!(arguments("", &[]).unwrap(), both);
+        assert_eq!(arguments("v2", &VERSION_2).unwrap(), both);
+        assert_eq!(
+            arguments("v2", &["a=b", VERSION_1[0], VERSION_1[1], "cgroup_no_v1=\"all\""]).unwrap(),
+            "a=b cgroup_no_v1=\"all\" systemd.unified_cgroup_hierarchy=1"
+        );
+        assert!(
+            arguments("v1", &[])
+                .unwrap_err()
+                .to_string()
+                .starts_with("unknown cgroup mode found v1")
+        );
+    }
+
+    #[test]
+    fn the_latency_profile_goes_step_by_step() {
+        let node = |profile: &str| {
+            let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
+            node.spec.worker_latency_profile = (!profile.is_empty()).then(|| profile.to_owned());
+            node
+        };
+        let (medium, slow) = ("MediumUpdateAverageReaction", "LowUpdateSlowReaction");
+        for (from, to, allowed) in [
+            ("", medium, true),
+            ("Default", "", true),
+            (medium, slow, true),
+            (slow, medium, true),
+            (slow, slow, true),
+            ("", slow, false),
+            ("Default", slow, false),
+            (slow, "Default", false),
+            (slow, "", false),
+        ] {
+            let answer = latency_change_is_allowed(&node(from), &node(to));
+            assert_eq!(answer.is_ok(), allowed, "{from} {to}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a KubeletConfig's status says.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::names::condition::settings;
+use crate::api::{Condition, KubeletConfigStatus, Nullable};
+
+/// The condition that says whether the settings were taken up.
+const ACCEPTED: &str = "Accepted";
+/// So many of the latest verdicts are kept.
+const KEPT: usize = 3;
+
+/// The status after an attempt: `Ok`, or the message of what went wrong. Where nothing is new, it
+/// is the old one, time and all.
+#[must_use]
+pub fn status(
+    old: Option<&KubeletConfigStatus>,
+    generation: Option<i64>,
+    outcome: Result<(), &str>,
+    now: &Time,
+) -> KubeletConfigStatus {
+    let message = outcome.map_or_else(|message| format!("Error: {message}"), |()| "Success".into());
+    let mut new = old.cloned().unwrap_or_default();
+    let conditions = new.conditions.get_or_insert_default();
+    let is_legacy = |it: &Condition| it.type_ == settings::SUCCESS || it.type_ == settings::FAILURE;
+    let had_legacy = conditions.last().is_some_and(is_legacy);
+    conditions.retain(|condition| !is_legacy(condition));
+    let is_same = conditions.last().is_some_and(|last| last.message.as_ref() == Some(&message));
+    if let Some(old) = old
+        && is_same
+        && had_legacy
+        && old.observed_generation == generation
+    {
+        return old.clone();
+    }
+    let condition = |type_: &str, holds: bool| Condition {
+        type_: type_.to_owned(),
+        status: if holds { "True" } else { "False" }.to_owned(),
+        last_transition_time: Nullable::Set(now.clone()),
+        message: Some(message.clone()),
+        ..Condition::default()
+    };
+    match conditions.last_mut().filter(|_| is_same) {
+        Some(last) => last.last_transition_time = Nullable::Set(now.clone()),
+        None => conditions.push(condition(ACCEPTED, outcome.is_ok())),
+    }
+    let too_many = conditions.len().saturating_sub(KEPT);
+    conditions.drain(..too_many);
+    // Older clients look for this one.
+    conditions.push(match outcome {
+        Ok(()) => condition(settings::SUCCESS, true),
+        Err(_) => condition(settings::FAILURE, true),
+    });
+    new.observed_generation = generation;
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        Time(text.parse().unwrap())
+    }
+
+    fn shown(status: &KubeletConfigStatus) -> Vec<String> {
+        let all = status.conditions.iter().flatten();
+        all.map(|it| format!("{} {} {}", it.type_, it.status, it.message.as_deref().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn the_last_three_verdicts_are_kept_and_one_for_older_clients() {
+        let now = time("2026-01-01T00:00:00Z");
+        let mut current: Option<KubeletConfigStatus> = None;
+        for (generation, outcome) in
+            [(1, Err("a")), (2, Err("b")), (3, Ok(())), (4, Err("c")), (5, Err("c"))]
+        {
+            current = Some(status(current.as_ref(), Some(generation), outcome, &now));
+        }
+        let current = current.unwrap();
+        assert_eq!(current.observed_generation, Some(5));
+        assert_eq!(
+            shown(&current),
+            [
+                "Accepted False Error: b",
+                "Accepted True Success",
+                "Accepted False Error: c",
+                "Failure True Error: c"
+            ]
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_new_nothing_changes() {
+        let first = status(None, Some(1), Ok(()), &time("2026-01-01T00:00:00Z"));
+        assert_eq!(shown(&first), ["Accepted True Success", "Success True Success"]);
+        let later = time("2026-01-02T00:00:00Z");
+        assert_eq!(status(Some(&first), Some(1), Ok(()), &later), first);
+        let changed = status(Some(&first), Some(2), Ok(()), &later);
+        assert_ne!(changed, first);
+        assert_eq!(shown(&changed), shown(&first));
+    }
+}

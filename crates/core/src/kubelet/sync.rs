@@ -1,0 +1,215 @@
+//! What has to be written so that a KubeletConfig holds in its pools, and what goes with it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource as _;
+use serde_json::Value;
+
+use super::base::{BaseError, Sources, base};
+use super::check::{KubeletConfigError, check, check_for_pool};
+use super::content::generate;
+use crate::api::names::annotation;
+use crate::api::{KubeletConfig, MachineConfig, MachineConfigPool};
+use crate::generate::naming::{Family, Member, Names};
+use crate::generate::{GenerateError, Generated};
+
+/// How the MachineConfigs of KubeletConfigs are called.
+pub const FAMILY: Family = Family {
+    kind: "KubeletConfig",
+    word: "kubelet",
+    too_many: "max number of supported kubelet config (10) has been reached. Please delete old \
+               kubelet configs before retrying",
+};
+
+/// Everything that a decision looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct World<'a> {
+    /// All KubeletConfigs.
+    pub configs: &'a [&'a KubeletConfig],
+    /// All pools.
+    pub pools: &'a [&'a MachineConfigPool],
+    /// All MachineConfigs.
+    pub machine_configs: &'a [&'a MachineConfig],
+    /// What the configuration of a pool starts from.
+    pub sources: Sources<'a>,
+    /// The version of the controller.
+    pub version: &'a str,
+}
+
+/// What has to be there for a KubeletConfig to hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The MachineConfigs, one for each pool.
+    pub generated: Vec<Generated>,
+    /// The number that the KubeletConfig keeps for life, for its annotation.
+    pub suffix: String,
+    /// The finalizers of the KubeletConfig.
+    pub finalizers: Vec<String>,
+    /// MachineConfigs that were made of it and are no longer wanted.
+    pub remove: Vec<String>,
+}
+
+/// What goes with a KubeletConfig that is being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Its MachineConfigs.
+    pub remove: Vec<String>,
+    /// The finalizers that are left once they are gone: those of others.
+    pub finalizers: Vec<String>,
+}
+
+/// What has to be there for the KubeletConfigs to hold, in their order. Each holds in all of its
+/// pools or in none: where one cannot be taken up, its pools keep what they have.
+#[must_use]
+pub fn sync(world: &World<'_>) -> Vec<Result<Plan, GenerateError>> {
+    let members: Vec<Member<'_>> = world.configs.iter().map(|config| member(config)).collect();
+    let exists = |name: &str| find(world, name).is_some();
+    let names = FAMILY.assign(&members, world.pools, exists);
+    let mut bases = Bases::default();
+    let all = world.configs.iter().zip(names);
+    all.map(|(config, names)| plan(world, &mut bases, config, names)).collect()
+}
+
+/// What the pools start from, worked out once for each.
+#[derive(Default)]
+struct Bases(BTreeMap<String, Result<Value, BaseError>>);
+
+impl Bases {
+    fn of(&mut self, world: &World<'_>, pool: &str) -> Result<&Value, BaseError> {
+        let known = self.0.entry(pool.to_owned()).or_insert_with(|| base(&world.sources, pool));
+        known.as_ref().map_err(Clone::clone)
+    }
+}
+
+fn plan(
+    world: &World<'_>,
+    bases: &mut Bases,
+    config: &KubeletConfig,
+    names: Result<Names, GenerateError>,
+) -> Result<Plan, GenerateError> {
+    check(config).map_err(|error| error.of(config))?;
+    let names = names?;
+    let mut generated = Vec::new();
+    for pool in FAMILY.pools(&member(config), world.pools)? {
+        let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
+        let Some(name) = names.by_pool.get(pool_name) else { continue };
+        let made = for_pool(world, bases, config, pool, name).map_err(|error| error.of(config))?;
+        generated.push(made);
+    }
+    let wanted: Vec<String> = names.by_pool.into_values().collect();
+    Ok(Plan {
+        finalizers: finalizers(config, &wanted),
+        remove: owned_but_not(world, config, &wanted),
+        suffix: names.suffix,
+        generated,
+    })
+}
+
+fn for_pool(
+    world: &World<'_>,
+    bases: &mut Bases,
+    config: &KubeletConfig,
+    pool: &MachineConfigPool,
+    name: &str,
+) -> Result<Generated, KubeletConfigError> {
+    check_for_pool(config, pool)?;
+    let pool = pool.metadata.name.as_deref().unwrap_or_default();
+    let mut made = generate(config, pool, name, bases.of(world, pool)?)?;
+    let metadata = &mut made.machine_config.metadata;
+    metadata.owner_references = Some(vec![owner(config)]);
+    metadata.annotations = Some(
+        [(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), world.version.to_owned())].into(),
+    );
+    Ok(made)
+}
+
+/// What goes with a KubeletConfig that is being deleted.
+#[must_use]
+pub fn removal(world: &World<'_>, config: &KubeletConfig) -> Removal {
+    let given = config.metadata.finalizers.clone().unwrap_or_default();
+    let (ours, others): (Vec<String>, Vec<String>) =
+        given.into_iter().partition(|name| FAMILY.is_name(name));
+    let mut remove: Vec<String> =
+        ours.into_iter().filter(|name| find(world, name).is_some()).collect();
+    for name in owned_but_not(world, config, &[]) {
+        if !remove.contains(&name) {
+            remove.push(name);
+        }
+    }
+    Removal { remove, finalizers: others }
+}
+
+/// Generated MachineConfigs of pools and KubeletConfigs that are gone: for 97 and 98 their pool, for
+/// 99 the KubeletConfig that owns them.
+#[must_use]
+pub fn leftovers(world: &World<'_>) -> Vec<String> {
+    let has_pool =
+        |pool: &str| world.pools.iter().any(|known| known.metadata.name.as_deref() == Some(pool));
+    let has_owner = |machine_config: &MachineConfig| {
+        owner_uids(machine_config).any(|uid| {
+            world.configs.iter().any(|config| config.metadata.uid.as_deref() == Some(uid))
+        })
+    };
+    let is_left = |machine_config: &&&MachineConfig| {
+        let name = machine_config.metadata.name.as_deref().unwrap_or_default();
+        let is_generated = machine_config
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(annotation::GENERATED_BY_CONTROLLER_VERSION));
+        let pool = |prefix: &str| name.strip_prefix(prefix)?.strip_suffix("-generated-kubelet");
+        match pool("97-").or_else(|| pool("98-")) {
+            Some(pool) => is_generated && !has_pool(pool),
+            None => is_generated && FAMILY.is_name(name) && !has_owner(machine_config),
+        }
+    };
+    let left = world.machine_configs.iter().filter(is_left);
+    left.filter_map(|machine_config| machine_config.metadata.name.clone()).collect()
+}
+
+/// MachineConfigs that a KubeletConfig owns and no longer wants: of pools that it left.
+fn owned_but_not(world: &World<'_>, config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
+    let Some(uid) = config.metadata.uid.as_deref() else { return Vec::new() };
+    world
+        .machine_configs
+        .iter()
+        .filter(|machine_config| owner_uids(machine_config).any(|owner| owner == uid))
+        .filter_map(|machine_config| machine_config.metadata.name.clone())
+        .filter(|name| FAMILY.is_name(name) && !wanted.contains(name))
+        .collect()
+}
+
+fn owner_uids(machine_config: &MachineConfig) -> impl Iterator<Item = &str> {
+    machine_config.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str())
+}
+
+/// The finalizers of others, then the names of what is made.
+fn finalizers(config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
+    let given = config.metadata.finalizers.iter().flatten();
+    let others = given.filter(|name| !FAMILY.is_name(name));
+    others.chain(wanted).cloned().collect()
+}
+
+fn find<'a>(world: &World<'a>, name: &str) -> Option<&'a MachineConfig> {
+    let mut all = world.machine_configs.iter();
+    all.find(|known| known.metadata.name.as_deref() == Some(name)).copied()
+}
+
+fn member(config: &KubeletConfig) -> Member<'_> {
+    Member {
+        metadata: &config.metadata,
+        selector: config.spec.machine_config_pool_selector.as_ref(),
+    }
+}
+
+fn owner(config: &KubeletConfig) -> OwnerReference {
+    OwnerReference {
+        api_version: KubeletConfig::api_version(&()).into_owned(),
+        kind: KubeletConfig::kind(&()).into_owned(),
+        name: config.metadata.name.clone().unwrap_or_default(),
+        uid: config.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}

@@ -1,0 +1,226 @@
+//! What happens around a KubeletConfig: names, finalizers, what goes, warnings.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
+use crate::template::{Inputs, Profile, Templates, shipped};
+
+/// A cluster with the templates that come with us.
+struct Cluster {
+    templates: Templates,
+    controller_config: ControllerConfig,
+    gates: BTreeMap<String, bool>,
+    pools: Vec<MachineConfigPool>,
+    configs: Vec<KubeletConfig>,
+    machine_configs: Vec<MachineConfig>,
+}
+
+impl Cluster {
+    fn new(pools: &[&str]) -> Self {
+        let pool = |name: &&str| {
+            let labels = json!({"all": "yes", *name: ""});
+            serde_json::from_value(
+                json!({"metadata": {"name": name, "labels": labels}, "spec": {}}),
+            )
+            .unwrap()
+        };
+        let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
+            {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
+        Self {
+            templates: shipped(Profile::Kubernetes),
+            controller_config: serde_json::from_value(facts).unwrap(),
+            gates: BTreeMap::new(),
+            pools: pools.iter().map(pool).collect(),
+            configs: Vec::new(),
+            machine_configs: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, name: &str, day: usize, label: &str, settings: &Value) {
+        let selector = json!({"matchExpressions": [{"key": label, "operator": "Exists"}]});
+        let config = json!({
+            "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": 1,
+                         "creationTimestamp": format!("2026-01-{day:02}T00:00:00Z")},
+            "spec": {"machineConfigPoolSelector": selector, "kubeletConfig": settings}});
+        self.configs.push(serde_json::from_value(config).unwrap());
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&World<'_>) -> T) -> T {
+        let inputs = Inputs {
+            controller_config: &self.controller_config,
+            pull_secret: None,
+            api_server: None,
+        };
+        question(&World {
+            configs: &self.configs.iter().collect::<Vec<_>>(),
+            pools: &self.pools.iter().collect::<Vec<_>>(),
+            machine_configs: &self.machine_configs.iter().collect::<Vec<_>>(),
+            sources: Sources { templates: &self.templates, inputs, gates: &self.gates, node: None },
+            version: "v1",
+        })
+    }
+
+    /// Does what the plans say, and gives them back.
+    fn settle(&mut self) -> Vec<Result<Plan, crate::generate::GenerateError>> {
+        let plans = self.ask(sync);
+        for (config, plan) in self.configs.iter_mut().zip(&plans) {
+            let Ok(plan) = plan else { continue };
+            self.machine_configs.retain(|known| {
+                let name = known.metadata.name.as_ref().unwrap();
+                let is_made = |made: &crate::generate::Generated| {
+                    made.machine_config.metadata.name.as_ref() == Some(name)
+                };
+                !plan.remove.contains(name) && !plan.generated.iter().any(is_made)
+            });
+            self.machine_configs
+                .extend(plan.generated.iter().map(|made| made.machine_config.clone()));
+            config.metadata.finalizers = Some(plan.finalizers.clone());
+            let annotations = config.metadata.annotations.get_or_insert_default();
+            annotations.insert(
+                crate::api::names::annotation::MC_NAME_SUFFIX.to_owned(),
+                plan.suffix.clone(),
+            );
+        }
+        plans
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.machine_configs.iter().filter_map(|config| config.metadata.name.clone()).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn each_config_keeps_its_number_and_later_ones_win() {
+    let mut cluster = Cluster::new(&["worker"]);
+    cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
+    cluster.add("b", 2, "worker", &json!({"maxPods": 2}));
+    cluster.add("c", 3, "worker", &json!({"maxPods": 3}));
+    cluster.settle();
+    let all = ["", "-1", "-2"].map(|end| format!("99-worker-generated-kubelet{end}"));
+    assert_eq!(cluster.names(), all);
+    let before = cluster.machine_configs.clone();
+    cluster.settle();
+    assert_eq!(cluster.machine_configs, before, "nothing changes where nothing changed");
+    cluster.configs.remove(1);
+    cluster.add("d", 4, "worker", &json!({"maxPods": 4}));
+    let plans = cluster.settle();
+    assert_eq!(plans[2].as_ref().unwrap().suffix, "3", "numbers are not used again");
+}
+
+#[test]
+fn the_eleventh_is_refused_with_a_remedy() {
+    let mut cluster = Cluster::new(&["worker"]);
+    for number in 0..11 {
+        cluster.add(
+            &format!("k{number:02}"),
+            number + 1,
+            "worker",
+            &json!({"maxPods": number + 1}),
+        );
+    }
+    let plans = cluster.settle();
+    assert_eq!(plans.iter().filter(|plan| plan.is_ok()).count(), 10);
+    let error = plans[10].as_ref().unwrap_err().to_string();
+    assert!(error.starts_with("KubeletConfig k10: "), "{error}");
+    assert!(
+        error.contains("max number of supported kubelet config (10) has been reached"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
+    let mut cluster = Cluster::new(&["master", "worker", "infra"]);
+    cluster.add("a", 1, "all", &json!({"maxPods": 1}));
+    cluster.configs[0].metadata.finalizers = Some(vec!["example.com/mine".to_owned()]);
+    cluster.settle();
+    assert_eq!(cluster.names().len(), 3);
+    let finalizers = cluster.configs[0].metadata.finalizers.clone().unwrap();
+    assert_eq!(finalizers[0], "example.com/mine");
+    assert_eq!(finalizers.len(), 4);
+    let removal = cluster.ask(|world| removal(world, world.configs[0]));
+    assert_eq!(removal.remove.len(), 3);
+    assert_eq!(removal.finalizers, ["example.com/mine"]);
+}
+
+#[test]
+fn a_pool_that_is_no_longer_selected_is_left() {
+    let mut cluster = Cluster::new(&["worker", "infra"]);
+    cluster.add("a", 1, "all", &json!({"maxPods": 1}));
+    cluster.settle();
+    let only_worker = json!({"matchExpressions": [{"key": "worker", "operator": "Exists"}]});
+    cluster.configs[0].spec.machine_config_pool_selector =
+        serde_json::from_value(only_worker).unwrap();
+    let plans = cluster.settle();
+    assert_eq!(plans[0].as_ref().unwrap().remove, ["99-infra-generated-kubelet"]);
+    assert_eq!(cluster.names(), ["99-worker-generated-kubelet"]);
+}
+
+#[test]
+fn what_pools_and_configs_that_are_gone_made_is_left_over() {
+    let mut cluster = Cluster::new(&["worker", "infra"]);
+    cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
+    cluster.settle();
+    let made = cluster.ask(|world| {
+        ["worker", "infra"]
+            .map(|pool| node_config(&world.sources, pool, &[]).unwrap().machine_config)
+    });
+    let version = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
+    for mut config in made {
+        config.metadata.annotations = Some([(version.to_owned(), "v1".to_owned())].into());
+        cluster.machine_configs.push(config);
+    }
+    assert!(cluster.ask(leftovers).is_empty());
+    cluster.pools.pop();
+    cluster.configs.clear();
+    let mut left = cluster.ask(leftovers);
+    left.sort();
+    assert_eq!(left, ["97-infra-generated-kubelet", "99-worker-generated-kubelet"]);
+}
+
+#[test]
+fn all_pools_or_none() {
+    let mut cluster = Cluster::new(&["master", "worker"]);
+    cluster.add("a", 1, "all", &json!({"staticPodPath": ""}));
+    cluster.add("b", 2, "all", &json!({"maxPods": "many"}));
+    let plans = cluster.settle();
+    assert!(cluster.names().is_empty());
+    let errors: Vec<_> = plans.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!(errors[0].field, "spec.kubeletConfig.staticPodPath");
+    assert_eq!(errors[1].field, "spec.kubeletConfig.maxPods");
+}
+
+#[test]
+fn a_setting_without_effect_is_said() {
+    let mut cluster = Cluster::new(&["worker"]);
+    cluster.add(
+        "a",
+        1,
+        "worker",
+        &json!({"rotateCertificates": false, "protectKernelDefaults": false}),
+    );
+    let plans = cluster.settle();
+    let warnings = &plans[0].as_ref().unwrap().generated[0].warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with(
+        "KubeletConfig a: spec.kubeletConfig.rotateCertificates: false has no effect"
+    ));
+}
+
+#[test]
+fn no_kubelet_no_kubelet_config() {
+    let mut cluster = Cluster::new(&["worker"]);
+    cluster.templates = shipped(Profile::Machine);
+    cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
+    let error = cluster.settle().remove(0).unwrap_err().to_string();
+    assert!(
+        error.contains("no template of the role worker makes /etc/kubernetes/kubelet.conf"),
+        "{error}"
+    );
+}

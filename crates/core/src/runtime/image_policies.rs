@@ -1,0 +1,127 @@
+//! Image policies: by scope, those of the cluster before those of a namespace.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use super::scope::is_inside;
+use super::signature::requirement;
+use super::sources::Lists;
+use crate::api::config::{ClusterImagePolicy, ImagePolicy, Policy};
+use crate::generate::GenerateError;
+
+/// The requirements of a scope, each from a policy.
+pub(super) type Requirements = BTreeMap<String, Vec<Value>>;
+
+/// What is required, where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Policies {
+    /// In the whole cluster.
+    pub(super) cluster: Requirements,
+    /// In a namespace, besides.
+    pub(super) namespaces: BTreeMap<String, Requirements>,
+    /// Scopes of a namespace that the cluster has decided already.
+    pub(super) conflicts: Vec<Conflict>,
+}
+
+/// Scopes of an ImagePolicy that do not count, since a ClusterImagePolicy decides about them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The namespace of the ImagePolicy.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The scopes.
+    pub scopes: Vec<String>,
+}
+
+impl Conflict {
+    /// The real system's word for it.
+    pub const REASON: &'static str = "ConflictScopes";
+
+    /// The real system's sentence about it.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let scopes: Vec<String> = self.scopes.iter().map(|scope| format!("{scope:?}")).collect();
+        format!(
+            "has conflicting scope(s) [{}] that equal to or nest inside existing clusterimagepolicy, only policy from clusterimagepolicy scope(s) will be applied",
+            scopes.join(" ")
+        )
+    }
+}
+
+/// Sorts the policies by where they hold, and checks them against the lists of the Image.
+pub(super) fn policies(
+    cluster: &[&ClusterImagePolicy],
+    namespaced: &[&ImagePolicy],
+    lists: &Lists,
+) -> Result<Policies, GenerateError> {
+    let mut policies = Policies::default();
+    for policy in cluster {
+        let object = format!("ClusterImagePolicy {}", policy.name_any());
+        let required = required(&object, policy.spec.policy.as_ref())?;
+        for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
+            check(&object, "clusterimagePolicy", at, scope, lists)?;
+            policies.cluster.entry(scope.clone()).or_default().push(required.clone());
+        }
+    }
+    for policy in namespaced {
+        let namespace = policy.namespace().unwrap_or_default();
+        let object = format!("ImagePolicy {namespace}/{}", policy.name_any());
+        let required = required(&object, policy.spec.policy.as_ref())?;
+        let mut conflicting = Vec::new();
+        for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
+            if policies.cluster.keys().any(|decided| is_inside(scope, decided)) {
+                conflicting.push(scope.clone());
+                continue;
+            }
+            check(&object, "imagePolicy", at, scope, lists)?;
+            let scopes = policies.namespaces.entry(namespace.clone()).or_default();
+            scopes.entry(scope.clone()).or_default().push(required.clone());
+        }
+        if !conflicting.is_empty() {
+            let name = policy.name_any();
+            policies.conflicts.push(Conflict { namespace, name, scopes: conflicting });
+        }
+    }
+    Ok(policies)
+}
+
+fn required(object: &str, policy: Option<&Policy>) -> Result<Value, GenerateError> {
+    let problem = |(field, message, remedy): (String, String, &str)| GenerateError {
+        object: object.to_owned(),
+        field: format!("spec.policy{field}"),
+        message,
+        remedy: remedy.to_owned(),
+    };
+    let missing = || problem((String::new(), "it is missing".to_owned(), "say whose signature"));
+    requirement(policy.ok_or_else(missing)?)
+        .map_err(|(field, message, remedy)| problem((format!(".{field}"), message, remedy)))
+}
+
+/// A policy about images that are never accepted, or not among those that are, is a mistake.
+fn check(
+    object: &str,
+    kind: &str,
+    at: usize,
+    scope: &str,
+    lists: &Lists,
+) -> Result<(), GenerateError> {
+    let is_in = |list: &[String]| list.iter().any(|outer| is_inside(scope, outer));
+    let (message, remedy) = if !lists.allowed.is_empty() && !is_in(&lists.allowed) {
+        let message = "is not nested inside allowedRegistries";
+        (message, "add it to spec.registrySources.allowedRegistries of Image cluster")
+    } else if is_in(&lists.refused) {
+        let message = "is nested inside blockedRegistries";
+        (message, "take it out of spec.registrySources.blockedRegistries of Image cluster")
+    } else {
+        return Ok(());
+    };
+    Err(GenerateError {
+        object: object.to_owned(),
+        field: format!("spec.scopes[{at}]"),
+        message: format!("{kind} configured for the scope {scope} {message}"),
+        remedy: format!("{remedy}, or remove the scope"),
+    })
+}

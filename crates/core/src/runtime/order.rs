@@ -1,0 +1,68 @@
+//! One order of mirrors that respects several lists at once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Who comes before whom.
+#[derive(Debug, Default)]
+pub(super) struct Order<'a> {
+    before: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    after: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> Order<'a> {
+    /// The first comes before the second.
+    pub(super) fn add(&mut self, first: &'a str, second: &'a str) {
+        self.after.entry(first).or_default().insert(second);
+        self.after.entry(second).or_default();
+        self.before.entry(second).or_default().insert(first);
+        self.before.entry(first).or_default();
+    }
+
+    /// All of them, each after those that come before it. Where lists contradict one another, the
+    /// alphabet decides.
+    pub(super) fn sorted(mut self) -> Vec<&'a str> {
+        let names: Vec<&str> = self.after.keys().copied().collect();
+        let mut free: VecDeque<&str> =
+            names.iter().copied().filter(|name| self.before[name].is_empty()).collect();
+        let mut rest = names.iter().copied();
+        let mut used = BTreeSet::new();
+        let mut sorted = Vec::with_capacity(names.len());
+        // Nobody is free and somebody is left: they wait for one another.
+        while let Some(name) = free.pop_front().or_else(|| rest.find(|name| !used.contains(name))) {
+            used.insert(name);
+            sorted.push(name);
+            for next in &self.after[name] {
+                let Some(before) = self.before.get_mut(next) else { continue };
+                let waited = before.remove(name);
+                if waited && before.is_empty() && !used.contains(next) {
+                    free.push_back(next);
+                }
+            }
+        }
+        sorted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted<'a>(lists: &[&[&'a str]]) -> Vec<&'a str> {
+        let mut order = Order::default();
+        for list in lists {
+            for pair in list.windows(2) {
+                order.add(pair[0], pair[1]);
+            }
+        }
+        order.sorted()
+    }
+
+    #[test]
+    fn lists_are_respected_and_contradictions_decided() {
+        assert_eq!(sorted(&[&["b", "c", "s"], &["a", "b", "s"]]), ["a", "b", "c", "s"]);
+        assert_eq!(sorted(&[&["a", "b"], &["b", "a"]]), ["a", "b"]);
+        assert_eq!(sorted(&[&["z", "c", "b", "a"], &["a", "c"]]), ["z", "a", "c", "b"]);
+        assert_eq!(sorted(&[&["a", "a"]]), ["a"]);
+        assert_eq!(sorted(&[&["a", "z"], &["b", "y"]]), ["a", "b", "z", "y"]);
+    }
+}

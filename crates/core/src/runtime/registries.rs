@@ -1,0 +1,307 @@
+//! Mirrors, registries and image policies, made into `99-<pool>-generated-registries`.
+
+use std::hash::{Hash, Hasher};
+
+use kube::ResourceExt as _;
+
+use super::base::Base;
+use super::image_policies::{Conflict, Policies, policies};
+use super::mirrors::{self, Entry, Merged, PullBy, merged};
+use super::policy_json::{self, PolicyFile};
+use super::reference::Reference;
+use super::registries_conf::{Edits, RegistriesConf, WildcardMirrors, edit};
+use super::sigstore::registries_d;
+use super::sources::{self, Lists};
+use crate::api::config::{
+    ClusterImagePolicy, Image, ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet,
+    RegistrySources,
+};
+use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
+use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
+use crate::api::{ImageContentSourcePolicy, MachineConfig, MachineConfigPool, selector};
+use crate::generate::{File, GenerateError, Generated, machine_config};
+
+/// Where the list of registries is.
+pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
+/// Where the policy is.
+pub const POLICY_JSON: &str = "/etc/containers/policy.json";
+const SIGSTORE: &str = "/etc/containers/registries.d/sigstore-registries.yaml";
+const NAMESPACE_POLICIES: &str = "/etc/crio/policies";
+const SEARCH: &str = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf";
+
+/// What there is about images.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs<'a> {
+    /// The Image `cluster`.
+    pub image: Option<&'a Image>,
+    /// Mirrors for pulls by digest, in the old notation.
+    pub content_source_policies: Vec<&'a ImageContentSourcePolicy>,
+    /// Mirrors for pulls by digest.
+    pub digest_mirror_sets: Vec<&'a ImageDigestMirrorSet>,
+    /// Mirrors for pulls by tag.
+    pub tag_mirror_sets: Vec<&'a ImageTagMirrorSet>,
+    /// Whose signatures images must carry.
+    pub cluster_image_policies: Vec<&'a ClusterImagePolicy>,
+    /// Whose signatures images must carry, in a namespace.
+    pub image_policies: Vec<&'a ImagePolicy>,
+    /// The release image of the cluster, if it has one.
+    pub release_image: Option<&'a str>,
+}
+
+/// What all that comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Registries {
+    /// A MachineConfig for each pool.
+    pub generated: Vec<Generated>,
+    /// Scopes of ImagePolicies that do not count.
+    pub conflicts: Vec<Conflict>,
+    /// Registries that were not blocked, since the system would be cut off from its own images. The
+    /// real system goes on without them; a person should hear of it.
+    pub not_blocked: Option<GenerateError>,
+}
+
+/// The name of the MachineConfig for a pool.
+#[must_use]
+pub fn name(pool: &str) -> String {
+    format!("99-{pool}-generated-registries")
+}
+
+/// The pools that get a MachineConfig of their own: those that come with the system, and others that
+/// take over nothing from one of those. (A custom pool builds on the workers, and so has theirs.)
+#[must_use]
+pub fn pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfigPool> {
+    let is_built_in = |pool: &&MachineConfigPool| pool.labels().contains_key(label::MCO_BUILT_IN);
+    let mut roles = vec![POOL_MASTER.to_owned(), POOL_WORKER.to_owned(), POOL_ARBITER.to_owned()];
+    roles.extend(pools.iter().filter(|pool| is_built_in(pool)).map(|pool| pool.name_any()));
+    let takes = |pool: &MachineConfigPool, role: &str| {
+        let labels = [(label::ROLE.to_owned(), role.to_owned())].into();
+        let selector = pool.spec.machine_config_selector.as_ref();
+        selector.is_some_and(|wanted| selector::matches(wanted, &labels).unwrap_or_default())
+    };
+    let has_own = |pool: &&&'p MachineConfigPool| {
+        let name = pool.name_any();
+        let inherits = roles.iter().any(|role| *role != name && takes(pool, role));
+        is_built_in(pool) || !inherits && takes(pool, &name)
+    };
+    pools.iter().filter(has_own).copied().collect()
+}
+
+impl Inputs<'_> {
+    /// Feeds which objects these are, and in which version, to a hasher: as long as the result is the
+    /// same, so is what is generated.
+    pub fn hash_versions(&self, hasher: &mut impl Hasher) {
+        fn all<'a, K: kube::Resource + 'a>(
+            objects: impl IntoIterator<Item = &'a &'a K>,
+            hasher: &mut impl Hasher,
+        ) {
+            for object in objects {
+                let meta = object.meta();
+                (&meta.name, &meta.namespace, &meta.uid, meta.generation).hash(hasher);
+            }
+            0u8.hash(hasher);
+        }
+        all(&self.image, hasher);
+        all(&self.content_source_policies, hasher);
+        all(&self.digest_mirror_sets, hasher);
+        all(&self.tag_mirror_sets, hasher);
+        all(&self.cluster_image_policies, hasher);
+        all(&self.image_policies, hasher);
+        self.release_image.hash(hasher);
+    }
+
+    /// The objects, each as `Kind name`.
+    fn objects(&self) -> Vec<String> {
+        fn named<'a, K: kube::Resource<DynamicType = ()> + 'a>(
+            objects: impl IntoIterator<Item = &'a &'a K>,
+        ) -> Vec<String> {
+            let name = |object: &&K| match object.namespace() {
+                Some(namespace) => format!("{} {namespace}/{}", K::kind(&()), object.name_any()),
+                None => format!("{} {}", K::kind(&()), object.name_any()),
+            };
+            objects.into_iter().map(name).collect()
+        }
+        let mut objects = named(&self.image);
+        objects.extend(named(&self.content_source_policies));
+        objects.extend(named(&self.digest_mirror_sets));
+        objects.extend(named(&self.tag_mirror_sets));
+        objects.extend(named(&self.cluster_image_policies));
+        objects.extend(named(&self.image_policies));
+        objects
+    }
+}
+
+/// The MachineConfigs of these pools, each with the files that it begins with. Where there are no
+/// objects, there are none.
+///
+/// # Errors
+/// An object cannot be carried out; nothing is generated then, and pools keep what they have.
+pub fn generate(
+    inputs: &Inputs<'_>,
+    pools: &[(&MachineConfigPool, Base)],
+) -> Result<Registries, GenerateError> {
+    let from = inputs.objects();
+    if from.is_empty() {
+        return Ok(Registries::default());
+    }
+    let plan = plan(inputs)?;
+    let mut made: Vec<(&Base, MachineConfig)> = Vec::new();
+    let mut generated = Vec::with_capacity(pools.len());
+    for (pool, base) in pools {
+        // Most pools begin with the same files.
+        let known = made.iter().position(|(other, _)| *other == base);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let (name, role) = (name(&pool.name_any()), pool.name_any());
+                let files = fitting(plan.files(base)?, &name)?;
+                made.push((base, machine_config(&name, &role, &files)));
+                made.len() - 1
+            }
+        };
+        let role = pool.name_any();
+        let mut machine_config = made[at].1.clone();
+        machine_config.metadata.name = Some(name(&role));
+        machine_config.labels_mut().insert(label::ROLE.to_owned(), role);
+        generated.push(Generated { machine_config, from: from.clone(), warnings: plan.warnings() });
+    }
+    let release = plan.release.as_ref().map_or("it", |release| release.repository);
+    let not_blocked =
+        (!plan.lists.needed.is_empty()).then(|| sources::needed(&plan.lists.needed, release));
+    Ok(Registries { generated, conflicts: plan.policies.conflicts, not_blocked })
+}
+
+/// Refuses files that no API could store.
+fn fitting(files: Vec<File>, name: &str) -> Result<Vec<File>, GenerateError> {
+    // As many bytes as base64 makes of them.
+    let size: usize = files.iter().map(|file| file.contents.len().div_ceil(3) * 4).sum();
+    if size > MAX_MACHINE_CONFIG_BYTES {
+        return Err(GenerateError {
+            object: format!("MachineConfig {name}"),
+            field: "spec.config".to_owned(),
+            message: format!("is too large ({size} bytes, max {MAX_MACHINE_CONFIG_BYTES} bytes)"),
+            remedy: "mirror whole registries or namespaces instead of single repositories"
+                .to_owned(),
+        });
+    }
+    Ok(files)
+}
+
+/// What is to be done, checked.
+struct Plan<'a> {
+    sources: RegistrySources,
+    entries: Vec<Entry<'a>>,
+    digest: Vec<Merged<'a>>,
+    tag: Vec<Merged<'a>>,
+    lists: Lists,
+    policies: Policies,
+    release: Option<Reference<'a>>,
+    has_mirror_objects: bool,
+}
+
+fn plan<'a>(inputs: &Inputs<'a>) -> Result<Plan<'a>, GenerateError> {
+    let sources = inputs.image.and_then(|image| image.spec.registry_sources.clone());
+    let sources = sources.unwrap_or_default();
+    let (digest_sets, old) = (&inputs.digest_mirror_sets, &inputs.content_source_policies);
+    let entries = mirrors::entries(digest_sets, old, &inputs.tag_mirror_sets)?;
+    mirrors::check(&entries)?;
+    let (digest, tag) = (merged(&entries, PullBy::Digest), merged(&entries, PullBy::Tag));
+    // Only the lists of the Image are about the release.
+    let release_image = inputs.release_image.filter(|_| inputs.image.is_some());
+    let release = release_image.map(sources::release).transpose()?;
+    let lists = sources::lists(&sources, release.as_ref(), &digest)
+        .map_err(|problem| wildcard(&entries, &problem))?;
+    sources::check(&sources, &lists, release.as_ref())?;
+    let policies = policies(&inputs.cluster_image_policies, &inputs.image_policies, &lists)?;
+    let has_mirror_objects =
+        !(digest_sets.is_empty() && old.is_empty() && inputs.tag_mirror_sets.is_empty());
+    Ok(Plan { sources, entries, digest, tag, lists, policies, release, has_mirror_objects })
+}
+
+impl Plan<'_> {
+    /// The files of a pool that begins with these.
+    fn files(&self, base: &Base) -> Result<Vec<File>, GenerateError> {
+        let conf = self.registries_conf(base)?;
+        let policy = self.policy(base)?;
+        let namespaces = &self.policies.namespaces;
+        let scopes = self.policies.cluster.keys();
+        let scopes = scopes.chain(namespaces.values().flat_map(|scopes| scopes.keys()));
+        let sigstore = registries_d(scopes, conf.as_ref());
+        let mut files = Vec::new();
+        files.extend(conf.map(|conf| File::new(REGISTRIES_CONF, conf.text())));
+        files.extend(policy.as_ref().map(|policy| File::new(POLICY_JSON, policy.text())));
+        files.extend(sigstore.map(|text| File::new(SIGSTORE, text)));
+        for (namespace, scopes) in namespaces {
+            let Some(policy) = &policy else { continue };
+            let text = policy_json::namespace(policy, scopes).text();
+            files.push(File::new(format!("{NAMESPACE_POLICIES}/{namespace}.json"), text));
+        }
+        if let Some(search) = &self.sources.container_runtime_search_registries {
+            let conf = RegistriesConf { search: Some(search.clone()), ..RegistriesConf::default() };
+            files.push(File::new(SEARCH, conf.text()));
+        }
+        Ok(files)
+    }
+
+    fn registries_conf(&self, base: &Base) -> Result<Option<RegistriesConf>, GenerateError> {
+        let insecure = self.sources.insecure_registries.as_deref();
+        if insecure.is_none() && self.lists.blocked.is_empty() && !self.has_mirror_objects {
+            return Ok(None);
+        }
+        let mut conf = RegistriesConf::parse(&base.registries_conf)
+            .map_err(|problem| template(REGISTRIES_CONF, problem.to_string()))?;
+        let edits = Edits {
+            digest: &self.digest,
+            tag: &self.tag,
+            insecure: insecure.unwrap_or_default(),
+            blocked: &self.lists.blocked,
+        };
+        edit(&mut conf, &edits).map_err(|problem| wildcard(&self.entries, &problem))?;
+        Ok(Some(conf))
+    }
+
+    fn policy(&self, base: &Base) -> Result<Option<PolicyFile>, GenerateError> {
+        let nothing = self.lists.refused.is_empty()
+            && self.lists.allowed.is_empty()
+            && self.policies.cluster.is_empty()
+            && self.policies.namespaces.is_empty();
+        if nothing {
+            return Ok(None);
+        }
+        let base = PolicyFile::parse(&base.policy_json)
+            .map_err(|problem| template(POLICY_JSON, problem.to_string()))?;
+        Ok(Some(policy_json::cluster(base, &self.lists, &self.policies.cluster)))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let conflicts = self.policies.conflicts.iter();
+        conflicts
+            .map(|conflict| {
+                let Conflict { namespace, name, .. } = conflict;
+                format!("ImagePolicy {namespace}/{name}: spec.scopes: {}", conflict.message())
+            })
+            .collect()
+    }
+}
+
+/// A template's file cannot be built on.
+fn template(path: &str, message: String) -> GenerateError {
+    GenerateError {
+        object: "the templates".to_owned(),
+        field: path.to_owned(),
+        message,
+        remedy: "mend the template".to_owned(),
+    }
+}
+
+fn wildcard(entries: &[Entry<'_>], problem: &WildcardMirrors) -> GenerateError {
+    let WildcardMirrors { source, inside } = problem;
+    let entry = entries.iter().find(|entry| entry.source == source);
+    GenerateError {
+        object: entry.map_or_else(String::new, |entry| entry.object.clone()),
+        field: entry.map_or_else(String::new, |entry| format!("{}.source", entry.field)),
+        message: format!(
+            "the mirrors of {source:?} cannot be carried over to {inside:?} inside it"
+        ),
+        remedy: format!("give {inside:?} mirrors of its own"),
+    }
+}

@@ -1,0 +1,265 @@
+//! ContainerRuntimeConfig: settings of the container runtime, checked and turned into files.
+
+use kube::ResourceExt as _;
+
+use super::base::Base;
+use super::storage_conf::{self, Changes};
+use super::toml_text::{list, quoted};
+use crate::api::{
+    ContainerRuntimeConfig, ContainerRuntimeConfiguration, MachineConfigPool, Quantity, Store,
+};
+use crate::generate::naming::{Family, Member, Names};
+use crate::generate::{File, GenerateError, Generated, machine_config};
+
+/// The folder of CRI-O's settings.
+const FOLDER: &str = "/etc/crio/crio.conf.d";
+/// A smaller limit of processes is none.
+const LEAST_PIDS: i64 = 20;
+/// A log as small as this is none.
+const TOO_SMALL_LOG: i64 = 8192;
+const LOG_LEVELS: [&str; 7] = ["error", "fatal", "panic", "warn", "info", "debug", "trace"];
+const RUNTIMES: [&str; 2] = ["crun", "runc"];
+
+/// How the MachineConfigs of ContainerRuntimeConfigs are called.
+pub const FAMILY: Family = Family {
+    kind: "ContainerRuntimeConfig",
+    word: "containerruntime",
+    too_many: "max number of supported ctrcfgs (10) has been reached. Please delete old ctrcfgs before retrying",
+};
+
+/// What one object comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// What the names of its MachineConfigs end with; empty: nothing.
+    pub suffix: String,
+    /// Its MachineConfigs, one for each of its pools.
+    pub generated: Vec<Generated>,
+}
+
+/// What each of these objects comes to, in their order. `exists` says whether there is a MachineConfig
+/// of a name, and `base` with which files a pool begins.
+pub fn generate_all(
+    configs: &[&ContainerRuntimeConfig],
+    pools: &[&MachineConfigPool],
+    exists: impl Fn(&str) -> bool,
+    base: impl Fn(&str) -> Base,
+) -> Vec<Result<Planned, GenerateError>> {
+    let members: Vec<Member<'_>> = configs
+        .iter()
+        .map(|config| Member {
+            metadata: &config.metadata,
+            selector: config.spec.machine_config_pool_selector.as_ref(),
+        })
+        .collect();
+    let names = FAMILY.assign(&members, pools, exists);
+    let plan = |(config, names): (&&ContainerRuntimeConfig, Result<Names, GenerateError>)| {
+        // A wrong setting is named before a wrong selector, as the real system does.
+        check(config)?;
+        let Names { suffix, by_pool } = names?;
+        let generated =
+            by_pool.iter().map(|(pool, name)| generate(config, pool, name, &base(pool)));
+        Ok(Planned { suffix, generated: generated.collect::<Result<_, _>>()? })
+    };
+    configs.iter().zip(names).map(plan).collect()
+}
+
+/// The MachineConfig of one ContainerRuntimeConfig for one pool, under this name.
+///
+/// # Errors
+/// A setting cannot be taken up.
+pub fn generate(
+    config: &ContainerRuntimeConfig,
+    pool: &str,
+    name: &str,
+    base: &Base,
+) -> Result<Generated, GenerateError> {
+    check(config)?;
+    let files = match &config.spec.container_runtime_config {
+        Some(settings) => files(config, settings, base)?,
+        None => Vec::new(),
+    };
+    let mut warnings = Vec::new();
+    if files.is_empty() {
+        warnings.push(format!(
+            "{}: spec.containerRuntimeConfig sets nothing: pools are not changed by it",
+            object(config)
+        ));
+    }
+    Ok(Generated {
+        machine_config: machine_config(name, pool, &files),
+        from: vec![object(config)],
+        warnings,
+    })
+}
+
+/// Whether all settings can be taken up.
+///
+/// # Errors
+/// One cannot.
+pub fn check(config: &ContainerRuntimeConfig) -> Result<(), GenerateError> {
+    let Some(settings) = &config.spec.container_runtime_config else { return Ok(()) };
+    let wrong = |field: &str, message: String, remedy: &str| {
+        Err(error(config, field, message, remedy.to_owned()))
+    };
+    // A setting that is passed over in silence would be one that somebody relies on.
+    if let Some(name) = settings.other.keys().next() {
+        let message = "is not a setting that is known here".to_owned();
+        return wrong(name, message, "correct its name, or remove it");
+    }
+    if let Some(limit) = settings.pids_limit.filter(|limit| *limit != 0 && *limit < LEAST_PIDS) {
+        let remedy = "use 20 or more, or 0 for no limit of its own";
+        return wrong("pidsLimit", format!("invalid PidsLimit {limit}"), remedy);
+    }
+    if let Some((value, shown)) = amount(config, "logSizeMax", &settings.log_size_max)?
+        && (1..=TOO_SMALL_LOG).contains(&value)
+    {
+        let message = format!("invalid LogSizeMax {shown:?}, cannot be less than 8kB");
+        return wrong("logSizeMax", message, "use more than 8192 bytes, or -1 for no limit");
+    }
+    if let Some((value, shown)) = amount(config, "overlaySize", &settings.overlay_size)?
+        && value < 0
+    {
+        let message = format!("invalid overlaySize {shown:?}, cannot be less than 0");
+        return wrong("overlaySize", message, "use a size such as 8G, or 0 for no limit");
+    }
+    if let Some(level) = set(&settings.log_level).filter(|level| !LOG_LEVELS.contains(level)) {
+        let message = format!(
+            "invalid LogLevel {level:?}, must be one of error, fatal, panic, warn, info, debug, or trace"
+        );
+        return wrong("logLevel", message, "use one of them, or leave it out");
+    }
+    if let Some(runtime) = set(&settings.default_runtime).filter(|name| !RUNTIMES.contains(name)) {
+        let message = format!("invalid DefaultRuntime {runtime:?}, must be one of crun, runc");
+        return wrong("defaultRuntime", message, "use one of them, or leave it out");
+    }
+    for (field, title, stores) in [
+        ("additionalLayerStores", "AdditionalLayerStores", &settings.additional_layer_stores),
+        ("additionalImageStores", "AdditionalImageStores", &settings.additional_image_stores),
+        (
+            "additionalArtifactStores",
+            "AdditionalArtifactStores",
+            &settings.additional_artifact_stores,
+        ),
+    ] {
+        for (at, store) in stores.iter().flatten().enumerate() {
+            if let Some(message) = wrong_path(title, &store.path) {
+                return wrong(&format!("{field}[{at}].path"), message, "write an absolute path");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn files(
+    config: &ContainerRuntimeConfig,
+    settings: &ContainerRuntimeConfiguration,
+    base: &Base,
+) -> Result<Vec<File>, GenerateError> {
+    let mut files = Vec::new();
+    if let Some(changes) = storage_changes(config, settings)? {
+        let text = storage_conf::changed(&base.storage_conf, &changes).map_err(|message| {
+            let message = format!("cannot change the template's {}: {message}", storage_conf::PATH);
+            error(config, "overlaySize", message, "mend the template".to_owned())
+        })?;
+        files.push(File::new(storage_conf::PATH, text));
+    }
+    let mut drop_in = |name: &str, line: String| {
+        let text = format!("[crio]\n  [crio.runtime]\n{line}");
+        files.push(File::new(format!("{FOLDER}/01-ctrcfg-{name}"), text));
+    };
+    if let Some(level) = set(&settings.log_level) {
+        drop_in("logLevel", format!("    log_level = {}\n", quoted(level)));
+    }
+    if let Some(limit) = settings.pids_limit {
+        drop_in("pidsLimit", format!("    pids_limit = {limit}\n"));
+    }
+    if let Some((size, _)) = amount(config, "logSizeMax", &settings.log_size_max)?
+        && size != 0
+    {
+        drop_in("logSizeMax", format!("    log_size_max = {size}\n"));
+    }
+    if let Some(runtime) = set(&settings.default_runtime) {
+        drop_in("defaultRuntime", format!("    default_runtime = {}\n", quoted(runtime)));
+    }
+    let artifacts = paths(&settings.additional_artifact_stores);
+    if !artifacts.is_empty() {
+        let line = format!("    additional_artifact_stores = {}\n", list(&artifacts));
+        drop_in("additionalArtifactStores", line);
+    }
+    Ok(files)
+}
+
+/// What the settings change in `storage.conf`, if anything.
+fn storage_changes(
+    config: &ContainerRuntimeConfig,
+    settings: &ContainerRuntimeConfiguration,
+) -> Result<Option<Changes>, GenerateError> {
+    let size = amount(config, "overlaySize", &settings.overlay_size)?;
+    let changes = Changes {
+        size: size.filter(|(value, _)| *value != 0).map(|(_, shown)| shown),
+        // The storage library finds layers in such a store by their references only.
+        layer_stores: paths(&settings.additional_layer_stores)
+            .into_iter()
+            .map(|path| if path.ends_with(":ref") { path } else { format!("{path}:ref") })
+            .collect(),
+        image_stores: paths(&settings.additional_image_stores),
+    };
+    let nothing = changes.size.is_none()
+        && changes.layer_stores.is_empty()
+        && changes.image_stores.is_empty();
+    Ok((!nothing).then_some(changes))
+}
+
+/// An amount as a number and as Kubernetes shows it.
+fn amount(
+    config: &ContainerRuntimeConfig,
+    field: &str,
+    quantity: &Option<Quantity>,
+) -> Result<Option<(i64, String)>, GenerateError> {
+    let Some(quantity) = quantity else { return Ok(None) };
+    match quantity.amount() {
+        Ok(amount) => Ok(Some((amount.value(), amount.to_string()))),
+        Err(remedy) => {
+            let text = serde_json::to_string(quantity).unwrap_or_default();
+            let message = format!("{text} is no amount");
+            Err(error(config, field, message, remedy.to_string()))
+        }
+    }
+}
+
+fn wrong_path(title: &str, path: &str) -> Option<String> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    if path.is_empty() {
+        return Some(format!("invalid {title}: path must not be empty"));
+    }
+    if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_good) {
+        return Some(format!(
+            "invalid {title} path {path:?}: must be an absolute path containing only alphanumeric characters, '/', '.', '_', and '-'"
+        ));
+    }
+    path.contains("//").then(|| {
+        format!("invalid {title} path {path:?}: must not contain consecutive forward slashes")
+    })
+}
+
+fn set(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+fn paths(stores: &Option<Vec<Store>>) -> Vec<String> {
+    stores.iter().flatten().map(|store| store.path.clone()).collect()
+}
+
+fn object(config: &ContainerRuntimeConfig) -> String {
+    format!("{} {}", FAMILY.kind, config.name_any())
+}
+
+fn error(
+    config: &ContainerRuntimeConfig,
+    field: &str,
+    message: String,
+    remedy: String,
+) -> GenerateError {
+    let field = format!("spec.containerRuntimeConfig.{field}");
+    GenerateError { object: object(config), field, message, remedy }
+}

@@ -1,0 +1,81 @@
+//! `registries.d`: where signatures are looked for (containers-registries.d(5)). Signatures of
+//! sigstore are attached to images; whoever asks for them has to be told to look.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::lookup::{find, pull_sources};
+use super::mirrors::PullBy;
+use super::registries_conf::{RegistriesConf, Registry};
+use super::scope::is_inside;
+
+/// Stands for the host that a wildcard matches.
+const SOME_HOST: &str = "matched";
+/// Stands for a repository on a host.
+const SOME_REPOSITORY: &str = "/a";
+
+/// The file for these scopes: they and all the places where mirrors have their images.
+pub(super) fn registries_d<'a>(
+    scopes: impl IntoIterator<Item = &'a String>,
+    conf: Option<&RegistriesConf>,
+) -> Option<String> {
+    let mut places = BTreeSet::new();
+    for scope in scopes {
+        places.insert(scope.clone());
+        let Some(conf) = conf else { continue };
+        if let Some(registry) = find(conf, scope) {
+            places.extend(places_of(scope, registry));
+        }
+        let inside = conf.registries.iter().map(Registry::scope);
+        for inner in inside.filter(|inner| *inner != scope && is_inside(inner, scope)) {
+            if let Some(registry) = find(conf, inner) {
+                places.extend(places_of(inner, registry));
+            }
+        }
+    }
+    let mut text = "docker:\n".to_owned();
+    for place in &places {
+        // Writing to a String cannot fail. The name is in quotes, since some begin with an asterisk.
+        let _ = write!(text, "  {}:\n    use-sigstore-attachments: true\n", quoted(place));
+    }
+    (!places.is_empty()).then_some(text)
+}
+
+/// Where images of a scope are fetched from.
+fn places_of(scope: &str, registry: &Registry) -> Vec<String> {
+    let mut repository = match scope.strip_prefix('*') {
+        Some(domain) if domain.starts_with('.') => format!("{SOME_HOST}{domain}"),
+        _ => scope.to_owned(),
+    };
+    let is_host = !repository.contains('/');
+    if is_host {
+        repository.push_str(SOME_REPOSITORY);
+    } else {
+        trim_to_repository(&mut repository);
+    }
+    let mut places = pull_sources(registry, &repository, PullBy::Digest);
+    places.extend(pull_sources(registry, &repository, PullBy::Tag));
+    if is_host {
+        for place in &mut places {
+            if let Some(host) = place.strip_suffix(SOME_REPOSITORY) {
+                *place = host.to_owned();
+            }
+        }
+    }
+    places
+}
+
+/// Takes off a tag and a digest.
+fn trim_to_repository(name: &mut String) {
+    if let Some(at) = name.find('@') {
+        name.truncate(at);
+    }
+    let path = name.find('/').unwrap_or_default();
+    if let Some(colon) = name[path..].find(':') {
+        name.truncate(path + colon);
+    }
+}
+
+fn quoted(text: &str) -> String {
+    super::toml_text::quoted(text)
+}

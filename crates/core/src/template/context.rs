@@ -1,0 +1,87 @@
+//! What a template sees: the ControllerConfig as Go's struct has it, and a few things beside.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gotmpl::Value;
+use serde_json::Value as Json;
+
+use crate::api::names::path;
+use crate::go::types::{CONTROLLER_CONFIG, Kind, Types};
+use crate::serve::tls_profile::Spoken;
+
+/// The maps among the data: a template may ask them for keys that they do not have.
+pub(super) const MAPS: [&str; 2] = ["Images", "Constants"];
+
+/// The data that templates are filled in with.
+pub(super) fn data(spec: &Json, pull_secret: &str, tls: &Spoken) -> Value {
+    let Value::Map(fields) = typed(&CONTROLLER_CONFIG, &Kind::Struct("ControllerConfigSpec"), spec)
+    else {
+        return Value::Nil;
+    };
+    let mut fields = BTreeMap::clone(&fields);
+    let mut set = |name: &str, value: Value| fields.insert(name.into(), value);
+    set("PullSecret", pull_secret.into());
+    set("TLSMinVersion", tls.min_version.as_str().into());
+    set("TLSCipherSuites", list(tls.cipher_suites.iter().map(|suite| suite.as_str().into())));
+    set("Constants", map([("APIServerURLFile".to_owned(), path::API_SERVER_URL.into())]));
+    fields.into()
+}
+
+/// A JSON value as Go sees it once it is in its type. What was never set is zero.
+///
+/// A nil pointer is an empty map: it is false, and asking it for a field is an error, as in Go.
+fn typed(types: &Types, kind: &Kind, json: &Json) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
+        Kind::Int { .. } => Value::Int(json.as_i64().unwrap_or_default()),
+        Kind::Float => Value::Float(json.as_f64().unwrap_or_default()),
+        Kind::String | Kind::Quantity | Kind::Duration | Kind::TimeOrDuration => {
+            json.as_str().unwrap_or_default().into()
+        }
+        Kind::Bytes => {
+            let bytes = json.as_str().and_then(|text| STANDARD.decode(text).ok());
+            list(bytes.unwrap_or_default().into_iter().map(|byte| Value::Uint(byte.into())))
+        }
+        Kind::Any => untyped(json),
+        Kind::List(inner) => {
+            list(json.as_array().into_iter().flatten().map(|item| typed(types, inner, item)))
+        }
+        Kind::Map(inner) => map(json
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, item)| (key.clone(), typed(types, inner, item)))),
+        Kind::Pointer(_) if json.is_null() => map([]),
+        Kind::Pointer(inner) => typed(types, inner, json),
+        Kind::Struct(name) => map(types.fields(name).iter().map(|field| {
+            let value = json.get(field.json).unwrap_or(&Json::Null);
+            (field.name.to_owned(), typed(types, &field.kind, value))
+        })),
+    }
+}
+
+/// A JSON value as Go has it in an `interface {}`.
+pub(super) fn untyped(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(is) => Value::Bool(*is),
+        Json::Number(number) => number
+            .as_i64()
+            .map_or_else(|| Value::Float(number.as_f64().unwrap_or_default()), Value::Int),
+        Json::String(text) => text.as_str().into(),
+        Json::Array(items) => list(items.iter().map(untyped)),
+        Json::Object(entries) => {
+            map(entries.iter().map(|(key, item)| (key.clone(), untyped(item))))
+        }
+    }
+}
+
+pub(super) fn list(items: impl IntoIterator<Item = Value>) -> Value {
+    items.into_iter().collect::<Vec<_>>().into()
+}
+
+fn map(entries: impl IntoIterator<Item = (String, Value)>) -> Value {
+    entries.into_iter().collect::<BTreeMap<String, Value>>().into()
+}

@@ -1,0 +1,234 @@
+//! The functions that templates may call beside Go's own.
+
+use std::sync::Arc;
+
+use gotmpl::{FuncMap, Template, TemplateError, Value, ValueFunc};
+
+use super::builtins;
+use super::context;
+use super::layers::Infrastructure;
+use super::platform;
+use crate::ignition::go::url;
+
+/// The functions, for one cluster.
+#[derive(Clone)]
+pub(super) struct Functions {
+    map: FuncMap,
+}
+
+/// What a function answers: a value, or why not.
+pub(super) type Answer = Result<Value, String>;
+
+/// A function that looks at the cluster.
+type OfCluster = fn(&Infrastructure) -> Answer;
+
+/// Those that look at the cluster; a template calls each as `{{name .}}`.
+const OF_CLUSTER: [(&str, OfCluster); 13] = [
+    ("cloudProvider", platform::cloud_provider),
+    ("credentialProviderConfigFlag", platform::credential_provider_config_flag),
+    ("onPremPlatformShortName", platform::short_name),
+    ("onPremPlatformAPIServerInternalIP", platform::api_server_internal_ip),
+    ("onPremPlatformAPIServerInternalIPs", platform::api_server_internal_ips),
+    ("onPremPlatformIngressIP", platform::ingress_ip),
+    ("onPremPlatformIngressIPs", platform::ingress_ips),
+    ("isOpenShiftManagedDefaultLB", platform::is_managed_default_load_balancer),
+    ("dnsRecordsType", platform::dns_records_type),
+    ("cloudPlatformAPIIntLoadBalancerIPs", platform::api_int_load_balancer_ips),
+    ("cloudPlatformAPILoadBalancerIPs", platform::api_load_balancer_ips),
+    ("cloudPlatformIngressLoadBalancerIPs", platform::ingress_load_balancer_ips),
+    ("platformType", platform::platform_type),
+];
+
+impl Functions {
+    pub(super) fn new(infrastructure: &Infrastructure) -> Self {
+        let infrastructure = Arc::new(infrastructure.clone());
+        let mut map = FuncMap::new();
+        for (name, function) in OF_CLUSTER {
+            let infrastructure = Arc::clone(&infrastructure);
+            map.insert(
+                name.to_owned(),
+                function_of(name, move |[config]: &[Value; 1]| {
+                    // Go wants the whole configuration here: inside `range` a dot is less.
+                    if config.field("Infra").is_none() {
+                        return Err("wrong type for value; expected the configuration (pass $, \
+                                    the dot is something else here)"
+                            .to_owned());
+                    }
+                    function(&infrastructure)
+                }),
+            );
+        }
+        map.insert("toString".to_owned(), function_of("toString", |[v]: &[Value; 1]| to_string(v)));
+        map.insert("indent".to_owned(), function_of("indent", |[n, v]: &[Value; 2]| indent(n, v)));
+        map.insert("skip".to_owned(), function_of("skip", |[key]: &[Value; 1]| skip(key)));
+        map.insert("urlHost".to_owned(), function_of("urlHost", |[u]: &[Value; 1]| url_host(u)));
+        map.insert("urlPort".to_owned(), function_of("urlPort", |[u]: &[Value; 1]| url_port(u)));
+        map.insert("join".to_owned(), function_of("join", |[l, s]: &[Value; 2]| join(l, s)));
+        builtins::add(&mut map);
+        Self { map }
+    }
+
+    pub(super) fn add_to(&self, template: Template) -> Template {
+        template.funcs(self.map.clone())
+    }
+}
+
+/// A function of so many arguments, as the engine wants it.
+fn function_of<const N: usize>(
+    name: &'static str,
+    function: impl Fn(&[Value; N]) -> Answer + Send + Sync + 'static,
+) -> ValueFunc {
+    self::function(name, move |arguments| {
+        let fixed: Result<&[Value; N], _> = arguments.try_into();
+        let fixed =
+            fixed.map_err(|_| format!("wrong number of args: want {N} got {}", arguments.len()))?;
+        function(fixed)
+    })
+}
+
+/// A function of any number of arguments, as the engine wants it.
+pub(super) fn function(
+    name: &'static str,
+    function: impl Fn(&[Value]) -> Answer + Send + Sync + 'static,
+) -> ValueFunc {
+    Arc::new(move |arguments: &[Value]| {
+        function(arguments)
+            .map_err(|message| TemplateError::Exec(format!("error calling {name}: {message}")))
+    })
+}
+
+/// The text of a value that has to be one.
+fn text(value: &Value) -> Result<&str, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(format!("wrong type for value; expected string; got {}", other.type_name())),
+    }
+}
+
+fn to_string(value: &Value) -> Answer {
+    let bytes: Option<Vec<u8>> = match value {
+        Value::List(items) if !items.is_empty() => items
+            .iter()
+            .map(|item| match item {
+                Value::Uint(byte) => u8::try_from(*byte).ok(),
+                _ => None,
+            })
+            .collect(),
+        // An empty list of bytes and an empty list of anything else look alike; only the former
+        // is in the data of a template.
+        Value::List(_) => Some(Vec::new()),
+        _ => None,
+    };
+    match bytes {
+        Some(bytes) => String::from_utf8(bytes)
+            .map(Value::from)
+            .map_err(|_| "the bytes are not UTF-8 text".to_owned()),
+        None => Ok(value.to_string().into()),
+    }
+}
+
+fn indent(spaces: &Value, value: &Value) -> Answer {
+    let spaces = spaces
+        .as_int()
+        .and_then(|spaces| usize::try_from(spaces).ok())
+        .ok_or("the number of spaces is not a whole number from 0 on")?;
+    let pad = " ".repeat(spaces.min(1024));
+    Ok(format!("{pad}{}", text(value)?.replace('\n', &format!("\n{pad}"))).into())
+}
+
+/// Passes a key through to whoever fills the file in later.
+fn skip(key: &Value) -> Answer {
+    let key = text(key)?;
+    let starts_well = key.starts_with(|c: char| c == '_' || c.is_ascii_lowercase());
+    if !starts_well || !key.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric()) {
+        return Err("invalid key for skipKey".to_owned());
+    }
+    Ok(format!("{{{{.{key}}}}}").into())
+}
+
+/// The authority of a URL, cut into host and port.
+fn host_and_port(url: &str) -> (&str, &str) {
+    let rest = url.split_once("//").map_or("", |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    if let Some((address, port)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        return (address, port.strip_prefix(':').unwrap_or_default());
+    }
+    host.rsplit_once(':').unwrap_or((host, ""))
+}
+
+fn url_host(url: &Value) -> Answer {
+    let url = text(url)?;
+    url::parse(url).map_err(|_| format!("invalid url: {url}"))?;
+    Ok(host_and_port(url).0.into())
+}
+
+fn url_port(url: &Value) -> Answer {
+    let url = text(url)?;
+    let parsed = url::parse(url).map_err(|_| format!("invalid url: {url}"))?;
+    match (host_and_port(url).1, parsed.scheme.as_str()) {
+        ("", "https") => Ok("443".into()),
+        ("", "http") => Ok("80".into()),
+        ("", _) => Err(format!("unknown scheme in {url}")),
+        (port, _) => Ok(port.into()),
+    }
+}
+
+fn join(list: &Value, separator: &Value) -> Answer {
+    let Value::List(items) = list else {
+        return Err(format!("wrong type for value; expected []string; got {}", list.type_name()));
+    };
+    let texts: Result<Vec<&str>, String> = items.iter().map(text).collect();
+    Ok(texts?.join(text(separator)?).into())
+}
+
+/// A list of texts out of JSON.
+pub(super) fn texts(json: Option<&serde_json::Value>) -> Value {
+    let items = json.and_then(serde_json::Value::as_array);
+    context::list(items.into_iter().flatten().map(context::untyped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Value {
+        context::list(text.bytes().map(|byte| Value::Uint(byte.into())))
+    }
+
+    fn shown(answer: Answer) -> String {
+        answer.map_or_else(|error| format!("error: {error}"), |value| value.to_string())
+    }
+
+    #[test]
+    fn text_functions() {
+        for (answer, expected) in [
+            (to_string(&bytes("a\nb")), "a\nb"),
+            (to_string(&bytes("")), ""),
+            (to_string(&Value::Int(3)), "3"),
+            (to_string(&"x".into()), "x"),
+            (to_string(&context::list([Value::Uint(0xff)])), "error: the bytes are not UTF-8 text"),
+            (indent(&Value::Int(2), &"a\n\nb".into()), "  a\n  \n  b"),
+            (indent(&Value::Int(0), &"a".into()), "a"),
+            (skip(&"etcd_index".into()), "{{.etcd_index}}"),
+            (skip(&"_x9".into()), "{{._x9}}"),
+            (skip(&"Upper".into()), "error: invalid key for skipKey"),
+            (skip(&"a-b".into()), "error: invalid key for skipKey"),
+            (skip(&"".into()), "error: invalid key for skipKey"),
+            (url_host(&"https://api.example.com:6443/x".into()), "api.example.com"),
+            (url_host(&"https://[fd00::1]:6443".into()), "fd00::1"),
+            (url_host(&"https://user@host".into()), "host"),
+            (url_host(&"host".into()), ""),
+            (url_host(&"http://[::1".into()), "error: invalid url: http://[::1"),
+            (url_port(&"https://api.example.com:6443".into()), "6443"),
+            (url_port(&"https://api.example.com".into()), "443"),
+            (url_port(&"http://[fd00::1]".into()), "80"),
+            (url_port(&"ftp://x".into()), "error: unknown scheme in ftp://x"),
+            (join(&context::list(["a".into(), "b".into()]), &",".into()), "a,b"),
+            (join(&context::list([]), &",".into()), ""),
+        ] {
+            assert_eq!(shown(answer), expected);
+        }
+    }
+}

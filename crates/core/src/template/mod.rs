@@ -1,0 +1,309 @@
+//! Templates: the MachineConfigs that every machine of a cluster starts from.
+//!
+//! ```text
+//! <role>/<name>/<layer>/{files,units,extensions}/<template>  ┐  fill in (engine, functions)
+//! common/<layer>/…                                           ┘─► transpile ─► 00-<role>, 01-<role>-kubelet, …
+//! ```
+//!
+//! A folder that was written for the Machine Config Operator gives the same MachineConfigs here.
+//! Which layers hold is said in [`layers`](self), what a template may ask in `functions` and
+//! `platform`.
+
+mod builtins;
+mod context;
+mod engine;
+mod error;
+mod functions;
+mod layers;
+mod platform;
+mod shipped;
+mod status;
+mod syntax;
+mod transpile;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource as _;
+use kube::core::ObjectMeta;
+use serde_json::Value;
+
+pub use error::TemplateError;
+pub use shipped::{Profile, shipped};
+pub use status::status;
+pub use tree::Templates;
+
+use crate::api::config::APIServer;
+use crate::api::names::{annotation, label, object};
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigSpec};
+use crate::generate::Generated;
+use crate::serve::tls_profile::spoken;
+use functions::Functions;
+use layers::Infrastructure;
+use transpile::Filled;
+
+/// The folder that holds for every role.
+const COMMON: &str = "common";
+
+/// What the templates are filled in with.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The facts about the cluster.
+    pub controller_config: &'a ControllerConfig,
+    /// The pull secret of the cluster, as JSON; nothing when there is none.
+    pub pull_secret: Option<&'a [u8]>,
+    /// The settings of the cluster's API server: its TLS profile.
+    pub api_server: Option<&'a APIServer>,
+}
+
+impl std::fmt::Debug for Inputs<'_> {
+    /// Leaves the pull secret out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inputs")
+            .field("controller_config", self.controller_config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Templates with everything at hand that fills them in.
+struct Renderer<'a> {
+    templates: &'a Templates,
+    layers: Vec<String>,
+    infrastructure: Infrastructure,
+    data: gotmpl::Value,
+    functions: Functions,
+    pull_secret: String,
+}
+
+/// The MachineConfigs of all roles, by name, as the controller named by `version` makes them.
+///
+/// # Errors
+/// A template cannot be read or filled in, or the ControllerConfig lacks what decides the layers.
+pub fn generate(
+    templates: &Templates,
+    inputs: &Inputs<'_>,
+    version: &str,
+) -> Result<Vec<Generated>, TemplateError> {
+    let pull_secret = compact(inputs.pull_secret)?;
+    let renderer = Renderer::new(templates, inputs, pull_secret)?;
+    let mut configs = Vec::new();
+    for role in templates.folders_in(&[]) {
+        let is_arbiter_elsewhere = role == object::POOL_ARBITER
+            && !renderer.infrastructure.has_topology("HighlyAvailableArbiter");
+        if role != COMMON && !is_arbiter_elsewhere {
+            configs.extend(renderer.role(role)?);
+        }
+    }
+    let owner = owner(inputs.controller_config);
+    for config in &mut configs {
+        config.metadata.owner_references = Some(vec![owner.clone()]);
+        let annotations = config.metadata.annotations.get_or_insert_default();
+        annotations
+            .insert(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), version.to_owned());
+    }
+    configs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    let name = inputs.controller_config.metadata.name.as_deref().unwrap_or_default();
+    let from = vec![format!("ControllerConfig {name}")];
+    Ok(configs
+        .into_iter()
+        .map(|machine_config| Generated { machine_config, from: from.clone(), warnings: vec![] })
+        .collect())
+}
+
+/// Fills a template in with plain data and the functions that need no cluster, as Go does: for
+/// whoever wants to try a template, and for the comparison with Go.
+///
+/// # Errors
+/// The template cannot be read or filled in.
+pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
+    engine::render_plain(text, &context::untyped(data), &Functions::new(&Infrastructure::default()))
+}
+
+/// The contents of a file that the templates of a role make, if any of them does. Roles of custom
+/// pools have the templates of the workers.
+///
+/// Only the templates that could have to do with the file are filled in: those that name its path,
+/// and those that take their place in other layers.
+///
+/// # Errors
+/// One of them cannot be read or filled in.
+pub fn file_of_role(
+    templates: &Templates,
+    inputs: &Inputs<'_>,
+    role: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, TemplateError> {
+    let templates = templates.with_names_of(path);
+    // Files that depend on the pull secret are not asked for by their path.
+    let configs = Renderer::new(&templates, inputs, String::new())?.role(role)?;
+    Ok(configs.iter().find_map(|config| file_of(config, path)))
+}
+
+impl<'a> Renderer<'a> {
+    fn new(
+        templates: &'a Templates,
+        inputs: &Inputs<'_>,
+        pull_secret: String,
+    ) -> Result<Self, TemplateError> {
+        let spec = serde_json::to_value(&inputs.controller_config.spec).unwrap_or_default();
+        let infrastructure = Infrastructure::new(&spec);
+        let profile =
+            inputs.api_server.and_then(|server| server.spec.tls_security_profile.as_ref());
+        Ok(Self {
+            templates,
+            layers: infrastructure.layers()?,
+            data: context::data(&spec, &pull_secret, &spoken(profile)),
+            functions: Functions::new(&infrastructure),
+            infrastructure,
+            pull_secret,
+        })
+    }
+
+    fn role(&self, role: &str) -> Result<Vec<MachineConfig>, TemplateError> {
+        let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
+        let folder = if built_in.contains(&role) { role } else { object::POOL_WORKER };
+        if !self.templates.has_folder(&[folder])? {
+            return Err(TemplateError::NoFolder(folder.to_owned()));
+        }
+        let names = self.templates.folders_in(&[folder]);
+        names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| self.machine_config(role, folder, name, index == 0))
+            .collect()
+    }
+
+    /// One MachineConfig; the first of a role also holds what all roles have.
+    fn machine_config(
+        &self,
+        role: &str,
+        folder: &str,
+        name: &str,
+        is_first: bool,
+    ) -> Result<MachineConfig, TemplateError> {
+        let mut bases: Vec<Vec<&str>> = Vec::new();
+        if is_first {
+            bases.push(vec![COMMON]);
+        }
+        bases.push(vec![folder, name]);
+        let (mut files, mut units) = (BTreeMap::new(), BTreeMap::new());
+        let mut extensions = BTreeMap::new();
+        for base in &bases {
+            for layer in &self.layers {
+                let at = [base.as_slice(), &[layer.as_str()]].concat();
+                if !self.templates.has_folder(&at)? {
+                    continue;
+                }
+                self.fill(&mut files, &at, "files")?;
+                self.fill(&mut units, &at, "units")?;
+                self.fill(&mut extensions, &at, "extensions")?;
+            }
+        }
+        let config = transpile::transpile(files.values(), units.values())?;
+        let extensions: BTreeSet<String> = extensions.into_keys().collect();
+        Ok(MachineConfig {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some([(label::ROLE.to_owned(), role.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: MachineConfigSpec {
+                os_image_url: Some(String::new()),
+                base_os_extensions_container_image: Some(String::new()),
+                config: Some(serde_json::to_value(&config).unwrap_or_default()),
+                extensions: (!extensions.is_empty()).then(|| extensions.into_iter().collect()),
+                ..MachineConfigSpec::default()
+            },
+        })
+    }
+
+    /// Fills in the templates of one folder. One of the same base name replaces an earlier one; an
+    /// empty file takes it away; what comes out empty leaves it.
+    fn fill(
+        &self,
+        into: &mut BTreeMap<String, Filled>,
+        layer: &[&str],
+        kind: &str,
+    ) -> Result<(), TemplateError> {
+        let folder = [layer, &[kind]].concat();
+        if !self.templates.has_folder(&folder)? {
+            return Ok(());
+        }
+        for template in self.templates.files_below(&folder) {
+            if template.contents.is_empty() {
+                into.remove(template.base_name());
+                continue;
+            }
+            let file = template.name();
+            let text = std::str::from_utf8(template.contents)
+                .map_err(|_| TemplateError::NotText(file.clone()))?;
+            let text = engine::render(&file, text, &self.data, &self.functions)
+                .map_err(|error| self.without_secret(error))?;
+            if !text.trim().is_empty() {
+                into.insert(template.base_name().to_owned(), Filled { file, text });
+            }
+        }
+        Ok(())
+    }
+
+    /// An error of the engine may quote a value; the pull secret is one.
+    fn without_secret(&self, error: TemplateError) -> TemplateError {
+        match error {
+            TemplateError::Execute { file, message } if !self.pull_secret.is_empty() => {
+                let message = message.replace(&self.pull_secret, "<the pull secret>");
+                TemplateError::Execute { file, message }
+            }
+            other => other,
+        }
+    }
+}
+
+/// A pull secret in one line, without blanks.
+fn compact(pull_secret: Option<&[u8]>) -> Result<String, TemplateError> {
+    let Some(bytes) = pull_secret else { return Ok(String::new()) };
+    let wrong = |error: &serde_json::Error| TemplateError::PullSecret {
+        line: error.line(),
+        column: error.column(),
+    };
+    // Only checked: what is written has to keep its order and its numbers.
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|error| wrong(&error))?;
+    Ok(without_blanks(&String::from_utf8_lossy(bytes)))
+}
+
+/// JSON without the blanks between its tokens.
+fn without_blanks(json: &str) -> String {
+    let (mut inside, mut escaped) = (false, false);
+    json.chars()
+        .filter(|&c| {
+            let keep = inside || !matches!(c, ' ' | '\t' | '\n' | '\r');
+            match c {
+                '"' if !escaped => inside = !inside,
+                _ => {}
+            }
+            escaped = inside && c == '\\' && !escaped;
+            keep
+        })
+        .collect()
+}
+
+fn owner(config: &ControllerConfig) -> OwnerReference {
+    OwnerReference {
+        api_version: ControllerConfig::api_version(&()).into_owned(),
+        kind: ControllerConfig::kind(&()).into_owned(),
+        name: config.metadata.name.clone().unwrap_or_default(),
+        uid: config.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// A MachineConfig's file, decoded: the base that other generators build on.
+#[must_use]
+pub fn file_of(config: &MachineConfig, path: &str) -> Option<Vec<u8>> {
+    const LARGEST: u64 = 1 << 20;
+    let value: &Value = config.spec.config.as_ref()?;
+    let (config, _) = crate::ignition::parse_and_upgrade(value).ok()?;
+    let file = config.storage.files.iter().find(|file| file.path == path)?;
+    crate::ignition::contents::decode(&file.contents, LARGEST).ok()
+}

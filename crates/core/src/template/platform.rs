@@ -1,0 +1,173 @@
+//! What templates ask about the platform of a cluster.
+
+use gotmpl::Value;
+use serde_json::Value as Json;
+
+use super::functions::{Answer, texts};
+use super::layers::{Infrastructure, LoadBalancers};
+
+/// `external` where the cloud's own controller looks after machines, else nothing.
+pub(super) fn cloud_provider(infrastructure: &Infrastructure) -> Answer {
+    let external = match infrastructure.platform() {
+        "AlibabaCloud" | "AWS" | "Azure" | "GCP" | "IBMCloud" | "KubeVirt" | "Nutanix"
+        | "OpenStack" | "PowerVS" | "VSphere" => true,
+        "External" => infrastructure
+            .platform_status("external")
+            .and_then(|status| status.pointer("/cloudControllerManager/state"))
+            .is_some_and(|state| state == "External"),
+        _ => false,
+    };
+    Ok(if external { "external" } else { "" }.into())
+}
+
+/// The flags with which the kubelet gets at the cloud's registry.
+pub(super) fn credential_provider_config_flag(infrastructure: &Infrastructure) -> Answer {
+    let provider = match infrastructure.platform() {
+        "AWS" => "ecr",
+        "GCP" => "gcr",
+        "Azure" => "acr",
+        _ => return Ok("".into()),
+    };
+    Ok(format!(
+        "--image-credential-provider-bin-dir=/usr/libexec/kubelet-image-credential-provider-plugins \
+         --image-credential-provider-config=/etc/kubernetes/credential-providers/{provider}-credential-provider.yaml"
+    )
+    .into())
+}
+
+/// The word for an on-premise platform in names of files.
+pub(super) fn short_name(infrastructure: &Infrastructure) -> Answer {
+    Ok(match infrastructure.platform() {
+        "BareMetal" => "kni",
+        "oVirt" => "ovirt",
+        "OpenStack" => "openstack",
+        "VSphere" => "vsphere",
+        "Nutanix" => "nutanix",
+        _ => "",
+    }
+    .into())
+}
+
+pub(super) fn platform_type(infrastructure: &Infrastructure) -> Answer {
+    Ok(infrastructure.platform().into())
+}
+
+/// What is known about an on-premise platform. VSphere may have nothing to say; the others must.
+fn on_premise<'a>(
+    infrastructure: &'a Infrastructure,
+    what: &str,
+) -> Result<Option<&'a Json>, String> {
+    let platform = infrastructure.platform();
+    if !infrastructure.is_on_premise() {
+        return Err(format!("invalid platform for {what}"));
+    }
+    let name = platform.to_lowercase();
+    match infrastructure.platform_status(&name) {
+        None if platform != "VSphere" => Err(format!(
+            "the ControllerConfig has no spec.infra.status.platformStatus.{name} to take the \
+             addresses from"
+        )),
+        status => Ok(status),
+    }
+}
+
+fn addresses(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+    Ok(texts(on_premise(infrastructure, what)?.and_then(|status| status.get(field))))
+}
+
+fn first_address(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+    let status = on_premise(infrastructure, what)?;
+    let first = status.and_then(|status| status.get(field)).and_then(|list| list.get(0));
+    match first.and_then(Json::as_str) {
+        Some(first) => Ok(first.into()),
+        None if infrastructure.platform() == "VSphere" => Ok(Value::Nil),
+        None => Err(format!("platformStatus has no {field}")),
+    }
+}
+
+const API_SERVER: &str = "API Server Internal IP";
+const INGRESS: &str = "Ingress IP";
+
+pub(super) fn api_server_internal_ips(infrastructure: &Infrastructure) -> Answer {
+    addresses(infrastructure, API_SERVER, "apiServerInternalIPs")
+}
+
+pub(super) fn api_server_internal_ip(infrastructure: &Infrastructure) -> Answer {
+    first_address(infrastructure, API_SERVER, "apiServerInternalIPs")
+}
+
+pub(super) fn ingress_ips(infrastructure: &Infrastructure) -> Answer {
+    addresses(infrastructure, INGRESS, "ingressIPs")
+}
+
+pub(super) fn ingress_ip(infrastructure: &Infrastructure) -> Answer {
+    first_address(infrastructure, INGRESS, "ingressIPs")
+}
+
+/// Whether the cluster balances the load onto its control plane itself.
+pub(super) fn is_managed_default_load_balancer(infrastructure: &Infrastructure) -> Answer {
+    if !infrastructure.is_on_premise() {
+        return Ok(Value::Bool(true));
+    }
+    let platform = infrastructure.platform();
+    let Some(status) = infrastructure.platform_status(&platform.to_lowercase()) else {
+        return Ok(Value::Bool(false));
+    };
+    let addresses = status.get("apiServerInternalIPs").and_then(Json::as_array);
+    // On vSphere, no address means that somebody else balances.
+    if platform == "VSphere" && addresses.is_none_or(Vec::is_empty) {
+        return Ok(Value::Bool(false));
+    }
+    let balancer = status.get("loadBalancer").filter(|balancer| !balancer.is_null());
+    let kind = balancer.map(|balancer| balancer.get("type").and_then(Json::as_str).unwrap_or(""));
+    Ok(Value::Bool(kind.is_none_or(|kind| kind == "OpenShiftManagedDefault")))
+}
+
+/// Where the records of the cluster's own names are kept.
+pub(super) fn dns_records_type(infrastructure: &Infrastructure) -> Answer {
+    let platform = infrastructure.platform();
+    let status = matches!(platform, "BareMetal" | "Nutanix" | "OpenStack" | "VSphere")
+        .then(|| infrastructure.platform_status(&platform.to_lowercase()))
+        .flatten();
+    Ok(match status {
+        Some(status) => status.get("dnsRecordsType").and_then(Json::as_str).unwrap_or_default(),
+        None => "Internal",
+    }
+    .into())
+}
+
+fn load_balancer_ips(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+    let Some(cloud) = infrastructure.cloud() else {
+        return Err("invalid cloud platform for API Server Internal IPs".to_owned());
+    };
+    match infrastructure.load_balancers() {
+        LoadBalancers::Available => Ok(texts(
+            infrastructure
+                .platform_status(cloud)
+                .and_then(|status| status.pointer("/cloudLoadBalancerConfig/clusterHosted"))
+                .and_then(|hosted| hosted.get(field)),
+        )),
+        LoadBalancers::Absent => {
+            let name = if cloud == "azure" { "azure" } else { infrastructure.platform() };
+            Err(format!(
+                "{name} {what} Load Balancer IPs unavailable when the DNSType is ClusterHosted"
+            ))
+        }
+        LoadBalancers::Default => {
+            Err("the cloud's own DNS knows the load balancers (dnsType is not ClusterHosted)"
+                .to_owned())
+        }
+    }
+}
+
+pub(super) fn api_int_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+    load_balancer_ips(infrastructure, "Internal API Server", "apiIntLoadBalancerIPs")
+}
+
+pub(super) fn api_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+    load_balancer_ips(infrastructure, "API Server", "apiLoadBalancerIPs")
+}
+
+pub(super) fn ingress_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+    load_balancer_ips(infrastructure, "Ingress", "ingressLoadBalancerIPs")
+}

@@ -1,0 +1,93 @@
+//! From filled-in templates to an Ignition config.
+//!
+//! A template makes one file or one unit, written as FCCT 0.1 writes it: as in Ignition, but with
+//! `contents.inline` for contents that stand in the template itself.
+
+use serde_json::{Map, Value};
+
+use super::error::TemplateError;
+use crate::go::yaml;
+use crate::ignition::part::{Decoder, Part};
+use crate::ignition::schema::{File, Unit};
+use crate::ignition::{Config, data_url, empty, merge};
+
+/// A filled-in template: where it comes from and what it says.
+#[derive(Debug, Clone)]
+pub(super) struct Filled {
+    /// The path of the template.
+    pub(super) file: String,
+    /// What it says.
+    pub(super) text: String,
+}
+
+/// One Ignition config out of files and units, in their order.
+pub(super) fn transpile<'a>(
+    files: impl IntoIterator<Item = &'a Filled>,
+    units: impl IntoIterator<Item = &'a Filled>,
+) -> Result<Config, TemplateError> {
+    let mut configs = Vec::new();
+    for filled in files {
+        let mut file: File = read(filled, "file")?;
+        file.overwrite = Some(true);
+        configs.push(with(|config| config.storage.files.push(file)));
+    }
+    for filled in units {
+        let unit: Unit = read(filled, "unit")?;
+        configs.push(with(|config| config.systemd.units.push(unit)));
+    }
+    Ok(merge(configs))
+}
+
+fn with(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = empty();
+    change(&mut config);
+    config
+}
+
+fn read<T: Part>(filled: &Filled, kind: &'static str) -> Result<T, TemplateError> {
+    let wrong =
+        |message: String| TemplateError::Transpile { file: filled.file.clone(), kind, message };
+    let mut value = yaml::parse(&filled.text).map_err(|error| wrong(error.to_string()))?;
+    move_inline(&mut value);
+    let mut part = T::default();
+    let mut decoder = Decoder::new(0);
+    part.decode(&value, &mut decoder);
+    match decoder.report.errors().next() {
+        None => Ok(part),
+        Some(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// Contents that stand in the template become a data URL.
+fn move_inline(value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else { return };
+    for (name, value) in fields.iter_mut() {
+        match value {
+            Value::Object(contents) if name.eq_ignore_ascii_case("contents") => {
+                inline_to_source(contents);
+            }
+            Value::Array(all) if name.eq_ignore_ascii_case("append") => {
+                all.iter_mut().filter_map(Value::as_object_mut).for_each(inline_to_source);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn inline_to_source(contents: &mut Map<String, Value>) {
+    let Some(name) = contents.keys().find(|name| name.eq_ignore_ascii_case("inline")).cloned()
+    else {
+        return;
+    };
+    // What is no text stays, and is refused as a source.
+    match contents.remove(&name) {
+        Some(Value::String(text)) => {
+            contents.retain(|name, _| !name.eq_ignore_ascii_case("source"));
+            contents.insert("source".to_owned(), data_url::encode(text.as_bytes()).into());
+        }
+        Some(Value::Null) | None => {}
+        Some(other) => {
+            contents.insert("source".to_owned(), other);
+        }
+    }
+}

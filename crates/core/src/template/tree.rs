@@ -1,0 +1,120 @@
+//! A folder of templates, read into memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::error::TemplateError;
+
+/// A folder of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
+/// `common/<layer>/…` for every role.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Templates {
+    /// By path, cut at the slashes: in the order in which Go walks a folder.
+    files: BTreeMap<Vec<String>, Vec<u8>>,
+    folders: BTreeSet<Vec<String>>,
+}
+
+/// One template in a folder.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Template<'a> {
+    /// Its whole path.
+    pub(super) path: &'a [String],
+    /// Its text as it is.
+    pub(super) contents: &'a [u8],
+}
+
+impl Template<'_> {
+    /// The last part of the path: templates of one base name replace one another.
+    pub(super) fn base_name(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.join("/")
+    }
+}
+
+impl Templates {
+    /// An empty folder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file, by its path below the folder of templates, with the folders that lead there.
+    pub fn add_file(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
+        let path = cut(path);
+        if let Some((_, folder)) = path.split_last() {
+            self.add_folders(folder);
+        }
+        self.files.insert(path, contents.into());
+    }
+
+    /// Adds a folder that may have nothing in it, by its path below the folder of templates.
+    pub fn add_folder(&mut self, path: &str) {
+        self.add_folders(&cut(path));
+    }
+
+    fn add_folders(&mut self, path: &[String]) {
+        for length in 1..=path.len() {
+            self.folders.insert(path[..length].to_vec());
+        }
+    }
+
+    /// The same folders with fewer files: those that hold a text, and all of the same base names.
+    pub(super) fn with_names_of(&self, text: &str) -> Self {
+        let holds =
+            |contents: &[u8]| contents.windows(text.len()).any(|part| part == text.as_bytes());
+        let names: BTreeSet<&String> = self
+            .files
+            .iter()
+            .filter(|(_, contents)| holds(contents))
+            .filter_map(|(path, _)| path.last())
+            .collect();
+        let is_named = |path: &[String]| path.last().is_some_and(|name| names.contains(name));
+        let files = self.files.iter().filter(|(path, _)| is_named(path));
+        Self {
+            files: files.map(|(path, contents)| (path.clone(), contents.clone())).collect(),
+            folders: self.folders.clone(),
+        }
+    }
+
+    /// Whether there is no template at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The folders right below this one, by name.
+    pub(super) fn folders_in(&self, path: &[&str]) -> Vec<&str> {
+        self.folders
+            .iter()
+            .filter(|folder| folder.len() == path.len() + 1 && starts_with(folder, path))
+            .filter_map(|folder| folder.last().map(String::as_str))
+            .collect()
+    }
+
+    /// Whether there is a folder; a file in its place is an error.
+    pub(super) fn has_folder(&self, path: &[&str]) -> Result<bool, TemplateError> {
+        let owned: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+        if self.files.contains_key(&owned) {
+            return Err(TemplateError::NotAFolder(path.join("/")));
+        }
+        Ok(self.folders.contains(&owned))
+    }
+
+    /// Every file below a folder, as Go walks it.
+    pub(super) fn files_below<'a>(&'a self, path: &[&str]) -> impl Iterator<Item = Template<'a>> {
+        self.files
+            .iter()
+            .filter(move |(file, _)| file.len() > path.len() && starts_with(file, path))
+            .map(|(path, contents)| Template { path, contents })
+    }
+}
+
+fn cut(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
+}
+
+fn starts_with(path: &[String], start: &[&str]) -> bool {
+    path.iter().zip(start).all(|(a, b)| a == b)
+}

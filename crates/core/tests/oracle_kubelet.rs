@@ -1,0 +1,164 @@
+//! Differential test: kubelet configurations, read and written by Kubernetes' own types and by
+//! ours; and the real types read strictly what we write.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the bans on the clock, on output and on panics are not for tests"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use machinist_core::go::json::{decode, encode};
+use machinist_core::go::types::{Field, KUBELET, Kind};
+use machinist_core::kubelet::{Sources, base, features};
+use machinist_core::render::go_yaml::to_go_yaml;
+use machinist_core::template::{Inputs, Profile, file_of, shipped};
+use serde_json::{Map, Value, json};
+use support::{Oracle, Rng, seed};
+
+const CONFIGURATION: &str = "KubeletConfiguration";
+const PATH: &str = "/etc/kubernetes/kubelet.conf";
+
+#[test]
+fn the_real_types_read_strictly_what_we_write() {
+    let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec": {
+        "clusterDNSIP": "10.96.0.10",
+        "infra": {"status": {"platformStatus": {"type": "None"}}}}});
+    let controller_config = serde_json::from_value(facts).unwrap();
+    let inputs =
+        Inputs { controller_config: &controller_config, pull_secret: None, api_server: None };
+    let gates = BTreeMap::from([("Example".to_owned(), true), ("Off".to_owned(), false)]);
+    let templates = shipped(Profile::Kubernetes);
+    let sources = Sources { templates: &templates, inputs, gates: &gates, node: None };
+    let mut texts: Vec<String> = ["worker", "master", "infra"]
+        .into_iter()
+        .map(|pool| {
+            assert!(base(&sources, pool).is_ok());
+            let made = features(&sources, pool).unwrap();
+            String::from_utf8(file_of(&made.machine_config, PATH).unwrap()).unwrap()
+        })
+        .collect();
+    texts.extend(recorded());
+    let mut oracle = Oracle::start();
+    let ask = |text: &String| json!({"op": "kubelet-strict", "text": text});
+    let answers = oracle.ask_all(&texts.iter().map(ask).collect::<Vec<_>>());
+    for (text, answer) in texts.iter().zip(&answers) {
+        assert_eq!(answer["yaml"].as_str(), Some(text.as_str()), "{answer}");
+    }
+    assert!(texts.len() > 80);
+}
+
+/// The files of the recorded cases, which ours are equal to.
+fn recorded() -> Vec<String> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/kubelet.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    let cases = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    cases
+        .flat_map(|case| case["machineConfigs"].as_array().cloned().unwrap_or_default())
+        .filter_map(|config| config["files"][PATH]["text"].as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn random_configurations_are_read_and_written_as_by_kubernetes() {
+    let seed = seed();
+    eprintln!("MACHINIST_SEED={seed:#x}");
+    let mut rng = Rng::new(seed);
+    let mut oracle = Oracle::start();
+    let start = Instant::now();
+    let (mut compared, mut good) = (0, 0);
+    while compared < 3_000 && start.elapsed() < Duration::from_secs(10) {
+        let values: Vec<Value> = (0..100).map(|_| configuration(&mut rng)).collect();
+        let ask = |value: &Value| json!({"op": "kubelet", "value": value});
+        let answers = oracle.ask_all(&values.iter().map(ask).collect::<Vec<_>>());
+        for (value, answer) in values.iter().zip(&answers) {
+            let ours = decode(&KUBELET, CONFIGURATION, value).map(|kept| {
+                let mut written = encode(&KUBELET, CONFIGURATION, &kept);
+                written["apiVersion"] = "kubelet.config.k8s.io/v1beta1".into();
+                written["kind"] = CONFIGURATION.into();
+                to_go_yaml(&written)
+            });
+            match answer["yaml"].as_str() {
+                Some(theirs) => {
+                    good += 1;
+                    let only = |a: &str, b: &str| {
+                        let b: Vec<&str> = b.lines().collect();
+                        let lines: Vec<&str> = a.lines().filter(|line| !b.contains(line)).collect();
+                        lines.join(" / ")
+                    };
+                    let ours = ours.unwrap_or_else(|error| panic!("{value}\n{error}"));
+                    assert!(
+                        ours == theirs,
+                        "MACHINIST_SEED={seed:#x}\n{value}\nonly ours   {}\nonly theirs {}",
+                        only(&ours, theirs),
+                        only(theirs, &ours)
+                    );
+                }
+                None => assert!(ours.is_err(), "MACHINIST_SEED={seed:#x}\n{value}\n{answer}"),
+            }
+            compared += 1;
+        }
+    }
+    eprintln!("{compared} configurations, {good} of them good, in {:?}", start.elapsed());
+    assert!(good * 3 > compared);
+}
+
+/// A few fields with values that mostly fit.
+fn configuration(rng: &mut Rng) -> Value {
+    object(rng, CONFIGURATION, 6)
+}
+
+fn object(rng: &mut Rng, name: &'static str, most: usize) -> Value {
+    let fields: Vec<&Field> = KUBELET
+        .fields(name)
+        .iter()
+        // What Go prints of these depends on more than their value.
+        .filter(|field| !matches!(field.kind, Kind::Quantity) && field.json != "timeAdded")
+        .collect();
+    let mut object = Map::new();
+    if !fields.is_empty() {
+        for _ in 0..rng.below(most + 1) {
+            let field = rng.pick(&fields);
+            let value = value(rng, &field.kind);
+            object.insert(field.json.to_owned(), value);
+        }
+    }
+    Value::Object(object)
+}
+
+fn value(rng: &mut Rng, kind: &Kind) -> Value {
+    if rng.chance(1, 60) {
+        return rng
+            .pick(&[json!(null), json!("x"), json!(1), json!(true), json!([]), json!({})])
+            .clone();
+    }
+    match kind {
+        Kind::Bool => json!(rng.chance(1, 2)),
+        Kind::Int { .. } => json!(rng.below(300)),
+        Kind::Float => json!(1.5),
+        Kind::String | Kind::Quantity => {
+            json!(*rng.pick(&["", "a", "yes", "10", "1Gi", "a: b", "0-3", "/x/y"]))
+        }
+        Kind::Bytes => json!("YQ=="),
+        Kind::Duration | Kind::TimeOrDuration => {
+            json!(*rng.pick(&["0s", "1s", "90s", "5m", "1h30m", "1.5s", "250ms", "24h"]))
+        }
+        Kind::Any => json!("1Gi"),
+        Kind::List(inner) => (0..rng.below(3)).map(|_| value(rng, inner)).collect(),
+        Kind::Map(inner) => {
+            let keys = ["a", "memory.available", "cpu", "Off"];
+            let entries = (0..rng.below(3)).map(|_| {
+                let key = (*rng.pick(&keys)).to_owned();
+                (key, value(rng, inner))
+            });
+            Value::Object(entries.collect())
+        }
+        Kind::Pointer(inner) => value(rng, inner),
+        Kind::Struct(name) => object(rng, name, 3),
+    }
+}

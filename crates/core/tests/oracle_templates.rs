@@ -1,0 +1,84 @@
+//! Differential test: the template engine against Go's own, on templates written by hand and on
+//! random ones.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::panic,
+    reason = "the bans on the clock, on output and on panics are not for tests"
+)]
+
+mod support;
+#[path = "templates/mod.rs"]
+mod templates;
+
+use std::time::{Duration, Instant};
+
+use machinist_core::template::fill_plain;
+use serde_json::{Value, json};
+use support::{Oracle, Rng, seed};
+use templates::{by_hand, random};
+
+const MOST_TIME: Duration = Duration::from_secs(15);
+const MOST_TEMPLATES: usize = 6_000;
+const BATCH: usize = 200;
+
+#[test]
+fn templates_written_by_hand_come_out_as_in_go() {
+    let mut oracle = Oracle::start();
+    let data = by_hand::data();
+    let all = by_hand::templates();
+    assert!(all.len() > 300, "only {}", all.len());
+    let wrong = compare(&mut oracle, &all, &data);
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+/// The list of known differences is complete and has nothing in it that is mended.
+#[test]
+fn known_differences_are_still_there() {
+    let all: Vec<String> = by_hand::KNOWN.iter().map(|text| (*text).to_owned()).collect();
+    let wrong = compare(&mut Oracle::start(), &all, &by_hand::data());
+    assert_eq!(
+        wrong.len(),
+        all.len(),
+        "some are mended, only these are left:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn random_templates_come_out_as_in_go() {
+    let seed = seed();
+    eprintln!("MACHINIST_SEED={seed:#x}");
+    let mut oracle = Oracle::start();
+    let mut rng = Rng::new(seed);
+    let data = by_hand::data();
+    let start = Instant::now();
+    let (mut compared, mut filled) = (0, 0);
+    while compared < MOST_TEMPLATES && start.elapsed() < MOST_TIME {
+        let batch: Vec<String> = (0..BATCH).map(|_| random::template(&mut rng)).collect();
+        let wrong = compare(&mut oracle, &batch, &data);
+        assert!(wrong.is_empty(), "MACHINIST_SEED={seed:#x}\n{}", wrong.join("\n"));
+        filled += batch.iter().filter(|text| fill_plain(text, &data).is_ok()).count();
+        compared += batch.len();
+    }
+    eprintln!("{compared} templates, {filled} of them without an error, in {:?}", start.elapsed());
+    assert!(filled * 8 > compared, "too few templates came out at all: {filled} of {compared}");
+}
+
+/// The templates that come out otherwise than in Go, with both answers.
+fn compare(oracle: &mut Oracle, all: &[String], data: &Value) -> Vec<String> {
+    let ask = |text: &String| json!({"op": "template", "text": text, "value": data});
+    let questions: Vec<Value> = all.iter().map(ask).collect();
+    let answers = oracle.ask_all(&questions);
+    all.iter()
+        .zip(&answers)
+        .filter_map(|(text, answer)| {
+            let ours = fill_plain(text, data);
+            let same = match answer.get("out").and_then(Value::as_str) {
+                Some(out) => ours.as_deref() == Ok(out),
+                None => ours.is_err(),
+            };
+            (!same).then(|| format!("template {text:?}\n  go   {answer}\n  ours {ours:?}"))
+        })
+        .collect()
+}

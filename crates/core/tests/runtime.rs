@@ -1,0 +1,520 @@
+//! Image mirrors, policies and runtime settings from the outside: the files that they make, and what
+//! is said about mistakes. The expected values were measured with the real Machine Config Operator.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinist_core::api::MachineConfigPool;
+use machinist_core::generate::{Made, Sources, decoded_files, generate};
+use machinist_core::runtime::registries;
+use serde_json::{Value, json};
+
+const DIGEST: &str = "@sha256:4207ba569ff014931f1b5d125fe3751936a768e119546683c899eb09f3cdceb0";
+
+/// Objects, as a test writes them down.
+#[derive(Default)]
+struct World {
+    image: Value,
+    icsp: Vec<Value>,
+    idms: Vec<Value>,
+    itms: Vec<Value>,
+    cluster_policies: Vec<Value>,
+    policies: Vec<Value>,
+    runtime: Vec<Value>,
+    release: Option<String>,
+}
+
+fn typed<K: serde::de::DeserializeOwned>(kind: &str, specs: &[Value]) -> Vec<K> {
+    let object = |(at, spec): (usize, &Value)| {
+        let mut spec = spec.clone();
+        let namespace = spec.as_object_mut().unwrap().remove("namespace");
+        let object = json!({
+            "apiVersion": "x/v1", "kind": kind,
+            "metadata": {"name": format!("o{at}"), "namespace": namespace},
+            "spec": spec,
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    specs.iter().enumerate().map(object).collect()
+}
+
+fn worker() -> MachineConfigPool {
+    pool("worker", &["worker"], true)
+}
+
+fn pool(name: &str, roles: &[&str], built_in: bool) -> MachineConfigPool {
+    let mut labels =
+        json!({format!("pools.operator.machineconfiguration.openshift.io/{name}"): ""});
+    if built_in {
+        labels["machineconfiguration.openshift.io/mco-built-in"] = json!("");
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"machineConfigSelector": {"matchExpressions": [
+            {"key": "machineconfiguration.openshift.io/role", "operator": "In", "values": roles},
+        ]}},
+    }))
+    .unwrap()
+}
+
+impl World {
+    fn made(&self) -> Made {
+        let mut images: Vec<machinist_core::api::config::Image> = Vec::new();
+        if !self.image.is_null() {
+            images = typed("Image", &[json!({"registrySources": self.image})]);
+        }
+        let (icsp, idms) = (typed("ICSP", &self.icsp), typed("IDMS", &self.idms));
+        let (itms, cips) = (typed("ITMS", &self.itms), typed("CIP", &self.cluster_policies));
+        let (ips, runtime) = (typed("IP", &self.policies), typed("CRC", &self.runtime));
+        let pool = worker();
+        generate(&Sources {
+            pools: vec![&pool],
+            images: registries::Inputs {
+                image: images.first(),
+                content_source_policies: icsp.iter().collect(),
+                digest_mirror_sets: idms.iter().collect(),
+                tag_mirror_sets: itms.iter().collect(),
+                cluster_image_policies: cips.iter().collect(),
+                image_policies: ips.iter().collect(),
+                release_image: self.release.as_deref(),
+            },
+            container_runtime_configs: runtime.iter().collect(),
+            ..Sources::default()
+        })
+    }
+
+    /// All generated files, by path.
+    #[track_caller]
+    fn files(&self) -> BTreeMap<String, String> {
+        let made = self.made();
+        assert_eq!(made.errors, []);
+        let configs = made.generated.iter().map(|generated| &generated.machine_config);
+        let files = configs.flat_map(|config| decoded_files(config).unwrap());
+        files.map(|file| (file.path, String::from_utf8(file.contents).unwrap())).collect()
+    }
+
+    #[track_caller]
+    fn error(&self) -> String {
+        let errors = self.made().errors;
+        assert!(!errors.is_empty());
+        errors[0].to_string()
+    }
+}
+
+/// A source and its mirrors.
+type Mirrors<'a> = (&'a str, &'a [&'a str]);
+
+fn digest(mirrors: &[Mirrors<'_>]) -> Value {
+    let sets: Vec<Value> = mirrors
+        .iter()
+        .map(|(source, mirrors)| json!({"source": source, "mirrors": mirrors}))
+        .collect();
+    json!({"imageDigestMirrors": sets})
+}
+
+fn key_policy(scopes: &[&str]) -> Value {
+    json!({"scopes": scopes, "policy": {"rootOfTrust": {
+        "policyType": "PublicKey", "publicKey": {"keyData": "dGVzdC1rZXktZGF0YQ=="},
+    }}})
+}
+
+#[test]
+fn the_mirror_of_the_seed_is_written_to_the_letter() {
+    let world = World {
+        icsp: vec![json!({"repositoryDigestMirrors": [
+            {"source": "quay.io/xiaoyun/test", "mirrors": ["hub.iefcu.cn/xiaoyun/test"]},
+        ]})],
+        ..World::default()
+    };
+    let files = world.files();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(
+        files["/etc/containers/registries.conf"],
+        "unqualified-search-registries = [\"registry.access.redhat.com\", \"docker.io\"]\n\
+         short-name-mode = \"\"\n\
+         additional-layer-store-auth-helper = \"\"\n\
+         \n\
+         [[registry]]\n  prefix = \"\"\n  location = \"quay.io/xiaoyun/test\"\n\
+         \n  [[registry.mirror]]\n    location = \"hub.iefcu.cn/xiaoyun/test\"\n    pull-from-mirror = \"digest-only\"\n"
+    );
+    let from = &world.made().generated[0].from;
+    assert_eq!(from, &["ImageContentSourcePolicy o0"]);
+}
+
+#[test]
+fn the_system_is_not_cut_off_from_its_own_images() {
+    let lists = |blocked: &[&str], release: &str, mirrors: &[Mirrors<'_>]| {
+        let world = World {
+            image: json!({"blockedRegistries": blocked}),
+            idms: vec![digest(mirrors)],
+            release: Some(format!("{release}{DIGEST}")),
+            ..World::default()
+        };
+        let made = world.made();
+        let files: Vec<_> = decoded_files(&made.generated[0].machine_config).unwrap();
+        let text = |path: &str| {
+            let file = files.iter().find(|file| file.path == path).unwrap();
+            String::from_utf8(file.contents.clone()).unwrap()
+        };
+        let conf = text("/etc/containers/registries.conf");
+        let blocked: BTreeSet<String> = blocked
+            .iter()
+            .filter(|scope| {
+                let entry = format!("location = \"{scope}\"\n  blocked = true");
+                conf.contains(&entry)
+            })
+            .map(|scope| (*scope).to_owned())
+            .collect();
+        let policy: Value = serde_json::from_str(&text("/etc/containers/policy.json")).unwrap();
+        (blocked, policy["transports"]["docker"].clone(), made.errors.len())
+    };
+    let set =
+        |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<BTreeSet<_>>();
+    let (reject, accept) =
+        (json!([{"type": "reject"}]), json!([{"type": "insecureAcceptAnything"}]));
+    // No mirror has the release: its registry is not blocked, and that is told.
+    let blocked = ["block.io", "payload-reg.io", "block-2.io"];
+    let found = lists(&blocked, "payload-reg.io/release-image", &[("src.io/x", &["m.io/x"])]);
+    let policy = json!({"block.io": reject, "block-2.io": reject});
+    assert_eq!(found, (set(&["block.io", "block-2.io"]), policy, 1));
+    // A mirror has it: the registry is blocked, and the release accepted by its name.
+    let mirrors: Mirrors<'_> = ("payload-reg.io/release-image", &["m1.io/p", "m2.io/p"]);
+    let found = lists(&blocked, "payload-reg.io/release-image", &[mirrors]);
+    let policy = json!({"block.io": reject, "block-2.io": reject, "payload-reg.io": reject,
+        "payload-reg.io/release-image": accept});
+    assert_eq!(found, (set(&blocked), policy, 0));
+    // The mirror is blocked itself, in part or as a whole.
+    let blocked = ["quay.io", "block.io/release"];
+    let found = lists(&blocked, "quay.io/release", &[("quay.io", &["block.io"])]);
+    assert_eq!(found, (set(&["block.io/release"]), json!({"block.io/release": reject}), 1));
+    let blocked = ["quay.io", "block.io"];
+    let found = lists(&blocked, "quay.io/release", &[("quay.io/release", &["block.io/release"])]);
+    assert_eq!(found, (set(&["block.io"]), json!({"block.io": reject}), 1));
+}
+
+#[test]
+fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
+    let pinned = format!("a.com/a1/a2@sha256:{}", "0".repeat(64));
+    let scopes =
+        ["a.com/a1/a2", &pinned, "*.example.com", "foo.example.com/ns/repo", "policy.scope"];
+    let cases: [(&[Mirrors<'_>], &[&str]); 6] = [
+        (&[], &[]),
+        (&[("x.com/x1/x2", &["x.mirror/x1/x2"])], &[]),
+        (
+            &[
+                ("a.com/a1/a2", &["a-a1-a2.mirror/a1/a2"]),
+                ("a.com/a1/a2/a3", &["a3.mirror/m1/m2/m3"]),
+                ("a.com/a1/a2/a3-1", &["a3-1.mirror/m1/m2/m3"]),
+                ("x.com/x1/x2", &["x.mirror/m1/m2"]),
+            ],
+            &[
+                "a3-1.mirror/m1/m2/m3",
+                "a3.mirror/m1/m2/m3",
+                "a-a1-a2.mirror/a1/a2",
+                "a.com/a1/a2/a3",
+                "a.com/a1/a2/a3-1",
+            ],
+        ),
+        (&[("a.com", &["a.mirror"]), ("a.com/a1", &["a-a1.mirror/a1"])], &["a-a1.mirror/a1/a2"]),
+        (
+            &[("*.example.com", &["our.mirror/example"])],
+            &["our.mirror/example/ns/repo", "our.mirror/example"],
+        ),
+        (
+            &[
+                ("a.example.com", &["a-example.mirror"]),
+                ("*.x.example.com", &["matched.example.mirror", "star-x.example.mirror"]),
+                ("*.scope", &["start-scope.mirror"]),
+                ("x/x1/x2", &["x.mirror/x1/x2"]),
+            ],
+            &[
+                "a-example.mirror",
+                "a.example.com",
+                "star-x.example.mirror",
+                "matched.example.mirror",
+                "start-scope.mirror",
+            ],
+        ),
+    ];
+    for (mirrors, expected) in cases {
+        let world = World {
+            idms: if mirrors.is_empty() { Vec::new() } else { vec![digest(mirrors)] },
+            cluster_policies: vec![key_policy(&scopes)],
+            ..World::default()
+        };
+        let text = &world.files()["/etc/containers/registries.d/sigstore-registries.yaml"];
+        let found: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("  \"")?.strip_suffix("\":"))
+            .collect();
+        let expected: BTreeSet<&str> = scopes.iter().chain(expected).copied().collect();
+        assert_eq!(found, expected, "{mirrors:?}");
+    }
+}
+
+#[test]
+fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
+    let certificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
+    let policies = [
+        json!({"scopes": ["test0.com"], "policy": {
+            "rootOfTrust": {"policyType": "FulcioCAWithRekor", "fulcioCAWithRekor": {
+                "fulcioCAData": "Y2E=", "rekorKeyData": "cmVrb3I=",
+                "fulcioSubject": {"oidcIssuer": "https://OIDC.example.com", "signedEmail": "a@example.com"},
+            }},
+            "signedIdentity": {"matchPolicy": "RemapIdentity",
+                "remapIdentity": {"prefix": "test-prefix", "signedPrefix": "signed-prefix"}},
+        }}),
+        json!({"scopes": ["test0.com", "a/b/c/d"], "policy": {
+            "rootOfTrust": {"policyType": "PublicKey",
+                "publicKey": {"keyData": "a2V5", "rekorKeyData": "cmVrb3I="}},
+            "signedIdentity": {"matchPolicy": "ExactRepository",
+                "exactRepository": {"repository": "r.io/x"}},
+        }}),
+        json!({"scopes": ["test3.com/ns/repo"], "policy": {
+            "rootOfTrust": {"policyType": "PKI", "pki": {
+                "caRootsData": certificate, "caIntermediatesData": certificate,
+                "pkiCertificateSubject": {"email": "a@example.com", "hostname": "h.example.com"},
+            }},
+            "signedIdentity": {"matchPolicy": "MatchRepository"},
+        }}),
+    ];
+    let fulcio = json!({"type": "sigstoreSigned",
+        "fulcio": {"caData": "Y2E=", "oidcIssuer": "https://OIDC.example.com", "subjectEmail": "a@example.com"},
+        "rekorPublicKeyData": "cmVrb3I=",
+        "signedIdentity": {"type": "remapIdentity", "prefix": "test-prefix", "signedPrefix": "signed-prefix"}});
+    let key = json!({"type": "sigstoreSigned", "keyData": "a2V5", "rekorPublicKeyData": "cmVrb3I=",
+        "signedIdentity": {"type": "exactRepository", "dockerRepository": "r.io/x"}});
+    let pki = json!({"type": "sigstoreSigned",
+        "pki": {"caRootsData": certificate, "caIntermediatesData": certificate,
+            "subjectEmail": "a@example.com", "subjectHostname": "h.example.com"},
+        "signedIdentity": {"type": "matchRepository"}});
+    let world = World {
+        cluster_policies: policies.to_vec(),
+        policies: vec![json!({"namespace": "ns", "scopes": ["mine.io", "test0.com/inside"],
+                "policy": key_policy(&[])["policy"]})],
+        ..World::default()
+    };
+    let files = world.files();
+    let policy: Value = serde_json::from_str(&files["/etc/containers/policy.json"]).unwrap();
+    let docker = json!({"test0.com": [fulcio, key], "a/b/c/d": [key], "test3.com/ns/repo": [pki]});
+    assert_eq!(policy["transports"]["docker"], docker);
+    // The transport `atomic` knows no scopes of more than three parts.
+    let mut atomic = docker.clone();
+    atomic.as_object_mut().unwrap().remove("a/b/c/d");
+    assert_eq!(policy["transports"]["atomic"], atomic);
+    assert_eq!(policy["default"], json!([{"type": "insecureAcceptAnything"}]));
+    // A namespace has the policies of the cluster, and its own where the cluster says nothing.
+    let namespace: Value = serde_json::from_str(&files["/etc/crio/policies/ns.json"]).unwrap();
+    let mut expected = docker;
+    expected["mine.io"] = json!([{"type": "sigstoreSigned", "keyData": "dGVzdC1rZXktZGF0YQ==",
+        "signedIdentity": {"type": "matchRepoDigestOrExact"}}]);
+    assert_eq!(namespace["transports"]["docker"], expected);
+    let warnings = &world.made().generated[0].warnings;
+    assert!(
+        warnings[0].contains("has conflicting scope(s) [\"test0.com/inside\"]"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn an_accepted_registry_with_a_policy_still_needs_the_signature() {
+    let world = World {
+        image: json!({"allowedRegistries": ["a.io", "b.io"]}),
+        cluster_policies: vec![key_policy(&["a.io"])],
+        ..World::default()
+    };
+    let policy: Value =
+        serde_json::from_str(&world.files()["/etc/containers/policy.json"]).unwrap();
+    assert_eq!(policy["default"], json!([{"type": "reject"}]));
+    let docker = &policy["transports"]["docker"];
+    assert_eq!(docker["b.io"], json!([{"type": "insecureAcceptAnything"}]));
+    assert_eq!(docker["a.io"].as_array().map(Vec::len), Some(1));
+    assert_eq!(docker["a.io"][0]["type"], "sigstoreSigned");
+}
+
+#[test]
+fn mistakes_name_the_object_the_field_and_the_remedy() {
+    let image = |lists: Value| World { image: lists, ..World::default() };
+    let mirrors = |spec: Value| World { idms: vec![spec], ..World::default() };
+    let never =
+        |policy: &str| json!({"source": "s.io", "mirrors": ["m.io"], "mirrorSourcePolicy": policy});
+    let blocked = World {
+        image: json!({"blockedRegistries": ["a.io"]}),
+        cluster_policies: vec![key_policy(&["x.io", "a.io/x"])],
+        ..World::default()
+    };
+    let not_allowed = World {
+        image: json!({"allowedRegistries": ["a.io/x"]}),
+        policies: vec![
+            json!({"namespace": "n", "scopes": ["a.io"], "policy": key_policy(&[])["policy"]}),
+        ],
+        ..World::default()
+    };
+    for (world, expected) in [
+        (
+            image(json!({"insecureRegistries": ["a.io", "foo.*.com"]})),
+            "Image cluster: spec.registrySources.insecureRegistries[1]: invalid entry for insecure registries \"foo.*.com\" (write host",
+        ),
+        (
+            image(json!({"allowedRegistries": ["a.io"], "blockedRegistries": ["b.io"]})),
+            "Image cluster: spec.registrySources.allowedRegistries: invalid images config: only one of AllowedRegistries or BlockedRegistries may be specified (remove one",
+        ),
+        (
+            mirrors(digest(&[("a.io", &["b.io"]), ("https://x.io", &["y.io"])])),
+            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[1].source: invalid format for source \"https://x.io\" (write host",
+        ),
+        (
+            mirrors(digest(&[("a.io", &["b.io", "*.c.io"])])),
+            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].mirrors[1]: invalid format for mirror \"*.c.io\" (write host",
+        ),
+        (
+            mirrors(json!({"imageDigestMirrors": [never("NeverContactSource"), never("")]})),
+            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[1].mirrorSourcePolicy: conflicting mirrorSourcePolicy is set for the same source \"s.io\" in imagedigestmirrorsets, imagetagmirrorsets, or imagecontentsourcepolicies (make it the same as in ImageDigestMirrorSet o0 spec.imageDigestMirrors[0])",
+        ),
+        (
+            mirrors(json!({"imageDigestMirrors": [
+                {"source": "s.io", "mirrors": ["m.io", "s.io"], "mirrorSourcePolicy": "NeverContactSource"},
+            ]})),
+            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].mirrors[1]: cannot set mirrorSourcePolicy: NeverContactSource if the source \"s.io\" is one of the mirrors (remove",
+        ),
+        (
+            World {
+                image: json!({"insecureRegistries": ["a.wild.io"]}),
+                ..mirrors(digest(&[("*.wild.io", &["m.io"])]))
+            },
+            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].source: the mirrors of \"*.wild.io\" cannot be carried over to \"a.wild.io\" inside it (give",
+        ),
+        (
+            blocked,
+            "ClusterImagePolicy o0: spec.scopes[1]: clusterimagePolicy configured for the scope a.io/x is nested inside blockedRegistries (take it out",
+        ),
+        (
+            not_allowed,
+            "ImagePolicy n/o0: spec.scopes[0]: imagePolicy configured for the scope a.io is not nested inside allowedRegistries (add it",
+        ),
+        (
+            World {
+                cluster_policies: vec![
+                    json!({"scopes": ["a.io"], "policy": {"rootOfTrust": {"policyType": "PKI"}}}),
+                ],
+                ..World::default()
+            },
+            "ClusterImagePolicy o0: spec.policy.rootOfTrust.pki: it is missing (set what",
+        ),
+        (
+            World { image: json!({}), release: Some("busybox".to_owned()), ..World::default() },
+            "ClusterVersion version: status.desired.image: error parsing reference of release image \"busybox\" (it has",
+        ),
+    ] {
+        let error = world.error();
+        assert!(error.starts_with(expected), "{error}\nexpected\n{expected}");
+    }
+}
+
+fn runtime(settings: &Value) -> World {
+    let label = "pools.operator.machineconfiguration.openshift.io/worker";
+    let spec = json!({
+        "machineConfigPoolSelector": {"matchLabels": {label: ""}},
+        "containerRuntimeConfig": settings,
+    });
+    World { runtime: vec![spec], ..World::default() }
+}
+
+#[test]
+fn settings_of_the_runtime_become_drop_ins() {
+    let files = runtime(&json!({
+        "logLevel": "debug", "pidsLimit": 2048, "logSizeMax": "50Mi", "defaultRuntime": "crun",
+        "overlaySize": "8192M", "additionalArtifactStores": [{"path": "/a/b"}],
+        "additionalLayerStores": [{"path": "/l"}],
+    }))
+    .files();
+    let found: BTreeMap<&str, &str> = files
+        .iter()
+        .map(|(path, text)| (path.rsplit('/').next().unwrap(), text.as_str()))
+        .collect();
+    let line = |name: &str| found[name].strip_prefix("[crio]\n  [crio.runtime]\n    ").unwrap();
+    assert_eq!(line("01-ctrcfg-logLevel"), "log_level = \"debug\"\n");
+    assert_eq!(line("01-ctrcfg-pidsLimit"), "pids_limit = 2048\n");
+    assert_eq!(line("01-ctrcfg-logSizeMax"), "log_size_max = 52428800\n");
+    assert_eq!(line("01-ctrcfg-defaultRuntime"), "default_runtime = \"crun\"\n");
+    assert_eq!(
+        line("01-ctrcfg-additionalArtifactStores"),
+        "additional_artifact_stores = [\"/a/b\"]\n"
+    );
+    assert!(found["storage.conf"].contains("size = \"8192M\""), "{}", found["storage.conf"]);
+    assert!(found["storage.conf"].contains("additionallayerstores = [\"/l:ref\"]"));
+    assert!(files.contains_key("/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"));
+    assert!(files.contains_key("/etc/containers/storage.conf"));
+    // A limit of 0 is written, a size of 0 is not; and without settings there are no files.
+    let files = runtime(&json!({"pidsLimit": 0, "logSizeMax": 0, "overlaySize": "0"})).files();
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"]);
+    let nothing = runtime(&json!({})).made();
+    assert_eq!((nothing.generated.len(), nothing.errors.len()), (1, 0));
+    assert!(!nothing.generated[0].warnings.is_empty());
+}
+
+#[test]
+fn settings_of_the_runtime_are_checked() {
+    for (settings, expected) in [
+        (json!({"pidLimit": 100}), "pidLimit: is not a setting that is known here (correct"),
+        (json!({"pidsLimit": -1}), "pidsLimit: invalid PidsLimit -1 (use"),
+        (json!({"pidsLimit": 19}), "pidsLimit: invalid PidsLimit 19 (use"),
+        (
+            json!({"logSizeMax": "8k"}),
+            "logSizeMax: invalid LogSizeMax \"8k\", cannot be less than 8kB (use",
+        ),
+        (
+            json!({"logSizeMax": 8192}),
+            "logSizeMax: invalid LogSizeMax \"8192\", cannot be less than 8kB (use",
+        ),
+        (
+            json!({"logSizeMax": "52m"}),
+            "logSizeMax: invalid LogSizeMax \"52m\", cannot be less than 8kB (use",
+        ),
+        (json!({"logSizeMax": "x"}), "logSizeMax: \"x\" is no amount (write"),
+        (
+            json!({"overlaySize": "-1G"}),
+            "overlaySize: invalid overlaySize \"-1G\", cannot be less than 0 (use",
+        ),
+        (
+            json!({"logLevel": "bogus"}),
+            "logLevel: invalid LogLevel \"bogus\", must be one of error, fatal, panic, warn, info, debug, or trace (use",
+        ),
+        (
+            json!({"defaultRuntime": "kata"}),
+            "defaultRuntime: invalid DefaultRuntime \"kata\", must be one of crun, runc (use",
+        ),
+        (
+            json!({"additionalImageStores": [{"path": "/a"}, {"path": "a"}]}),
+            "additionalImageStores[1].path: invalid AdditionalImageStores path \"a\": must be an absolute path",
+        ),
+        (
+            json!({"additionalLayerStores": [{"path": "/a//b"}]}),
+            "additionalLayerStores[0].path: invalid AdditionalLayerStores path \"/a//b\": must not contain consecutive forward slashes",
+        ),
+    ] {
+        let error = runtime(&settings).error();
+        let expected = format!("ContainerRuntimeConfig o0: spec.containerRuntimeConfig.{expected}");
+        assert!(error.starts_with(&expected), "{error}\nexpected\n{expected}");
+    }
+    for good in [json!({"pidsLimit": 20}), json!({"logSizeMax": 8193}), json!({"logSizeMax": -1})] {
+        assert_eq!(runtime(&good).made().errors, []);
+    }
+}
+
+#[test]
+fn pools_that_build_on_others_have_their_registries_from_there() {
+    let pools = [
+        pool("master", &["master"], true),
+        pool("worker", &["worker"], false),
+        pool("infra", &["worker", "infra"], false),
+        pool("edge", &["edge"], false),
+        pool("odd", &["somebody"], false),
+    ];
+    let all: Vec<&MachineConfigPool> = pools.iter().collect();
+    let own: Vec<&str> =
+        registries::pools(&all).iter().map(|pool| pool.metadata.name.as_deref().unwrap()).collect();
+    assert_eq!(own, ["master", "worker", "edge"]);
+}

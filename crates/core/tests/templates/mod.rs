@@ -1,0 +1,6 @@
+//! Templates for the comparison with Go: written by hand, and random.
+#![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
+#![allow(dead_code, reason = "each test binary uses a part of this module")]
+
+pub mod by_hand;
+pub mod random;

@@ -1,0 +1,206 @@
+//! What generators need, found among manifests.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Resource, ResourceExt};
+use machinist_core::api::config::{
+    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, Image, ImageDigestMirrorSet,
+    ImagePolicy, ImageTagMirrorSet, Node,
+};
+use machinist_core::api::names::object::{
+    CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER,
+};
+use machinist_core::api::names::{GROUP, label};
+use machinist_core::api::{
+    ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
+    MachineConfig, MachineConfigPool,
+};
+use machinist_core::generate::Sources;
+use machinist_core::kubelet::{self, gates};
+use machinist_core::runtime::registries;
+use machinist_core::template::{Inputs, Templates};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::output;
+use crate::manifests::Document;
+
+/// The objects that generators read.
+#[derive(Debug, Default)]
+pub(super) struct GenerateInputs {
+    pub(super) pools: Vec<MachineConfigPool>,
+    pub(super) machine_configs: Vec<MachineConfig>,
+    image: Option<Image>,
+    content_source_policies: Vec<ImageContentSourcePolicy>,
+    digest_mirror_sets: Vec<ImageDigestMirrorSet>,
+    tag_mirror_sets: Vec<ImageTagMirrorSet>,
+    cluster_image_policies: Vec<ClusterImagePolicy>,
+    image_policies: Vec<ImagePolicy>,
+    container_runtime_configs: Vec<ContainerRuntimeConfig>,
+    release_image: Option<String>,
+    controller_config: Option<ControllerConfig>,
+    pull_secret: Option<Vec<u8>>,
+    api_server: Option<APIServer>,
+    node: Option<Node>,
+    feature_gate: Option<FeatureGate>,
+    gates: BTreeMap<String, bool>,
+    kubelet_configs: Vec<KubeletConfig>,
+}
+
+impl GenerateInputs {
+    /// Finds them among documents. The pools that come with every system are there even where no
+    /// manifest names them.
+    pub(super) fn find(documents: &[Document]) -> Result<Self> {
+        let mut pools: Vec<MachineConfigPool> = of(documents)?;
+        for name in [POOL_MASTER, POOL_WORKER] {
+            if !pools.iter().any(|pool| pool.name_any() == name) {
+                pools.push(built_in(name)?);
+            }
+        }
+        let images: Vec<Image> = of(documents)?;
+        for image in images.iter().filter(|image| image.name_any() != CLUSTER) {
+            let name = image.name_any();
+            output::warning(&format!("Image {name}: only the one with the name {CLUSTER} counts"));
+        }
+        let image = images.into_iter().find(|image| image.name_any() == CLUSTER);
+        let versions: Vec<ClusterVersion> = of(documents)?;
+        let version = versions.into_iter().find(|version| version.name_any() == CLUSTER_VERSION);
+        let running = version.and_then(|version| version.status?.desired);
+        let controller_configs: Vec<ControllerConfig> = of(documents)?;
+        let controller_config =
+            controller_configs.into_iter().find(|found| found.name_any() == CONTROLLER_CONFIG);
+        let installed =
+            controller_config.as_ref().and_then(|found| found.spec.release_image.clone());
+        let feature_gate: Option<FeatureGate> = cluster(documents)?;
+        let mut machine_configs: Vec<MachineConfig> = of(documents)?;
+        machine_configs.retain(|config| !config.name_any().starts_with("rendered-"));
+        Ok(Self {
+            pools,
+            machine_configs,
+            image,
+            content_source_policies: of(documents)?,
+            digest_mirror_sets: of(documents)?,
+            tag_mirror_sets: of(documents)?,
+            cluster_image_policies: of(documents)?,
+            image_policies: of(documents)?,
+            container_runtime_configs: of(documents)?,
+            release_image: running.map(|release| release.image).or(installed),
+            pull_secret: pull_secret(documents, controller_config.as_ref())?,
+            controller_config,
+            api_server: cluster(documents)?,
+            node: cluster(documents)?,
+            gates: feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default(),
+            feature_gate,
+            kubelet_configs: of(documents)?,
+        })
+    }
+
+    /// As generators take them.
+    pub(super) fn sources<'a>(&'a self, templates: &'a Templates) -> Sources<'a> {
+        let images = registries::Inputs {
+            image: self.image.as_ref(),
+            content_source_policies: self.content_source_policies.iter().collect(),
+            digest_mirror_sets: self.digest_mirror_sets.iter().collect(),
+            tag_mirror_sets: self.tag_mirror_sets.iter().collect(),
+            cluster_image_policies: self.cluster_image_policies.iter().collect(),
+            image_policies: self.image_policies.iter().collect(),
+            release_image: self.release_image.as_deref().filter(|image| !image.is_empty()),
+        };
+        Sources {
+            pools: self.pools.iter().collect(),
+            machine_configs: self.machine_configs.iter().collect(),
+            images,
+            container_runtime_configs: self.container_runtime_configs.iter().collect(),
+            templates: self.controller_config.as_ref().map(|controller_config| kubelet::Sources {
+                templates,
+                inputs: Inputs {
+                    controller_config,
+                    pull_secret: self.pull_secret.as_deref(),
+                    api_server: self.api_server.as_ref(),
+                },
+                gates: &self.gates,
+                node: self.node.as_ref(),
+            }),
+            kubelet_configs: self.kubelet_configs.iter().collect(),
+            has_feature_gate: self.feature_gate.is_some(),
+        }
+    }
+
+    /// The pool of this name.
+    pub(super) fn pool(&self, name: &str) -> Result<&MachineConfigPool> {
+        let found = self.pools.iter().find(|pool| pool.name_any() == name);
+        let Some(pool) = found else {
+            let names: Vec<String> = self.pools.iter().map(ResourceExt::name_any).collect();
+            bail!(
+                "MachineConfigPool {name} is not among the inputs (pools there: {}); \
+                 add its manifest with -f, or name another with --pool",
+                names.join(", ")
+            );
+        };
+        Ok(pool)
+    }
+}
+
+/// The objects of a kind. The same object twice is refused: which one counts would be a guess.
+fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(documents: &[Document]) -> Result<Vec<K>> {
+    let (kind, group) = (K::kind(&()), K::group(&()));
+    let mut seen: HashMap<(String, &str), &Document> = HashMap::new();
+    let mut objects = Vec::new();
+    for document in documents {
+        let given = document.api_version().split('/').next().unwrap_or_default();
+        if document.kind() != kind || !(given.is_empty() || given == group) {
+            continue;
+        }
+        let object: K = document.typed()?;
+        let key = (object.meta().namespace.clone().unwrap_or_default(), document.name());
+        if let Some(first) = seen.insert(key, document) {
+            bail!(
+                "{} is given twice: in {} and in {}; remove one",
+                document.object(),
+                first.origin,
+                document.origin
+            );
+        }
+        objects.push(object);
+    }
+    Ok(objects)
+}
+
+/// The one object of a kind.
+fn cluster<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    documents: &[Document],
+) -> Result<Option<K>> {
+    Ok(of::<K>(documents)?.into_iter().find(|object| object.name_any() == CLUSTER))
+}
+
+/// The pull secret that the ControllerConfig refers to, where it is among the manifests.
+fn pull_secret(
+    documents: &[Document],
+    config: Option<&ControllerConfig>,
+) -> Result<Option<Vec<u8>>> {
+    let Some(reference) = config.and_then(|config| config.spec.pull_secret.as_ref()) else {
+        return Ok(None);
+    };
+    let secrets: Vec<Secret> = of(documents)?;
+    let found = secrets.into_iter().find(|secret| {
+        secret.metadata.name == reference.name && secret.metadata.namespace == reference.namespace
+    });
+    let data = found.and_then(|secret| secret.data?.remove(".dockerconfigjson"));
+    Ok(data.map(|data| data.0))
+}
+
+/// A pool as it comes with every system.
+fn built_in(name: &str) -> Result<MachineConfigPool> {
+    let pool = json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "MachineConfigPool",
+        "metadata": {
+            "name": name,
+            "labels": {label::MCO_BUILT_IN: "", format!("{}{name}", label::POOL_PREFIX): ""},
+        },
+        "spec": {"machineConfigSelector": {"matchLabels": {label::ROLE: name}}},
+    });
+    Ok(serde_json::from_value(pool)?)
+}

@@ -1,0 +1,161 @@
+//! ContainerRuntimeConfigs: `99-<pool>-generated-containerruntime[-N]`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource as _, ResourceExt};
+use machinist_core::api::names::annotation;
+use machinist_core::api::{ContainerRuntimeConfig, MachineConfigPool};
+use machinist_core::generate::GenerateError;
+use machinist_core::generate::naming::Member;
+use machinist_core::generate::status::conditions;
+use machinist_core::generate::sync::stamped;
+use machinist_core::runtime::Base;
+use machinist_core::runtime::settings::{FAMILY, Planned, generate_all};
+use serde_json::json;
+
+use super::super::render::VERSION;
+use super::super::shell::Shell;
+use super::tell::Memory;
+use super::write::{ensure, remove};
+use super::{Outcome, Turn};
+
+/// Generates for all objects, each for its pools, and tells them how it went.
+pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
+    let shell = turn.shell;
+    let objects = shell.world.kinds.container_runtime_configs.all();
+    let (going, staying): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object.meta().deletion_timestamp.is_some());
+    for object in &going {
+        bury(shell, object).await?;
+    }
+    let planned = plan(turn, &staying);
+    for (object, planned) in staying.iter().zip(planned) {
+        let outcome = match &planned {
+            Ok(planned) => {
+                perform(shell, object, planned).await?;
+                Ok(())
+            }
+            Err(problem) => {
+                for role in roles(turn, object) {
+                    turn.problem(&role, &problem.to_string());
+                }
+                memory.warn(shell, object.as_ref(), problem);
+                Err(problem)
+            }
+        };
+        tell(shell, object, outcome).await?;
+    }
+    Ok(())
+}
+
+fn plan(
+    turn: &Turn<'_>,
+    objects: &[Arc<ContainerRuntimeConfig>],
+) -> Vec<Result<Planned, GenerateError>> {
+    let configs = turn.shell.world.configs.all();
+    let objects: Vec<&ContainerRuntimeConfig> = objects.iter().map(AsRef::as_ref).collect();
+    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+    let exists = |name: &str| turn.shell.world.configs.get(name).is_some();
+    let base = |pool: &str| Base::of_pool(pool, configs.iter().map(AsRef::as_ref));
+    generate_all(&objects, &pools, exists, base)
+}
+
+/// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
+/// first: so nothing is ever made that nobody would remove.
+async fn perform(
+    shell: &Shell,
+    object: &Arc<ContainerRuntimeConfig>,
+    planned: &Planned,
+) -> Outcome {
+    let names: BTreeSet<String> =
+        planned.generated.iter().map(|made| made.machine_config.name_any()).collect();
+    for name in made_of(object).filter(|name| !names.contains(*name)) {
+        remove(shell, name).await?;
+    }
+    let foreign = object.finalizers().iter().filter(|name| !FAMILY.is_name(name));
+    let finalizers: Vec<String> = foreign.cloned().chain(names).collect();
+    let given = object.annotations().get(annotation::MC_NAME_SUFFIX);
+    let same: BTreeSet<&String> = finalizers.iter().collect();
+    if given != Some(&planned.suffix) || same != object.finalizers().iter().collect() {
+        let patch = json!({"metadata": {
+            "resourceVersion": object.resource_version(),
+            "finalizers": finalizers,
+            "annotations": {annotation::MC_NAME_SUFFIX: planned.suffix},
+        }});
+        let written = shell.merge(&object.name_any(), &patch).await?;
+        shell.world.kinds.container_runtime_configs.put(written);
+    }
+    for made in &planned.generated {
+        let owner = object.controller_owner_ref(&());
+        ensure(shell, &stamped(made.machine_config.clone(), VERSION, owner)).await?;
+    }
+    Ok(())
+}
+
+/// Removes what was made of an object that is to go, and lets it go.
+async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
+    if made_of(object).next().is_none() {
+        return Ok(());
+    }
+    for name in made_of(object) {
+        remove(shell, name).await?;
+    }
+    let left: Vec<&String> =
+        object.finalizers().iter().filter(|name| !FAMILY.is_name(name)).collect();
+    let patch = json!({"metadata": {
+        "resourceVersion": object.resource_version(),
+        "finalizers": left,
+    }});
+    match shell.merge::<ContainerRuntimeConfig>(&object.name_any(), &patch).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The MachineConfigs that were made of an object.
+fn made_of(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
+    object.finalizers().iter().filter(|name| FAMILY.is_name(name))
+}
+
+/// The pools that an object is for, or was.
+fn roles(turn: &Turn<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
+    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+    let selector = object.spec.machine_config_pool_selector.as_ref();
+    let member = Member { metadata: &object.metadata, selector };
+    let selected = FAMILY.pools(&member, &pools).unwrap_or_default();
+    let role = |name: &String| {
+        let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
+        Some(role.to_owned())
+    };
+    let selected = selected.into_iter().map(ResourceExt::name_any);
+    made_of(object).filter_map(role).chain(selected).collect()
+}
+
+/// Says on the object how it went, unless it says so already.
+async fn tell(
+    shell: &Shell,
+    object: &Arc<ContainerRuntimeConfig>,
+    outcome: Result<(), &GenerateError>,
+) -> Outcome {
+    let kinds = &shell.world.kinds;
+    // It may have been written a moment ago.
+    let latest = kinds.container_runtime_configs.get(&object.name_any());
+    let object = latest.as_ref().unwrap_or(object);
+    let status = object.status.as_ref();
+    let before = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let after = conditions(before, outcome, &Time(Timestamp::now()));
+    let observed = status.and_then(|status| status.observed_generation);
+    if after == before && observed == object.meta().generation {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": object.resource_version()},
+        "status": {"observedGeneration": object.meta().generation, "conditions": after},
+    });
+    let written = shell.merge_status(&object.name_any(), &patch).await?;
+    kinds.container_runtime_configs.put(written);
+    Ok(())
+}

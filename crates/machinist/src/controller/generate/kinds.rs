@@ -1,0 +1,115 @@
+//! What is known of the kinds that MachineConfigs are generated from.
+
+use kube::Resource;
+use machinist_core::api::config::{
+    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, Image, ImageDigestMirrorSet,
+    ImagePolicy, ImageTagMirrorSet, Node,
+};
+use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
+use machinist_core::api::{ContainerRuntimeConfig, ImageContentSourcePolicy, KubeletConfig};
+use machinist_core::runtime::registries::Inputs;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+use super::super::turn::Turns;
+use super::super::world::{Home, follow};
+use crate::home::cache::Cache;
+
+/// One cache a kind; those that the home does not serve are empty.
+#[derive(Debug, Clone, Default)]
+pub(in crate::controller) struct Kinds {
+    pub(super) container_runtime_configs: Cache<ContainerRuntimeConfig>,
+    pub(super) images: Cache<Image>,
+    pub(super) content_source_policies: Cache<ImageContentSourcePolicy>,
+    pub(super) digest_mirror_sets: Cache<ImageDigestMirrorSet>,
+    pub(super) tag_mirror_sets: Cache<ImageTagMirrorSet>,
+    pub(super) cluster_image_policies: Cache<ClusterImagePolicy>,
+    pub(super) image_policies: Cache<ImagePolicy>,
+    pub(super) cluster_versions: Cache<ClusterVersion>,
+    pub(super) kubelet_configs: Cache<KubeletConfig>,
+    pub(super) api_servers: Cache<APIServer>,
+    pub(super) feature_gates: Cache<FeatureGate>,
+    pub(super) node_settings: Cache<Node>,
+}
+
+/// Does the same with every cache.
+macro_rules! each {
+    ($kinds:expr, $cache:ident => $does:expr) => {{
+        each!(@one $kinds, $cache => $does;
+            container_runtime_configs images content_source_policies digest_mirror_sets
+            tag_mirror_sets cluster_image_policies image_policies cluster_versions
+            kubelet_configs api_servers feature_gates node_settings);
+    }};
+    (@one $kinds:expr, $cache:ident => $does:expr; $($name:ident)*) => {
+        $({
+            let $cache = &$kinds.$name;
+            $does;
+        })*
+    };
+}
+
+impl Kinds {
+    /// Starts the watches; they end with the tasks.
+    pub(in crate::controller) fn follow(&self, home: &Home, tasks: &mut JoinSet<()>) {
+        each!(self, cache => follow(cache, home, tasks));
+    }
+
+    /// Waits until everything has been seen once.
+    pub(in crate::controller) async fn ready(&self) {
+        each!(self, cache => cache.ready().await);
+    }
+
+    /// A turn is to come after a change of any of them.
+    pub(super) fn wake(&self, turns: &Turns) {
+        each!(self, cache => turns.after(cache.changes()));
+    }
+
+    /// What there is about images, now.
+    pub(super) fn about_images(&self) -> AboutImages {
+        let version = self.cluster_versions.get(CLUSTER_VERSION);
+        let release = version.and_then(|version| {
+            let desired = version.status.as_ref()?.desired.as_ref()?;
+            Some(desired.image.clone())
+        });
+        AboutImages {
+            image: self.images.get(CLUSTER),
+            content_source_policies: self.content_source_policies.all(),
+            digest_mirror_sets: self.digest_mirror_sets.all(),
+            tag_mirror_sets: self.tag_mirror_sets.all(),
+            cluster_image_policies: self.cluster_image_policies.all(),
+            image_policies: self.image_policies.all(),
+            release_image: release.filter(|image| !image.is_empty()),
+        }
+    }
+}
+
+/// What there is about images at one moment.
+#[derive(Debug, Default)]
+pub(super) struct AboutImages {
+    pub(super) image: Option<Arc<Image>>,
+    content_source_policies: Vec<Arc<ImageContentSourcePolicy>>,
+    digest_mirror_sets: Vec<Arc<ImageDigestMirrorSet>>,
+    tag_mirror_sets: Vec<Arc<ImageTagMirrorSet>>,
+    cluster_image_policies: Vec<Arc<ClusterImagePolicy>>,
+    image_policies: Vec<Arc<ImagePolicy>>,
+    release_image: Option<String>,
+}
+
+impl AboutImages {
+    /// As the generator takes it. What is being deleted does not count any more.
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        fn living<K: Resource>(objects: &[Arc<K>]) -> Vec<&K> {
+            let objects = objects.iter().map(AsRef::as_ref);
+            objects.filter(|object| object.meta().deletion_timestamp.is_none()).collect()
+        }
+        Inputs {
+            image: self.image.as_deref().filter(|image| image.meta().deletion_timestamp.is_none()),
+            content_source_policies: living(&self.content_source_policies),
+            digest_mirror_sets: living(&self.digest_mirror_sets),
+            tag_mirror_sets: living(&self.tag_mirror_sets),
+            cluster_image_policies: living(&self.cluster_image_policies),
+            image_policies: living(&self.image_policies),
+            release_image: self.release_image.as_deref(),
+        }
+    }
+}

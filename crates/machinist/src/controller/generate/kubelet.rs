@@ -1,0 +1,213 @@
+//! What kubelets are told: `97-` by the Node settings, `98-` by the FeatureGate, `99-` by
+//! KubeletConfigs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource as _, ResourceExt as _};
+use machinist_core::api::names::{annotation, object};
+use machinist_core::api::{KubeletConfig, MachineConfig, MachineConfigPool};
+use machinist_core::generate::sync::stamped;
+use machinist_core::generate::{GenerateError, Generated, no_base};
+use machinist_core::kubelet::{
+    FAMILY, Plan, Sources, World, features, gates, leftovers, node_config, removal, status, sync,
+};
+use machinist_core::template::Inputs;
+use serde_json::json;
+
+use super::super::render::VERSION;
+use super::super::shell::Shell;
+use super::tell::Memory;
+use super::write::{ensure, remove};
+use super::{Outcome, Turn};
+
+/// Generates for all pools, and tells the objects how it went.
+pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
+    let shell = turn.shell;
+    let (going, staying): (Vec<_>, Vec<_>) = shell
+        .world
+        .kinds
+        .kubelet_configs
+        .all()
+        .into_iter()
+        .partition(|config| config.meta().deletion_timestamp.is_some());
+    let decided = decide(turn, &going, &staying);
+    for name in &decided.remove {
+        remove(shell, name).await?;
+    }
+    for (config, finalizers) in &decided.going {
+        bury(shell, config, finalizers).await?;
+    }
+    for made in decided.of_cluster {
+        match made {
+            Ok(made) => {
+                ensure(shell, &stamped(made.machine_config, VERSION, None)).await?;
+            }
+            Err((pool, problem)) => turn.problem(&pool, &problem),
+        }
+    }
+    for (config, plan) in staying.iter().zip(decided.plans) {
+        let outcome = match &plan {
+            Ok(plan) => {
+                perform(shell, config, plan).await?;
+                Ok(())
+            }
+            Err(problem) => {
+                for role in roles(config) {
+                    turn.problem(&role, &problem.to_string());
+                }
+                memory.warn(shell, config.as_ref(), problem);
+                Err(problem.to_string())
+            }
+        };
+        tell(shell, config, outcome.as_ref().copied().map_err(String::as_str)).await?;
+    }
+    Ok(())
+}
+
+/// What is to be done, all of it decided before anything is.
+#[derive(Default)]
+struct Decided {
+    /// MachineConfigs that nobody wants any more.
+    remove: Vec<String>,
+    /// KubeletConfigs that are to go, with the finalizers that are left.
+    going: Vec<(Arc<KubeletConfig>, Vec<String>)>,
+    /// What the cluster's own settings make; or for which pool they make nothing, and why.
+    of_cluster: Vec<Result<Generated, (String, String)>>,
+    /// What the KubeletConfigs that stay make.
+    plans: Vec<Result<Plan, GenerateError>>,
+}
+
+fn decide(
+    turn: &Turn<'_>,
+    going: &[Arc<KubeletConfig>],
+    staying: &[Arc<KubeletConfig>],
+) -> Decided {
+    let shell = turn.shell;
+    let kinds = &shell.world.kinds;
+    let Some(controller_config) = shell.world.controller_config() else {
+        let plans = staying.iter().map(|config| Err(no_base(config))).collect();
+        return Decided { plans, ..Decided::default() };
+    };
+    let api_server = kinds.api_servers.get(object::CLUSTER);
+    let node = kinds.node_settings.get(object::CLUSTER);
+    let feature_gate = kinds.feature_gates.get(object::CLUSTER);
+    let gates: BTreeMap<String, bool> =
+        feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default();
+    let sources = Sources {
+        templates: &shell.templates,
+        inputs: Inputs {
+            controller_config: &controller_config,
+            // No kubelet configuration holds it.
+            pull_secret: None,
+            api_server: api_server.as_deref(),
+        },
+        gates: &gates,
+        node: node.as_deref(),
+    };
+    let machine_configs = shell.world.configs.all();
+    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+    let machine_configs: Vec<&MachineConfig> = machine_configs.iter().map(AsRef::as_ref).collect();
+    let configs: Vec<&KubeletConfig> = staying.iter().map(AsRef::as_ref).collect();
+    let world = World {
+        configs: &configs,
+        pools: &pools,
+        machine_configs: &machine_configs,
+        sources,
+        version: VERSION,
+    };
+    let mut decided = Decided { plans: sync(&world), ..Decided::default() };
+    for config in going {
+        let removal = removal(&world, config);
+        decided.remove.extend(removal.remove);
+        decided.going.push((Arc::clone(config), removal.finalizers));
+    }
+    decided.remove.extend(leftovers(&world));
+    decided.remove.sort();
+    decided.remove.dedup();
+    for pool in pools.iter().map(|pool| pool.name_any()) {
+        if node.is_some() {
+            let name = format!("97-{pool}-generated-kubelet");
+            let there = shell.world.configs.get(&name);
+            let present = there.and_then(|it| it.spec.kernel_arguments.clone()).unwrap_or_default();
+            let made = node_config(&sources, &pool, &present);
+            let made = made.map_err(|error| (pool.clone(), format!("Node cluster: {error}")));
+            decided.of_cluster.push(made);
+        }
+        if feature_gate.is_some() {
+            let made = features(&sources, &pool);
+            let made =
+                made.map_err(|error| (pool.clone(), format!("FeatureGate cluster: {error}")));
+            decided.of_cluster.push(made);
+        }
+    }
+    decided
+}
+
+/// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
+/// first: so nothing is ever made that nobody would remove.
+async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &Plan) -> Outcome {
+    for name in &plan.remove {
+        remove(shell, name).await?;
+    }
+    let suffix = config.annotations().get(annotation::MC_NAME_SUFFIX);
+    if suffix != Some(&plan.suffix) || config.finalizers() != plan.finalizers.as_slice() {
+        let patch = json!({"metadata": {
+            "resourceVersion": config.resource_version(),
+            "finalizers": plan.finalizers,
+            "annotations": {annotation::MC_NAME_SUFFIX: plan.suffix},
+        }});
+        let written = shell.merge(&config.name_any(), &patch).await?;
+        shell.world.kinds.kubelet_configs.put(written);
+    }
+    for made in &plan.generated {
+        ensure(shell, &made.machine_config).await?;
+    }
+    Ok(())
+}
+
+/// Lets an object go.
+async fn bury(shell: &Shell, config: &Arc<KubeletConfig>, finalizers: &[String]) -> Outcome {
+    if config.finalizers() == finalizers {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "resourceVersion": config.resource_version(),
+        "finalizers": finalizers,
+    }});
+    match shell.merge::<KubeletConfig>(&config.name_any(), &patch).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The pools whose MachineConfigs were made of an object.
+fn roles(config: &KubeletConfig) -> BTreeSet<String> {
+    let role = |name: &String| {
+        let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
+        Some(role.to_owned())
+    };
+    config.finalizers().iter().filter(|name| FAMILY.is_name(name)).filter_map(role).collect()
+}
+
+/// Says on the object how it went, unless it says so already.
+async fn tell(shell: &Shell, config: &Arc<KubeletConfig>, outcome: Result<(), &str>) -> Outcome {
+    let cache = &shell.world.kinds.kubelet_configs;
+    // It may have been written a moment ago.
+    let latest = cache.get(&config.name_any());
+    let config = latest.as_ref().unwrap_or(config);
+    let now = Time(Timestamp::now());
+    let after = status(config.status.as_ref(), config.meta().generation, outcome, &now);
+    if config.status.as_ref() == Some(&after) {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": config.resource_version()},
+        "status": {"observedGeneration": after.observed_generation, "conditions": after.conditions},
+    });
+    let written = shell.merge_status(&config.name_any(), &patch).await?;
+    cache.put(written);
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Generated MachineConfigs, written where they differ from what is there.
+
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use machinist_core::api::MachineConfig;
+use machinist_core::generate::sync::replacement;
+
+use super::super::shell::{Shell, WriteError};
+
+/// Brings a MachineConfig to what it should be; whether anything had to be written.
+pub(super) async fn ensure(shell: &Shell, wanted: &MachineConfig) -> Result<bool, WriteError> {
+    let api: Api<MachineConfig> = Api::all(shell.client.clone());
+    let name = wanted.name_any();
+    let params = PostParams::default();
+    let written = match shell.world.configs.get(&name) {
+        None => shell.write(api.create(&params, wanted)).await?,
+        Some(found) => match replacement(&found, wanted) {
+            None => return Ok(false),
+            Some(new) => shell.write(api.replace(&name, &params, &new)).await?,
+        },
+    };
+    shell.world.configs.put(written);
+    tracing::info!(name, "generated");
+    Ok(true)
+}
+
+/// Deletes a MachineConfig; one that is gone already is as good.
+pub(super) async fn remove(shell: &Shell, name: &str) -> Result<(), WriteError> {
+    if shell.world.configs.get(name).is_none() {
+        return Ok(());
+    }
+    let api: Api<MachineConfig> = Api::all(shell.client.clone());
+    match shell.write(api.delete(name, &DeleteParams::default())).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => {
+            tracing::info!(name, "removed what was generated");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The container tools of Debian read what we generate: they find mirrors, refuse what is blocked, and ask for signatures.
+
+use machinist_e2e::{Image, Lab, Registry, cache, command, environment, program};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What was generated for workers, and skopeo that reads it.
+struct Reader {
+    files: PathBuf,
+    out: PathBuf,
+}
+
+impl Reader {
+    fn new(folder: &Path, objects: &[Value]) -> Self {
+        let input = folder.join("objects.json");
+        fs::write(
+            &input,
+            json!({"kind": "List", "apiVersion": "v1", "items": objects}).to_string(),
+        )
+        .unwrap();
+        let out = folder.join("generated");
+        let mut machinist = Command::new(program::machinist().unwrap());
+        machinist.args(["generate", "--pool", "worker", "-f"]).arg(&input).arg("-o").arg(&out);
+        command::run(machinist.current_dir(cache::root())).unwrap();
+        let files = out.join("99-worker-generated-registries/files/etc/containers");
+        Self { files, out }
+    }
+
+    fn skopeo(&self) -> Command {
+        let mut skopeo = Command::new(environment::find("skopeo").unwrap());
+        skopeo.arg("--registries-conf").arg(self.files.join("registries.conf"));
+        skopeo.env("CONTAINERS_REGISTRIES_CONF_DIR", "/nonexistent");
+        skopeo
+    }
+
+    /// The digest of an image, by whatever way it is found.
+    fn digest(&self, image: &str) -> Result<String, String> {
+        let mut skopeo = self.skopeo();
+        skopeo.args([
+            "inspect",
+            "--no-tags",
+            "--format",
+            "{{.Digest}}",
+            &format!("docker://{image}"),
+        ]);
+        answer(&mut skopeo)
+    }
+
+    /// Copies an image under our policy.
+    fn copy(&self, image: &str) -> Result<String, String> {
+        let mut skopeo = self.skopeo();
+        skopeo.arg("--policy").arg(self.files.join("policy.json"));
+        let attachments = self.files.join("registries.d");
+        if attachments.exists() {
+            skopeo.arg("--registries.d").arg(attachments);
+        }
+        let target = self.out.join(format!("copy-{}", image.replace(['/', ':', '@'], "-")));
+        skopeo.args([
+            "copy",
+            "--quiet",
+            &format!("docker://{image}"),
+            &format!("dir:{}", target.display()),
+        ]);
+        answer(&mut skopeo)
+    }
+}
+
+fn answer(command: &mut Command) -> Result<String, String> {
+    let answer = command::answer(command).unwrap();
+    if answer.ok() { Ok(answer.stdout.trim().to_owned()) } else { Err(answer.stderr) }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn skopeo_finds_images_at_our_mirrors_and_nowhere_else() {
+    let lab = Lab::new().unwrap();
+    let registry = Registry::start(&lab).unwrap();
+    let host = registry.host();
+    let pullspec = registry.push("mirror/app:1", &Image::busybox().unwrap()).unwrap();
+    registry.push("mirror/secret:1", &Image::busybox().unwrap()).unwrap();
+    let digest = pullspec.split_once('@').unwrap().1.to_owned();
+    let reader = Reader::new(
+        &lab.folder("generated").unwrap(),
+        &[
+            object(
+                "ImageDigestMirrorSet",
+                "by-digest",
+                &json!({"imageDigestMirrors": [
+                    {"source": "digest.invalid/team", "mirrors": ["nobody.invalid/x", format!("{host}/mirror")],
+                     "mirrorSourcePolicy": "NeverContactSource"},
+                    {"source": "*.wild.invalid", "mirrors": [format!("{host}/mirror")]},
+                ]}),
+            ),
+            object(
+                "ImageTagMirrorSet",
+                "by-tag",
+                &json!({"imageTagMirrors": [
+                    {"source": "tag.invalid/team", "mirrors": [format!("{host}/mirror")],
+                     "mirrorSourcePolicy": "NeverContactSource"},
+                ]}),
+            ),
+            object(
+                "Image",
+                "cluster",
+                &json!({"registrySources": {
+                    "insecureRegistries": [host],
+                    "blockedRegistries": ["digest.invalid/team/secret"],
+                }}),
+            ),
+        ],
+    );
+    assert_eq!(reader.digest(&format!("digest.invalid/team/app@{digest}")), Ok(digest.clone()));
+    assert_eq!(reader.digest("tag.invalid/team/app:1"), Ok(digest.clone()));
+    assert_eq!(reader.digest(&format!("a.wild.invalid/app@{digest}")), Ok(digest.clone()));
+    // Not by tag where the mirror is for digests, and the source itself is never asked.
+    let by_tag = reader.digest("digest.invalid/team/app:1").unwrap_err();
+    assert!(by_tag.contains("is blocked"), "{by_tag}");
+    let by_digest = reader.digest(&format!("tag.invalid/team/app@{digest}")).unwrap_err();
+    assert!(by_digest.contains("is blocked"), "{by_digest}");
+    // What is blocked is refused by its name, though the mirror could be asked for it.
+    let refused = reader.copy(&format!("digest.invalid/team/secret@{digest}")).unwrap_err();
+    assert!(refused.contains("rejected by policy"), "{refused}");
+    reader.copy(&format!("digest.invalid/team/app@{digest}")).unwrap();
+}
+
+#[test]
+fn skopeo_asks_for_the_signatures_that_our_policies_ask_for() {
+    let lab = Lab::new().unwrap();
+    let registry = Registry::start(&lab).unwrap();
+    let host = registry.host();
+    for name in ["signed/app:1", "free/app:1", "other/app:1"] {
+        registry.push(name, &Image::busybox().unwrap()).unwrap();
+    }
+    let key = "LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0KTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowREFRY0RRZ0FFdmkzSTVnMGtRS3JFT3ZRWWtxQ1VQU01DU0hlTwp5Rm4wa1hyVW1TZ0xGSXZUVWNEcXlXbFR4dGpDOG92NWNGRnoxV3IxY0UxeVBqVEx5dkkyRmk1RWt3PT0KLS0tLS1FTkQgUFVCTElDIEtFWS0tLS0tCg==";
+    let trust = json!({"policyType": "PublicKey", "publicKey": {"keyData": key}});
+    let policy = |scope: &str, identity: Value| {
+        let mut policy = json!({"rootOfTrust": trust});
+        if !identity.is_null() {
+            policy["signedIdentity"] = identity;
+        }
+        json!({"scopes": [scope], "policy": policy})
+    };
+    let remap = json!({"matchPolicy": "RemapIdentity",
+        "remapIdentity": {"prefix": format!("{host}/remapped"), "signedPrefix": "vendor.example.com"}});
+    let exact = json!({"matchPolicy": "ExactRepository",
+        "exactRepository": {"repository": "vendor.example.com/app"}});
+    let reader = Reader::new(
+        &lab.folder("generated").unwrap(),
+        &[
+            object("ClusterImagePolicy", "signed", &policy(&format!("{host}/signed"), Value::Null)),
+            object("ClusterImagePolicy", "remapped", &policy(&format!("{host}/remapped"), remap)),
+            object("ClusterImagePolicy", "exact", &policy(&format!("{host}/exact"), exact)),
+            object(
+                "Image",
+                "cluster",
+                &json!({"registrySources": {
+                    "insecureRegistries": [host],
+                    "allowedRegistries": [format!("{host}/signed"), format!("{host}/free"),
+                        format!("{host}/remapped"), format!("{host}/exact")],
+                }}),
+            ),
+        ],
+    );
+    reader.copy(&format!("{host}/free/app:1")).unwrap();
+    let unsigned = reader.copy(&format!("{host}/signed/app:1")).unwrap_err();
+    assert!(unsigned.contains("no signature exists"), "{unsigned}");
+    let other = reader.copy(&format!("{host}/other/app:1")).unwrap_err();
+    assert!(other.contains("rejected by policy"), "{other}");
+}
