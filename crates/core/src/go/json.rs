@@ -87,14 +87,16 @@ impl Place<'_> {
             (Kind::List(inner), Value::Array(items)) => {
                 let read: Result<Vec<Value>, _> = items
                     .iter()
-                    .map(|item| Ok(self.read(inner, item)?.unwrap_or_else(|| zero(inner))))
+                    .map(|item| {
+                        Ok(self.read(inner, item)?.unwrap_or_else(|| empty_item(inner, item)))
+                    })
                     .collect();
                 Ok(Some(Value::Array(read?)).filter(|list| list != &Value::Array(Vec::new())))
             }
             (Kind::Map(inner), Value::Object(entries)) => {
                 let mut read = Map::new();
                 for (key, item) in entries {
-                    let item = self.read(inner, item)?.unwrap_or_else(|| zero(inner));
+                    let item = self.read(inner, item)?.unwrap_or_else(|| empty_item(inner, item));
                     read.insert(key.clone(), item);
                 }
                 Ok((!read.is_empty()).then_some(Value::Object(read)))
@@ -115,6 +117,11 @@ impl Place<'_> {
         for (key, value) in entries {
             let Some(field) = find(types.fields(name), key) else { continue };
             self.path.push(field.json);
+            // What is embedded in a struct is not read as YAML, and has to be a text from the start.
+            let is_embedded = matches!(field.json, "apiVersion" | "kind");
+            if is_embedded && !value.is_string() && !value.is_null() {
+                return Err(self.mismatch(json_name(value), "string"));
+            }
             // Where Go writes a list or map that is empty, it is another than none at all.
             let is_kept = !field.omit_empty
                 && !value.is_null()
@@ -176,6 +183,14 @@ fn go_name(kind: &Kind) -> String {
         Kind::Map(inner) => format!("map[string]{}", go_name(inner)),
         Kind::Pointer(inner) => go_name(inner),
         Kind::Struct(name) => format!("v1beta1.{name}"),
+    }
+}
+
+/// What an item that is zero is: of lists and maps, none at all is another than an empty one.
+fn empty_item(kind: &Kind, item: &Value) -> Value {
+    match kind {
+        Kind::List(_) | Kind::Map(_) if item.is_null() => Value::Null,
+        _ => zero(kind),
     }
 }
 

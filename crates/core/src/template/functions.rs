@@ -68,6 +68,15 @@ impl Functions {
         Self { map }
     }
 
+    /// For plain data, which holds no bytes: a list is a list.
+    pub(super) fn plain() -> Self {
+        let mut functions = Self::new(&Infrastructure::default());
+        let to_string =
+            function_of("toString", |[value]: &[Value; 1]| Ok(value.to_string().into()));
+        functions.map.insert("toString".to_owned(), to_string);
+        functions
+    }
+
     pub(super) fn add_to(&self, template: Template) -> Template {
         template.funcs(self.map.clone())
     }

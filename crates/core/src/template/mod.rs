@@ -117,7 +117,7 @@ pub fn generate(
 /// # Errors
 /// The template cannot be read or filled in.
 pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
-    engine::render_plain(text, &context::untyped(data), &Functions::new(&Infrastructure::default()))
+    engine::render_plain(text, &context::untyped(data), &Functions::plain())
 }
 
 /// The contents of a file that the templates of a role make, if any of them does. Roles of custom
