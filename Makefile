@@ -52,6 +52,7 @@ bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-core
 	cargo bench --locked -p machinist-hub --bench store
 	cargo bench --locked -p machinist-e2e --bench hub
+	cargo bench --locked -p machinist-e2e --bench server
 	cargo build --release --locked -p machinist
 	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test scale -- --ignored --nocapture
 

@@ -9,7 +9,7 @@
 use machinist_core::api::{ControllerConfig, MachineConfig};
 use machinist_core::ignition::{Version, data_url};
 use machinist_core::serve::{
-    Asked, Inputs, Mode, Refusal, Route, access, assemble, etcd_index, route, served_version,
+    Asked, Inputs, Mode, Part, Refusal, Route, access, assemble, etcd_index, route, served_version,
 };
 use serde_json::{Value, json};
 
@@ -44,11 +44,12 @@ fn inputs(machine_config: &MachineConfig) -> Inputs<'_> {
         image: None,
         certificates: &[],
         mode: Mode::Cluster,
+        sealing: None,
     }
 }
 
 fn asked(major: i64, minor: i64) -> Asked {
-    Asked { version: Version::new(major, minor), etcd_index: None }
+    Asked { version: Version::new(major, minor), etcd_index: None, part: Part::Open }
 }
 
 fn answer(inputs: &Inputs<'_>, asked: &Asked) -> Value {

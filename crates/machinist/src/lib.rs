@@ -8,6 +8,7 @@
 //! | [`cli`] | the commands, a file each |
 //! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
 //! | [`daemon`] | a config on a machine's disk, safely: `machinist once` |
+//! | [`enrol`] | a new machine becomes known and gets the sealed half of its config: `machinist enrol` |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
 //! | [`server`] | Ignition configs for machines on their first boot: `machinist server` |
@@ -17,6 +18,7 @@
 pub mod cli;
 pub mod controller;
 pub mod daemon;
+pub mod enrol;
 pub mod home;
 pub mod manifests;
 pub mod server;

@@ -3,7 +3,7 @@
 //! [`crate::machine::Builder::ignite`] does this to a machine before its first boot, through the machine's own network.
 
 use crate::pki::Authority;
-use crate::{command, environment};
+use crate::{cache, command, environment};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
@@ -17,14 +17,24 @@ const PROGRAM: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 /// One run of Ignition against a root.
 #[derive(Debug)]
 pub struct Ignition {
+    program: PathBuf,
     work: PathBuf,
     namespace: Option<String>,
 }
 
 impl Ignition {
-    /// A run that keeps its files in `work`.
+    /// A run of Debian's Ignition that keeps its files in `work`.
     pub fn new(work: &Path) -> Result<Self> {
-        if !Path::new(PROGRAM).exists() {
+        Self::of(PathBuf::from(PROGRAM), work)
+    }
+
+    /// The same with another version, which reads a newer specification: `v2.22.0` 3.5, `v2.26.0` 3.6.
+    pub fn version(version: &str, work: &Path) -> Result<Self> {
+        Self::of(cache::artifact("ignition")?.join(format!("bin/ignition-{version}")), work)
+    }
+
+    fn of(program: PathBuf, work: &Path) -> Result<Self> {
+        if !program.exists() {
             bail!("environment: ignition missing, run make testkit");
         }
         let shims = work.join("bin");
@@ -33,7 +43,7 @@ impl Ignition {
         let setfiles = shims.join("setfiles");
         fs::write(&setfiles, "#!/bin/sh\ncat >/dev/null\n")?;
         fs::set_permissions(&setfiles, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { work: work.to_owned(), namespace: None })
+        Ok(Self { program, work: work.to_owned(), namespace: None })
     }
 
     /// Fetches from inside a network namespace.
@@ -67,10 +77,10 @@ impl Ignition {
     fn stage(&self, stage: &str, root: &Path) -> Result<()> {
         let file = |name: &str| self.work.join(name);
         let mut command = match &self.namespace {
-            None => Command::new(PROGRAM),
+            None => Command::new(&self.program),
             Some(namespace) => {
                 let mut ip = Command::new(environment::find("ip")?);
-                ip.args(["netns", "exec", namespace, PROGRAM]);
+                ip.args(["netns", "exec", namespace]).arg(&self.program);
                 ip
             }
         };

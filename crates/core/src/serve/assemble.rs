@@ -1,7 +1,8 @@
 //! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
 
+use super::enrol::{self, Sealing};
 use super::refusal::Refusal;
-use super::{etcd_index, files, manifest};
+use super::{etcd_index, files, manifest, seal};
 use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};
 use crate::ignition::convert::from_current;
@@ -32,6 +33,8 @@ pub struct Inputs<'a> {
     pub certificates: &'a [(String, Vec<u8>)],
     /// Where the answer is given.
     pub mode: Mode,
+    /// How the answer is split, if it is.
+    pub sealing: Option<&'a Sealing>,
 }
 
 impl std::fmt::Debug for Inputs<'_> {
@@ -52,6 +55,18 @@ pub struct Asked {
     pub version: Version,
     /// The index of the etcd member that the machine is to be.
     pub etcd_index: Option<u16>,
+    /// Which part.
+    pub part: Part,
+}
+
+/// Which part of a config. Without a split there is only the open one, and it is everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Part {
+    /// What everyone gets.
+    #[default]
+    Open,
+    /// What a machine gets that is known.
+    Sealed,
 }
 
 /// Makes the answer.
@@ -87,8 +102,22 @@ pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> 
     };
     let encapsulated = manifest::encapsulated(&machine_config, inner)?;
     files::add(&mut config, path::ENCAPSULATED, &encapsulated);
+    let config = match inputs.sealing {
+        Some(sealing) => part(config, sealing, asked)?,
+        None => config,
+    };
     let converted = from_current(&config, &asked.version)?;
     Ok(manifest::go_escaped(serde_json::to_vec(&converted)?))
+}
+
+fn part(config: Config, sealing: &Sealing, asked: &Asked) -> Result<Config, Refusal> {
+    let halves = seal::split(config, &sealing.paths)?;
+    if asked.part == Part::Sealed {
+        return Ok(halves.sealed);
+    }
+    let mut public = halves.public;
+    enrol::add(&mut public, sealing, asked.etcd_index);
+    Ok(public)
 }
 
 fn pre_built_image(config: &MachineConfig) -> Option<&str> {

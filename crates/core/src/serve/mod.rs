@@ -6,6 +6,8 @@
 //! pool ─ choose ─→ MachineConfig, image ─ assemble (files, manifest, kubeconfig) ─→ the bytes of the answer
 //!
 //! token, address ─ access, network, rate ─→ whether there is an answer at all
+//!
+//! config ─ seal ─→ a half for everyone, a half for machines that are known ─ enrol ─→ who is
 //! ```
 //!
 //! Everything here is a function of its arguments, so an answer is made once and kept until something that it was made
@@ -15,6 +17,7 @@ pub mod accept;
 pub mod access;
 pub mod assemble;
 pub mod choose;
+pub mod enrol;
 pub mod etcd_index;
 mod files;
 pub mod kubeconfig;
@@ -23,9 +26,11 @@ pub mod network;
 pub mod rate;
 pub mod refusal;
 pub mod route;
+pub mod seal;
+pub mod socket;
 pub mod tls_profile;
 
 pub use accept::served_version;
-pub use assemble::{Asked, Inputs, Mode, assemble};
+pub use assemble::{Asked, Inputs, Mode, Part, assemble};
 pub use refusal::Refusal;
 pub use route::{Route, route};

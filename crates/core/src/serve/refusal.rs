@@ -78,6 +78,17 @@ pub enum Refusal {
     /// The home does not take down that a token was used.
     #[error("the use of the provisioning token cannot be recorded: {0}")]
     Unrecorded(String),
+    /// A secret is where it cannot be sealed.
+    #[error(
+        "the config cannot be sealed: {0}; Ignition needs it before the machine is known: move it to a file of its own"
+    )]
+    Unsealable(String),
+    /// A request for a certificate is none.
+    #[error("the request for a certificate is not one: {0}")]
+    BadRequest(String),
+    /// The home does not keep a request for a certificate.
+    #[error("the enrolment cannot be kept: {0}")]
+    Unkept(String),
     /// Whoever asks asks too often.
     #[error("too many requests from this address")]
     TooMany,
@@ -88,7 +99,7 @@ impl Refusal {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Version(_) | Self::EtcdIndex(_) => 400,
+            Self::Version(_) | Self::EtcdIndex(_) | Self::BadRequest(_) => 400,
             Self::Unauthorized(_) => 401,
             Self::Forbidden(_) => 403,
             Self::UnknownPool(_) | Self::FileMissing(_) => 404,
@@ -97,11 +108,13 @@ impl Refusal {
             | Self::ConfigMissing { .. }
             | Self::NoControllerConfig
             | Self::Unrecorded(_)
+            | Self::Unkept(_)
             | Self::TooMany => 503,
             Self::NotInBootstrap(_)
             | Self::Kubeconfig(_)
             | Self::Certificate(_)
             | Self::Unreadable(_)
+            | Self::Unsealable(_)
             | Self::Ignition(_)
             | Self::KernelArguments(_)
             | Self::Convert(_)

@@ -10,6 +10,16 @@ pub enum Route {
         /// The pool's name. It comes from outside, and may be anything.
         pool: String,
     },
+    /// The half of a pool's config for machines that are known.
+    Sealed {
+        /// The pool's name, which may be anything.
+        pool: String,
+    },
+    /// Where machines become known.
+    Enrol {
+        /// The pool's name, which may be anything.
+        pool: String,
+    },
     /// The page is at another path.
     Moved(String),
     /// There is no such page.
@@ -41,6 +51,22 @@ pub fn route(method: &str, path: &str, query: Option<&str>) -> Route {
     match decode(path) {
         Some(path) => Route::Config { pool: base(&path).to_owned() },
         None => Route::BadPath,
+    }
+}
+
+/// The pages that are there only where configs are split: `/sealed/POOL` and `/enrol/POOL`.
+#[must_use]
+pub fn sealed_route(method: &str, path: &str) -> Option<Route> {
+    let (page, pool) = path.strip_prefix('/')?.split_once('/')?;
+    let is_one = !pool.is_empty() && !pool.contains('/');
+    let pool = || decode(pool).filter(|_| is_one);
+    match (page, method) {
+        ("sealed", "GET" | "HEAD") => {
+            Some(pool().map_or(Route::NotFound, |pool| Route::Sealed { pool }))
+        }
+        ("enrol", "POST") => Some(pool().map_or(Route::NotFound, |pool| Route::Enrol { pool })),
+        ("sealed" | "enrol", _) => Some(Route::MethodNotAllowed),
+        _ => None,
     }
 }
 
@@ -141,6 +167,25 @@ mod tests {
             assert_eq!(route(method, path, None), expected, "{method} {path}");
         }
         assert_eq!(route("GET", "/config", Some("a=b")), moved("/config/?a=b"));
+    }
+
+    #[test]
+    fn pages_of_a_split() {
+        let pool = || "worker".to_owned();
+        for (method, path, expected) in [
+            ("GET", "/sealed/worker", Some(Route::Sealed { pool: pool() })),
+            ("HEAD", "/sealed/worker", Some(Route::Sealed { pool: pool() })),
+            ("POST", "/enrol/worker", Some(Route::Enrol { pool: pool() })),
+            ("POST", "/sealed/worker", Some(Route::MethodNotAllowed)),
+            ("GET", "/enrol/worker", Some(Route::MethodNotAllowed)),
+            ("GET", "/sealed/", Some(Route::NotFound)),
+            ("GET", "/sealed/a/b", Some(Route::NotFound)),
+            ("GET", "/sealed/%zz", Some(Route::NotFound)),
+            ("GET", "/sealed", None),
+            ("GET", "/config/worker", None),
+        ] {
+            assert_eq!(sealed_route(method, path), expected, "{method} {path}");
+        }
     }
 
     #[test]

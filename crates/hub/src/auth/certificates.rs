@@ -4,6 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber,
 };
+use sha2::Digest as _;
 use time::{Duration, OffsetDateTime};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -193,6 +194,13 @@ impl Request {
         let wants_more = !read.params.subject_alt_names.is_empty()
             || !matches!(read.params.is_ca, IsCa::NoCa | IsCa::ExplicitNoCa);
         Ok(Self { user, groups, wants_more, key: read.public_key })
+    }
+
+    /// The first half of the SHA-256 of its public key, in hexadecimal digits: what tells keys from one another.
+    #[must_use]
+    pub fn key_hash(&self) -> String {
+        let hash = sha2::Sha256::digest(rcgen::PublicKeyData::der_bytes(&self.key));
+        hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

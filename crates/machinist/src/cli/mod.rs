@@ -11,6 +11,7 @@ mod crds;
 mod delete;
 mod describe;
 mod diff;
+mod enrol;
 mod explain;
 mod generate;
 mod generate_inputs;
@@ -95,6 +96,9 @@ enum Command {
     #[command(subcommand)]
     Token(token::Token),
     Pointer(pointer::Pointer),
+    Enrol(enrol::Enrol),
+    #[command(subcommand)]
+    Enrolment(enrol::Enrolment),
     #[command(subcommand)]
     Hub(hub::Hub),
     Get(get::Get),
@@ -135,6 +139,8 @@ pub fn run() -> ExitCode {
         Command::Server(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Pointer(command) => command.run(),
+        Command::Enrol(command) => command.run(),
+        Command::Enrolment(command) => command.run(),
         Command::Hub(command) => command.run(),
         Command::Get(command) => command.run(),
         Command::Apply(command) => command.run(),

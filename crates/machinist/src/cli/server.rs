@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::Outcome;
 use super::home_args::HomeArgs;
 use crate::manifests;
-use crate::server::{self, Access, Folder, Identity, Introduction, Listen, Options, tls};
+use crate::server::{
+    self, Access, Enrolment, Folder, Identity, Introduction, Listen, Options, Place, tls,
+};
 use crate::telemetry;
 use crate::up::raise_file_limit;
 
@@ -27,8 +29,8 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 /// Serve Ignition configs to machines on their first boot
 #[derive(Debug, Subcommand)]
 pub(super) enum Server {
-    Start(Start),
-    Bootstrap(Bootstrap),
+    Start(Box<Start>),
+    Bootstrap(Box<Bootstrap>),
 }
 
 impl Server {
@@ -75,6 +77,14 @@ struct ListenArgs {
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
 
+    /// How much is logged; taken for the sake of those who pass it
+    #[arg(long, value_name = "LEVEL", hide = true)]
+    v: Option<i32>,
+
+    /// Where the log goes; taken for the sake of those who pass it
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
+    logtostderr: Option<Option<bool>>,
+
     /// Where /metrics, /healthz and /readyz are served [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen_address: Option<SocketAddr>,
@@ -94,6 +104,23 @@ struct ListenArgs {
     /// How many requests a minute one address may make; more get 503, on which Ignition waits
     #[arg(long, value_name = "COUNT", help_heading = "Access")]
     rate_limit: Option<u32>,
+
+    /// How many connections one address may have to a port; further ones are closed
+    #[arg(long, value_name = "COUNT", help_heading = "Access")]
+    connection_limit: Option<usize>,
+
+    /// Answer only machines that bring a provisioning token; see machinist token
+    #[arg(long, help_heading = "Access")]
+    require_token: bool,
+
+    /// Split configs: everyone gets what is no secret, enrolled machines the rest. The URL of this server
+    /// as machines reach it, such as https://api-int.example.com:22623
+    #[arg(long, value_name = "URL", help_heading = "Access", requires = "sealed_ca")]
+    sealed_url: Option<String>,
+
+    /// Whom machines trust at that URL
+    #[arg(long, value_name = "FILE", help_heading = "Access", requires = "sealed_url")]
+    sealed_ca: Option<PathBuf>,
 }
 
 fn parse_unknown_pool(text: &str) -> Result<u16, String> {
@@ -106,27 +133,42 @@ fn parse_unknown_pool(text: &str) -> Result<u16, String> {
 }
 
 impl ListenArgs {
-    fn listen(&self) -> Listen {
+    fn listen(&self) -> Result<Listen> {
         let version = self.payload_version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
         tracing::info!(version, "machine config server");
         let address = self.listen_address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
-        Listen {
-            secure: Some(SocketAddr::new(address, self.secure_port)),
-            insecure: Some(SocketAddr::new(address, self.insecure_port)),
-            metrics: self.metrics_listen_address,
+        let at = |port: u16| Some(Place::Address(SocketAddr::new(address, port)));
+        let metrics = self.metrics_listen_address.map(Place::Address);
+        let (secure, insecure, metrics) = match server::inherited()? {
+            Some(opened) => (opened.secure, opened.insecure, opened.metrics.or(metrics)),
+            None => (at(self.secure_port), at(self.insecure_port), metrics),
+        };
+        Ok(Listen {
+            secure,
+            insecure,
+            metrics,
             tls: tls::Settings {
                 min_version: self.tls_min_version.clone(),
                 cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
             },
             unknown_pool: self.unknown_pool,
             access: Access {
-                tokens: false,
+                tokens: self.require_token,
                 allowed: self.allow_from.clone(),
                 denied: self.deny_from.clone(),
                 per_minute: self.rate_limit,
+                connections: self.connection_limit,
             },
-        }
+        })
+    }
+
+    fn enrolment(&self) -> Result<Option<Enrolment>> {
+        let (Some(url), Some(file)) = (&self.sealed_url, &self.sealed_ca) else { return Ok(None) };
+        ensure!(url.starts_with("https://"), "--sealed-url {url}: it has to begin with https://");
+        let authority = std::fs::read_to_string(file)
+            .with_context(|| format!("--sealed-ca: cannot read {}", file.display()))?;
+        Ok(Some(Enrolment { url: url.trim_end_matches('/').to_owned(), authority }))
     }
 
     fn identity(&self) -> Identity {
@@ -164,10 +206,6 @@ pub(super) struct Start {
     /// Serve also when the home has no ControllerConfig, as a hub; machines then get no certificates from it
     #[arg(long)]
     allow_missing_controller_config: bool,
-
-    /// Answer only machines that bring a provisioning token; see machinist token
-    #[arg(long, help_heading = "Access")]
-    require_token: bool,
 }
 
 impl Start {
@@ -181,9 +219,9 @@ impl Start {
                 folder: self.bootstrap_token_dir.clone(),
             },
             may_lack_controller_config: self.allow_missing_controller_config,
+            enrolment: self.listen.enrolment()?,
         };
-        let (mut listen, identity) = (self.listen.listen(), self.listen.identity());
-        listen.access.tokens = self.require_token;
+        let (listen, identity) = (self.listen.listen()?, self.listen.identity());
         let done = until_stopped(|stop| async {
             let client = self.home.patient_client().await?;
             server::start(client, options, listen, identity, |_| {}, stop).await
@@ -205,7 +243,8 @@ fn leave_word(error: &anyhow::Error) {
 /// Serve the control plane of a cluster that is being made, out of a folder of manifests
 ///
 /// The folder holds machine-pools/NAME.yaml, machine-configs/NAME.yaml and
-/// controller-config/machine-config-controller.yaml.
+/// controller-config/machine-config-controller.yaml; with --require-token also provisioning-tokens.yaml,
+/// which machinist token create --file writes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist server bootstrap --server-basedir bootstrap --bootstrap-kubeconfig kubeconfig --cert tls.crt --key tls.key"
@@ -237,13 +276,14 @@ impl Bootstrap {
         if !self.bootstrap_kubeconfig.exists() {
             bail!("kubeconfig not found at location: {}", self.bootstrap_kubeconfig.display());
         }
-        let folder = Folder::new(
+        let mut folder = Folder::new(
             self.server_basedir.clone(),
             self.bootstrap_kubeconfig.clone(),
             self.bootstrap_certs.clone(),
             self.all_pools,
         );
-        let (mut listen, identity) = (self.listen.listen(), self.listen.identity());
+        folder.enrolment = self.listen.enrolment()?;
+        let (mut listen, identity) = (self.listen.listen()?, self.listen.identity());
         if self.listen.tls_cipher_suites.is_empty() {
             listen.tls = tls_of_installer(Path::new(API_SERVER));
         }

@@ -1,5 +1,6 @@
 //! `machinist token`: who may fetch a pool's config on a first boot.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +18,7 @@ use rustls::crypto::ring::default_provider;
 use super::home_args::HomeArgs;
 use super::live::duration;
 use super::{Outcome, output};
+use crate::server::TokenFile;
 
 /// Make, list and revoke provisioning tokens for machines on their first boot
 #[derive(Debug, Subcommand)]
@@ -48,11 +50,73 @@ struct Place {
     /// The namespace of the system's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
+
+    /// Keep tokens in this file instead of a home: provisioning-tokens.yaml in the folder that machinist
+    /// server bootstrap serves
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    file: Option<PathBuf>,
 }
 
 impl Place {
-    async fn api(&self) -> Result<Api<Secret>> {
-        Ok(Api::namespaced(self.home.client().await?, &self.namespace))
+    async fn keeper(&self) -> Result<Keeper> {
+        if let Some(path) = &self.file {
+            return Ok(Keeper::File(TokenFile::new(path.clone())));
+        }
+        let api = Api::namespaced(self.home.client().await?, &self.namespace);
+        Ok(Keeper::Home(Box::new(api)))
+    }
+}
+
+/// Where tokens are kept.
+enum Keeper {
+    Home(Box<Api<Secret>>),
+    File(TokenFile),
+}
+
+impl Keeper {
+    async fn add(&self, secret: Secret) -> Result<()> {
+        match self {
+            Self::Home(api) => {
+                api.create(&PostParams::default(), &secret).await?;
+            }
+            Self::File(file) => {
+                let mut secrets = file.secrets()?;
+                secrets.push(secret);
+                file.write(&secrets)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn tokens(&self) -> Result<Vec<access::Token>> {
+        let secrets = match self {
+            Self::Home(api) => api.list(&ListParams::default().labels(LABEL)).await?.items,
+            Self::File(file) => return file.tokens(),
+        };
+        let read = |secret: &Secret| {
+            access::Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)
+        };
+        Ok(secrets.iter().filter_map(read).collect())
+    }
+
+    /// Says whether it was there.
+    async fn remove(&self, name: &str) -> Result<bool> {
+        match self {
+            Self::Home(api) => match api.delete(name, &DeleteParams::default()).await {
+                Ok(_) => Ok(true),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            Self::File(file) => {
+                let mut secrets = file.secrets()?;
+                let before = secrets.len();
+                secrets.retain(|secret| secret.metadata.name.as_deref() != Some(name));
+                if secrets.len() < before {
+                    file.write(&secrets)?;
+                }
+                Ok(secrets.len() < before)
+            }
+        }
     }
 }
 
@@ -111,8 +175,8 @@ impl Create {
             data: Some(new.token.data()),
             ..Secret::default()
         };
-        let created = self.place.api().await?.create(&PostParams::default(), &secret).await;
-        created.context("cannot keep the token")?;
+        let added = self.place.keeper().await?.add(secret).await;
+        added.context("cannot keep the token")?;
         output::print(&format!("{}\n", new.text))?;
         Ok(Outcome::Done)
     }
@@ -128,12 +192,8 @@ pub(super) struct List {
 
 impl List {
     async fn run(&self) -> Result<Outcome> {
-        let secrets = self.place.api().await?.list(&ListParams::default().labels(LABEL)).await?;
-        let tokens = secrets.items.iter().filter_map(|secret| {
-            access::Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)
-        });
-        let now = Timestamp::now();
-        output::print(&table(&tokens.collect::<Vec<_>>(), now))?;
+        let tokens = self.place.keeper().await?.tokens().await?;
+        output::print(&table(&tokens, Timestamp::now()))?;
         Ok(Outcome::Done)
     }
 }
@@ -178,19 +238,19 @@ pub(super) struct Revoke {
 
 impl Revoke {
     async fn run(&self) -> Result<Outcome> {
-        let api = self.place.api().await?;
+        let keeper = self.place.keeper().await?;
         let mut outcome = Outcome::Done;
         for id in &self.ids {
             // Whoever gives the whole token means its id.
             let id = id.split('.').next().unwrap_or_default();
             let name = format!("{SECRET_PREFIX}{id}");
-            match api.delete(&name, &DeleteParams::default()).await {
-                Ok(_) => output::print(&format!("token {id} revoked\n"))?,
-                Err(kube::Error::Api(status)) if status.code == 404 => {
+            let removed = keeper.remove(&name).await;
+            match removed.with_context(|| format!("cannot revoke token {id}"))? {
+                true => output::print(&format!("token {id} revoked\n"))?,
+                false => {
                     output::error(&format!("there is no token {id}; see machinist token list"));
                     outcome = Outcome::Failed;
                 }
-                Err(error) => return Err(error).context(format!("cannot revoke token {id}")),
             }
         }
         Ok(outcome)

@@ -54,6 +54,11 @@ pub(super) struct Up {
     /// A file with the provisioning token that the pointer configs of pools are to hold; it may be replaced at any time
     #[arg(long, value_name = "FILE", requires = "server_listen")]
     server_token_file: Option<PathBuf>,
+
+    /// Split configs: only enrolled machines get secrets. The URL at which machines reach the machine
+    /// config server, such as https://10.0.0.1:22623
+    #[arg(long, value_name = "URL", requires = "server_listen", value_parser = parse_url)]
+    server_sealed: Option<String>,
 }
 
 /// Where everything is kept.
@@ -74,6 +79,13 @@ impl Data {
         let variable = |name| std::env::var(name).ok();
         let (state, home) = (variable("XDG_STATE_HOME"), variable("HOME"));
         Directory::of_user(state.as_deref(), home.as_deref())
+    }
+}
+
+fn parse_url(text: &str) -> Result<String, String> {
+    match text.starts_with("https://") {
+        true => Ok(text.to_owned()),
+        false => Err("it has to begin with https://".to_owned()),
     }
 }
 
@@ -98,6 +110,7 @@ impl Up {
             server_insecure_listen: self.server_insecure_listen,
             server_anonymous: self.server_anonymous,
             server_token_file: self.server_token_file.clone(),
+            server_sealed: self.server_sealed.clone(),
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {

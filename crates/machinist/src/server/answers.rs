@@ -12,12 +12,15 @@ use http::HeaderValue;
 use kube::Resource;
 use machinist_core::api::{ControllerConfig, MachineConfig};
 use machinist_core::ignition::Version;
-use machinist_core::serve::{Asked, Inputs, Mode, Refusal, assemble};
+use machinist_core::serve::enrol::Sealing;
+use machinist_core::serve::{Asked, Inputs, Mode, Part, Refusal, assemble};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 /// As many answers with an index are kept for a pool.
 const INDEXED: usize = 32;
+/// As many versions of the specification are served.
+const SLOTS: usize = 7;
 
 /// An answer, or why there is none.
 pub(super) type Outcome<T> = Result<T, Arc<Refusal>>;
@@ -31,6 +34,7 @@ pub(super) struct Material {
     pub image: Option<String>,
     pub certificates: Arc<Vec<(String, Vec<u8>)>>,
     pub mode: Mode,
+    pub sealing: Option<Arc<Sealing>>,
 }
 
 impl Material {
@@ -46,6 +50,7 @@ impl Material {
             && self.kubeconfig == other.kubeconfig
             && self.image == other.image
             && self.certificates == other.certificates
+            && self.sealing == other.sealing
     }
 
     fn inputs(&self) -> Inputs<'_> {
@@ -56,6 +61,7 @@ impl Material {
             image: self.image.as_deref(),
             certificates: &self.certificates,
             mode: self.mode,
+            sealing: self.sealing.as_deref(),
         }
     }
 }
@@ -115,8 +121,9 @@ type Cell = Arc<OnceCell<Outcome<Arc<Made>>>>;
 pub(super) struct Answers {
     /// What they are made of.
     pub material: Material,
-    plain: [Cell; 7],
+    plain: [Cell; SLOTS],
     indexed: Mutex<HashMap<(usize, u16), Cell>>,
+    sealed: Mutex<HashMap<Option<u16>, Cell>>,
 }
 
 impl fmt::Debug for Answers {
@@ -127,7 +134,12 @@ impl fmt::Debug for Answers {
 
 impl Answers {
     pub(super) fn new(material: Material) -> Self {
-        Self { material, plain: Default::default(), indexed: Mutex::default() }
+        Self {
+            material,
+            plain: Default::default(),
+            indexed: Mutex::default(),
+            sealed: Mutex::default(),
+        }
     }
 
     /// The config that machines get.
@@ -150,14 +162,15 @@ impl Answers {
     }
 
     fn cell(&self, asked: &Asked) -> Cell {
-        let slot = slot(&asked.version);
-        let Some(index) = asked.etcd_index else { return Arc::clone(&self.plain[slot]) };
-        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
-        if indexed.len() >= INDEXED && !indexed.contains_key(&(slot, index)) {
-            // A control plane has three members, or five; whoever asks for more is playing.
-            indexed.clear();
+        // The sealed half is always of the newest version.
+        if asked.part == Part::Sealed {
+            return kept(&self.sealed, asked.etcd_index);
         }
-        Arc::clone(indexed.entry((slot, index)).or_default())
+        let slot = slot(&asked.version);
+        match asked.etcd_index {
+            Some(index) => kept(&self.indexed, (slot, index)),
+            None => Arc::clone(&self.plain[slot]),
+        }
     }
 
     /// The versions that were asked for.
@@ -165,6 +178,16 @@ impl Answers {
         let made = (0..self.plain.len()).filter(|slot| self.plain[*slot].initialized());
         made.map(version).collect()
     }
+}
+
+/// The place of an answer among those that are kept.
+fn kept<K: Eq + std::hash::Hash>(cells: &Mutex<HashMap<K, Cell>>, key: K) -> Cell {
+    let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
+    if cells.len() >= INDEXED && !cells.contains_key(&key) {
+        // A control plane has three members, or five; whoever asks for more is playing.
+        cells.clear();
+    }
+    Arc::clone(cells.entry(key).or_default())
 }
 
 /// Where the answer of a version is kept.

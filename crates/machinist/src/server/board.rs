@@ -13,7 +13,8 @@ use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
 };
-use machinist_core::serve::{Asked, Mode, Refusal, choose, kubeconfig};
+use machinist_core::serve::enrol::Sealing;
+use machinist_core::serve::{Asked, Mode, Part, Refusal, choose, kubeconfig, seal};
 use tokio::task::JoinSet;
 
 use super::answers::{Answers, Material, Outcome};
@@ -164,7 +165,8 @@ impl Board {
             let (answers, versions) = (Arc::clone(answers), before.versions());
             tokio::spawn(async move {
                 for version in versions {
-                    let _ = answers.answer(&Asked { version, etcd_index: None }).await;
+                    let asked = Asked { version, etcd_index: None, part: Part::Open };
+                    let _ = answers.answer(&asked).await;
                 }
             });
         }
@@ -194,7 +196,24 @@ impl Board {
             image: self.image(pool, config).await,
             certificates: Arc::default(),
             mode: Mode::Cluster,
+            sealing: self.sealing(pool, config).map(Arc::new),
         })
+    }
+
+    /// How the answers of a pool are split. Whoever wrote a part of the config may say that it is secret.
+    fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<Sealing> {
+        let enrolment = self.options.enrolment.as_ref()?;
+        let configurations = [pool.spec.configuration.as_ref()]
+            .into_iter()
+            .chain([pool.status.as_ref().and_then(|status| status.configuration.as_ref())]);
+        let sources = configurations.flatten().filter_map(|it| it.source.as_deref()).flatten();
+        let sources = sources.filter_map(|source| source.name.as_deref());
+        let configs: Vec<Arc<MachineConfig>> =
+            sources.chain([config]).filter_map(|name| self.configs.get(name)).collect();
+        let all = configs.iter().map(|config| config.metadata.annotations.as_ref());
+        let paths = seal::named_paths(all.chain([pool.metadata.annotations.as_ref()]));
+        let pool = pool.metadata.name.clone().unwrap_or_default();
+        Some(enrolment.sealing(pool, paths))
     }
 
     /// The image that was built for a pool, where a new machine can reach it.

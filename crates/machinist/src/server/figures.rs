@@ -32,7 +32,7 @@ struct Inner {
     registry: Registry,
     requests: Family<Answered, Counter>,
     bytes: Family<Answered, Counter>,
-    seconds: Histogram,
+    seconds: Family<Answered, Histogram, fn() -> Histogram>,
     changed: Gauge,
 }
 
@@ -49,7 +49,8 @@ impl Default for Figures {
         registry.register("machinist_server_requests", "Answers given", requests.clone());
         let bytes = Family::default();
         registry.register("machinist_server_sent_bytes", "Bytes of those answers", bytes.clone());
-        let seconds = Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
+        let histogram: fn() -> Histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
+        let seconds = Family::new_with_constructor(histogram);
         let help = "How long it took to have an answer ready";
         registry.register("machinist_server_duration_seconds", help, seconds.clone());
         let changed = Gauge::default();
@@ -73,7 +74,7 @@ impl Figures {
         self.inner.requests.get_or_create(&label).inc();
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         self.inner.bytes.get_or_create(&label).inc_by(size);
-        self.inner.seconds.observe(took.as_secs_f64());
+        self.inner.seconds.get_or_create(&label).observe(took.as_secs_f64());
     }
 
     /// Something that answers are made of has changed.

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use machinist_core::api::names::object;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::serve::etcd_index::is_control_plane;
-use machinist_core::serve::{Mode, Refusal, choose, kubeconfig};
+use machinist_core::serve::{Mode, Refusal, choose, kubeconfig, seal};
 use serde::de::DeserializeOwned;
 
+use super::Enrolment;
 use super::answers::{Answers, Material, Outcome};
 use crate::manifests::{self, Text};
 
@@ -30,6 +31,8 @@ pub struct Folder {
     pub certificates: Vec<String>,
     /// Whether other pools than those of the control plane are served.
     pub all_pools: bool,
+    /// How answers are split, if they are.
+    pub enrolment: Option<Enrolment>,
     known: Mutex<HashMap<String, Known>>,
 }
 
@@ -48,16 +51,18 @@ impl Folder {
         certificates: Vec<String>,
         all_pools: bool,
     ) -> Self {
-        Self { base, kubeconfig, certificates, all_pools, known: Mutex::default() }
+        Self { base, kubeconfig, certificates, all_pools, enrolment: None, known: Mutex::default() }
     }
 
     /// The answers for a pool.
     pub(super) async fn pool(self: &Arc<Self>, name: &str) -> Outcome<Arc<Answers>> {
+        // It is somebody else's text, and goes into the log.
+        let shown = || name.chars().take(100).collect::<String>();
         if !self.all_pools && !is_control_plane(name) {
-            return Err(Arc::new(Refusal::NotInBootstrap(name.to_owned())));
+            return Err(Arc::new(Refusal::NotInBootstrap(shown())));
         }
         if !is_name(name) {
-            return Err(Arc::new(Refusal::UnknownPool(name.chars().take(100).collect())));
+            return Err(Arc::new(Refusal::UnknownPool(shown())));
         }
         if let Some(answers) = self.known(name) {
             return Ok(answers);
@@ -103,6 +108,9 @@ impl Folder {
             }
             other => other?,
         };
+        let annotations = [&pool.metadata, &machine_config.metadata];
+        let paths = seal::named_paths(annotations.map(|meta| meta.annotations.as_ref()));
+        let sealing = self.enrolment.as_ref().map(|it| it.sealing(name.to_owned(), paths));
         let material = Material {
             machine_config: Arc::new(machine_config),
             controller_config: Some(Arc::new(controller_config)),
@@ -110,6 +118,7 @@ impl Folder {
             image: None,
             certificates: Arc::new(self.read_certificates(&mut files)?),
             mode: Mode::Bootstrap,
+            sealing: sealing.map(Arc::new),
         };
         Ok(Known { files, answers: Arc::new(Answers::new(material)) })
     }

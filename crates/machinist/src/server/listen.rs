@@ -1,8 +1,9 @@
 //! Connections: a short accept loop, and limits against those who only hold them.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
@@ -17,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::page::Pages;
 
-/// The TLS handshake must be over in this time.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The TLS handshake must be over in this time, also when thousands come at once.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// With more connections than this, thrift comes before speed.
+const FEW: usize = 64;
 /// The head of a request must be there in this time, also after the last request of a connection.
 const HEAD: Duration = Duration::from_secs(15);
 /// A connection must end in this time: whoever reads slower than that holds it for another reason.
@@ -30,13 +33,69 @@ const CONNECTIONS: usize = 20_000;
 /// The head of a request is at most this large.
 const HEAD_SIZE: usize = 16 * 1024;
 
-/// Serves a port until it is stopped, then lets running answers end.
+/// How much of an answer is encrypted ahead of what the other side has taken: whoever serves thousands cannot have
+/// much of each in memory.
+const fn ahead(connections: usize) -> usize {
+    if connections <= FEW { 32 * 1024 } else { 4 * 1024 }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Whether nobody on the way can read along.
+    pub is_secure: bool,
+    /// The certificate that it has shown; it is one of ours.
+    pub certificate: Option<Arc<[u8]>>,
+}
+
+/// The connections that each address has. A clone counts the same ones.
+#[derive(Debug, Clone, Default)]
+struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+impl Connections {
+    /// One more of an address, unless it has so many already. It ends when what is returned is dropped.
+    fn take(&self, address: IpAddr, most: usize) -> Option<Connection> {
+        let address = address.to_canonical();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Connection { all: self.clone(), address })
+    }
+}
+
+/// A connection that is counted.
+#[derive(Debug)]
+struct Connection {
+    all: Connections,
+    address: IpAddr,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Serves a port until it is stopped, then lets running answers end. `most` limits the connections of one address.
 pub(super) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     pages: Arc<Pages>,
+    most: Option<usize>,
     stop: CancellationToken,
 ) {
+    let connections = Connections::default();
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     loop {
@@ -56,10 +115,19 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let (acceptor, pages, watcher) = (acceptor.clone(), Arc::clone(&pages), graceful.watcher());
+        let counted = match most.map(|most| connections.take(address.ip(), most)) {
+            Some(None) => {
+                tracing::debug!(%address, "too many connections from this address");
+                continue;
+            }
+            counted => counted.flatten(),
+        };
+        let limit = ahead(CONNECTIONS - slots.available_permits());
+        let acceptor = acceptor.clone().map(|acceptor| (acceptor, limit));
+        let (pages, watcher) = (Arc::clone(&pages), graceful.watcher());
         tokio::spawn(async move {
             connection(stream, address, acceptor, pages, watcher).await;
-            drop(slot);
+            drop((slot, counted));
         });
     }
     drop(listener);
@@ -70,14 +138,17 @@ pub(super) async fn run(
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<(TlsAcceptor, usize)>,
     pages: Arc<Pages>,
     watcher: Watcher,
 ) {
     let _ = stream.set_nodelay(true);
     // Boxed: there may be thousands, and those without TLS need not have room for it.
     match acceptor {
-        None => Box::pin(http(stream, address, pages, watcher)).await,
+        None => {
+            let peer = Peer { address, is_secure: false, certificate: None };
+            Box::pin(http(stream, peer, pages, watcher)).await;
+        }
         Some(acceptor) => Box::pin(secure(stream, address, acceptor, pages, watcher)).await,
     }
 }
@@ -85,27 +156,31 @@ async fn connection(
 async fn secure(
     stream: TcpStream,
     address: SocketAddr,
-    acceptor: TlsAcceptor,
+    (acceptor, limit): (TlsAcceptor, usize),
     pages: Arc<Pages>,
     watcher: Watcher,
 ) {
-    match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => Box::pin(http(stream, address, pages, watcher)).await,
+    let handshake = acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limit)));
+    match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+            let certificate = shown.map(|der| Arc::from(der.as_ref()));
+            let peer = Peer { address, is_secure: true, certificate };
+            Box::pin(http(stream, peer, pages, watcher)).await;
+        }
         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS connection"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }
 }
 
-async fn http<S>(stream: S, address: SocketAddr, pages: Arc<Pages>, watcher: Watcher)
+async fn http<S>(stream: S, peer: Peer, pages: Arc<Pages>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let address = peer.address;
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let pages = Arc::clone(&pages);
-        async move {
-            let (head, _) = request.into_parts();
-            Ok::<_, Infallible>(pages.answer(&head, address).await)
-        }
+        let (pages, peer) = (Arc::clone(&pages), peer.clone());
+        async move { Ok::<_, Infallible>(pages.answer(request, &peer).await) }
     });
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
@@ -114,5 +189,25 @@ where
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%address, %error, "connection ended"),
         Err(_) => tracing::debug!(%address, "connection lived too long"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_an_address_are_counted() {
+        let all = Connections::default();
+        let (one, other): (IpAddr, IpAddr) =
+            ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let first = all.take(one, 2).unwrap();
+        let second = all.take("::ffff:10.0.0.1".parse().unwrap(), 2).unwrap();
+        assert!(all.take(one, 2).is_none());
+        assert!(all.take(other, 2).is_some());
+        drop(first);
+        assert!(all.take(one, 2).is_some());
+        drop(second);
+        assert!(all.0.lock().unwrap().is_empty());
     }
 }

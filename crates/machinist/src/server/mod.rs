@@ -13,32 +13,41 @@
 mod answers;
 mod board;
 mod door;
+mod enrol;
 mod figures;
 mod folder;
 mod listen;
 mod page;
 mod registry;
 mod reload;
+mod sockets;
 pub mod tls;
+mod token_file;
+mod tokens;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
-use tokio::net::TcpListener;
+use machinist_core::serve::enrol::Sealing;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use board::Board;
 pub use door::Access;
-use door::{Door, Tokens};
+use door::Door;
+use enrol::Registrar;
 pub use figures::Figures;
 pub use folder::Folder;
 use page::{Pages, Source};
+pub use sockets::{Inherited, Place, inherited};
 use tls::Certificate;
+pub use token_file::{NAME as TOKEN_FILE, TokenFile};
+use tokens::{HomeTokens, Tokens};
 
 /// How often files are looked at that may change under the server: certificates, tokens.
 const FILES_EVERY: Duration = Duration::from_secs(1);
@@ -47,11 +56,11 @@ const FILES_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Listen {
     /// With TLS.
-    pub secure: Option<SocketAddr>,
+    pub secure: Option<Place>,
     /// Without.
-    pub insecure: Option<SocketAddr>,
+    pub insecure: Option<Place>,
     /// Where figures are served, if anywhere.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Place>,
     /// What is spoken with TLS.
     pub tls: tls::Settings,
     /// The status for a pool that there is none of.
@@ -93,6 +102,21 @@ pub enum Introduction {
     },
 }
 
+/// How machines get the sealed halves of their configs.
+#[derive(Debug, Clone)]
+pub struct Enrolment {
+    /// Where they reach the server.
+    pub url: String,
+    /// Whom they are to trust there, as PEM.
+    pub authority: String,
+}
+
+impl Enrolment {
+    fn sealing(&self, pool: String, paths: Vec<String>) -> Sealing {
+        Sealing { pool, url: self.url.clone(), authority: self.authority.clone(), paths }
+    }
+}
+
 /// How to serve out of the API.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -102,6 +126,8 @@ pub struct Options {
     pub introduction: Introduction,
     /// Whether a home without a ControllerConfig is served too.
     pub may_lack_controller_config: bool,
+    /// How answers are split, if they are.
+    pub enrolment: Option<Enrolment>,
 }
 
 /// Where a server really listens.
@@ -127,24 +153,29 @@ pub async fn start(
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
     let figures = Figures::default();
-    let prepared = Prepared::new(&listen, &identity).await?;
+    let certificate = certificate(&identity).await?;
     let begin = async {
-        let mut tokens = None;
-        if listen.access.tokens {
-            tokens = Some(Tokens::follow(client.clone(), &options.namespace, &mut tasks).await);
+        let (mut tokens, mut registrar) = (None, None);
+        if listen.access.tokens || options.enrolment.is_some() {
+            let home = HomeTokens::follow(client.clone(), &options.namespace, &mut tasks).await;
+            tokens = Some(Tokens::Home(Box::new(home)));
+        }
+        if options.enrolment.is_some() {
+            let (client, namespace) = (client.clone(), options.namespace.as_str());
+            registrar = Some(Registrar::of_home(client, namespace, &mut tasks).await?);
         }
         let board = Board::new(client, options);
         board.begin(&mut tasks, figures.clone()).await;
-        (board, tokens)
+        anyhow::Ok((board, tokens, registrar))
     };
-    let (board, tokens) = tokio::select! {
-        begun = begin => begun,
+    let (board, tokens, registrar) = tokio::select! {
+        begun = begin => begun?,
         () = stop.cancelled() => return Ok(()),
     };
-    let door = Door::new(listen.access.clone(), tokens);
-    let pages =
-        Pages::new(Source::Board(Box::new(board)), door, listen.unknown_pool, figures.clone());
-    serve(pages, figures, listen, identity, prepared, ready, stop).await
+    let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
+    let (source, door) = (Source::Board(Box::new(board)), Door::new(listen.access.clone(), tokens));
+    let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    serve(pages, figures, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
 /// Serves out of a folder until `stop` ends.
@@ -157,33 +188,35 @@ pub async fn bootstrap(
     identity: Identity,
     stop: CancellationToken,
 ) -> Result<()> {
-    let prepared = Prepared::new(&listen, &identity).await?;
+    let certificate = certificate(&identity).await?;
     let figures = Figures::default();
+    let registrar = folder.enrolment.is_some().then(Registrar::alone).transpose()?;
+    let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
+    let tokens = Tokens::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
     let source = Source::Folder(Arc::new(folder));
-    let door = Door::new(listen.access.clone(), None);
-    let pages = Pages::new(source, door, listen.unknown_pool, figures.clone());
-    serve(pages, figures, listen, identity, prepared, |_| {}, stop).await
+    let door = Door::new(listen.access.clone(), Some(tokens));
+    let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    serve(pages, figures, listen, identity, (certificate, acceptor), |_| {}, stop).await
 }
 
-/// What can go wrong before anything is served.
-struct Prepared {
-    certificate: Certificate,
-    acceptor: tokio_rustls::TlsAcceptor,
-}
-
-impl Prepared {
-    async fn new(listen: &Listen, identity: &Identity) -> Result<Self> {
-        let certificate = match identity {
-            Identity::Given(certificate) => certificate.clone(),
-            Identity::Files { certificate, key } => {
-                let pair = reload::read(certificate, key).await;
-                Certificate::new(&pair.context("failed to load serving cert")?)
-                    .context("failed to load serving cert")?
-            }
-        };
-        let acceptor = listen.tls.acceptor(&certificate)?;
-        Ok(Self { certificate, acceptor })
+/// The certificate to begin with.
+async fn certificate(identity: &Identity) -> Result<Certificate> {
+    match identity {
+        Identity::Given(certificate) => Ok(certificate.clone()),
+        Identity::Files { certificate, key } => {
+            let pair = reload::read(certificate, key).await;
+            Certificate::new(&pair.context("failed to load serving cert")?)
+                .context("failed to load serving cert")
+        }
     }
+}
+
+fn acceptor(
+    listen: &Listen,
+    certificate: &Certificate,
+    registrar: Option<&Registrar>,
+) -> Result<TlsAcceptor> {
+    listen.tls.acceptor(certificate, registrar.map(Registrar::authority))
 }
 
 async fn serve(
@@ -191,45 +224,33 @@ async fn serve(
     figures: Figures,
     listen: Listen,
     identity: Identity,
-    prepared: Prepared,
+    (certificate, acceptor): (Certificate, TlsAcceptor),
     ready: impl FnOnce(Listening),
     stop: CancellationToken,
 ) -> Result<()> {
     let pages = Arc::new(pages);
     let (mut serving, mut beside) = (JoinSet::new(), JoinSet::new());
     let mut listening = Listening::default();
-    if let Some(address) = listen.secure {
-        let listener = bind(address, "--secure-port").await?;
+    let most = listen.access.connections;
+    if let Some(place) = &listen.secure {
+        let listener = sockets::listen(place, "--secure-port").await?;
         listening.secure = Some(listener.local_addr()?);
         let (pages, stop) = (Arc::clone(&pages), stop.clone());
-        serving.spawn(listen::run(listener, Some(prepared.acceptor), pages, stop));
+        serving.spawn(listen::run(listener, Some(acceptor), pages, most, stop));
     }
-    if let Some(address) = listen.insecure {
-        let listener = bind(address, "--insecure-port").await?;
+    if let Some(place) = &listen.insecure {
+        let listener = sockets::listen(place, "--insecure-port").await?;
         listening.insecure = Some(listener.local_addr()?);
-        serving.spawn(listen::run(listener, None, Arc::clone(&pages), stop.clone()));
+        serving.spawn(listen::run(listener, None, Arc::clone(&pages), most, stop.clone()));
     }
-    if let Some(address) = listen.metrics {
-        let listener = bind(address, "--metrics-listen-address").await?;
+    if let Some(place) = &listen.metrics {
+        let listener = sockets::listen(place, "--metrics-listen-address").await?;
         beside.spawn(figures.serve(listener));
     }
-    if let Identity::Files { certificate, key } = identity {
-        beside.spawn(reload::follow(certificate, key, prepared.certificate, FILES_EVERY));
+    if let Identity::Files { certificate: file, key } = identity {
+        beside.spawn(reload::follow(file, key, certificate, FILES_EVERY));
     }
     ready(listening);
     while serving.join_next().await.is_some() {}
     Ok(())
-}
-
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    let mut listener = TcpListener::bind(address).await;
-    if listener.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        // Some machines have no IPv6 at all.
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-        listener = TcpListener::bind(any).await;
-    }
-    let listener = listener.with_context(|| format!("cannot listen on {address}; see {flag}"))?;
-    let address = listener.local_addr()?;
-    tracing::info!(%address, "listening ({})", flag.trim_start_matches("--"));
-    Ok(listener)
 }

@@ -7,9 +7,12 @@ use anyhow::{Context as _, Result};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, SupportedCipherSuite};
+use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key, both as PEM.
@@ -78,20 +81,38 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What takes connections.
-    pub(super) fn acceptor(&self, certificate: &Certificate) -> Result<TlsAcceptor> {
+    /// What takes connections. With `clients`, the certificate of a CA, machines may show that they have one of its.
+    pub(super) fn acceptor(
+        &self,
+        certificate: &Certificate,
+        clients: Option<&str>,
+    ) -> Result<TlsAcceptor> {
         let mut provider = rustls::crypto::ring::default_provider();
         let chosen = choose(self, &mut provider);
         let versions: &[&rustls::SupportedProtocolVersion] = match chosen {
             Lowest::Tls13 => &[&rustls::version::TLS13],
             Lowest::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
         };
-        let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        let provider = Arc::new(provider);
+        let verifier: Arc<dyn ClientCertVerifier> = match clients {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                    .allow_unauthenticated()
+                    .build()?
+            }
+        };
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .context("--tls-min-version and --tls-cipher-suites leave nothing to speak")?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(certificate.clone()));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A machine comes once: nothing is kept for its next visit.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }

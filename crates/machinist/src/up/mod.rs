@@ -100,6 +100,8 @@ pub struct Config {
     pub server_anonymous: bool,
     /// The provisioning token in the pointer configs of pools, if it is kept in a file.
     pub server_token_file: Option<PathBuf>,
+    /// Where machines reach it, if configs are split into what everyone may read and what only enrolled machines get.
+    pub server_sealed: Option<String>,
 }
 
 impl Config {

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Config, contents};
 use crate::server::{
-    self, Access, Identity as ServerIdentity, Introduction, Listen, Listening, tls,
+    self, Access, Enrolment, Identity as ServerIdentity, Introduction, Listen, Listening, Place,
+    tls,
 };
 
 /// Starts the machine config server; says where it listens. What it hands to everyone holds no token: a machine gets its
@@ -30,10 +31,14 @@ pub(super) async fn start(
         namespace: contents::NAMESPACE.to_owned(),
         introduction: Introduction::Public { api_server, authority: authority.to_owned() },
         may_lack_controller_config: true,
+        enrolment: config.server_sealed.as_ref().map(|url| Enrolment {
+            url: url.trim_end_matches('/').to_owned(),
+            authority: authority.to_owned(),
+        }),
     };
     let listen = Listen {
-        secure: config.server_listen,
-        insecure: config.server_insecure_listen,
+        secure: config.server_listen.map(Place::Address),
+        insecure: config.server_insecure_listen.map(Place::Address),
         metrics: None,
         tls: tls::Settings::default(),
         unknown_pool: 404,

@@ -1,0 +1,287 @@
+//! Enrolment: how a machine with a key of its own becomes known, and what it needs for that in its first config.
+//!
+//! The machine makes a key and asks for a certificate. The home keeps the request; it is granted by a provisioning
+//! token or by a person, and the certificate then opens the sealed half of one pool's config.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
+
+use super::files;
+use crate::ignition::Config;
+use crate::ignition::schema::Unit;
+
+/// The label of the Secrets that keep requests; its value is where the request stands.
+pub const LABEL: &str = "machinist.dev/enrolment";
+/// The type of those Secrets.
+pub const SECRET_TYPE: &str = "machinist.dev/enrolment";
+/// What the names of those Secrets begin with; the id follows.
+pub const SECRET_PREFIX: &str = "enrolment-";
+/// The Secret with the CA that signs the certificates.
+pub const AUTHORITY: &str = "machine-config-server-enrolment-ca";
+/// Where a machine finds whom to ask.
+pub const INSTRUCTIONS_FILE: &str = "/etc/machinist/enrol.json";
+/// Where it finds whom to trust.
+pub const CA_FILE: &str = "/etc/machinist/enrol-ca.crt";
+/// Where a provisioning token may lie: whoever writes the pointer config puts it there.
+pub const TOKEN_FILE: &str = "/etc/machinist/enrol-token";
+/// There once the machine has everything.
+pub const DONE_FILE: &str = "/etc/machinist/enrolled";
+/// As many requests may wait for a person.
+pub const MOST_WAITING: usize = 1000;
+
+const USER: &str = "machinist:enrolled:";
+const GROUP: &str = "machinist:pool:";
+const UNIT: &str = "machinist-enrol.service";
+/// Everything that needs the other half waits for it.
+const UNIT_TEXT: &str = "[Unit]
+Description=Enrol this machine and fetch the sealed half of its config
+ConditionPathExists=!/etc/machinist/enrolled
+Wants=network-online.target
+After=network-online.target
+Before=machine-config-daemon-pull.service machine-config-daemon-firstboot.service
+Before=kubelet-dependencies.target crio.service kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/env machinist enrol
+Restart=on-failure
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+";
+
+/// How the halves of a pool's config come together again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealing {
+    /// The pool.
+    pub pool: String,
+    /// Where machines reach the server.
+    pub url: String,
+    /// Whom they are to trust there, as PEM.
+    pub authority: String,
+    /// Paths that are sealed because somebody says so.
+    pub paths: Vec<String>,
+}
+
+/// Whom a machine asks, as it finds it on its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instructions {
+    /// The server.
+    pub server: String,
+    /// The machine's pool.
+    pub pool: String,
+    /// The index of the etcd member that it is to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_index: Option<u16>,
+}
+
+/// Adds to the public half what a machine needs to get the other one.
+pub(super) fn add(config: &mut Config, sealing: &Sealing, etcd_index: Option<u16>) {
+    let (server, pool) = (sealing.url.clone(), sealing.pool.clone());
+    let instructions = Instructions { server, pool, etcd_index };
+    let instructions = serde_json::to_vec(&instructions).unwrap_or_default();
+    files::add(config, INSTRUCTIONS_FILE, &instructions);
+    files::add(config, CA_FILE, sealing.authority.as_bytes());
+    config.systemd.units.push(Unit {
+        name: UNIT.to_owned(),
+        enabled: Some(true),
+        contents: Some(UNIT_TEXT.to_owned()),
+        ..Unit::default()
+    });
+}
+
+/// The user and the group that the certificate of a machine names: its key, and its pool.
+#[must_use]
+pub fn subject(pool: &str, id: &str) -> (String, String) {
+    (format!("{USER}{id}"), format!("{GROUP}{pool}"))
+}
+
+/// The id in a certificate, if the certificate is for this pool.
+#[must_use]
+pub fn id_for_pool<'a>(user: &'a str, groups: &[String], pool: &str) -> Option<&'a str> {
+    let id = user.strip_prefix(USER)?;
+    groups.iter().any(|group| group.strip_prefix(GROUP) == Some(pool)).then_some(id)
+}
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It waits for a person.
+    Pending,
+    /// The machine may have its certificate.
+    Approved,
+    /// It may not.
+    Denied,
+}
+
+impl State {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+        }
+    }
+
+    /// Reads the word. One that nobody knows lets nobody in.
+    #[must_use]
+    pub fn read(word: &str) -> Self {
+        match word {
+            "approved" => Self::Approved,
+            "denied" => Self::Denied,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// What is kept of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its id: the hash of the machine's key.
+    pub id: String,
+    /// The pool.
+    pub pool: String,
+    /// What the machine calls itself; anyone can say anything.
+    pub name: String,
+    /// Where the request came from.
+    pub address: String,
+    /// Who granted it: the id of a token, or nothing.
+    pub token: String,
+    /// Where it stands.
+    pub state: State,
+}
+
+impl Record {
+    /// The data of the Secret that keeps it; where it stands is in the label.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<String, ByteString> {
+        let fields = [
+            ("pool", &self.pool),
+            ("name", &self.name),
+            ("address", &self.address),
+            ("token", &self.token),
+        ];
+        fields.map(|(name, text)| (name.to_owned(), ByteString(text.clone().into()))).into()
+    }
+
+    /// Reads a Secret.
+    #[must_use]
+    pub fn read(name: &str, label: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
+        let text = |name: &str| {
+            let bytes = data.get(name).map(|bytes| bytes.0.as_slice()).unwrap_or_default();
+            str::from_utf8(bytes).ok().map(str::to_owned)
+        };
+        Some(Self {
+            id: name.strip_prefix(SECRET_PREFIX)?.to_owned(),
+            pool: text("pool")?,
+            name: text("name")?,
+            address: text("address")?,
+            token: text("token")?,
+            state: State::read(label),
+        })
+    }
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The machine gets its certificate.
+    Sign,
+    /// It is granted; that is to be written down first.
+    Grant,
+    /// It is written down, and waits.
+    Ask,
+    /// It waits.
+    Wait,
+    /// No.
+    Deny,
+    /// There are too many that wait.
+    TooMany,
+    /// Nobody here can grant it but by a token.
+    NeedsToken,
+}
+
+/// What is known when a request comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// Where the request of this key for this pool stands, if it is known.
+    pub state: Option<State>,
+    /// Whether a token came with it that lets the machine in.
+    pub has_token: bool,
+    /// Whether there is somebody who can look at it.
+    pub can_wait: bool,
+    /// How many others wait.
+    pub waiting: usize,
+}
+
+/// Decides on a request.
+#[must_use]
+pub fn decide(facts: Facts) -> Step {
+    match facts.state {
+        Some(State::Denied) => Step::Deny,
+        Some(State::Approved) => Step::Sign,
+        _ if facts.has_token => Step::Grant,
+        _ if !facts.can_wait => Step::NeedsToken,
+        Some(State::Pending) => Step::Wait,
+        None if facts.waiting >= MOST_WAITING => Step::TooMany,
+        None => Step::Ask,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_a_request() {
+        use State::{Approved, Denied, Pending};
+        for (state, has_token, can_wait, waiting, expected) in [
+            (None, false, true, 0, Step::Ask),
+            (None, false, true, MOST_WAITING, Step::TooMany),
+            (None, true, true, MOST_WAITING, Step::Grant),
+            (None, true, false, 0, Step::Grant),
+            (None, false, false, 0, Step::NeedsToken),
+            (Some(Pending), false, true, MOST_WAITING, Step::Wait),
+            (Some(Pending), true, true, 0, Step::Grant),
+            (Some(Approved), false, true, 0, Step::Sign),
+            (Some(Denied), true, true, 0, Step::Deny),
+        ] {
+            let found = decide(Facts { state, has_token, can_wait, waiting });
+            assert_eq!(found, expected, "{state:?} {has_token} {can_wait} {waiting}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_for_one_pool() {
+        let (user, group) = subject("worker", "abc");
+        assert_eq!(id_for_pool(&user, std::slice::from_ref(&group), "worker"), Some("abc"));
+        assert_eq!(id_for_pool(&user, &[group], "master"), None);
+        assert_eq!(id_for_pool("system:node:a", &["system:nodes".to_owned()], "worker"), None);
+        assert_eq!(id_for_pool(&user, &[], "worker"), None);
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        let record = Record {
+            id: "abc".into(),
+            pool: "worker".into(),
+            name: "n1".into(),
+            address: "10.0.0.1".into(),
+            token: String::new(),
+            state: State::Approved,
+        };
+        let name = format!("{SECRET_PREFIX}abc");
+        assert_eq!(Record::read(&name, "approved", &record.data()), Some(record.clone()));
+        // A label that somebody mistyped lets nobody in.
+        let odd = Record::read(&name, "Approved", &record.data()).unwrap();
+        assert_eq!(odd.state, State::Pending);
+        assert_eq!(Record::read("other", "approved", &record.data()), None);
+    }
+}

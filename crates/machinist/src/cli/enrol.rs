@@ -1,0 +1,221 @@
+//! `machinist enrol` on a new machine, and `machinist enrolment` for whoever lets machines in.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use machinist_core::api::names::object;
+use machinist_core::serve::enrol::{LABEL, Record, SECRET_PREFIX, State};
+use serde_json::json;
+
+use super::home_args::HomeArgs;
+use super::live::duration;
+use super::{Outcome, output};
+use crate::{enrol, telemetry};
+
+/// Fetch the sealed half of this machine's config: enrol with a key of its own, wait, write
+///
+/// A config that is split holds no secret, and starts this command on the first boot. The machine
+/// makes a key, and gets a certificate for it by a provisioning token in /etc/machinist/enrol-token or when
+/// somebody approves it. The exit code is 3 when the server says no.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist enrol --root /")]
+pub(super) struct Enrol {
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+
+    /// What the machine calls itself [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// How long to wait until somebody approves it: 10m, 1h [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+}
+
+impl Enrol {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        telemetry::start_log();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = self.name.as_deref().unwrap_or(&host);
+        let options = enrol::Options { root: &self.root, name, timeout: self.timeout };
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        match runtime.block_on(enrol::run(&options, output::note))? {
+            enrol::Outcome::Done { paths, units } => {
+                for path in &paths {
+                    output::print(&format!("wrote {path}\n"))?;
+                }
+                if self.root == Path::new("/") {
+                    enrol::start_units(&units)?;
+                }
+                output::print("The machine has all of its config.\n")?;
+                Ok(Outcome::Done)
+            }
+            enrol::Outcome::Already => {
+                output::print("The machine has all of its config already.\n")?;
+                Ok(Outcome::Done)
+            }
+            enrol::Outcome::Refused(why) => {
+                output::error(&why);
+                Ok(Outcome::Refused)
+            }
+            enrol::Outcome::Waiting => {
+                output::error("nobody has approved this machine yet; run it again");
+                Ok(Outcome::Failed)
+            }
+        }
+    }
+}
+
+/// List, approve and deny machines that want the sealed half of their config
+#[derive(Debug, Subcommand)]
+pub(super) enum Enrolment {
+    List(List),
+    Approve(Approve),
+    Deny(Deny),
+}
+
+impl Enrolment {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        runtime.block_on(async {
+            match self {
+                Self::List(command) => command.run().await,
+                Self::Approve(command) => command.chosen.set(State::Approved).await,
+                Self::Deny(command) => command.chosen.set(State::Denied).await,
+            }
+        })
+    }
+}
+
+/// Which home, and where in it.
+#[derive(Debug, Args)]
+struct Place {
+    #[command(flatten)]
+    home: HomeArgs,
+
+    /// The namespace of the system's own objects
+    #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
+    namespace: String,
+}
+
+impl Place {
+    async fn api(&self) -> Result<Api<Secret>> {
+        Ok(Api::namespaced(self.home.client().await?, &self.namespace))
+    }
+}
+
+/// List machines that have asked, and what became of it
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist enrolment list")]
+pub(super) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+impl List {
+    async fn run(&self) -> Result<Outcome> {
+        let all = self.place.api().await?.list(&ListParams::default().labels(LABEL)).await?;
+        let records: Vec<Record> = all.items.iter().filter_map(read).collect();
+        output::print(&table(&records))?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn read(secret: &Secret) -> Option<Record> {
+    let label = secret.metadata.labels.as_ref()?.get(LABEL)?;
+    Record::read(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
+}
+
+fn table(records: &[Record]) -> String {
+    let mut rows = vec![["ID", "POOL", "NAME", "FROM", "STATE", "TOKEN"].map(str::to_owned)];
+    for record in records {
+        let token = if record.token.is_empty() { "-" } else { &record.token };
+        let cells =
+            [&record.id, &record.pool, &record.name, &record.address, record.state.word(), token];
+        // A machine may call itself anything.
+        rows.push(cells.map(|cell| cell.chars().filter(|c| !c.is_control()).collect()));
+    }
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Which requests are meant.
+#[derive(Debug, Args)]
+struct Chosen {
+    #[command(flatten)]
+    place: Place,
+
+    /// The ids: the machine shows its own while it waits
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+}
+
+/// Approve machines: compare the id with what the machine shows
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist enrolment approve 0123456789abcdef0123456789abcdef")]
+pub(super) struct Approve {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// Deny machines: they get nothing, not even with a token
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist enrolment deny 0123456789abcdef0123456789abcdef")]
+pub(super) struct Deny {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+impl Chosen {
+    async fn set(&self, state: State) -> Result<Outcome> {
+        let api = self.place.api().await?;
+        let mut outcome = Outcome::Done;
+        for id in &self.ids {
+            let patch = json!({"metadata": {"labels": {LABEL: state.word()}}});
+            let name = format!("{SECRET_PREFIX}{id}");
+            match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Ok(_) => output::print(&format!("enrolment {id} {}\n", state.word()))?,
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    let hint = "see machinist enrolment list";
+                    output::error(&format!("there is no enrolment {id}; {hint}"));
+                    outcome = Outcome::Failed;
+                }
+                Err(error) => return Err(error).context(format!("enrolment {id}")),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_safe_to_show() {
+        let record = Record {
+            id: "ab".into(),
+            pool: "worker".into(),
+            name: "n\u{1b}[2J1".into(),
+            address: "10.0.0.1".into(),
+            token: String::new(),
+            state: State::Pending,
+        };
+        let text = table(&[record]);
+        assert!(text.starts_with("ID  POOL    NAME"), "{text}");
+        assert!(text.contains("pending  -") && !text.contains('\u{1b}'), "{text}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Where a port comes from: an address of our own, or a socket that systemd has opened for us.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use listenfd::ListenFd;
+use machinist_core::serve::socket::{assign, names};
+use tokio::net::TcpListener;
+
+/// The sockets that systemd has opened, by what they are for.
+#[derive(Debug, Clone, Default)]
+pub struct Inherited {
+    /// With TLS.
+    pub secure: Option<Place>,
+    /// Without.
+    pub insecure: Option<Place>,
+    /// Figures.
+    pub metrics: Option<Place>,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// At an address; port 0 is any free one.
+    Address(SocketAddr),
+    /// At a socket that is open already.
+    Socket(Arc<std::net::TcpListener>),
+}
+
+/// The sockets of this process's unit; none if it was not started by a socket.
+///
+/// # Errors
+/// One of them is no TCP socket that listens, or it is not clear what they are for.
+pub fn inherited() -> Result<Option<Inherited>> {
+    let mut passed = ListenFd::from_env();
+    if passed.len() == 0 {
+        return Ok(None);
+    }
+    let text = std::env::var("LISTEN_FDNAMES").ok();
+    let sockets = assign(&names(passed.len(), text.as_deref())).map_err(anyhow::Error::msg)?;
+    let mut take = |at: Option<usize>| -> Result<Option<Place>> {
+        let Some(at) = at else { return Ok(None) };
+        let socket = passed.take_tcp_listener(at);
+        let socket = socket.context("a socket that systemd has opened is not one of TCP")?;
+        Ok(socket.map(|socket| Place::Socket(Arc::new(socket))))
+    };
+    Ok(Some(Inherited {
+        secure: take(sockets.secure)?,
+        insecure: take(sockets.insecure)?,
+        metrics: take(sockets.metrics)?,
+    }))
+}
+
+/// Listens.
+pub(super) async fn listen(place: &Place, flag: &str) -> Result<TcpListener> {
+    let listener = match place {
+        Place::Address(address) => bind(*address, flag).await?,
+        Place::Socket(socket) => {
+            let socket = socket.try_clone().context("cannot use the socket of systemd")?;
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)?
+        }
+    };
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "listening ({})", flag.trim_start_matches("--"));
+    Ok(listener)
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let mut listener = TcpListener::bind(address).await;
+    if listener.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        // Some machines have no IPv6 at all.
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
+        listener = TcpListener::bind(any).await;
+    }
+    listener.with_context(|| format!("cannot listen on {address}; see {flag}"))
+}

@@ -1,0 +1,203 @@
+//! Provisioning tokens in a file: Secrets, as a home keeps them. How often each was used stands in a file beside it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Secret;
+use machinist_core::serve::Refusal;
+use machinist_core::serve::access::Token;
+
+use super::tokens::used_up;
+use crate::manifests;
+
+/// The name of the file in the folder that is served.
+pub const NAME: &str = "provisioning-tokens.yaml";
+
+/// What tells one version of a file from another.
+type Stamp = (u64, i64, i64, u64);
+
+/// A file with tokens; it may change at any time. A clone is the same one.
+#[derive(Debug, Clone)]
+pub struct TokenFile {
+    path: PathBuf,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    stamp: Option<Stamp>,
+    tokens: Vec<Token>,
+    uses: BTreeMap<String, u32>,
+}
+
+impl TokenFile {
+    /// A file, which need not be there yet.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, known: Arc::default() }
+    }
+
+    /// The Secrets in it; none if there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub fn secrets(&self) -> Result<Vec<Secret>> {
+        if !self.path.exists() {
+            return Ok(Vec::new());
+        }
+        let documents = manifests::read(std::slice::from_ref(&self.path))?;
+        documents.iter().map(manifests::Document::typed).collect()
+    }
+
+    /// The tokens in it, with their uses.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub fn tokens(&self) -> Result<Vec<Token>> {
+        let uses = self.uses()?;
+        let secrets = self.secrets()?;
+        let tokens = secrets.iter().filter_map(|secret| {
+            let mut token = Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)?;
+            token.uses = uses.get(&token.id).copied().unwrap_or(token.uses).max(token.uses);
+            Some(token)
+        });
+        Ok(tokens.collect())
+    }
+
+    /// Replaces what is in it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, secrets: &[Secret]) -> Result<()> {
+        let mut text = String::new();
+        for secret in secrets {
+            text += &format!("---\n{}\n", serde_json::to_string(secret)?);
+        }
+        replace(&self.path, &text)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Token> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look(&mut known);
+        let mut token = known.tokens.iter().find(|token| token.id == id)?.clone();
+        token.uses = token.uses.max(known.uses.get(id).copied().unwrap_or_default());
+        Some(token)
+    }
+
+    /// Reads the file again if it has changed. One that cannot be read lets nobody in.
+    fn look(&self, known: &mut Known) {
+        let stamp = fs::metadata(&self.path).ok();
+        let stamp = stamp.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.len()));
+        if stamp.is_some() && stamp == known.stamp {
+            return;
+        }
+        known.stamp = stamp;
+        known.tokens = match self.tokens() {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                let (file, error) = (self.path.display(), format!("{error:#}"));
+                tracing::warn!(%file, error, "cannot read the provisioning tokens");
+                Vec::new()
+            }
+        };
+    }
+
+    pub(super) async fn count(&self, id: &str) -> Result<(), Refusal> {
+        let (file, id) = (self.clone(), id.to_owned());
+        let counted = tokio::task::spawn_blocking(move || file.count_now(&id)).await;
+        counted.map_err(|error| Refusal::Unrecorded(error.to_string()))?
+    }
+
+    fn count_now(&self, id: &str) -> Result<(), Refusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: anyhow::Error| Refusal::Unrecorded(format!("{error:#}"));
+        let mut uses = self.uses().map_err(failed)?;
+        let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(used_up)?;
+        let count = uses.entry(id.to_owned()).or_default();
+        *count = token.uses.max(*count);
+        if token.max_uses.is_some_and(|most| *count >= most) {
+            return Err(used_up());
+        }
+        *count += 1;
+        let text = serde_json::to_string(&uses).map_err(|error| failed(error.into()))?;
+        replace(&self.uses_path(), &text).map_err(failed)?;
+        known.uses = uses;
+        Ok(())
+    }
+
+    fn uses_path(&self) -> PathBuf {
+        self.path.with_extension("uses.json")
+    }
+
+    /// A file that is not there counts nothing; one that is damaged lets nobody in who is counted.
+    fn uses(&self) -> Result<BTreeMap<String, u32>> {
+        let path = self.uses_path();
+        match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            bytes => {
+                let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_slice(&bytes).with_context(|| {
+                    format!("{} does not say how often tokens were used", path.display())
+                })
+            }
+        }
+    }
+}
+
+/// Writes a file whole or not at all, for its owner alone.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let part = path.with_extension("part");
+    let write = || -> std::io::Result<()> {
+        let _ = fs::remove_file(&part);
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::serve::access;
+
+    fn secret(new: &access::New) -> Secret {
+        let name = Some(format!("{}{}", access::SECRET_PREFIX, new.token.id));
+        let mut secret = Secret { data: Some(new.token.data()), ..Secret::default() };
+        secret.metadata.name = name;
+        secret
+    }
+
+    #[test]
+    fn uses_are_counted_across_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        let mut new = access::make([5; 32]);
+        new.token.max_uses = Some(2);
+        let file = TokenFile::new(path.clone());
+        assert!(file.find(&new.token.id).is_none());
+        file.write(&[secret(&new)]).unwrap();
+        for uses in 0..2 {
+            // Another process each time.
+            let file = TokenFile::new(path.clone());
+            assert_eq!(file.find(&new.token.id).unwrap().uses, uses);
+            file.count_now(&new.token.id).unwrap();
+        }
+        let file = TokenFile::new(path);
+        assert!(file.find(&new.token.id).unwrap().is_used_up());
+        assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 401);
+        fs::write(file.uses_path(), "junk").unwrap();
+        assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 503);
+        file.write(&[]).unwrap();
+        assert!(file.find(&new.token.id).is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! The provisioning tokens of a home, or those in a file while there is no home yet.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use machinist_core::serve::Refusal;
+use machinist_core::serve::access::{LABEL, SECRET_PREFIX, Token, USES};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::token_file::TokenFile;
+use crate::home::cache::Cache;
+
+/// Two servers may count at the same time; one of them then tries again, so often.
+const TRIES: usize = 5;
+/// The status of a write that came too late.
+const CONFLICT: u16 = 409;
+
+/// Where tokens are known from.
+#[derive(Debug, Clone)]
+pub(super) enum Tokens {
+    Home(Box<HomeTokens>),
+    File(TokenFile),
+}
+
+impl Tokens {
+    /// Finds a token by its id.
+    pub(super) fn find(&self, id: &str) -> Option<Token> {
+        match self {
+            Self::Home(tokens) => tokens.find(id),
+            Self::File(file) => file.find(id),
+        }
+    }
+
+    /// Takes down that a token is used once more.
+    pub(super) async fn count(&self, id: &str) -> Result<(), Refusal> {
+        match self {
+            Self::Home(tokens) => tokens.count(id).await,
+            Self::File(file) => file.count(id).await,
+        }
+    }
+}
+
+/// The tokens of a home.
+#[derive(Clone)]
+pub(super) struct HomeTokens {
+    api: Api<Secret>,
+    namespace: String,
+    known: Cache<Secret>,
+}
+
+impl fmt::Debug for HomeTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HomeTokens").finish_non_exhaustive()
+    }
+}
+
+impl HomeTokens {
+    /// Follows the tokens of a home; is over when all have been seen once.
+    pub(super) async fn follow(client: Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
+        let api: Api<Secret> = Api::namespaced(client, namespace);
+        let known = Cache::default();
+        let config = watcher::Config::default().labels(LABEL);
+        tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
+        known.ready().await;
+        Self { api, namespace: namespace.to_owned(), known }
+    }
+
+    fn find(&self, id: &str) -> Option<Token> {
+        let name = format!("{SECRET_PREFIX}{id}");
+        let secret = self.known.get_in(&self.namespace, &name)?;
+        Token::read(&name, secret.data.as_ref()?)
+    }
+
+    async fn count(&self, id: &str) -> Result<(), Refusal> {
+        let name = format!("{SECRET_PREFIX}{id}");
+        let failed = |error: kube::Error| Refusal::Unrecorded(error.to_string());
+        let secret = self.known.get_in(&self.namespace, &name);
+        let mut secret = secret.map(|secret| secret.as_ref().clone());
+        for _ in 0..TRIES {
+            let known = match secret.take() {
+                Some(secret) => secret,
+                None => self.api.get_opt(&name).await.map_err(failed)?.ok_or_else(used_up)?,
+            };
+            let token = known.data.as_ref().and_then(|data| Token::read(&name, data));
+            let token = token.filter(|token| !token.is_used_up()).ok_or_else(used_up)?;
+            let patch = json!({
+                "metadata": {"resourceVersion": known.metadata.resource_version},
+                "data": {USES: STANDARD.encode((token.uses + 1).to_string())},
+            });
+            let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+            match self.api.patch(&name, &params, &patch).await {
+                Ok(secret) => {
+                    self.known.put(secret);
+                    return Ok(());
+                }
+                // Somebody else has counted meanwhile.
+                Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Refusal::Unrecorded("others count all the time".to_owned()))
+    }
+}
+
+/// Said of a token that was used as often as it may be.
+pub(super) fn used_up() -> Refusal {
+    Refusal::Unauthorized("the provisioning token is used up")
+}

@@ -1,0 +1,155 @@
+//! The sealed split without an API: the open answer holds no secret, and a token and a key of one's own open the rest.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::site::{IGNITION, MASTER, Server, Site, Tls, ask_tls};
+
+const SECRET: &str = "swordfish";
+
+fn sealed_site() -> Site {
+    let site = Site::new();
+    let file = |path: &str, mode: u32, text: &str| json!({"path": path, "mode": mode, "contents": {"source": format!("data:,{text}")}});
+    let text = format!("[Service]\nExecStart=/bin/x --password={SECRET}\n");
+    site.config_with(
+        "rendered-master-1",
+        &json!({
+            "storage": {"files": [
+                file("/etc/open", 0o644, "open"),
+                file("/etc/closed", 0o600, SECRET),
+                file("/etc/named", 0o644, SECRET),
+                file("/var/lib/kubelet/config.json", 0o644, SECRET),
+            ]},
+            "systemd": {"units": [{"name": "x.service", "contents": text}]},
+        }),
+    );
+    site.object(
+        "machine-pools/master",
+        "MachineConfigPool",
+        &json!({
+            "metadata": {"annotations": {"machinist.dev/sealed-paths": "/etc/named"}},
+            "spec": {}, "status": {"configuration": {"name": "rendered-master-1"}},
+        }),
+    );
+    site.write("kubeconfig", &format!("clusters:\n- name: {SECRET}\n"));
+    site
+}
+
+/// A server that splits its answers, at an address that its answers name.
+fn serve(site: &Site) -> Server {
+    site.write("ca.crt", site.ca.certificate());
+    let ca = site.path("ca.crt");
+    // Any free port: which one is known only when it listens, so the test tells the machine.
+    site.serve(&["--sealed-url=https://127.0.0.1:1", "--sealed-ca", ca.to_str().unwrap()])
+}
+
+/// Does what Ignition does with files.
+fn ignite(root: &Path, answer: &Value, server: &Server) {
+    for file in answer["storage"]["files"].as_array().unwrap() {
+        let path = root.join(file["path"].as_str().unwrap().trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let source = file["contents"]["source"].as_str().unwrap();
+        fs::write(path, machinist_core::ignition::data_url::decode(source).unwrap()).unwrap();
+    }
+    let path = root.join("etc/machinist/enrol.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(path, text.replace("127.0.0.1:1\"", &format!("{}\"", server.secure))).unwrap();
+}
+
+fn enrol(root: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+    command.args(["enrol", "--name=m1", "--timeout=30s", "--root"]).arg(root).output().unwrap()
+}
+
+#[test]
+fn a_machine_gets_its_secrets_by_its_own_key() {
+    let site = sealed_site();
+    let server = serve(&site);
+    for version in ["2.2.0", "3.1.0", "3.5.0"] {
+        let open = server.get(MASTER, &format!("{IGNITION};version={version}"));
+        assert_eq!(open.status, 200, "{version}");
+        assert!(!String::from_utf8_lossy(&open.body).contains(SECRET), "{version}");
+    }
+    let open = server.get(MASTER, &format!("{IGNITION};version=3.5.0")).json();
+    assert!(open.to_string().contains("machinist-enrol.service"), "{open}");
+    let root = site.path("root");
+    ignite(&root, &open, &server);
+    assert!(root.join("etc/open").exists() && !root.join("etc/closed").exists());
+    // Nobody can approve here: without a token there is a clear no.
+    let refused = enrol(&root);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let file = site.path("base/provisioning-tokens.yaml");
+    let file = format!("--file={}", file.display());
+    let token = site.machinist(&["token", "create", &file, "--pool=master", "--uses=1"]);
+    fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
+    let done = enrol(&root);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(fs::read_to_string(root.join("etc/closed")).unwrap(), SECRET);
+    let mode = fs::metadata(root.join("etc/closed")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    for path in [
+        "etc/named",
+        "etc/kubernetes/kubeconfig",
+        "var/lib/kubelet/config.json",
+        "etc/systemd/system/x.service",
+    ] {
+        assert!(fs::read_to_string(root.join(path)).unwrap().contains(SECRET), "{path}");
+    }
+    for path in
+        ["etc/mcs-machine-config-content.json", "etc/ignition-machine-config-encapsulated.json"]
+    {
+        assert!(root.join(path).exists(), "{path}");
+    }
+    // The token is used up and gone; a second run has nothing to do.
+    assert!(!root.join("etc/machinist/enrol-token").exists());
+    let again = enrol(&root);
+    assert!(again.status.success());
+    assert!(String::from_utf8(again.stdout).unwrap().contains("already"));
+    // A machine that was cut off on the way asks again with a token that is used up by its own doing.
+    fs::remove_file(root.join("etc/machinist/enrolled")).unwrap();
+    fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
+    assert!(enrol(&root).status.success());
+    // For another key it is of no use.
+    fs::remove_file(root.join("etc/machinist/enrolled")).unwrap();
+    fs::remove_file(root.join("etc/machinist/enrol.key")).unwrap();
+    fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
+    assert_eq!(enrol(&root).status.code(), Some(3));
+    // What was said on the way holds no secret.
+    let line = server.wait_for("part=\"sealed\"");
+    let secret = token.trim().split_once('.').unwrap().1;
+    for text in [line, format!("{done:?}")] {
+        assert!(!text.contains(SECRET) && !text.contains(secret), "{text}");
+    }
+}
+
+#[test]
+fn nobody_else_opens_the_sealed_half() {
+    let site = sealed_site();
+    let server = serve(&site);
+    let ask = |tls: &Tls<'_>| ask_tls(&site, &server, tls, "/sealed/master").map(|it| it.1.status);
+    assert_eq!(ask(&Tls::default()).unwrap(), 401);
+    // On the plain port, too.
+    assert_eq!(server.get("/sealed/master", "*/*").status, 401);
+    assert_eq!(server.ask("POST", "/enrol/master", &[("Content-Length", "0")]).status, 403);
+    assert_eq!(server.ask("DELETE", "/sealed/master", &[]).status, 405);
+    // The right names from the wrong CA.
+    let pair = site.ca.client("machinist:enrolled:abc", "machinist:pool:master").unwrap();
+    let identity = Some((pair.certificate.as_str(), pair.key.as_str()));
+    assert!(!matches!(ask(&Tls { identity, ..Tls::default() }), Ok(200)));
+}
+
+#[test]
+fn a_secret_that_cannot_be_sealed_is_not_served_at_all() {
+    let site = sealed_site();
+    let luks = json!([{"name": "a", "device": "/dev/a", "keyFile": {"source": "data:,swordfish"}}]);
+    site.config_with("rendered-master-1", &json!({"storage": {"luks": luks}}));
+    let server = serve(&site);
+    let answer = server.get(MASTER, &format!("{IGNITION};version=3.5.0"));
+    assert_eq!((answer.status, answer.body.len()), (500, 0));
+    let line = server.wait_for("cannot be sealed");
+    assert!(line.contains("storage.luks") && !line.contains(SECRET), "{line}");
+}

@@ -1,0 +1,121 @@
+//! The machine config server beside nginx with the same bytes as a file, in turn, and 2,000 machines at once. Fails when a
+//! budget is missed.
+//!
+//! `MACHINIST_BENCH_SECONDS` sets how long each turn takes, `MACHINIST_BENCH_MACHINES` how many machines come at once.
+#![expect(clippy::print_stdout, reason = "a bench prints")]
+
+mod load;
+mod rivals;
+
+use anyhow::{Result, bail, ensure};
+use load::{Target, crowd, rate};
+use machinist_e2e::load::Load;
+use machinist_e2e::{Lab, block_on, figures};
+use rivals::{Rival, Site};
+use std::time::Duration;
+
+/// Connections for the rates.
+const CONNECTIONS: usize = 16;
+/// Turns of each rival; the best counts, for others on this machine can only make it slower.
+const TURNS: usize = 5;
+/// Our answers a second must be at least this share of nginx's.
+const SHARE: f64 = 0.6;
+/// What 2,000 machines at once may cost, above the answer itself.
+const MEMORY: u64 = 40 << 20;
+/// The same with TLS: every connection has its keys and its buffers.
+const MEMORY_TLS: u64 = 80 << 20;
+
+/// A number from the environment.
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn main() -> Result<()> {
+    // `cargo test --benches` only wants to know that it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    rivals::raise_file_limit();
+    let lab = Lab::new()?;
+    let site = Site::new(&lab)?;
+    let ours = site.machinist(&lab)?;
+    let answer = block_on(load::fetch(&ours.target(&site, false)?))?;
+    let size = answer.len();
+    ensure!((420_000..=432_000).contains(&size), "the answer has {size} bytes, not 426 KB");
+    let nginx = site.nginx(&lab, &answer)?;
+    let mut missed = Vec::new();
+    for secure in [false, true] {
+        let name = if secure { "TLS" } else { "plain" };
+        let share = compare(&site, &ours, &nginx, secure, name)?;
+        // Encryption costs both the same; the budget is for the server.
+        if !secure && share < SHARE {
+            missed.push(format!("{:.0} % of nginx's answers, at least 60 %", share * 100.0));
+        }
+    }
+    drop(nginx);
+    drop(ours);
+    for secure in [false, true] {
+        missed.extend(machines_at_once(&lab, &site, size, secure)?);
+    }
+    if !missed.is_empty() {
+        bail!("budgets missed: {}", missed.join(", "));
+    }
+    Ok(())
+}
+
+/// Both in turn, for as long, so that what else runs here hits both alike; gives our share.
+fn compare(site: &Site, ours: &Rival, nginx: &Rival, secure: bool, name: &str) -> Result<f64> {
+    let time = Duration::from_secs(number("MACHINIST_BENCH_SECONDS", 3) as u64);
+    let load = Load::start(vec![ours.id(), nginx.id()]);
+    let (mut best_ours, mut best_nginx) = (0.0f64, 0.0f64);
+    for _ in 0..TURNS {
+        let one = |rival: &Rival| -> Result<f64> {
+            block_on(rate(&rival.target(site, secure)?, CONNECTIONS, time))
+        };
+        best_nginx = best_nginx.max(one(nginx)?);
+        best_ours = best_ours.max(one(ours)?);
+    }
+    let (share, free) = (best_ours / best_nginx, load.share() * 100.0);
+    let line = format!(
+        "{CONNECTIONS} connections: {best_ours:.0} answers a second, nginx {best_nginx:.0} ({:.0} %), with {free:.0} % of the machine",
+        share * 100.0
+    );
+    println!("{name}, {line}");
+    figures::record(&format!("server-rate-{name}"), line)?;
+    Ok(share)
+}
+
+/// A fresh server, so that its highest memory is that of this crowd.
+fn machines_at_once(lab: &Lab, site: &Site, size: usize, secure: bool) -> Result<Vec<String>> {
+    let name = if secure { "TLS" } else { "plain" };
+    let machines = number("MACHINIST_BENCH_MACHINES", 2000);
+    let server = site.machinist(lab)?;
+    let target: Target = server.target(site, secure)?;
+    block_on(load::fetch(&target))?;
+    let rest = server.highest_memory()?;
+    let mut times = block_on(crowd(&target, machines, size))?;
+    times.sort();
+    let served = times.len();
+    let at = |share: f64| times[((served - 1) as f64 * share) as usize].as_secs_f64();
+    let highest = server.highest_memory()?;
+    let above = highest.saturating_sub(size as u64);
+    let line = format!(
+        "{served} of {machines} machines served, p50 {:.2} s, p99 {:.2} s, highest memory {:.1} MB ({:.1} MB at rest)",
+        at(0.5),
+        at(0.99),
+        highest as f64 / f64::from(1 << 20),
+        rest as f64 / f64::from(1 << 20),
+    );
+    println!("{name}, at once: {line}");
+    figures::record(&format!("server-crowd-{name}"), line)?;
+    let mut missed = Vec::new();
+    if served < machines {
+        missed.push(format!("{} machines not served ({name})", machines - served));
+    }
+    let most = if secure { MEMORY_TLS } else { MEMORY };
+    if above > most {
+        let (above, most) = (above >> 20, most >> 20);
+        missed.push(format!("{above} MB above the answer ({name}), at most {most}"));
+    }
+    Ok(missed)
+}

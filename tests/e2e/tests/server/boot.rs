@@ -1,0 +1,129 @@
+//! Machines that the real Ignition sets up out of our answers.
+
+use crate::support::{Server, folder_site, get, machine_config};
+use machinist_e2e::ignition::pointer;
+use machinist_e2e::{Lab, program, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+
+/// Lets the real Ignition set up a machine, boots it, and looks at it.
+#[track_caller]
+fn ignite(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
+    let machine = lab.machine(name).ignite(pointer).boot().unwrap();
+    let read = |path: &str| String::from_utf8(machine.get(path).unwrap()).unwrap();
+    assert_eq!(read("/etc/greeting"), greeting);
+    assert!(machine.exists("/var/marked").unwrap());
+    assert!(read("/home/core/.ssh/authorized_keys.d/ignition").contains("ssh-ed25519 AAAA test"));
+    let annotations: Value =
+        serde_json::from_str(&read("/etc/machine-config-daemon/node-annotations.json")).unwrap();
+    assert_eq!(annotations["machineconfiguration.openshift.io/state"], "Done");
+    assert!(read("/etc/kubernetes/kubeconfig").contains("clusters:"));
+    let inner: Value =
+        serde_json::from_str(&read("/etc/ignition-machine-config-encapsulated.json")).unwrap();
+    assert_eq!(inner["kind"], "MachineConfig");
+    let whole: Value = serde_json::from_str(&read("/etc/mcs-machine-config-content.json")).unwrap();
+    assert_eq!(whole["metadata"]["name"], inner["metadata"]["name"]);
+}
+
+/// Both ways to the same answer: with TLS, the token in a header, and without, the token in the URL.
+fn ignite_both(lab: &Lab, authority: &str, pool: &str, text: &str, token: &str) {
+    let address = lab.address();
+    let secure = format!("https://{address}:22623/config/{pool}");
+    let plain = format!("http://{address}:22624/config/{pool}?token={token}");
+    for (name, url) in [("tls", secure), ("plain", plain)] {
+        let mut config: Value = serde_json::from_str(&pointer(&url, None)).unwrap();
+        if name == "tls" {
+            config["ignition"]["config"]["merge"][0]["httpHeaders"] =
+                json!([{"name": "Authorization", "value": format!("Bearer {token}")}]);
+        }
+        config["ignition"]["security"]["tls"]["certificateAuthorities"] =
+            json!([{"source": authority}]);
+        ignite(lab, name, &config.to_string(), text);
+    }
+}
+
+#[test]
+fn ignition_starts_a_control_plane_machine_out_of_a_folder() {
+    let lab = Lab::new().unwrap();
+    let arguments = folder_site(&lab);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    lab.bridge().unwrap();
+    let server = Server::start(&lab, lab.address(), &arguments);
+    ignite_both(&lab, &server.authority.data_url(), "master", "hello", "any");
+    assert_eq!(server.get("/config/worker").0, 500);
+}
+
+#[test]
+fn ignition_starts_a_machine_of_a_hub() {
+    let lab = Lab::new().unwrap();
+    lab.bridge().unwrap();
+    let (data, address) = (lab.folder("data").unwrap(), lab.address());
+    let listen = |port: u16| format!("{address}:{port}");
+    let mut up = Command::new(program::machinist().unwrap());
+    up.arg("up").arg("--data").arg(&data).args(["--api-listen", &listen(6443)]);
+    up.args(["--server-listen", &listen(22623), "--server-insecure-listen", &listen(22624)]);
+    let mut process = lab.spawn("up", &up).unwrap();
+    wait_for("the server to listen", || {
+        process.alive()?;
+        Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
+    })
+    .unwrap();
+    let kubeconfig = data.join("kubeconfig");
+    let machinist = |arguments: &[&str]| {
+        let mut command = Command::new(program::machinist().unwrap());
+        let output = command.args(arguments).arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let token = machinist(&["token", "create", "--all-pools"]);
+    let status =
+        |pool: &str, token: &str| get(&address, &format!("/config/{pool}?token={token}")).0;
+    wait_for("the token to count", || Ok(status("worker", &token) != 401)).unwrap();
+    // Nobody without a token; a pool that there is none of; pools for which nobody has declared anything yet.
+    assert_eq!(get(&address, "/config/worker"), (401, Vec::new()));
+    assert_eq!(status("worker", "abcdef.wrong"), 401);
+    assert_eq!(get(&address, &format!("/config/nothing?token={token}")), (404, Vec::new()));
+    assert_eq!(status("worker", &token), 503);
+    let mut config = machine_config("50-greeting", "hello");
+    config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
+    let manifest = lab.dir().join("greeting.json");
+    fs::write(&manifest, config.to_string()).unwrap();
+    machinist(&["apply", "-f", manifest.to_str().unwrap()]);
+    wait_for("the pool to be served", || Ok(status("worker", &token) == 200)).unwrap();
+    let authority = fs::read_to_string(data.join("pki/ca.crt")).unwrap();
+    let authority: String = authority.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    ignite_both(&lab, &format!("data:,{authority}"), "worker", "hello", &token);
+    // What is handed out holds no token of the hub.
+    let (_, body) = get(&address, &format!("/config/worker?token={token}"));
+    assert!(!String::from_utf8(body).unwrap().contains("token"));
+    // A token for a pool, for a network, for two uses; one that is taken back.
+    let twice = machinist(&["token", "create", "--pool=worker", "--uses=2"]);
+    let elsewhere = machinist(&["token", "create", "--pool=worker", "--from=192.0.2.0/24"]);
+    wait_for("the tokens to count", || Ok(status("worker", &elsewhere) != 401)).unwrap();
+    assert_eq!(status("worker", &elsewhere), 403);
+    assert_eq!(status("master", &twice), 403);
+    let answers: Vec<u16> = (0..4).map(|_| status("worker", &twice)).collect();
+    assert_eq!(answers, [200, 200, 401, 401]);
+    // Nor do those get in too often who come at the same time.
+    let thrice = machinist(&["token", "create", "--pool=worker", "--uses=3"]);
+    wait_for("the token to count", || Ok(status("master", &thrice) == 403)).unwrap();
+    let answers: Vec<u16> = thread::scope(|scope| {
+        let ask = || scope.spawn(|| status("worker", &thrice));
+        let asked: Vec<_> = (0..8).map(|_| ask()).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 3, "{answers:?}");
+    let listed = machinist(&["token", "list"]);
+    assert!(listed.contains("2/2") && listed.contains("192.0.2.0/24"), "{listed}");
+    machinist(&["token", "revoke", token.split_once('.').unwrap().0]);
+    wait_for("the token to be revoked", || Ok(status("worker", &token) == 401)).unwrap();
+    // No secret is in any log.
+    let log = process.log() + &fs::read_to_string(data.join("audit.log")).unwrap();
+    for token in [&token, &twice, &elsewhere] {
+        let (id, secret) = token.split_once('.').unwrap();
+        assert!(log.contains(id) && !log.contains(secret));
+    }
+}

@@ -1,0 +1,42 @@
+//! Ports that systemd has opened.
+
+use crate::support::{Server, folder_site, get};
+use machinist_e2e::{Lab, program, wait_for};
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+
+#[test]
+fn sockets_of_systemd_are_served_by_their_names() {
+    let lab = Lab::new().unwrap();
+    let arguments = folder_site(&lab);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let address = lab.loopback();
+    let (secure, plain) = (format!("{address}:22623"), format!("{address}:22624"));
+    for (sockets, names) in [
+        ([&secure, &plain], "https:http"),
+        ([&plain, &secure], "insecure:secure"),
+        ([&secure, &plain], "machinist-server.socket:machinist-server.socket"),
+    ] {
+        let mut command = Command::new("systemd-socket-activate");
+        command.args(["-l", sockets[0], "-l", sockets[1], "--fdname", names]);
+        command.arg(program::machinist().unwrap()).arg("server").args(&arguments);
+        Server::certificate(&lab, &address, &mut command);
+        let mut process = lab.spawn("server", &command).unwrap();
+        wait_for("systemd to listen", || {
+            process.alive()?;
+            Ok(TcpStream::connect(&plain).is_ok())
+        })
+        .unwrap();
+        // Connections that come before the server are answered by it.
+        assert_eq!(get(&address, "/config/master").0, 200, "{names}");
+        let mut stream = TcpStream::connect(&secure).unwrap();
+        stream.write_all(b"GET /config/master HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP"), "{names}: there is no TLS on the secure port");
+        process.signal(Signal::TERM).unwrap();
+        assert!(process.wait().unwrap().success(), "{names}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Objects to serve, servers that serve them, and a client.
+
+use machinist_e2e::lab::Process;
+use machinist_e2e::pki::Authority;
+use machinist_e2e::{Home, Lab, program, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) const API: &str = "machineconfiguration.openshift.io/v1";
+pub(crate) const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+pub(crate) const OS_CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineosconfigs";
+pub(crate) const OS_BUILDS: &str = "/apis/machineconfiguration.openshift.io/v1/machineosbuilds";
+pub(crate) const SPEC_3: &str = "application/vnd.coreos.ignition+json;version=3.5.0";
+
+pub(crate) fn ignition_config(greeting: &str) -> Value {
+    let unit = "[Service]\nType=oneshot\nExecStart=touch /var/marked\n[Install]\nWantedBy=multi-user.target\n";
+    json!({
+        "ignition": {"version": "3.5.0"},
+        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 AAAA test"]}]},
+        "storage": {"files": [{"path": "/etc/greeting", "mode": 0o640, "overwrite": true,
+            "contents": {"source": format!("data:,{greeting}")}}]},
+        "systemd": {"units": [{"name": "mark.service", "enabled": true, "contents": unit}]},
+    })
+}
+
+pub(crate) fn object(kind: &str, name: &str, rest: &Value) -> Value {
+    let mut object = rest.clone();
+    object["apiVersion"] = API.into();
+    object["kind"] = kind.into();
+    object["metadata"]["name"] = name.into();
+    object
+}
+
+pub(crate) fn machine_config(name: &str, greeting: &str) -> Value {
+    let spec = json!({"config": ignition_config(greeting)});
+    object("MachineConfig", name, &json!({"spec": spec}))
+}
+
+/// A server of a lab, with its certificate.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    pub(crate) process: Process,
+    pub(crate) authority: Authority,
+}
+
+impl Server {
+    /// Starts `machinist server` on the ports of the real system, at an address of the lab's own.
+    pub(crate) fn start(lab: &Lab, address: String, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program::machinist().unwrap());
+        command.arg("server").args(arguments).args(["--listen-address", &address]);
+        let authority = Self::certificate(lab, &address, &mut command);
+        let process = lab.spawn("server", &command).unwrap();
+        let mut server = Self { address, process, authority };
+        server.wait();
+        server
+    }
+
+    /// Gives a server its certificate; says whose it is.
+    pub(crate) fn certificate(lab: &Lab, address: &str, command: &mut Command) -> Authority {
+        let folder = lab.folder("tls").unwrap();
+        let authority = Authority::new("test").unwrap();
+        let identity = authority.issue("server", &[], &[address]).unwrap();
+        let (certificate, key) = identity.write(&folder, "tls").unwrap();
+        command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        authority
+    }
+
+    pub(crate) fn wait(&mut self) {
+        let (process, address) = (&mut self.process, &self.address);
+        wait_for("the server to listen", || {
+            process.alive()?;
+            Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
+        })
+        .unwrap();
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        get(&self.address, path)
+    }
+}
+
+/// Asks over plain HTTP.
+pub(crate) fn get(address: &str, path: &str) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect((address, 22624)).unwrap();
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {SPEC_3}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let status = String::from_utf8_lossy(&bytes[9..12]).parse().unwrap();
+    (status, bytes[end + 4..].to_vec())
+}
+
+/// The contents of the greeting that machines of a pool get.
+pub(crate) fn greeting(address: &str, pool: &str) -> Option<String> {
+    let (status, body) = get(address, &format!("/config/{pool}"));
+    if status != 200 {
+        return None;
+    }
+    let config: Value = serde_json::from_slice(&body).unwrap();
+    let files = config["storage"]["files"].as_array().unwrap();
+    let file = files.iter().find(|file| file["path"] == "/etc/greeting").unwrap();
+    Some(file["contents"]["source"].as_str().unwrap().trim_start_matches("data:,").to_owned())
+}
+
+pub(crate) fn write(folder: &Path, name: &str, object: &Value) {
+    let path = folder.join(format!("{name}.yaml"));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, object.to_string()).unwrap();
+}
+
+/// `machinist server start` against a home.
+pub(crate) fn serve_home(lab: &Lab, home: &Home) -> Server {
+    serve_home_with(lab, home, &[])
+}
+
+/// The same with more flags.
+pub(crate) fn serve_home_with(lab: &Lab, home: &Home, more: &[&str]) -> Server {
+    let tokens = lab.folder("token").unwrap();
+    fs::write(tokens.join("token"), "a.secret").unwrap();
+    fs::write(tokens.join("ca.crt"), "PEM").unwrap();
+    let arguments = [
+        "start",
+        "--apiserver-url=https://api:6443",
+        "--allow-missing-controller-config",
+        "--kubeconfig",
+        home.kubeconfig().to_str().unwrap(),
+        "--bootstrap-token-dir",
+        tokens.to_str().unwrap(),
+    ];
+    Server::start(lab, lab.loopback(), &[&arguments, more].concat())
+}
+
+/// A file that machines of a pool get.
+pub(crate) fn file(address: &str, pool: &str, path: &str) -> Option<String> {
+    let (status, body) = get(address, &format!("/config/{pool}"));
+    let config: Value = serde_json::from_slice(&body).ok().filter(|_| status == 200)?;
+    let files = config["storage"]["files"].as_array()?;
+    let file = files.iter().find(|file| file["path"] == path)?;
+    Some(file["contents"]["source"].as_str()?.to_owned())
+}
+
+/// A folder with one pool of the control plane; gives the arguments that serve it.
+pub(crate) fn folder_site(lab: &Lab) -> Vec<String> {
+    let base = lab.folder("base").unwrap();
+    let rendered = "rendered-master-1";
+    write(&base, &format!("machine-configs/{rendered}"), &machine_config(rendered, "hello"));
+    let status = json!({"configuration": {"name": rendered}});
+    let pool = object("MachineConfigPool", "master", &json!({"spec": {}, "status": status}));
+    write(&base, "machine-pools/master", &pool);
+    let spec = json!({"kubeAPIServerServingCAData": "Y2E="});
+    let name = "machine-config-controller";
+    let controller_config = object("ControllerConfig", name, &json!({"spec": spec}));
+    write(&base, &format!("controller-config/{name}"), &controller_config);
+    let kubeconfig = lab.dir().join("kubeconfig");
+    fs::write(&kubeconfig, "clusters:\n- name: a\n  cluster: {server: 'https://api'}\n").unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let words = ["bootstrap", "--server-basedir", "--bootstrap-kubeconfig"].map(str::to_owned);
+    let [bootstrap, folder, file] = words;
+    vec![bootstrap, folder, path(&base), file, path(&kubeconfig)]
+}
