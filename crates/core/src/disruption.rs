@@ -87,7 +87,7 @@ fn actions(
 }
 
 /// A reboot makes everything else needless; doing nothing is only worth saying alone.
-fn simplify(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
+pub(crate) fn simplify(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
     let is = |action: &DisruptionAction, type_: Type| action.type_ == type_;
     if actions.iter().any(|action| is(action, Type::Reboot)) {
         return vec![plain(Type::Reboot)];

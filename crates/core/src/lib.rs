@@ -11,10 +11,13 @@
 //! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
 //! | [`generate`] | which MachineConfigs are made out of other objects, and from what |
 //! | [`go`] | what Go's typed world does to values: structs, JSON, YAML, durations |
+//! | [`agent`] | what the daemon of a machine does next, and what it says |
+//! | [`health`] | whether a machine is well on its new config, and what follows if not |
 //! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
 //! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
 //! | [`diff`] | what differs between two configs |
 //! | [`disruption`] | what a change costs a running machine |
+//! | [`drift`] | what differs between a machine's config and its disk, and in which words it is told |
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
 //! | [`moving`] | what goes from one home of the API to another, and what is in the way |
 //! | [`kubelet`] | what a KubeletConfig makes of the kubelets of a pool |
@@ -29,13 +32,16 @@
 //! | [`secrets`] | what must never be shown |
 
 pub mod adopt;
+pub mod agent;
 pub mod api;
 pub mod apply;
 pub mod diff;
 pub mod disruption;
 pub mod drain;
+pub mod drift;
 pub mod generate;
 pub mod go;
+pub mod health;
 pub mod ignition;
 pub mod kubelet;
 pub mod lint;

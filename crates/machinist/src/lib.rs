@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`cli`] | the commands, a file each |
 //! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
-//! | [`daemon`] | a config on a machine's disk, safely: `machinist once` |
+//! | [`daemon`] | what runs on a machine: `machinist daemon`, `once`, `join`, `leave` |
 //! | [`enrol`] | a new machine becomes known and gets the sealed half of its config: `machinist enrol` |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |

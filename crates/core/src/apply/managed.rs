@@ -14,11 +14,13 @@ use crate::ignition::schema::{Config, File, Unit};
 /// Where units are.
 pub(super) const UNITS: &str = "/etc/systemd/system";
 /// Where a masked unit points.
-const NULL: &str = "/dev/null";
+pub(super) const NULL: &str = "/dev/null";
 /// Files larger than this when decompressed are refused.
-const LARGEST: u64 = 1 << 30;
+pub(super) const LARGEST: u64 = 1 << 30;
 /// The journal of the shell; see `docs/daemon.md`.
 const JOURNAL: &str = "/etc/.machinist-journal";
+/// Other files that the daemon keeps for itself.
+const KEPT: &str = "/etc/machine-config-daemon/machinist-";
 
 /// What kind of thing speaks about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,31 +64,48 @@ pub(super) fn wanted(config: &Config, view: &mut View) -> Result<Vec<Want>, Appl
     let names = users::Names::read(view)?;
     let mut wants = Vec::new();
     for file in &config.storage.files {
-        refuse_reserved(&file.path)?;
-        let path = view.resolve(&file.path)?;
-        refuse_reserved(&path)?;
-        let meta = Meta { mode: mode(file), owner: owner(file, &names, view.style.owner)? };
+        let (path, meta) = file_place(file, &names, view)?;
         let bytes = contents::decode(&file.contents, LARGEST)
             .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
         let node = Node::File { meta, content: Content::new(bytes) };
         wants.push(Want { path, origin: Origin::File, node });
     }
     for unit in &config.systemd.units {
-        for dropin in &unit.dropins {
-            let path = view.resolve(&dropin_path(&unit.name, &dropin.name)?)?;
-            let node = text_or_nothing(dropin.contents.as_deref(), view);
-            wants.push(Want { path, origin: Origin::Unit, node });
-        }
-        if manages_unit_path(unit) {
-            let path = view.resolve(&unit_path(&unit.name)?)?;
-            let node = match unit.mask {
-                Some(true) => Node::Link { target: NULL.to_owned(), owner: view.style.owner },
-                _ => text_or_nothing(unit.contents.as_deref(), view),
-            };
-            wants.push(Want { path, origin: Origin::Unit, node });
+        for (path, node) in unit_nodes(unit, view)? {
+            wants.push(Want { path: view.resolve(&path)?, origin: Origin::Unit, node });
         }
     }
     Ok(wants)
+}
+
+/// Where a file really lies, and who may do what with it.
+pub(super) fn file_place(
+    file: &File,
+    names: &users::Names,
+    view: &mut View,
+) -> Result<(String, Meta), ApplyError> {
+    refuse_reserved(&file.path)?;
+    let path = view.resolve(&file.path)?;
+    refuse_reserved(&path)?;
+    let meta = Meta { mode: mode(file), owner: owner(file, names, view.style.owner)? };
+    Ok((path, meta))
+}
+
+/// What a unit wants: its drop-ins, then its own file, by the paths that systemd knows them by.
+pub(super) fn unit_nodes(unit: &Unit, view: &View) -> Result<Vec<(String, Node)>, ApplyError> {
+    let mut nodes = Vec::new();
+    for dropin in &unit.dropins {
+        let node = text_or_nothing(dropin.contents.as_deref(), view);
+        nodes.push((dropin_path(&unit.name, &dropin.name)?, node));
+    }
+    if manages_unit_path(unit) {
+        let node = match unit.mask {
+            Some(true) => Node::Link { target: NULL.to_owned(), owner: view.style.owner },
+            _ => text_or_nothing(unit.contents.as_deref(), view),
+        };
+        nodes.push((unit_path(&unit.name)?, node));
+    }
+    Ok(nodes)
 }
 
 /// Whether a unit says anything about its own file: its contents, or whether it is masked.
@@ -137,7 +156,8 @@ fn refuse_reserved(path: &str) -> Result<(), ApplyError> {
     let is_own = [CURRENT_CONFIG, CURRENT_IMAGE, RECORD, ORIGINALS, NO_ORIGINALS].contains(&path)
         || below(ORIGINALS)
         || below(NO_ORIGINALS)
-        || path.starts_with(JOURNAL);
+        || path.starts_with(JOURNAL)
+        || path.starts_with(KEPT);
     if is_own { Err(ApplyError::Reserved { path: path.to_owned() }) } else { Ok(()) }
 }
 

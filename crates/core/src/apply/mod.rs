@@ -19,6 +19,7 @@
 //! | `record` | what else was there before, so that it can be put back |
 //! | `resolve` | where a path really lies when links are on its way |
 //! | `steps` | in which order things are done |
+//! | `verify` | what a config wants beside what is there, and the plan that puts differences right |
 
 mod current;
 mod error;
@@ -33,6 +34,7 @@ mod systemd;
 mod tests;
 mod tree;
 mod users;
+mod verify;
 mod view;
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +43,9 @@ pub use current::{EMPTY_NAME, current_config, empty_config, from_ignition};
 pub use error::ApplyError;
 pub use node::{Content, Meta, Node, Owner, Source};
 pub use record::{RECORD, Record};
+pub use systemd::Enablement;
 pub use tree::{MemoryTree, Tree, TreeError};
+pub use verify::{Managed, Part, Verified, repair, split_contents, verify};
 
 use crate::api::MachineConfig;
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};

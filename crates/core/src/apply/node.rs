@@ -61,6 +61,12 @@ impl Content {
             source: Source::Bytes(bytes),
         }
     }
+
+    /// Size and digest alone, for comparing.
+    #[must_use]
+    pub fn without_bytes(self) -> Self {
+        Self { source: Source::Unknown, ..self }
+    }
 }
 
 /// Bytes in hexadecimal.

@@ -28,6 +28,11 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Nobody but root.
+    pub(super) fn none() -> Self {
+        Self { users: HashMap::new(), groups: HashMap::new() }
+    }
+
     pub(super) fn read(view: &mut View) -> Result<Self, ApplyError> {
         let (passwd, group) = (view.text(PASSWD)?, view.text(GROUP)?);
         let mut names = Self { users: HashMap::new(), groups: HashMap::new() };

@@ -124,7 +124,14 @@ impl Roles {
     pub fn new(more: impl IntoIterator<Item = Rule>) -> Self {
         let mut rules = vec![
             Rule::new(ADMINS, "*", "*", "*", Names::Any),
-            Rule::new(MACHINES, "get list watch create update patch", "", "nodes", Names::Own),
+            // A machine that leaves takes its Node with it.
+            Rule::new(
+                MACHINES,
+                "get list watch create update patch delete",
+                "",
+                "nodes",
+                Names::Own,
+            ),
             Rule::new(MACHINES, "get update patch", "", "nodes/status", Names::Own),
             Rule::new(
                 MACHINES,
@@ -232,7 +239,8 @@ mod tests {
             (MACHINES, "create nodes b", Deny),
             (MACHINES, "patch nodes/status a", Allow),
             (MACHINES, "patch nodes/status b", Deny),
-            (MACHINES, "delete nodes a", Deny),
+            (MACHINES, "delete nodes a", Allow),
+            (MACHINES, "delete nodes b", Deny),
             (MACHINES, "get secrets a", Deny),
             (MACHINES, "list things.g.io", Allow),
             (MACHINES, "patch things.g.io a", Deny),

@@ -37,6 +37,11 @@ impl HomeArgs {
         find::patient_client(&self.wanted()).await
     }
 
+    /// Whether a kubeconfig is the one that is meant.
+    pub(super) fn is(&self, path: &std::path::Path) -> bool {
+        self.kubeconfig.as_deref() == Some(path)
+    }
+
     fn wanted(&self) -> Wanted {
         Wanted { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }

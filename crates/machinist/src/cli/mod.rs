@@ -8,6 +8,8 @@ mod apply;
 mod completions;
 mod controller;
 mod crds;
+mod daemon;
+mod daemon_looks;
 mod delete;
 mod describe;
 mod diff;
@@ -19,6 +21,7 @@ mod get;
 mod home_args;
 mod hub;
 mod ignition;
+mod join;
 mod label;
 mod live;
 mod move_house;
@@ -117,6 +120,9 @@ enum Command {
     Reboot(reboot::Reboot),
     Adopt(adopt::Adopt),
     Move(move_house::Move),
+    Join(join::Join),
+    Leave(join::Leave),
+    Daemon(daemon::Daemon),
     Once(once::Once),
     Render(render::Render),
     Diff(diff::Diff),
@@ -156,6 +162,9 @@ pub fn run() -> ExitCode {
         Command::Reboot(command) => command.run(),
         Command::Adopt(command) => command.run(),
         Command::Move(command) => command.run(),
+        Command::Join(command) => command.run(),
+        Command::Leave(command) => command.run(),
+        Command::Daemon(command) => command.run(),
         Command::Once(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),

@@ -66,7 +66,7 @@ impl Once {
 }
 
 /// The one config in a file.
-fn read(path: &Path) -> Result<MachineConfig> {
+pub(super) fn read(path: &Path) -> Result<MachineConfig> {
     let documents = manifests::read(&[path.to_owned()])?;
     let is_machine_config = |document: &&Document| document.kind() == "MachineConfig";
     let is_ignition = |document: &&Document| document.value.get("ignition").is_some();
@@ -95,15 +95,7 @@ fn text(report: &Report) -> String {
         return text;
     }
     for change in &report.changes {
-        let verb = match change.action {
-            Action::MakeFolder => "made folder",
-            Action::Write => "wrote",
-            Action::Replace => "replaced",
-            Action::Link => "linked",
-            Action::SetPermissions => "set permissions of",
-            Action::Remove => "removed",
-        };
-        let _ = writeln!(text, "{verb} {}", printable(&change.path));
+        let _ = writeln!(text, "{} {}", done_verb(change.action), printable(&change.path));
     }
     for note in &report.notes {
         let _ = writeln!(text, "{FAINT}note:{FAINT:#} {}", printable(note));
@@ -119,12 +111,35 @@ fn text(report: &Report) -> String {
     text
 }
 
+fn done_verb(action: Action) -> &'static str {
+    match action {
+        Action::MakeFolder => "made folder",
+        Action::Write => "wrote",
+        Action::Replace => "replaced",
+        Action::Link => "linked",
+        Action::SetPermissions => "set permissions of",
+        Action::Remove => "removed",
+    }
+}
+
+/// What an action would do.
+pub(super) fn verb(action: Action) -> &'static str {
+    match action {
+        Action::MakeFolder => "make folder",
+        Action::Write => "write",
+        Action::Replace => "replace",
+        Action::Link => "link",
+        Action::SetPermissions => "set permissions",
+        Action::Remove => "remove",
+    }
+}
+
 fn recovery(recovered: &Recovered) -> String {
     format!("Before this, {}.\n", printable(&recovered.to_string()))
 }
 
 /// A path may hold anything but a zero byte.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect()

@@ -3,13 +3,29 @@
 //!
 //! | file | does |
 //! |---|---|
+//! | `agent` | the process: it watches its Node and makes the machine so |
+//! | `drift` | what differs from the config, seen as it happens, and put right |
+//! | `health` | whether the machine is well on its new config |
+//! | `systemd` | reloads, restarts and the like, by D-Bus |
+//! | `join` | an identity, a service and a Node for a machine, and all of it away again |
+//! | `preview` | what a change would do |
+//! | `status` | what a machine can say about itself |
+//! | `state` | the daemon's own files |
 //! | [`once`] | one config to one root, and nothing else |
 //! | `root` | everything beneath one folder, with no link followed out of it |
 //! | `journal` | what is about to happen, on disk before it happens |
 //! | `apply` | the steps of a plan, and the way back |
 
+pub(crate) mod agent;
 mod apply;
+mod drift;
 mod fault;
+mod health;
+pub(crate) mod join;
 mod journal;
 pub mod once;
+pub(crate) mod preview;
 mod root;
+mod state;
+pub(crate) mod status;
+mod systemd;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::CURRENT_CONFIG;
 use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _};
-use machinist_core::reconcile_check::{Overrides, reconcilable};
+use machinist_core::reconcile_check::{self, Overrides, reconcilable};
 use serde::Serialize;
 
 use super::journal::{Journal, Stage};
@@ -132,7 +132,7 @@ pub fn once(root: &Root, new: &MachineConfig) -> Result<Report> {
 }
 
 fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Result<Report> {
-    let old = current(root)?;
+    let old = current(root)?.unwrap_or_else(apply::empty_config);
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
     let mut report = Report {
         from: name(&old),
@@ -149,7 +149,7 @@ fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Resu
             return Ok(report);
         }
     };
-    let plan = apply::plan(&old, new, &change, root, style())?;
+    let plan = plan(root, &old, new, &change)?;
     report.changes = plan.steps.iter().map(describe).collect();
     report.notes.clone_from(&plan.notes);
     if !plan.steps.is_empty()
@@ -160,8 +160,18 @@ fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Resu
     Ok(report)
 }
 
+/// Plans a change of a root.
+pub(super) fn plan(
+    root: &Root,
+    old: &MachineConfig,
+    new: &MachineConfig,
+    change: &reconcile_check::Change,
+) -> Result<Plan> {
+    Ok(apply::plan(old, new, change, root, style())?)
+}
+
 /// Does what a plan says, or nothing. Gives what is left to say when it is done.
-fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
+pub(super) fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
     let journal = Journal::new(plan)?;
     let done = journal
         .begin(root)
@@ -182,12 +192,12 @@ fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
     }))
 }
 
-/// The config that the root has.
-fn current(root: &Root) -> Result<MachineConfig> {
+/// The config that the root has, if it says so.
+pub(super) fn current(root: &Root) -> Result<Option<MachineConfig>> {
     match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
         Node::File { .. } => {
             let bytes = root.bytes(CURRENT_CONFIG)?;
-            apply::current_config(&bytes).map_err(|error| {
+            apply::current_config(&bytes).map(Some).map_err(|error| {
                 // Not the error's own words: they may hold a piece of the config.
                 anyhow::anyhow!(
                     "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): put the config back that the machine has, or remove the file to begin anew",
@@ -196,12 +206,13 @@ fn current(root: &Root) -> Result<MachineConfig> {
                 )
             })
         }
-        Node::Absent => Ok(apply::empty_config()),
+        Node::Absent => Ok(None),
         other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
     }
 }
 
-fn style() -> Style {
+/// How this host does things.
+pub(super) fn style() -> Style {
     let owner = Owner {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -210,7 +221,8 @@ fn style() -> Style {
     Style { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
 }
 
-fn describe(step: &Step) -> Change {
+/// What a step does, for people.
+pub(super) fn describe(step: &Step) -> Change {
     let action = match (&step.from, &step.to) {
         (from, to) if from.differs_in_meta_only(to) => Action::SetPermissions,
         (_, Node::Folder { .. }) => Action::MakeFolder,

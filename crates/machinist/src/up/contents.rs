@@ -7,6 +7,8 @@ use machinist_hub::auth::roles::{Names, READ, Rule};
 use serde_json::{Value, json};
 
 const GROUP: &str = "machineconfiguration.openshift.io";
+/// The group of what an administrator says about changes.
+const OPERATOR_GROUP: &str = "operator.openshift.io";
 /// The namespace of the system's own objects.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
 /// The pools that are there from the start.
@@ -40,6 +42,7 @@ pub fn rules() -> Vec<Rule> {
             "machineconfigs machineconfigpools controllerconfigs",
             Names::Any,
         ),
+        Rule::new(MACHINES, READ, OPERATOR_GROUP, "machineconfigurations", Names::Any),
         Rule::new(MACHINES, reports, GROUP, "machineconfignodes", Names::Own),
         Rule::new(MACHINES, "get update patch", GROUP, "machineconfignodes/status", Names::Own),
     ]

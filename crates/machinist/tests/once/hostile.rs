@@ -37,6 +37,7 @@ fn paths_that_climb_or_are_the_daemons_are_turned_down() {
         ("/etc/machine-config-daemon/currentconfig", "own file"),
         ("/etc/machine-config-daemon/orig/etc/x", "own file"),
         ("/etc/.machinist-journal", "own file"),
+        ("/etc/machine-config-daemon/machinist-failed.json", "own file"),
     ] {
         assert_turned_down(&Site::new(), &file(path), reason);
     }

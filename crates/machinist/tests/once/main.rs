@@ -6,5 +6,6 @@
 mod cases;
 mod crash;
 mod hostile;
+mod large;
 mod rules;
 mod site;

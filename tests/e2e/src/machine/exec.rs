@@ -4,7 +4,7 @@ use super::Machine;
 use super::tree::Tree;
 use crate::command::{self, Answer};
 use anyhow::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a command in a machine finds in its environment, and nothing else.
@@ -61,9 +61,13 @@ impl Machine {
 
     /// A digest of every file below a folder of the machine, to compare before and after.
     pub fn tree(&self, folder: &str) -> Result<Tree> {
+        Tree::read(&self.root()?, Path::new(folder))
+    }
+
+    /// The machine's root as its processes see it, with all that is mounted there: what a pod sees of its host.
+    pub fn root(&self) -> Result<PathBuf> {
         let leader = self.firmware.leader()?.as_raw_nonzero();
-        let root = format!("/proc/{leader}/root");
-        Tree::read(Path::new(&root), Path::new(folder))
+        Ok(PathBuf::from(format!("/proc/{leader}/root")))
     }
 
     /// A command that runs inside the machine's namespaces.

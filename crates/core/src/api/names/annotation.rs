@@ -103,6 +103,14 @@ pub mod machinist {
     /// of it.
     pub const BAD_CONFIGS: &str = "machinist.dev/bad-configs";
 
+    // On machines (Nodes), written by an administrator.
+
+    /// What happens when a machine is not as its config says: `report` (the default) or `heal`.
+    pub const DRIFT: &str = "machinist.dev/drift";
+    /// A config that the machine has gone back from because it was not well on it, and that it is to
+    /// try once more. The daemon takes it away when it does.
+    pub const RETRY: &str = "machinist.dev/retry";
+
     // On pools, written by `machinist rollback`.
 
     /// What the sources of a pool made when it was rolled back.

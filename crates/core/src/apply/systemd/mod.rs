@@ -6,6 +6,7 @@ mod links;
 mod pattern;
 mod preset;
 mod search;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,9 @@ use super::node::Node;
 use super::record::Record;
 use super::view::View;
 use crate::ignition::schema::{Config, Unit};
+
+pub use verify::Enablement;
+pub(super) use verify::{foreign_mask, mismatches};
 
 /// The two configs, and what was true before the new units were written.
 pub(super) struct Change<'a> {
@@ -152,6 +156,22 @@ pub(super) fn enablement(
         }
     }
     Ok(notes)
+}
+
+/// Enables and disables what the config says as if every unit of it were new. Those of which it says
+/// nothing are left alone.
+pub(super) fn enable_again(
+    config: &Config,
+    view: &mut View,
+    record: &mut Record,
+) -> Result<Vec<String>, ApplyError> {
+    let old = Config::default();
+    let mut new = Config::default();
+    for unit in config.systemd.units.iter().filter(|unit| unit.enabled.is_some()) {
+        new.systemd.units.push(unit.clone());
+    }
+    let (listed, enabled) = (listed(&new, view)?, links::all(view)?);
+    enablement(&Change { old: &old, new: &new, listed, enabled }, view, record)
 }
 
 /// Links that changed belong to the unit for which they did.

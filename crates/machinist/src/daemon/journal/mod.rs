@@ -101,6 +101,11 @@ impl Journal {
         end().with_context(|| format!("cannot remove the journal {BEGUN}"))
     }
 
+    /// Whether a run is under way, or has left something; nothing is touched.
+    pub(super) fn is_there(root: &Root) -> Result<bool> {
+        Ok(root.exists(BEGUN)? || root.exists(DONE)?)
+    }
+
     /// The journal that an earlier run left, if it left one.
     pub(super) fn find(root: &Root) -> Result<Option<(Self, Stage)>> {
         root.remove(NEW).with_context(|| format!("cannot remove {NEW}"))?;

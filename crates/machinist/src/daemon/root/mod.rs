@@ -29,10 +29,7 @@ pub struct Root {
 impl Root {
     /// Opens a root for this process alone.
     pub fn open(path: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = open(path, flags, Mode::empty())
-            .with_context(|| format!("--root {}: cannot open this folder", path.display()))?;
-        let root = Self { fd, path: path.to_owned(), last: Mutex::new(None) };
+        let root = Self::to_look_at(path)?;
         match flock(&root.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -42,6 +39,15 @@ impl Root {
                 return Err(error).context(format!("--root {}: cannot lock", path.display()));
             }
         }
+        Ok(root)
+    }
+
+    /// Opens a root that is only looked at, whoever is at work there.
+    pub(super) fn to_look_at(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(path, flags, Mode::empty())
+            .with_context(|| format!("--root {}: cannot open this folder", path.display()))?;
+        let root = Self { fd, path: path.to_owned(), last: Mutex::new(None) };
         if root.folder("/etc").is_err() {
             bail!(
                 "--root {}: there is no folder etc in it: name the root of a system, or make {}",

@@ -1,0 +1,31 @@
+//! The daemon of a machine: what it does next, and what it says on the way.
+//!
+//! ```text
+//! (its Node, its disk, what is unfinished) ─ next ─→ one step ─→ (its Node, its disk, …) ─ next ─→ …
+//! ```
+//!
+//! Nothing is kept in memory between two steps: whoever dies and comes back goes on where the Node
+//! and the disk say. Waiting is a step too, and needs no process.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `next` | the next step |
+//! | `pending` | what a change leaves to be done, written down before it begins |
+//! | `annotations` | what the daemon writes on its Node |
+//! | `reports` | what its MachineConfigNode says, in the words of the real daemon |
+//! | `actions` | which actions want a drain or a restart |
+//! | `policy` | the disruption policy and the overrides in force |
+//! | `retry` | when to try again |
+
+pub mod actions;
+pub mod annotations;
+mod next;
+mod pending;
+mod policy;
+pub mod reports;
+mod retry;
+
+pub use next::{Observed, Step, Wait, next};
+pub use pending::{PENDING, Pending};
+pub use policy::{overrides, policy};
+pub use retry::after_failures;

@@ -1,0 +1,174 @@
+//! The next step of a daemon, from what it sees.
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::Pending;
+use crate::api::names::annotation::{self, machinist};
+use crate::api::names::state;
+use crate::update::NodeView;
+
+/// What a daemon sees.
+#[derive(Debug, Clone, Copy)]
+pub struct Observed<'a> {
+    /// Its Node.
+    pub node: &'a Node,
+    /// The name of the config on the disk; none where the disk does not say.
+    pub disk: Option<&'a str>,
+    /// The change that is not complete yet.
+    pub pending: Option<&'a Pending>,
+    /// The present boot of the machine.
+    pub boot: &'a str,
+    /// Whether the administrator wants everything written anew.
+    pub force: bool,
+    /// Whether the disk has been compared with its config since the daemon started.
+    pub is_checked: bool,
+}
+
+/// Whom a daemon waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody has to say which config the machine is to have.
+    Desired,
+    /// The machine is to be emptied.
+    Drain {
+        /// The request.
+        request: String,
+    },
+    /// The machine is to be given work again.
+    Uncordon {
+        /// The request.
+        request: String,
+    },
+    /// Somebody has to allow the restart.
+    Restart {
+        /// The config that it is for.
+        config: String,
+    },
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: the machine has what it is to have.
+    Rest,
+    /// Nothing, until somebody else has acted.
+    Wait(Wait),
+    /// Say on the Node what the machine has.
+    Introduce,
+    /// Say that the machine has restarted.
+    SayRestarted,
+    /// Forget about a change that did not happen.
+    Forget,
+    /// Change to the desired config.
+    Update,
+    /// Say that a restart is needed, and wait for it to be allowed.
+    AwaitRestart {
+        /// The config that it is for.
+        config: String,
+    },
+    /// Have the machine emptied, for the sake of what is left to be done.
+    Drain {
+        /// The config that it is for.
+        config: String,
+    },
+    /// Do what is left to be done.
+    Act,
+    /// Compare the disk with its config, get work again, and say that all is done.
+    Finish,
+}
+
+/// The next step.
+#[must_use]
+pub fn next(observed: &Observed<'_>) -> Step {
+    let node = NodeView(observed.node);
+    let text = |key: &str| node.annotation(key).unwrap_or_default();
+    if node.current_config().is_empty() {
+        return Step::Introduce;
+    }
+    let desired = node.desired_config();
+    if desired.is_empty() {
+        return Step::Wait(Wait::Desired);
+    }
+    let disk = observed.disk.unwrap_or(node.current_config());
+    if observed.pending.is_some_and(|pending| pending.config != disk) {
+        return Step::Forget;
+    }
+    let needs_restart = observed.pending.is_some_and(|p| p.needs_restart(observed.boot));
+    if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_restart {
+        return Step::SayRestarted;
+    }
+    if let Some(wait) = unanswered(node) {
+        return Step::Wait(wait);
+    }
+    let left = observed.pending.map_or(&[][..], |pending| pending.outstanding(observed.boot));
+    if !left.is_empty() {
+        let goes_back = observed.pending.is_some_and(|pending| pending.is_way_back);
+        let waits = needs_restart && !goes_back && !may_restart(node, disk);
+        return match (needs_restart, waits) {
+            (_, true) if desired != disk => Step::Update,
+            (_, true) if text(machinist::RESTART_PENDING) == disk => {
+                Step::Wait(Wait::Restart { config: disk.to_owned() })
+            }
+            (_, true) => Step::AwaitRestart { config: disk.to_owned() },
+            // Whoever goes back has not been given work since it was emptied.
+            (true, _) if goes_back && is_empty(node) => Step::Act,
+            (true, _) if wants_drain(node) && !is_drained(node, disk) => {
+                Step::Drain { config: disk.to_owned() }
+            }
+            _ => Step::Act,
+        };
+    }
+    let is_settled = observed.is_checked
+        && observed.pending.is_none()
+        && disk == node.current_config()
+        && node.is_done();
+    match () {
+        () if desired != disk => Step::Update,
+        () if is_settled => Step::Rest,
+        () if observed.force => Step::Update,
+        () => Step::Finish,
+    }
+}
+
+/// What was asked of the drain controller and has not been done.
+fn unanswered(node: NodeView<'_>) -> Option<Wait> {
+    let request = node.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
+    if request.is_empty() || Some(request) == node.annotation(annotation::LAST_APPLIED_DRAIN) {
+        return None;
+    }
+    let request = request.to_owned();
+    Some(if request.starts_with("uncordon-") {
+        Wait::Uncordon { request }
+    } else {
+        Wait::Drain { request }
+    })
+}
+
+/// Whether the machine may restart for the sake of a config.
+fn may_restart(node: NodeView<'_>, config: &str) -> bool {
+    let deferred = node.annotation(machinist::REBOOT) == Some("deferred");
+    !deferred || node.annotation(machinist::RESTART) == Some(config)
+}
+
+/// Whether the machine has been emptied for the sake of a config.
+#[must_use]
+pub(super) fn is_drained(node: NodeView<'_>, config: &str) -> bool {
+    let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
+    applied.strip_prefix("drain-") == Some(config)
+}
+
+/// Whether the machine has been emptied, and not been given work again.
+fn is_empty(node: NodeView<'_>) -> bool {
+    let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
+    applied.starts_with("drain-")
+}
+
+/// Whether machines of this kind are emptied at all: the only one of a cluster has nowhere to send
+/// its pods to.
+#[must_use]
+pub(super) fn wants_drain(node: NodeView<'_>) -> bool {
+    node.annotation(annotation::CONTROL_PLANE_TOPOLOGY) != Some("SingleReplica")
+}
+
+#[cfg(test)]
+mod tests;

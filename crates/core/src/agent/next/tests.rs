@@ -1,0 +1,243 @@
+//! Tables of steps, and properties over random Nodes.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
+use crate::apply::empty_config;
+
+fn node(pairs: &[(&str, &str)]) -> Node {
+    let names = |key: &str| match key {
+        "current" => annotation::CURRENT_CONFIG,
+        "desired" => annotation::DESIRED_CONFIG,
+        "state" => annotation::STATE,
+        "post" => annotation::POST_CONFIG_ACTION,
+        "drain" => annotation::DESIRED_DRAIN,
+        "drained" => annotation::LAST_APPLIED_DRAIN,
+        "reboot" => machinist::REBOOT,
+        "pending" => machinist::RESTART_PENDING,
+        "restart" => machinist::RESTART,
+        "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
+        other => panic!("{other}"),
+    };
+    let map: Map<String, Value> =
+        pairs.iter().map(|(key, value)| (names(key).to_owned(), json!(value))).collect();
+    serde_json::from_value(json!({"metadata": {"name": "n", "annotations": map}})).unwrap()
+}
+
+fn pending(config: &str, actions: &[Type], boot: &str) -> Pending {
+    let action =
+        |type_: &Type| DisruptionAction { type_: type_.clone(), ..DisruptionAction::default() };
+    Pending {
+        previous: empty_config(),
+        config: config.to_owned(),
+        actions: actions.iter().map(action).collect(),
+        boot: boot.to_owned(),
+        is_way_back: false,
+        earlier: None,
+    }
+}
+
+const DONE: [(&str, &str); 3] = [("current", "a"), ("desired", "a"), ("state", "Done")];
+
+/// A Node that goes from `a` to `b`, and what else it says.
+fn moving(more: &[(&'static str, &'static str)]) -> Node {
+    let mut pairs = vec![("current", "a"), ("desired", "b"), ("state", "Working")];
+    pairs.extend(more);
+    node(&pairs)
+}
+
+/// What is seen: in words, the Node, the disk, what is unfinished; and what comes next.
+type Case<'a> = (&'a str, Node, Option<&'a str>, Option<Pending>, Step);
+
+#[test]
+fn what_comes_next() {
+    let reboot = || Some(pending("b", &[Type::Reboot], "now"));
+    let booted = || Some(pending("b", &[Type::Reboot], "before"));
+    let reload = || Some(pending("b", &[Type::Reload], "now"));
+    let drained = [("drain", "drain-b"), ("drained", "drain-b")];
+    let later = [("reboot", "deferred")];
+    let told = [("reboot", "deferred"), ("pending", "b")];
+    let allowed = [("reboot", "deferred"), ("pending", "b"), ("restart", "b")];
+    let config = || "b".to_owned();
+    let table: Vec<Case<'_>> = vec![
+        ("a new machine", node(&[]), None, None, Step::Introduce),
+        ("nobody says", node(&[("current", "a")]), Some("a"), None, Step::Wait(Wait::Desired)),
+        ("all is done", node(&DONE), Some("a"), None, Step::Rest),
+        ("the disk does not say", node(&DONE), None, None, Step::Rest),
+        ("a new config", moving(&[]), Some("a"), None, Step::Update),
+        (
+            "asked to be emptied",
+            moving(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
+            Some("a"),
+            None,
+            Step::Wait(Wait::Drain { request: "drain-b".to_owned() }),
+        ),
+        ("emptied", moving(&drained), Some("a"), None, Step::Update),
+        ("a change that did not happen", moving(&drained), Some("a"), reboot(), Step::Forget),
+        ("files are in place", moving(&drained), Some("b"), reboot(), Step::Act),
+        ("files are in place, to reload", moving(&[]), Some("b"), reload(), Step::Act),
+        ("not emptied before", moving(&[]), Some("b"), reboot(), Step::Drain { config: config() }),
+        (
+            "the only machine",
+            moving(&[("topology", "SingleReplica")]),
+            Some("b"),
+            reboot(),
+            Step::Act,
+        ),
+        (
+            "restart later",
+            moving(&later),
+            Some("b"),
+            reboot(),
+            Step::AwaitRestart { config: config() },
+        ),
+        (
+            "restart later, told",
+            moving(&told),
+            Some("b"),
+            reboot(),
+            Step::Wait(Wait::Restart { config: config() }),
+        ),
+        (
+            "restart allowed",
+            moving(&allowed),
+            Some("b"),
+            reboot(),
+            Step::Drain { config: config() },
+        ),
+        (
+            "restart allowed for another",
+            moving(&[("reboot", "deferred"), ("pending", "b"), ("restart", "x")]),
+            Some("b"),
+            reboot(),
+            Step::Wait(Wait::Restart { config: config() }),
+        ),
+        (
+            "the way back needs no permission",
+            moving(&[("reboot", "deferred"), ("pending", "b")]),
+            Some("b"),
+            reboot().map(|pending| Pending { is_way_back: true, ..pending }),
+            Step::Drain { config: config() },
+        ),
+        (
+            "the way back of an empty machine",
+            moving(&[("drain", "drain-c"), ("drained", "drain-c")]),
+            Some("b"),
+            reboot().map(|pending| Pending { is_way_back: true, ..pending }),
+            Step::Act,
+        ),
+        ("reload needs no permission", moving(&later), Some("b"), reload(), Step::Act),
+        (
+            "a new config while it waits",
+            node(&[("current", "a"), ("desired", "c"), ("reboot", "deferred"), ("pending", "b")]),
+            Some("b"),
+            reboot(),
+            Step::Update,
+        ),
+        ("restarted", moving(&[("post", "Rebooting")]), Some("b"), booted(), Step::SayRestarted),
+        (
+            "did not go down",
+            moving(&[("post", "Rebooting"), drained[0], drained[1]]),
+            Some("b"),
+            reboot(),
+            Step::Act,
+        ),
+        ("restarted, said so", moving(&drained), Some("b"), booted(), Step::Finish),
+        (
+            "asked for work",
+            moving(&[("drain", "uncordon-b"), ("drained", "drain-b")]),
+            Some("b"),
+            booted(),
+            Step::Wait(Wait::Uncordon { request: "uncordon-b".to_owned() }),
+        ),
+        (
+            "got work",
+            moving(&[("drain", "uncordon-b"), ("drained", "uncordon-b")]),
+            Some("b"),
+            booted(),
+            Step::Finish,
+        ),
+        (
+            "failed, and the cause is gone",
+            node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]),
+            Some("a"),
+            None,
+            Step::Finish,
+        ),
+        ("the Node is older than the disk", node(&DONE), Some("b"), None, Step::Update),
+    ];
+    for (what, node, disk, pending, expected) in table {
+        let observed = Observed {
+            node: &node,
+            disk,
+            pending: pending.as_ref(),
+            boot: "now",
+            force: false,
+            is_checked: true,
+        };
+        assert_eq!(next(&observed), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
+    let done = node(&DONE);
+    let failed = node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]);
+    let step = |node: &Node, force, is_checked| {
+        next(&Observed { node, disk: Some("a"), pending: None, boot: "now", force, is_checked })
+    };
+    assert_eq!(step(&done, false, false), Step::Finish);
+    assert_eq!(step(&done, false, true), Step::Rest);
+    assert_eq!(step(&failed, true, true), Step::Update);
+    assert_eq!(step(&done, true, false), Step::Update);
+}
+
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), Just("a".into()), Just("b".into()), Just("c".into())]
+}
+
+fn request() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("drain-b".into()),
+        Just("drain-a".into()),
+        Just("uncordon-a".into()),
+        Just("uncordon-b".into())
+    ]
+}
+
+proptest! {
+    /// A machine never restarts or changes under its pods: no action is done that restarts before
+    /// it is empty, and nothing at all while a request is open.
+    #[test]
+    fn nothing_happens_too_early(
+        current in word(), desired in word(), disk in word(), drain in request(),
+        drained in request(), deferred: bool, permitted in word(), boots: bool, is_checked: bool,
+    ) {
+        let node = node(&[
+            ("current", &current), ("desired", &desired), ("state", "Working"),
+            ("drain", &drain), ("drained", &drained),
+            ("reboot", if deferred { "deferred" } else { "" }), ("restart", &permitted),
+        ]);
+        let pending = pending(&disk, &[Type::Reboot], if boots { "before" } else { "now" });
+        let observed = Observed {
+            node: &node, disk: Some(&disk), pending: Some(&pending), boot: "now",
+            force: false, is_checked,
+        };
+        let step = next(&observed);
+        if step == Step::Act {
+            let request = format!("drain-{disk}");
+            prop_assert_eq!(&drained, &request);
+            prop_assert!(!deferred || permitted == disk);
+        }
+        if !drain.is_empty() && drain != drained {
+            prop_assert!(matches!(step, Step::Wait(_) | Step::Introduce), "{step:?}");
+        }
+        if matches!(step, Step::Finish | Step::Rest) {
+            prop_assert_eq!(&disk, &desired);
+            prop_assert!(boots);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What an administrator has said about changes: the MachineConfiguration `cluster`.
+
+use crate::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
+use crate::disruption::{system_policy, with_system_policy};
+use crate::reconcile_check::Overrides;
+
+/// The policy in force: what an operator has worked out, if it has and it is about the present
+/// wishes; else those wishes over the policies of the system.
+#[must_use]
+pub fn policy(object: Option<&MachineConfiguration>) -> NodeDisruptionPolicy {
+    let Some(object) = object else { return system_policy() };
+    let status = object.status.as_ref().filter(|status| {
+        status.observed_generation.is_some()
+            && status.observed_generation == object.metadata.generation
+    });
+    let worked_out = status
+        .and_then(|status| status.node_disruption_policy_status.as_ref())
+        .and_then(|status| status.cluster_policies.clone());
+    let wished = object.spec.node_disruption_policy.as_ref();
+    worked_out.unwrap_or_else(|| wished.map_or_else(system_policy, with_system_policy))
+}
+
+/// Which changes are waved through although a running machine cannot take them up.
+#[must_use]
+pub fn overrides(object: Option<&MachineConfiguration>) -> Overrides {
+    let given = object
+        .and_then(|object| object.spec.irreconcilable_validation_overrides.as_ref())
+        .and_then(|overrides| overrides.storage.as_deref())
+        .unwrap_or_default();
+    let has = |word: &str| given.iter().any(|own| own == word);
+    Overrides { disks: has("Disks"), filesystems: has("FileSystems"), raid: has("Raid") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn object(generation: i64, spec: &Value, status: &Value) -> MachineConfiguration {
+        serde_json::from_value(json!({
+            "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
+            "metadata": {"name": "cluster", "generation": generation},
+            "spec": spec, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn which_policy_is_in_force() {
+        let entry = |path: &str| json!([{"path": path, "actions": [{"type": "None"}]}]);
+        let spec = json!({"nodeDisruptionPolicy": {"files": entry("/wished")}});
+        let status = |generation: i64| {
+            json!({"observedGeneration": generation, "nodeDisruptionPolicyStatus":
+                {"clusterPolicies": {"files": entry("/status")}}})
+        };
+        let paths = |policy: NodeDisruptionPolicy| -> Vec<String> {
+            policy.files.unwrap_or_default().into_iter().map(|file| file.path).collect()
+        };
+        assert_eq!(policy(None), system_policy());
+        assert_eq!(paths(policy(Some(&object(2, &spec, &status(2))))), ["/status"]);
+        // An old answer does not count, and without an operator there is none.
+        for status in [status(1), json!({})] {
+            let found = paths(policy(Some(&object(2, &spec, &status))));
+            assert_eq!(found.last().map(String::as_str), Some("/wished"));
+            assert!(found.len() > 10);
+        }
+        assert_eq!(policy(Some(&object(1, &json!({}), &json!({})))), system_policy());
+    }
+
+    #[test]
+    fn which_refusals_are_waved_through() {
+        let spec = json!({"irreconcilableValidationOverrides": {"storage": ["Disks", "Raid"]}});
+        let found = overrides(Some(&object(1, &spec, &json!({}))));
+        assert!(found.disks && found.raid && !found.filesystems);
+        assert_eq!(overrides(None), Overrides::default());
+    }
+}

@@ -1,0 +1,346 @@
+//! Machines that drift, in a tree in memory.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::apply::{MemoryTree, Meta, Node, Owner, current_config, empty_config, from_ignition};
+use crate::reconcile_check::{Overrides, reconcilable};
+
+const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+const INSTALL: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
+
+fn config(ignition: &Value) -> MachineConfig {
+    let mut ignition = ignition.clone();
+    ignition["ignition"] = json!({"version": "3.5.0"});
+    let mut config = from_ignition(ignition);
+    config.metadata.name = Some("rendered-x".to_owned());
+    config
+}
+
+fn tree() -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    tree.file("/etc/passwd", b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n");
+    tree.file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
+    tree.file("/etc/shadow", b"core:!:1:0:99999:7:::\n");
+    tree.file("/etc/motd", b"welcome\n");
+    tree.file("/usr/lib/systemd/system/vendor.service", INSTALL.as_bytes());
+    tree.link("/etc/by-link", "/opt/real");
+    tree
+}
+
+/// A machine that has just got a config.
+fn machine(ignition: &Value) -> (MachineConfig, MemoryTree) {
+    let (mut tree, new) = (tree(), config(ignition));
+    let old = tree.bytes("/etc/machine-config-daemon/currentconfig").ok();
+    let old = old.map_or_else(empty_config, |bytes| current_config(&bytes).unwrap());
+    let change = reconcilable(&old, &new, Overrides::default()).unwrap();
+    tree.apply(&apply::plan(&old, &new, &change, &tree, STYLE).unwrap());
+    (new, tree)
+}
+
+fn findings(config: &MachineConfig, tree: &MemoryTree) -> Vec<Finding> {
+    check(&Reference::new(config).unwrap(), tree, STYLE).findings
+}
+
+fn everything() -> Value {
+    json!({
+        "storage": {"files": [
+            {"path": "/etc/motd", "contents": {"source": "data:,hello"}},
+            {"path": "/etc/deep/er/secret", "contents": {"source": "data:,s3cret"}, "mode": 384, "user": {"name": "core"}},
+            {"path": "/etc/by-link/file", "contents": {"source": "data:,x"}},
+            {"path": "/etc/kubernetes/kubelet-ca.crt", "contents": {"source": "data:,ca"}}
+        ]},
+        "systemd": {"units": [
+            {"name": "a.service", "contents": INSTALL, "enabled": true,
+             "dropins": [{"name": "10.conf", "contents": "[Unit]\n"}, {"name": "20.conf", "contents": ""}]},
+            {"name": "off.service", "contents": INSTALL, "enabled": false},
+            {"name": "vendor.service", "enabled": true},
+            {"name": "masked.service", "mask": true},
+            {"name": "unmasked.service", "mask": false}
+        ]}
+    })
+}
+
+/// One change by hand.
+type Change = fn(&mut MemoryTree);
+
+#[test]
+fn every_change_by_hand_is_found_and_told_in_the_real_words() {
+    let (config, good) = machine(&everything());
+    assert_eq!(findings(&config, &good), vec![]);
+    let mode = "mode mismatch for file:";
+    let cases: &[(Kind, &str, Change)] = &[
+        (Kind::Content, "content mismatch for file \"/etc/motd\"", |tree| {
+            tree.file("/etc/motd", b"other");
+        }),
+        (
+            Kind::Mode,
+            &format!(
+                "{mode} \"/etc/motd\"; expected: -rw-r--r--/420/0644; received: -rw-------/384/0600"
+            ),
+            |tree| meta(tree, "/etc/motd", Meta { mode: 0o600, owner: Owner::default() }),
+        ),
+        (
+            Kind::Owner,
+            "owner mismatch for file \"/etc/deep/er/secret\"; expected: 1000:0; received: 0:0",
+            |tree| meta(tree, "/etc/deep/er/secret", Meta { mode: 0o600, owner: Owner::default() }),
+        ),
+        (
+            Kind::Missing,
+            "could not stat file \"/etc/motd\": lstat /etc/motd: no such file or directory",
+            |tree| tree.put("/etc/motd", Node::Absent),
+        ),
+        (
+            Kind::Link,
+            &format!(
+                "{mode} \"/etc/motd\"; expected: -rw-r--r--/420/0644; received: Lrwxrwxrwx/134218239/01000000777"
+            ),
+            |tree| tree.link("/etc/motd", "/etc/other"),
+        ),
+        (Kind::Type, "received: a device, socket or pipe", |tree| {
+            tree.put("/etc/motd", Node::Special);
+        }),
+        (
+            Kind::Masked,
+            &format!(
+                "{mode} \"/etc/systemd/system/a.service\"; expected: -rw-r--r--/420/0644; received: L"
+            ),
+            |tree| tree.link("/etc/systemd/system/a.service", "/dev/null"),
+        ),
+        (
+            Kind::Masked,
+            "unit \"vendor.service\" expected enabled=true, but systemd reports \"masked\"",
+            |tree| tree.link("/etc/systemd/system/vendor.service", "/dev/null"),
+        ),
+        (
+            Kind::Masked,
+            "invalid unit masked setting. path: \"/etc/systemd/system/unmasked.service\"; expected: not masked; received: /dev/null",
+            |tree| tree.link("/etc/systemd/system/unmasked.service", "/dev/null"),
+        ),
+        (
+            Kind::Unmasked,
+            "state validation: invalid unit masked setting. path: \"/etc/systemd/system/masked.service\"; expected: /dev/null; received: /etc/systemd/system/masked.service",
+            |tree| tree.file("/etc/systemd/system/masked.service", b"[Service]\n"),
+        ),
+        (
+            Kind::Unmasked,
+            "error while evaluation symlink for path \"/etc/systemd/system/masked.service\"",
+            |tree| tree.put("/etc/systemd/system/masked.service", Node::Absent),
+        ),
+        (
+            Kind::Content,
+            "content mismatch for file \"/etc/systemd/system/a.service.d/10.conf\"",
+            |tree| {
+                tree.file("/etc/systemd/system/a.service.d/10.conf", b"[Unit]\nAfter=x\n");
+            },
+        ),
+        (
+            Kind::Content,
+            "content mismatch for file \"/etc/systemd/system/a.service.d/20.conf\"",
+            |tree| {
+                tree.file("/etc/systemd/system/a.service.d/20.conf", b"[Unit]\nAfter=x\n");
+            },
+        ),
+        (Kind::Unexpected, "unexpected file \"/etc/systemd/system/unmasked.service\"", |tree| {
+            tree.file("/etc/systemd/system/unmasked.service", b"[Unit]\n");
+        }),
+        (
+            Kind::Enablement,
+            "unit \"a.service\" expected enabled=true, but systemd reports \"disabled\"",
+            |tree| tree.put(&format!("{WANTS}/a.service"), Node::Absent),
+        ),
+        (
+            Kind::Enablement,
+            "unit \"vendor.service\" expected enabled=true, but systemd reports \"disabled\"",
+            |tree| tree.put(&format!("{WANTS}/vendor.service"), Node::Absent),
+        ),
+        (
+            Kind::Enablement,
+            "unit \"off.service\" expected enabled=false, but systemd reports \"enabled\"",
+            |tree| tree.link(&format!("{WANTS}/off.service"), "/etc/systemd/system/off.service"),
+        ),
+        (Kind::Missing, "could not stat file \"/etc/by-link/file\"", |tree| {
+            tree.link("/etc/by-link", "/opt/elsewhere");
+        }),
+        (Kind::Unreadable, "belongs to user 1000", |tree| {
+            let owner = Owner { uid: 1000, gid: 1000 };
+            tree.put("/etc/by-link", Node::Link { target: "/opt/real".to_owned(), owner });
+        }),
+    ];
+    for (kind, message, change) in cases {
+        let mut tree = good.clone();
+        change(&mut tree);
+        let found = findings(&config, &tree);
+        assert_eq!(found.len(), 1, "{message}: {found:?}");
+        assert_eq!(found[0].kind, *kind, "{message}: {found:?}");
+        assert!(found[0].message.contains(message), "{message}: {found:?}");
+        let is_warning = matches!(kind, Kind::Owner | Kind::Unexpected);
+        assert_eq!(found[0].severity == Severity::Warning, is_warning);
+        assert_eq!(reason(&found), (!is_warning).then(|| found[0].message.clone()));
+    }
+}
+
+fn meta(tree: &mut MemoryTree, path: &str, meta: Meta) {
+    if let Node::File { content, .. } = tree.node(path).unwrap() {
+        tree.put(path, Node::File { meta, content });
+    }
+}
+
+#[test]
+fn what_others_may_change_is_no_drift() {
+    let (config, mut tree) = machine(&everything());
+    tree.file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
+    tree.file("/etc/systemd/system/a.service.d/50-by-hand.conf", b"[Unit]\n");
+    tree.file("/etc/systemd/system/a.service.d/20.conf", b"");
+    tree.file("/etc/other", b"x");
+    tree.link(&format!("{WANTS}/other.service"), "/etc/systemd/system/other.service");
+    assert_eq!(findings(&config, &tree), vec![]);
+}
+
+#[test]
+fn a_folder_that_goes_is_told_by_all_that_was_in_it() {
+    let (config, good) = machine(&everything());
+    let mut tree = MemoryTree::new();
+    for (path, node) in good.nodes() {
+        let path = path.replacen("/etc/systemd", "/etc/moved", 1);
+        tree.put(&path, node.clone());
+    }
+    let found = findings(&config, &tree);
+    for name in ["a.service", "a.service.d/10.conf", "off.service", "masked.service"] {
+        let path = format!("/etc/systemd/system/{name}");
+        assert!(found.iter().any(|finding| finding.path == path), "{path}: {found:?}");
+    }
+    let enablement = found.iter().filter(|finding| finding.kind == Kind::Enablement).count();
+    assert_eq!(enablement, 2, "{found:?}");
+}
+
+#[test]
+fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
+    let (config, mut tree) = machine(&everything());
+    tree.file("/etc/systemd/system/off.service", b"x");
+    tree.put("/etc/deep/er/secret", Node::Absent);
+    tree.file("/etc/motd", b"s3cret too");
+    let found = findings(&config, &tree);
+    assert_eq!(
+        unexpected("rendered-x", &found).unwrap(),
+        "unexpected on-disk state validating against rendered-x: content mismatch for file \"/etc/motd\"; and 2 more: \"/etc/deep/er/secret\", \"/etc/systemd/system/off.service\""
+    );
+    let shown = format!("{found:?}{}", serde_json::to_string(&found).unwrap());
+    assert!(!shown.contains("s3cret") && shown.contains("sha256"), "{shown}");
+    assert_eq!(unexpected("rendered-x", &[]), None);
+}
+
+#[test]
+fn every_name_on_the_way_is_watched() {
+    let (config, tree) = machine(&everything());
+    let watched = check(&Reference::new(&config).unwrap(), &tree, STYLE).watched;
+    let has = |folder: &str, name: &str| match &watched[folder] {
+        Names::All => true,
+        Names::Some(names) => names.contains(name),
+    };
+    assert!(
+        has("/", "etc")
+            && has("/etc", "motd")
+            && has("/etc", "deep")
+            && has("/etc/deep/er", "secret")
+    );
+    assert!(has("/etc", "by-link") && has("/opt/real", "file") && has("/opt", "real"));
+    assert!(!has("/etc", "passwd"));
+    assert!(has("/etc", "systemd") && has("/etc/systemd/system", "x") && has(WANTS, "x"));
+}
+
+fn any_config() -> impl Strategy<Value = Value> {
+    let paths = ["/etc/motd", "/etc/a", "/etc/d/a", "/x/y/z", "/etc/by-link/b"];
+    let files = prop::sample::subsequence(paths.to_vec(), 0..=5).prop_flat_map(|paths| {
+        let count = paths.len();
+        (Just(paths), prop::collection::vec(("[a-z]{0,3}", 0..0o777_i64), count))
+    });
+    let files = files.prop_map(|(paths, rest)| {
+        let file = |(path, (text, mode)): (&str, (String, i64))| {
+            json!({"path": path, "contents": {"source": format!("data:,{text}")}, "mode": mode})
+        };
+        paths.into_iter().zip(rest).map(file).collect::<Vec<Value>>()
+    });
+    let contents =
+        prop::sample::select(vec![None, Some(INSTALL), Some("[Service]\nType=oneshot\n")]);
+    let unit = (contents, prop::option::of(any::<bool>()), any::<bool>(), 0..3_usize);
+    let units = prop::collection::vec(unit, 3).prop_map(|units| {
+        let names = ["u.service", "vendor.service", "w@x.service"];
+        let unit = |(name, (contents, enabled, mask, dropins)): (&str, _)| {
+            let dropins: Vec<Value> = (0..dropins)
+                .map(|i: usize| json!({"name": format!("{i}.conf"), "contents": if i == 0 { "" } else { "[Unit]\n" }}))
+                .collect();
+            let enabled: Option<bool> = enabled;
+            let contents: Option<&str> = contents;
+            // A masked unit cannot be enabled.
+            let mask: bool = mask && enabled.is_none();
+            json!({"name": name, "contents": contents, "enabled": enabled, "mask": mask.then_some(true), "dropins": dropins})
+        };
+        names.into_iter().zip(units).map(unit).collect::<Vec<Value>>()
+    });
+    (files, units).prop_map(
+        |(files, units)| json!({"storage": {"files": files}, "systemd": {"units": units}}),
+    )
+}
+
+/// Changes one node so that it is another.
+fn disturb(node: &Node, how: usize) -> Node {
+    let owner = Owner { uid: 7, gid: 7 };
+    let other = Node::File {
+        meta: Meta { mode: 0o640, owner },
+        content: Content::new(b"by hand".to_vec()),
+    };
+    match (node, how) {
+        (Node::File { meta, .. }, 0) => {
+            Node::File { meta: *meta, content: Content::new(b"by hand".to_vec()) }
+        }
+        (Node::File { meta, content }, 1) => {
+            let meta = Meta { mode: meta.mode ^ 0o100, ..*meta };
+            Node::File { meta, content: content.clone() }
+        }
+        (Node::File { meta, content }, 2) => {
+            Node::File { meta: Meta { owner, ..*meta }, content: content.clone() }
+        }
+        (Node::File { .. }, 3) => {
+            Node::Link { target: "/dev/null".to_owned(), owner: Owner::default() }
+        }
+        (Node::File { .. } | Node::Link { .. }, 4) => {
+            Node::Folder { meta: Meta { mode: 0o755, owner } }
+        }
+        (Node::File { .. } | Node::Link { .. }, 5) => Node::Special,
+        (Node::File { .. } | Node::Link { .. }, 6) => Node::Absent,
+        _ => other,
+    }
+}
+
+proptest! {
+    /// A machine that has just got its config has not drifted, any single change to a managed place
+    /// is found, and the repair takes it away.
+    #[test]
+    fn any_single_change_is_found_and_none_is_invented(ignition in any_config(), place in any::<prop::sample::Index>(), how in 0..8_usize) {
+        let (config, mut tree) = machine(&ignition);
+        let reference = Reference::new(&config).unwrap();
+        prop_assert_eq!(findings(&config, &tree), vec![]);
+        let verified = apply::verify(&reference.config, &reference.contents, &tree, STYLE);
+        if verified.managed.is_empty() {
+            return Ok(());
+        }
+        let managed = place.get(&verified.managed);
+        let path = managed.real.clone().unwrap();
+        let before = tree.node(&path).unwrap();
+        tree.put(&path, disturb(&before, how));
+        let found = findings(&config, &tree);
+        prop_assert!(found.iter().any(|finding| finding.path == managed.path), "{:?}: {found:?}", managed.path);
+        prop_assert!(found.iter().all(|finding| finding.path == managed.path || finding.kind == Kind::Enablement), "{found:?}");
+        match repair(&config, &tree, STYLE) {
+            Ok(plan) => {
+                tree.apply(&plan);
+                prop_assert_eq!(findings(&config, &tree), vec![]);
+            }
+            // What is not ours to remove.
+            Err(error) => prop_assert!(matches!(how, 4 | 5), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Whether a machine is well, from one round of checks.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+
+/// One thing that has to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// A unit is active.
+    Unit {
+        /// The unit.
+        unit: String,
+    },
+    /// A command ends with 0.
+    Command {
+        /// The program and its arguments.
+        run: Vec<String>,
+        /// How long it may take.
+        timeout: Duration,
+    },
+    /// The API can be reached.
+    Api,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit { unit } => write!(formatter, "unit {unit}"),
+            Self::Command { run, .. } => write!(formatter, "command {}", run.join(" ")),
+            Self::Api => formatter.write_str("API"),
+        }
+    }
+}
+
+/// What one round of checks has given: for each check in its order nothing, or what is wrong.
+pub type Round = Vec<Result<(), String>>;
+
+/// A check that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failing {
+    /// The check, in words.
+    pub check: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl fmt::Display for Failing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.check, self.problem)
+    }
+}
+
+/// Whether a machine is well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything has held for long enough.
+    Healthy,
+    /// Everything holds, but not for long enough yet.
+    Settling {
+        /// How long it still has to.
+        left: Duration,
+    },
+    /// Something does not hold, and there is time left.
+    NotYet {
+        /// The first check that does not hold.
+        failing: Failing,
+        /// How much time is left.
+        left: Duration,
+    },
+    /// Something does not hold, and there is no time left.
+    Failed {
+        /// The first check that does not hold.
+        failing: Failing,
+    },
+}
+
+/// When a round of checks was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// How long the machine has been asked.
+    pub elapsed: Duration,
+    /// How long everything has held, this round not counted.
+    pub held: Duration,
+}
+
+/// Judges a round of checks.
+#[must_use]
+pub fn judge(spec: &Spec, round: &[Result<(), String>], clock: Clock) -> Verdict {
+    let some = |left: Option<Duration>| left.filter(|left| !left.is_zero());
+    let Some(failing) = first_failing(spec, round) else {
+        // Whoever becomes well in time may take the time to show it.
+        return match some(spec.stable.checked_sub(clock.held)) {
+            Some(left) => Verdict::Settling { left },
+            None => Verdict::Healthy,
+        };
+    };
+    match some(spec.deadline.checked_sub(clock.elapsed)) {
+        Some(left) => Verdict::NotYet { failing, left },
+        None => Verdict::Failed { failing },
+    }
+}
+
+fn first_failing(spec: &Spec, round: &[Result<(), String>]) -> Option<Failing> {
+    spec.checks().iter().enumerate().find_map(|(index, check)| {
+        let problem = match round.get(index) {
+            Some(Ok(())) => return None,
+            Some(Err(problem)) => problem.clone(),
+            None => "it was not checked".to_owned(),
+        };
+        Some(Failing { check: check.to_string(), problem })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn spec() -> Spec {
+        Spec {
+            deadline: seconds(60),
+            stable: seconds(10),
+            units: vec!["a.service".to_owned(), "b.service".to_owned()],
+            commands: Vec::new(),
+            api: true,
+        }
+    }
+
+    #[test]
+    fn the_first_check_that_does_not_hold_is_told() {
+        let bad = |text: &str| Err(text.to_owned());
+        let failing = |check: &str, problem: &str| Failing {
+            check: check.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let well = vec![Ok(()), Ok(()), Ok(())];
+        for (round, elapsed, held, expected) in [
+            (well.clone(), 11, 10, Verdict::Healthy),
+            (well.clone(), 1, 0, Verdict::Settling { left: seconds(10) }),
+            // Well at the last moment is well, if it stays so.
+            (well.clone(), 63, 4, Verdict::Settling { left: seconds(6) }),
+            (well, 99, 12, Verdict::Healthy),
+            (
+                vec![Ok(()), bad("is failed"), bad("no answer")],
+                20,
+                0,
+                Verdict::NotYet {
+                    failing: failing("unit b.service", "is failed"),
+                    left: seconds(40),
+                },
+            ),
+            (
+                vec![Ok(()), Ok(()), bad("no answer")],
+                60,
+                9,
+                Verdict::Failed { failing: failing("API", "no answer") },
+            ),
+            (
+                vec![Ok(())],
+                61,
+                0,
+                Verdict::Failed { failing: failing("unit b.service", "it was not checked") },
+            ),
+        ] {
+            let clock = Clock { elapsed: seconds(elapsed), held: seconds(held) };
+            assert_eq!(judge(&spec(), &round, clock), expected);
+        }
+    }
+
+    proptest! {
+        /// Healthy means that everything held, failed, that something did not and the time was up.
+        #[test]
+        fn verdicts_follow_the_round_and_the_clock(
+            holds in prop::collection::vec(any::<bool>(), 3), elapsed in 0..120_u64, held in 0..20_u64
+        ) {
+            let result = |holds: &bool| if *holds { Ok(()) } else { Err("x".to_owned()) };
+            let round: Round = holds.iter().map(result).collect();
+            let all = holds.iter().all(|holds| *holds);
+            let clock = Clock { elapsed: seconds(elapsed), held: seconds(held) };
+            match judge(&spec(), &round, clock) {
+                Verdict::Healthy => prop_assert!(all && held >= 10),
+                Verdict::Settling { left } => {
+                    prop_assert!(all);
+                    prop_assert_eq!(left, seconds(10 - held));
+                }
+                Verdict::NotYet { left, .. } => {
+                    prop_assert!(!all);
+                    prop_assert_eq!(left, seconds(60 - elapsed));
+                }
+                Verdict::Failed { .. } => prop_assert!(!all && elapsed >= 60),
+            }
+        }
+    }
+}

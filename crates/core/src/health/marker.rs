@@ -1,0 +1,88 @@
+//! The memory of a config that did a machine no good: it is not tried again by itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::Failing;
+use crate::api::names::annotation::machinist::RETRY;
+
+/// Where a machine keeps it.
+pub const MARKER: &str = "/etc/machine-config-daemon/machinist-failed.json";
+
+/// A config that a machine has gone back from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Marker {
+    /// The config.
+    pub config: String,
+    /// The config that the machine has gone back to.
+    pub previous: String,
+    /// What did not hold.
+    pub failing: Failing,
+}
+
+impl Marker {
+    /// Why the machine is degraded.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let Self { config, previous, failing } = self;
+        format!(
+            "health check failed on {config}: {failing}; the machine went back to {previous} and does not try again by itself: correct the config, or set the annotation {RETRY}={config} on the Node"
+        )
+    }
+}
+
+/// Whether a config may be tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Try {
+    /// Nothing speaks against it. What is kept of another config is forgotten.
+    Yes,
+    /// It failed, and somebody wants it tried again: the annotation goes, so that it is once.
+    Again,
+    /// It failed, and nobody has said that it should be tried again.
+    No {
+        /// Why the machine is degraded.
+        reason: String,
+    },
+}
+
+/// Whether a machine may try a config. `retry` is the annotation of its Node that names a config to
+/// be tried again; the force file means that too.
+#[must_use]
+pub fn may_try(marker: Option<&Marker>, desired: &str, retry: Option<&str>, force: bool) -> Try {
+    match marker.filter(|marker| marker.config == desired) {
+        None => Try::Yes,
+        Some(_) if force || retry == Some(desired) => Try::Again,
+        Some(marker) => Try::No { reason: marker.reason() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_failed_is_tried_again_only_when_told() {
+        let failing =
+            Failing { check: "unit a.service".to_owned(), problem: "is failed".to_owned() };
+        let (config, previous) = ("rendered-new".to_owned(), "rendered-old".to_owned());
+        let marker = Marker { config, previous, failing };
+        let no = Try::No { reason: marker.reason() };
+        let marker = Some(&marker);
+        for (marker, desired, retry, force, expected) in [
+            (None, "rendered-new", None, false, Try::Yes),
+            (marker, "rendered-old", None, false, Try::Yes),
+            (marker, "rendered-newer", Some("rendered-new"), false, Try::Yes),
+            (marker, "rendered-new", None, false, no.clone()),
+            (marker, "rendered-new", Some("rendered-old"), false, no.clone()),
+            (marker, "rendered-new", Some("rendered-new"), false, Try::Again),
+            (marker, "rendered-new", None, true, Try::Again),
+        ] {
+            assert_eq!(may_try(marker, desired, retry, force), expected, "{desired} {retry:?}");
+        }
+        let Try::No { reason } = no else { return };
+        assert_eq!(
+            reason,
+            "health check failed on rendered-new: unit a.service: is failed; the machine went back to rendered-old and does not try again by itself: correct the config, or set the annotation machinist.dev/retry=rendered-new on the Node"
+        );
+    }
+}

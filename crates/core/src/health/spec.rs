@@ -1,0 +1,212 @@
+//! What has to hold on a machine, as the file in its config says.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+use super::Check;
+use crate::api::MachineConfig;
+use crate::ignition::{self, contents};
+use crate::update::duration;
+
+/// Where a config says what has to hold.
+pub const FILE: &str = "/etc/machinist/health.yaml";
+
+/// A file of checks is no larger than this.
+const LARGEST: u64 = 1 << 20;
+/// So long a machine has to become well, unless the file says otherwise.
+const DEADLINE: Duration = Duration::from_secs(5 * 60);
+/// So long everything has to hold, unless the file says otherwise.
+const STABLE: Duration = Duration::from_secs(10);
+/// So long a command may take, unless the file says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What has to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Spec {
+    /// How long a machine has to become well.
+    #[serde(default = "deadline", deserialize_with = "read_duration")]
+    pub deadline: Duration,
+    /// How long everything has to hold before the machine counts as well: many a service is active
+    /// for a moment before it fails.
+    #[serde(default = "stable", deserialize_with = "read_duration")]
+    pub stable: Duration,
+    /// Units that have to be active.
+    #[serde(default)]
+    pub units: Vec<String>,
+    /// Commands that have to end with 0.
+    #[serde(default)]
+    pub commands: Vec<Command>,
+    /// Whether the API has to be reachable.
+    #[serde(default)]
+    pub api: bool,
+}
+
+/// A command that has to end with 0.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Command {
+    /// The program, by its full path, and its arguments.
+    pub run: Vec<String>,
+    /// How long it may take.
+    #[serde(default = "timeout", deserialize_with = "read_duration")]
+    pub timeout: Duration,
+}
+
+/// Why a file of checks cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// The file cannot be read.
+    #[error("{FILE}: {0}: correct the file in its MachineConfig")]
+    Unreadable(String),
+    /// A field of it has no meaning.
+    #[error("{FILE}: {field}: {problem}")]
+    Field {
+        /// The field.
+        field: String,
+        /// What is wrong, and what to write.
+        problem: &'static str,
+    },
+}
+
+impl Spec {
+    /// What is wrong with it, if anything is.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        let wrong =
+            |field: &str, problem| Err(SpecError::Field { field: field.to_owned(), problem });
+        if self.deadline.is_zero() {
+            return wrong("deadline", "no time at all: write a time such as 5m");
+        }
+        if self.checks().is_empty() {
+            return wrong("units", "nothing is checked: name units or commands, or set api: true");
+        }
+        if self.units.iter().any(|unit| !is_unit_name(unit)) {
+            return wrong("units", "not the name of a unit: write one such as kubelet.service");
+        }
+        for (index, command) in self.commands.iter().enumerate() {
+            let field = format!("commands[{index}].run");
+            let program = command.run.first().map_or("", String::as_str);
+            if !program.starts_with('/') || command.run.iter().any(|word| word.contains('\0')) {
+                let problem = "not a program: write its full path, then its arguments";
+                return Err(SpecError::Field { field, problem });
+            }
+            if command.timeout.is_zero() {
+                let field = format!("commands[{index}].timeout");
+                let problem = "no time at all: write a time such as 30s";
+                return Err(SpecError::Field { field, problem });
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that has to hold, in the order in which it is told.
+    #[must_use]
+    pub fn checks(&self) -> Vec<Check> {
+        let units = self.units.iter().map(|unit| Check::Unit { unit: unit.clone() });
+        let commands = self
+            .commands
+            .iter()
+            .map(|command| Check::Command { run: command.run.clone(), timeout: command.timeout });
+        units.chain(commands).chain(self.api.then_some(Check::Api)).collect()
+    }
+}
+
+fn is_unit_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    let (stem, kind) = name.rsplit_once('.').unwrap_or_default();
+    !stem.is_empty() && !kind.is_empty() && name.len() < 256 && name.chars().all(is_plain)
+}
+
+/// The bytes of the file of checks that a config carries, if it carries one.
+pub fn file(config: &MachineConfig) -> Result<Option<Vec<u8>>, SpecError> {
+    let Some(raw) = config.spec.config.as_ref().filter(|raw| !raw.is_null()) else {
+        return Ok(None);
+    };
+    let unreadable = |problem: String| SpecError::Unreadable(problem);
+    let (ignition, _) =
+        ignition::parse_and_upgrade(raw).map_err(|error| unreadable(error.to_string()))?;
+    let file = ignition.storage.files.iter().find(|file| file.path == FILE);
+    let bytes = file.map(|file| contents::decode(&file.contents, LARGEST)).transpose();
+    bytes.map_err(|error| unreadable(error.to_string()))
+}
+
+fn deadline() -> Duration {
+    DEADLINE
+}
+
+fn stable() -> Duration {
+    STABLE
+}
+
+fn timeout() -> Duration {
+    TIMEOUT
+}
+
+fn read_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration(&text).map_err(|problem| {
+        de::Error::custom(format!("{problem}: write a time such as 90s, 5m or 1h30m"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::from_ignition;
+    use serde_json::{Value, json};
+
+    fn read(value: Value) -> Result<Spec, String> {
+        let spec: Spec = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        spec.validate().map_err(|error| error.to_string())?;
+        Ok(spec)
+    }
+
+    #[test]
+    fn a_file_says_what_has_to_hold() {
+        let spec = read(json!({
+            "deadline": "2m", "units": ["kubelet.service"], "api": true,
+            "commands": [{"run": ["/bin/check", "-q"]}, {"run": ["/bin/slow"], "timeout": "5m"}]
+        }));
+        let spec = spec.unwrap();
+        assert_eq!(spec.deadline, Duration::from_secs(120));
+        let told: Vec<String> = spec.checks().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["unit kubelet.service", "command /bin/check -q", "command /bin/slow", "API"]
+        );
+        assert_eq!((spec.commands[0].timeout, spec.stable), (TIMEOUT, STABLE));
+        assert_eq!(read(json!({"units": ["a.service"]})).unwrap().deadline, DEADLINE);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said_with_its_field() {
+        for (value, expected) in [
+            (json!({}), "units: nothing is checked"),
+            (json!({"unit": ["a.service"]}), "unknown field `unit`"),
+            (json!({"units": ["kubelet"]}), "units: not the name of a unit"),
+            (json!({"units": ["a b.service"]}), "units: not the name of a unit"),
+            (json!({"api": true, "deadline": "5"}), "5 has no unit: write a time such as 90s"),
+            (json!({"api": true, "deadline": "0s"}), "deadline: no time at all"),
+            (json!({"commands": [{"run": ["check"]}]}), "commands[0].run: not a program"),
+            (json!({"commands": [{"run": []}]}), "commands[0].run: not a program"),
+            (json!({"commands": [{"run": ["/x"], "timeout": "0s"}]}), "commands[0].timeout"),
+        ] {
+            let error = read(value.clone()).unwrap_err();
+            assert!(error.contains(expected), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_config_carries_the_file_or_does_not() {
+        let config = |files: Value| {
+            from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}}))
+        };
+        let carries = config(json!([{"path": FILE, "contents": {"source": "data:,api:%20true"}}]));
+        assert_eq!(file(&carries), Ok(Some(b"api: true".to_vec())));
+        assert_eq!(file(&config(json!([{"path": "/etc/x"}]))), Ok(None));
+        assert_eq!(file(&MachineConfig::default()), Ok(None));
+        let remote = config(json!([{"path": FILE, "contents": {"source": "https://x/y"}}]));
+        assert!(file(&remote).unwrap_err().to_string().starts_with(FILE));
+    }
+}

@@ -1,0 +1,144 @@
+//! `machinist daemon`: what runs on a machine.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use machinist_core::drift::Policy;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::Outcome;
+use super::daemon_looks::{Plan, Status};
+use super::home_args::HomeArgs;
+use crate::daemon::agent::{self, Ended, Options, Registration};
+use crate::daemon::join::places::Places;
+use crate::telemetry;
+
+/// Run the daemon of this machine, and ask what it is doing
+///
+/// It takes the config that its Node asks for, works out the smallest change, applies it so that a
+/// power cut at any instant does no harm, restarts or reloads what has to be, and reports.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Daemon {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    start: Start,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Start(Start),
+    Status(Status),
+    Plan(Plan),
+}
+
+impl Daemon {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        match &self.command {
+            None => self.start.run(),
+            Some(Command::Start(start)) => start.run(),
+            Some(Command::Status(status)) => status.run(),
+            Some(Command::Plan(plan)) => plan.run(),
+        }
+    }
+}
+
+/// Run the daemon; `machinist daemon` alone does the same
+///
+/// As a service of a host it works on /. In a pod it works on the host's root, which has to be
+/// mounted: --root-mount /rootfs. Without a kubelet, --register keeps the Node of the machine.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name worker-1 --register"
+)]
+pub(super) struct Start {
+    #[command(flatten)]
+    home: HomeArgs,
+
+    /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
+    root: PathBuf,
+
+    /// Where /metrics and /healthz are served, such as 127.0.0.1:8797 [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT", alias = "metrics-url")]
+    listen: Option<SocketAddr>,
+
+    /// Keep the machine's Node: there is no kubelet that does
+    #[arg(long)]
+    register: bool,
+
+    /// What happens when somebody changes by hand what the config manages: report or heal
+    #[arg(long, value_name = "POLICY", default_value = "report")]
+    drift: Policy,
+
+    /// A label of a Node that is made (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, requires = "register")]
+    label: Vec<(String, String)>,
+}
+
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) =
+        text.split_once('=').ok_or("a label is KEY=VALUE; the value may be empty")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+impl Start {
+    fn run(&self) -> Result<Outcome> {
+        telemetry::start_log();
+        // One thread: a daemon that does nothing must cost nothing.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        runtime.block_on(async {
+            let stop = CancellationToken::new();
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            let told = stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                told.cancel();
+            });
+            loop {
+                let client = self.home.patient_client().await?;
+                match agent::run(client, self.options()?, stop.clone()).await? {
+                    Ended::Told => return Ok(Outcome::Done),
+                    Ended::Renewed => {}
+                }
+            }
+        })
+    }
+
+    fn options(&self) -> Result<Options> {
+        let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
+        let registration = Registration { labels, root: self.root.clone() };
+        Ok(Options {
+            name: self.node_name.clone().map_or_else(host_name, Ok)?,
+            root: self.root.clone(),
+            listen: self.listen,
+            registration: self.register.then_some(registration),
+            drift: self.drift,
+            renews: self.home.is(&Places::new(&self.root).kubeconfig()),
+        })
+    }
+}
+
+/// The name of this host, as a kubelet would take it.
+pub(super) fn host_name() -> Result<String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    anyhow::ensure!(!name.is_empty(), "this host has no name: give --node-name");
+    Ok(name)
+}

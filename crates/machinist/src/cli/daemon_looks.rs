@@ -1,0 +1,177 @@
+//! `machinist daemon status` and `machinist daemon plan`: what a machine is doing, and what a config
+//! would do to it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use machinist_core::agent::actions;
+use machinist_core::api::operator::MachineConfiguration;
+
+use super::daemon::host_name;
+use super::home_args::HomeArgs;
+use super::once::printable;
+use super::output::{ERROR, FAINT, TextOrJson, WARNING};
+use super::{Outcome, once, output};
+use crate::daemon::preview::{self, Preview};
+use crate::daemon::status::{self, Note};
+use crate::manifests;
+
+/// Show what this machine has and what its daemon is doing; asks nobody else
+///
+/// The exit code is 3 when the machine is not as it should be: degraded, interrupted, or its disk
+/// differs from its config.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist daemon status -o json")]
+pub(super) struct Status {
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
+    root: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+impl Status {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let status = runtime()?.block_on(status::gather(&self.root))?;
+        match self.output {
+            TextOrJson::Json => output::print_json(&status)?,
+            TextOrJson::Text => output::print(&text(&status))?,
+        }
+        let bad = |note: &Note| matches!(note.state.as_str(), "Degraded" | "Unreconcilable");
+        let is_bad = status.interrupted
+            || status.mismatch.is_some()
+            || status.daemon.as_ref().is_some_and(bad);
+        Ok(if is_bad { Outcome::Refused } else { Outcome::Done })
+    }
+}
+
+fn text(status: &status::Status) -> String {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    match &status.daemon {
+        Some(note) => {
+            rows.push(("NODE", note.node.clone()));
+            rows.push(("STATE", note.state.clone()));
+            if !note.reason.is_empty() {
+                rows.push(("REASON", printable(&note.reason)));
+            }
+            rows.push(("DESIRED", note.desired.clone()));
+            rows.extend(note.waiting.clone().map(|waiting| ("WAITS FOR", waiting)));
+        }
+        None => rows.push(("STATE", "the daemon has not run since this machine started".into())),
+    }
+    rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
+    rows.push(("CURRENT", status.current.clone()));
+    if let Some(pending) = &status.pending {
+        let left =
+            if pending.actions.is_empty() { "nothing but the end" } else { &pending.actions };
+        rows.push(("PENDING", format!("{} (left to do: {left})", pending.config)));
+        rows.push(("PREVIOUS", pending.previous.clone()));
+    }
+    if status.interrupted {
+        rows.push(("INTERRUPTED", "a change is under way or has to be put right".into()));
+    }
+    if status.force {
+        rows.push(("FORCE", "everything is to be written anew".into()));
+    }
+    rows.extend(status.failed.as_deref().map(|failed| ("WENT BACK", printable(failed))));
+    let disk = status.mismatch.as_deref().map_or_else(|| "as its config says".into(), printable);
+    rows.push(("DISK", disk));
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<12} {value}");
+    }
+    text
+}
+
+/// Show what a config would do to this machine: files, units, and the least disruptive action
+///
+/// Without -f it is the config that the machine's Node asks for. Nothing is written. The exit code
+/// is 3 when the machine would refuse.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist daemon plan --root /tmp/machine -f examples/chrony.yaml"
+)]
+pub(super) struct Plan {
+    #[command(flatten)]
+    home: HomeArgs,
+
+    /// The config: a MachineConfig or an Ignition config, in a file or -
+    #[arg(short, long, value_name = "CONFIG")]
+    file: Option<PathBuf>,
+
+    /// What is said about changes, with -f: a MachineConfiguration in a file
+    #[arg(long, value_name = "PATH", requires = "file")]
+    policy: Option<PathBuf>,
+
+    /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
+    root: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+impl Plan {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let (config, settings) = match &self.file {
+            Some(file) => (once::read(file)?, self.settings()?),
+            None => self.desired()?,
+        };
+        let preview = preview::preview(&self.root, &config, settings.as_ref())?;
+        match self.output {
+            TextOrJson::Json => output::print_json(&preview)?,
+            TextOrJson::Text => output::print(&plan_text(&preview))?,
+        }
+        Ok(if preview.refused.is_some() { Outcome::Refused } else { Outcome::Done })
+    }
+
+    fn settings(&self) -> Result<Option<MachineConfiguration>> {
+        let Some(path) = &self.policy else { return Ok(None) };
+        let documents = manifests::read(std::slice::from_ref(path))?;
+        let found = documents.iter().find(|document| document.kind() == "MachineConfiguration");
+        let found = found.with_context(|| {
+            format!("--policy {}: no MachineConfiguration in this file", path.display())
+        })?;
+        found.typed().map(Some)
+    }
+
+    fn desired(
+        &self,
+    ) -> Result<(machinist_core::api::MachineConfig, Option<MachineConfiguration>)> {
+        runtime()?.block_on(async {
+            let name = self.node_name.clone().map_or_else(host_name, Ok)?;
+            preview::desired(&self.home.client().await?, &name).await
+        })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("cannot start the runtime")
+}
+
+fn plan_text(preview: &Preview) -> String {
+    let mut text = format!("{} → {}\n", preview.from, preview.to);
+    if let Some(reason) = &preview.refused {
+        let _ = writeln!(text, "{ERROR}Refused:{ERROR:#} {reason}");
+        return text;
+    }
+    for change in &preview.changes {
+        let _ = writeln!(text, "  {:<14} {}", once::verb(change.action), printable(&change.path));
+    }
+    for note in &preview.notes {
+        let _ = writeln!(text, "{FAINT}note:{FAINT:#} {}", printable(note));
+    }
+    let drain = if preview.drain { ", after a drain" } else { "" };
+    let _ = writeln!(text, "{WARNING}then:{WARNING:#} {}{drain}", actions::line(&preview.actions));
+    text
+}

@@ -1,0 +1,239 @@
+//! What is to be done after a change, and its end.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use k8s_openapi::api::core::v1::Node;
+use machinist_core::agent::actions::{self, Doing};
+use machinist_core::agent::{Pending, annotations, reports};
+use machinist_core::api::operator::DisruptionAction;
+use machinist_core::update::NodeView;
+
+use super::super::state::State;
+use super::super::systemd::{Systemd, Transient};
+use super::gate::Well;
+use super::{Agent, Flow};
+
+/// The unit that restarts the machine.
+const REBOOT_UNIT: &str = "machine-config-daemon-reboot";
+
+impl Agent {
+    /// Does what a change has left to be done. What fails takes the change back.
+    pub(super) async fn act(&mut self, node: &Arc<Node>, state: State) -> Result<Flow> {
+        let Some(pending) = state.pending else { return Ok(Flow::Again) };
+        self.protect(node, true);
+        let done = self.carry_out(node, &pending).await;
+        if let Err(error) = done {
+            let back = self.disk.go_back(&pending).await;
+            if let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await {
+                // Units may be as they were: systemd has to know.
+                let _ = systemd.daemon_reload().await;
+            }
+            self.protect(node, false);
+            return Err(match back {
+                Ok(()) => error,
+                Err(second) => error.context(format!("and going back failed: {second:#}")),
+            });
+        }
+        // Not written down: to reload a service once more after a crash does no harm.
+        self.acted = Some(pending.config);
+        self.protect(node, false);
+        Ok(Flow::Again)
+    }
+
+    async fn carry_out(&mut self, node: &Arc<Node>, pending: &Pending) -> Result<()> {
+        let systemd = Systemd::connect(self.disk.path()).await?;
+        if let Some(systemd) = systemd.as_ref().filter(|_| !pending.needs_restart(&self.boot)) {
+            // Enabling and disabling is known to systemd only after this, whatever the policy says.
+            systemd.daemon_reload().await?;
+        }
+        for action in &pending.actions {
+            let doing = actions::doing(action);
+            if doing == Doing::Nothing {
+                continue;
+            }
+            let (word, config) = (actions::word(action), &pending.config);
+            tracing::info!("Performing post config change action: {word} for config {config}");
+            self.one(node, pending, action, doing, systemd.as_ref()).await?;
+        }
+        Ok(())
+    }
+
+    async fn one(
+        &mut self,
+        node: &Arc<Node>,
+        pending: &Pending,
+        action: &DisruptionAction,
+        doing: Doing,
+        systemd: Option<&Systemd>,
+    ) -> Result<()> {
+        let systemd = || systemd.ok_or_else(|| anyhow!("systemd does not run here"));
+        match doing {
+            Doing::Nothing => {}
+            Doing::SayNothing => {
+                self.reporter.event(node, "SkipReboot", "Config changes do not require reboot.");
+                self.reporter.tell(node, reports::nothing_after());
+                tracing::info!("Node has Desired Config {}, skipping reboot", pending.config);
+            }
+            Doing::Reboot => self.reboot(node, pending, systemd()?).await?,
+            Doing::Reload(service) => {
+                let done = systemd()?.reload(&service).await;
+                self.reloaded(node, &service, done)?;
+            }
+            Doing::DaemonReload => {
+                let done = systemd()?.daemon_reload().await;
+                self.reloaded(node, "daemon-reload", done)?;
+            }
+            Doing::Restart(service) => {
+                if let Err(error) = systemd()?.restart(&service).await {
+                    let text = format!("Restarting {service} service failed. Error: {error:#}");
+                    self.reporter.warn(node, "FailedServiceRestart", text);
+                    let what = "could not apply update: restarting";
+                    return Err(anyhow!("{what} {service} service failed. Error: {error:#}"));
+                }
+                let text = "Config changes do not require reboot. Service";
+                let text = format!("{text} {service} was restarted.");
+                self.reporter.event(node, "ServiceRestart", text);
+                tracing::info!("{service} service restarted successfully!");
+            }
+            Doing::Unknown(_) => {
+                let word = actions::word(action);
+                return Err(anyhow!(
+                    "NodeDisruptionPolicy: this version does not know the action {word}: use Reboot"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn reloaded(&mut self, node: &Arc<Node>, service: &str, done: Result<()>) -> Result<()> {
+        if let Err(error) = done {
+            let text = format!("Reloading service {service} failed. Error: {error:#}");
+            self.reporter.warn(node, "FailedServiceReload", text);
+            let what = "could not apply update: reloading";
+            return Err(anyhow!("{what} {service} configuration failed. Error: {error:#}"));
+        }
+        self.reporter.tell(node, reports::reloaded(service));
+        let text = format!("Config changes do not require reboot. Service {service} was reloaded.");
+        self.reporter.event(node, "ServiceReload", text);
+        tracing::info!("{service} service reloaded successfully!");
+        Ok(())
+    }
+
+    /// Restarts the machine.
+    async fn reboot(
+        &mut self,
+        node: &Arc<Node>,
+        pending: &Pending,
+        systemd: &Systemd,
+    ) -> Result<()> {
+        self.reporter.tell(node, reports::reboots());
+        tracing::info!("Rebooting node");
+        self.protect(node, false);
+        let reason = format!("Node will reboot into config {}", pending.config);
+        self.reporter.event(node, "Reboot", reason.as_str());
+        tracing::info!("initiating reboot: {reason}");
+        if let Err(error) = self.own.annotate(annotations::rebooting(true)).await {
+            tracing::warn!("{error:#}");
+        }
+        self.reporter.flush().await;
+        if let Some(heart) = &self.heart {
+            heart.rest().await;
+        }
+        Self::order_restart(systemd, &reason)
+            .await
+            .inspect_err(|_| self.metrics.reboot_failed())?;
+        self.goes_down = true;
+        tracing::info!("reboot successful");
+        Ok(())
+    }
+
+    /// Restarts the machine without telling anybody: nobody can be told.
+    pub(super) async fn restart_machine(&mut self, reason: &str) -> Result<()> {
+        let systemd = Systemd::connect(self.disk.path()).await?;
+        let systemd = systemd.ok_or_else(|| anyhow!("systemd does not run here"))?;
+        tracing::info!("initiating reboot: {reason}");
+        Self::order_restart(&systemd, reason).await?;
+        self.goes_down = true;
+        Ok(())
+    }
+
+    async fn order_restart(systemd: &Systemd, reason: &str) -> Result<()> {
+        let description = format!("machine-config-daemon: {reason}");
+        let unit = Transient {
+            name: REBOOT_UNIT,
+            description: &description,
+            command: &["/bin/sh", "-c", "systemctl reboot"],
+            requires: &[],
+            after: &[],
+        };
+        systemd.run_transient(&unit).await.map_err(|error| {
+            tracing::error!("failed to run reboot: {error:#}");
+            anyhow!("reboot command failed, something is seriously wrong")
+        })
+    }
+
+    /// Compares the disk with its config, asks for work again, and says that all is done.
+    pub(super) async fn finish(&mut self, node: &Arc<Node>, state: State) -> Result<Flow> {
+        let current = self.current(node, &state).await?;
+        let config = current.metadata.name.clone().unwrap_or_default();
+        let starts = !self.is_checked;
+        if let Err(error) = self.compare(node, &current).await {
+            if starts {
+                self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
+            }
+            return Err(error);
+        }
+        if let Some(pending) = state.pending.as_ref().filter(|pending| !pending.is_way_back) {
+            match self.is_well(&current).await? {
+                Well::Yes => {}
+                Well::Unknown => return Ok(Flow::Again),
+                Well::No(failing) => {
+                    return self.go_back(node, current, pending.clone(), failing).await;
+                }
+            }
+        }
+        if state.current.is_none() && state.first_boot.is_some() {
+            self.disk.adopt(current).await?;
+        }
+        for note in self.disk.end_first_boot().await? {
+            tracing::warn!("{note}");
+        }
+        if state.pending.is_some() {
+            self.reporter.tell(node, reports::succeeded(&self.own.name));
+        }
+        self.reporter.tell(node, reports::resumed(&config));
+        if !annotations::is_uncordoned(node, &config) {
+            self.own.annotate(annotations::uncordon(&config)).await?;
+            let node = self.own.get();
+            // Nobody answers at once; the next turn waits.
+            if node.is_some_and(|node| !annotations::is_uncordoned(&node, &config)) {
+                return Ok(Flow::Again);
+            }
+        }
+        self.complete(node, &config).await
+    }
+
+    async fn complete(&mut self, node: &Arc<Node>, config: &str) -> Result<Flow> {
+        self.disk.set_pending(None).await?;
+        (self.acted, self.well) = (None, None);
+        self.disk.forget().await?;
+        let done = annotations::done(config);
+        if !annotations::missing(node, done.clone()).is_empty() {
+            let text = format!("Update completed for config {config} and node has been uncordoned");
+            self.reporter.event(node, "Uncordon", text);
+            let name = &self.own.name;
+            let text = format!("Setting node {name}, currentConfig {config} to Done");
+            self.reporter.event(node, "NodeDone", text);
+            let node = self.own.annotate(done).await?;
+            tracing::info!("In desired state MachineConfig: {config}");
+            self.reporter.tell(&node, reports::updated(name));
+        }
+        self.is_checked = true;
+        self.failures = 0;
+        let state = self.own.get().map(|node| NodeView(&node).state().to_owned());
+        self.metrics.state(&state.unwrap_or_default(), "");
+        self.metrics.updated(config, "");
+        Ok(Flow::Again)
+    }
+}

@@ -1,0 +1,181 @@
+//! The daemon in figures, under the names of the real system, and whether it is well.
+
+use std::fmt;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+/// The most letters of a label that says why.
+const LONGEST_REASON: usize = 120;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Stand {
+    state: String,
+    reason: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Updated {
+    config: String,
+    err: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Host {
+    os: String,
+    version: String,
+}
+
+/// All figures. A clone counts into the same.
+#[derive(Clone)]
+pub(super) struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    state: Family<Stand, Gauge>,
+    updated: Family<Updated, Gauge>,
+    host: Family<Host, Gauge>,
+    drift: Gauge,
+    reboots_failed: Counter,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let (state, updated, host) = (Family::default(), Family::default(), Family::default());
+        let (drift, reboots_failed) = (Gauge::default(), Counter::default());
+        registry.register("mcd_state", "State of the machine, since when", state.clone());
+        registry.register("mcd_update_state", "The last update, since when", updated.clone());
+        registry.register("mcd_host_os_and_version", "The system of the machine", host.clone());
+        registry.register("mcd_config_drift", "When drift was seen; 0 is none", drift.clone());
+        let help = "Restarts that could not be ordered";
+        registry.register("mcd_reboots_failed", help, reboots_failed.clone());
+        let inner = Inner { registry, state, updated, host, drift, reboots_failed };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+impl Metrics {
+    /// What the machine is doing, and why.
+    pub(super) fn state(&self, state: &str, reason: &str) {
+        let reason = reason.chars().take(LONGEST_REASON).collect();
+        let label = Stand { state: state.to_owned(), reason };
+        if self.inner.state.get(&label).is_some() {
+            return;
+        }
+        self.inner.state.clear();
+        self.inner.state.get_or_create(&label).set(now());
+    }
+
+    /// Which config the machine has, or why not.
+    pub(super) fn updated(&self, config: &str, error: &str) {
+        let label = Updated { config: config.to_owned(), err: error.to_owned() };
+        if self.inner.updated.get(&label).is_some() {
+            return;
+        }
+        self.inner.updated.clear();
+        self.inner.updated.get_or_create(&label).set(now());
+    }
+
+    /// Whether the disk is not as it should be.
+    pub(super) fn drift(&self, is: bool) {
+        self.inner.drift.set(if is { now() } else { 0 });
+    }
+
+    /// A restart could not be ordered.
+    pub(super) fn reboot_failed(&self) {
+        self.inner.reboots_failed.inc();
+    }
+
+    /// Which system the machine has.
+    pub(super) fn host(&self, root: &Path) {
+        let text = ["etc/os-release", "usr/lib/os-release"]
+            .iter()
+            .find_map(|path| fs::read_to_string(root.join(path)).ok())
+            .unwrap_or_default();
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            value.unwrap_or_default().trim_matches('"').to_owned()
+        };
+        let label = Host { os: field("ID").to_uppercase(), version: field("VERSION_ID") };
+        self.inner.host.get_or_create(&label).set(1);
+    }
+
+    /// All figures as text.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry);
+        text
+    }
+}
+
+/// Serves `/metrics` and `/healthz` until it is dropped.
+///
+/// # Errors
+/// The address cannot be used.
+pub(super) async fn serve(
+    address: SocketAddr,
+    metrics: Metrics,
+) -> Result<impl Future<Output = ()>> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; see --listen"))?;
+    let router = Router::new()
+        .route("/metrics", get(|State(metrics): State<Metrics>| async move { metrics.text() }))
+        .with_state(metrics)
+        .route("/healthz", get(|| async { "ok" }));
+    tracing::info!(%address, "figures at /metrics, health at /healthz");
+    Ok(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::warn!(%error, "figures are not served any more");
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_real_names() {
+        let metrics = Metrics::default();
+        metrics.state("Degraded", "why");
+        metrics.state("Done", "");
+        metrics.updated("rendered-a", "");
+        metrics.drift(false);
+        metrics.reboot_failed();
+        let text = metrics.text();
+        assert!(text.contains("mcd_state{state=\"Done\",reason=\"\"} "), "{text}");
+        assert!(!text.contains("Degraded"), "{text}");
+        assert!(text.contains("mcd_update_state{config=\"rendered-a\",err=\"\"} "), "{text}");
+        assert!(text.contains("mcd_reboots_failed_total 1"), "{text}");
+        assert!(text.contains("mcd_config_drift 0"), "{text}");
+    }
+}

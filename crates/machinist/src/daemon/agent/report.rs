@@ -1,0 +1,210 @@
+//! What the daemon tells others: its MachineConfigNode and events, written one after the other beside
+//! the update. What is said there must never hold an update up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, Node};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use machinist_core::api::{MachineConfigNode, MachineConfigPool};
+use machinist_core::update::machine_config_node::{Report, new_machine_config_node, set};
+use machinist_core::update::{NodeView, pools_of};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Who says so.
+const COMPONENT: &str = "machineconfigdaemon";
+/// Events about objects that are in no namespace are here.
+const NAMESPACE: &str = "default";
+/// How long one request may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a report is tried that somebody else's write came before.
+const ATTEMPTS: usize = 4;
+
+enum Said {
+    Report(Arc<Node>, Box<Report>),
+    Spec(Arc<Node>),
+    Event { node: Arc<Node>, warning: bool, reason: &'static str, message: String },
+    Flush(oneshot::Sender<()>),
+}
+
+/// Tells others. A clone tells the same.
+#[derive(Debug, Clone)]
+pub(super) struct Reporter {
+    sender: mpsc::UnboundedSender<Said>,
+}
+
+impl Reporter {
+    /// A reporter, and the task that writes.
+    pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { sender }, write(client, receiver))
+    }
+
+    /// Reports a step on the MachineConfigNode.
+    pub(super) fn tell(&self, node: &Arc<Node>, report: Report) {
+        let _ = self.sender.send(Said::Report(Arc::clone(node), Box::new(report)));
+    }
+
+    /// Has the MachineConfigNode say which config the machine is to have.
+    pub(super) fn point(&self, node: &Arc<Node>) {
+        let _ = self.sender.send(Said::Spec(Arc::clone(node)));
+    }
+
+    /// Something happened.
+    pub(super) fn event(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
+        self.happened(node, false, reason, message.into());
+    }
+
+    /// Something happened that somebody should look at.
+    pub(super) fn warn(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
+        self.happened(node, true, reason, message.into());
+    }
+
+    fn happened(&self, node: &Arc<Node>, warning: bool, reason: &'static str, message: String) {
+        let said = Said::Event { node: Arc::clone(node), warning, reason, message };
+        let _ = self.sender.send(said);
+    }
+
+    /// Waits until everything has been written, but not for ever.
+    pub(super) async fn flush(&self) {
+        let (sender, receiver) = oneshot::channel();
+        if self.sender.send(Said::Flush(sender)).is_ok() {
+            let _ = timeout(PATIENCE, receiver).await;
+        }
+    }
+}
+
+async fn write(client: Client, mut receiver: mpsc::UnboundedReceiver<Said>) {
+    let mut desk = Desk { client, known: None };
+    while let Some(said) = receiver.recv().await {
+        let what = match said {
+            Said::Flush(done) => {
+                let _ = done.send(());
+                continue;
+            }
+            Said::Report(node, report) => timeout(PATIENCE, desk.report(&node, &report)).await,
+            Said::Spec(node) => timeout(PATIENCE, desk.point(&node)).await,
+            Said::Event { node, warning, reason, message } => {
+                timeout(PATIENCE, desk.event(&node, warning, reason, &message)).await
+            }
+        };
+        match what {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "cannot report"),
+            Err(_) => tracing::debug!("cannot report: no answer in time"),
+        }
+    }
+}
+
+struct Desk {
+    client: Client,
+    /// The MachineConfigNode as it was last seen.
+    known: Option<MachineConfigNode>,
+}
+
+impl Desk {
+    fn api(&self) -> Api<MachineConfigNode> {
+        Api::all(self.client.clone())
+    }
+
+    /// The MachineConfigNode, made where there is none.
+    async fn object(&mut self, node: &Node) -> kube::Result<MachineConfigNode> {
+        if let Some(known) = &self.known {
+            return Ok(known.clone());
+        }
+        let name = node.name_any();
+        let found = match self.api().get_opt(&name).await? {
+            Some(found) => found,
+            None => {
+                let pools: Api<MachineConfigPool> = Api::all(self.client.clone());
+                let pools = pools.list(&ListParams::default()).await?.items;
+                let pools = pools_of(node, &pools).unwrap_or_default();
+                let pool = pools.first().map(|pool| pool.name_any()).unwrap_or_default();
+                let object = new_machine_config_node(node, &pool);
+                match self.api().create(&PostParams::default(), &object).await {
+                    Err(kube::Error::Api(status)) if status.code == 409 => {
+                        self.api().get(&name).await?
+                    }
+                    made => made?,
+                }
+            }
+        };
+        self.known = Some(found.clone());
+        Ok(found)
+    }
+
+    async fn report(&mut self, node: &Node, report: &Report) -> kube::Result<()> {
+        for _ in 0..ATTEMPTS {
+            let object = self.object(node).await?;
+            let Some(status) = set(&object, node, report, &Time(Timestamp::now())) else {
+                return Ok(());
+            };
+            let patch = json!({
+                "metadata": {"resourceVersion": object.resource_version()}, "status": status,
+            });
+            let (name, params) = (node.name_any(), PatchParams::default());
+            match self.api().patch_status(&name, &params, &Patch::Merge(patch)).await {
+                Ok(written) => {
+                    self.known = Some(written);
+                    return Ok(());
+                }
+                // Somebody else wrote, or it is another one now.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                    self.known = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn point(&mut self, node: &Node) -> kube::Result<()> {
+        let desired = NodeView(node).desired_config();
+        let object = self.object(node).await?;
+        if object.spec.config_version.desired == desired {
+            return Ok(());
+        }
+        let patch = json!({"spec": {"configVersion": {"desired": desired}}});
+        let (name, params) = (node.name_any(), PatchParams::default());
+        self.known = Some(self.api().patch(&name, &params, &Patch::Merge(patch)).await?);
+        Ok(())
+    }
+
+    async fn event(
+        &mut self,
+        node: &Node,
+        warning: bool,
+        reason: &str,
+        message: &str,
+    ) -> kube::Result<()> {
+        let now = Timestamp::now();
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{:x}", node.name_any(), now.as_nanosecond())),
+                namespace: Some(NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            involved_object: node.object_ref(&()),
+            reason: Some(reason.to_owned()),
+            message: Some(message.chars().take(1024).collect()),
+            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+            source: Some(EventSource {
+                component: Some(COMPONENT.to_owned()),
+                host: Some(node.name_any()),
+            }),
+            reporting_component: Some(COMPONENT.to_owned()),
+            reporting_instance: Some(node.name_any()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            ..Event::default()
+        };
+        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        api.create(&PostParams::default(), &event).await.map(drop)
+    }
+}

@@ -1,0 +1,160 @@
+//! From one config to another: check, policy, drain, disk.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Node;
+use machinist_core::agent::{self, Pending, actions, annotations, reports};
+use machinist_core::api::MachineConfig;
+use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
+use machinist_core::diff::{Flags, diff};
+use machinist_core::disruption::disruption;
+use machinist_core::reconcile_check::{Change, Section, reconcilable};
+use machinist_core::update::NodeView;
+
+use super::super::health;
+use super::super::state::State;
+use super::{Agent, Flow, Unreconcilable, node};
+
+/// A change that can be made.
+struct Prepared {
+    change: Change,
+    flags: Flags,
+    actions: Vec<DisruptionAction>,
+    needs_drain: bool,
+}
+
+impl Agent {
+    /// Changes to the desired config, as far as nobody has to be waited for.
+    pub(super) async fn update(&mut self, node: &Arc<Node>, state: State) -> Result<Flow> {
+        let desired = NodeView(node).desired_config().to_owned();
+        if let Some(flow) = self.may_try(node, &state).await? {
+            return Ok(flow);
+        }
+        self.reporter.tell(node, reports::needs_update(&self.own.name));
+        let old = self.current(node, &state).await?;
+        let new = node::config(&self.client, &desired).await?;
+        if !state.force {
+            self.preflight(node, &old).await?;
+        }
+        self.is_checked = true;
+        // What cannot be understood is refused before anything is written.
+        health::spec(&new)?;
+        self.stop_watching(node);
+        let node = &self.own.annotate(annotations::working(node)).await?;
+        self.metrics.state(NodeView(node).state(), "");
+        self.protect(node, true);
+        let prepared = self.prepare(node, &old, &new, state.force).await?;
+        let waits = annotations::defers_restart(node) && actions::wants_restart(&prepared.actions);
+        self.reporter.point(node);
+        if prepared.needs_drain && !waits {
+            if !annotations::needs_no_drain(node, &desired) {
+                // Nothing has been written yet: whoever is told to stop while it waits may go.
+                self.request_drain(node, &desired).await?;
+                self.protect(node, false);
+                return Ok(Flow::Again);
+            }
+            if annotations::is_ever_drained(node) {
+                tracing::info!("drain is already completed on this node");
+            } else {
+                tracing::info!("Drain not required, skipping");
+                self.reporter.tell(node, reports::drain_not_required());
+                self.reporter.event(node, "Drain", "Drain not required, skipping");
+            }
+        } else {
+            tracing::info!("Changes do not require drain, skipping.");
+            self.reporter.tell(node, reports::drain_not_required());
+        }
+        self.write(node, old, new, prepared, state).await?;
+        self.protect(node, false);
+        Ok(Flow::Again)
+    }
+
+    /// Nothing is built on a disk that is not as it should be.
+    async fn preflight(&mut self, node: &Arc<Node>, old: &MachineConfig) -> Result<()> {
+        self.compare(node, old).await.inspect_err(|error| {
+            let message = format!("{error:#}");
+            self.reporter.warn(node, "PreflightConfigDriftCheckFailed", message);
+        })
+    }
+
+    /// May the machine change in place, and what does that cost?
+    async fn prepare(
+        &mut self,
+        node: &Arc<Node>,
+        old: &MachineConfig,
+        new: &MachineConfig,
+        force: bool,
+    ) -> Result<Prepared> {
+        let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
+        let (from, to) = (name(old), name(new));
+        let settings = node::machine_configuration(&self.client).await?;
+        tracing::info!("Checking Reconcilable for config {from} to {to}");
+        let checked = reconcilable(old, new, agent::overrides(settings.as_ref()));
+        let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
+            let wanted = new.spec.fips.unwrap_or_default();
+            match self.disk.fips() {
+                Some(has) if has != wanted => Err(Section::Fips.to_string()),
+                _ => Ok(change),
+            }
+        });
+        let change = match checked {
+            Ok(change) => change,
+            Err(reason) => {
+                self.reporter.tell(node, reports::refused(&from, &to, &reason));
+                let message = format!("can't reconcile config {from} with {to}: {reason}");
+                self.reporter.warn(node, "FailedToReconcile", message.as_str());
+                return Err(Unreconcilable(message).into());
+            }
+        };
+        let flags = diff(old, new, &change).flags;
+        tracing::info!("Starting update from {from} to {to}: {flags:?}");
+        let actions = if force {
+            tracing::info!("The force file is there: everything is written anew");
+            let type_ = DisruptionActionType::Reboot;
+            vec![DisruptionAction { type_, ..DisruptionAction::default() }]
+        } else {
+            disruption(&change, flags, &agent::policy(settings.as_ref())).actions
+        };
+        let needs_drain = actions::wants_drain(&actions, &change);
+        tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
+        self.reporter.tell(node, reports::prepared(&actions::line(&actions), needs_drain));
+        Ok(Prepared { change, flags, actions, needs_drain })
+    }
+
+    /// Changes the disk.
+    async fn write(
+        &mut self,
+        node: &Arc<Node>,
+        old: MachineConfig,
+        new: MachineConfig,
+        prepared: Prepared,
+        state: State,
+    ) -> Result<()> {
+        let Prepared { change, flags, actions, .. } = prepared;
+        self.reporter.tell(node, reports::applying(flags));
+        let mut earlier = state.pending;
+        if let Some(earlier) =
+            earlier.as_mut().filter(|one| self.acted.as_ref() == Some(&one.config))
+        {
+            earlier.actions.clear();
+        }
+        self.acted = None;
+        let pending = Pending::new(&old, &new, actions, &self.boot, earlier);
+        let changed = self.disk.change(old, new, change, pending, state.force).await;
+        let done = changed.inspect_err(|error| {
+            self.reporter.tell(node, reports::not_applied(&format!("{error:#}")));
+        })?;
+        for step in &done.plan.steps {
+            let change = super::super::once::describe(step);
+            tracing::info!("{:?} {:?}", change.action, change.path);
+        }
+        for note in done.plan.notes.iter().chain(&done.note) {
+            tracing::warn!("{note}");
+        }
+        let (from, to, count) = (&done.plan.from, &done.plan.to, done.plan.steps.len());
+        tracing::info!("The disk has {to} now (it had {from}): {count} changes");
+        self.reporter.tell(node, reports::applied(flags));
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Real folders, a real inotify, and changes by hand.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machinist_core::api::MachineConfig;
+use machinist_core::apply;
+use machinist_core::drift::Kind;
+use serde_json::json;
+
+use super::super::once;
+use super::*;
+
+const UNIT: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+
+/// A root with a config on it.
+struct Site {
+    folder: tempfile::TempDir,
+    config: MachineConfig,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in ["etc/systemd/system", "opt/real", "usr/lib/systemd/system"] {
+            fs::create_dir_all(folder.path().join(path)).expect("a folder");
+        }
+        fs::write(folder.path().join("usr/lib/systemd/system/vendor.service"), UNIT)
+            .expect("a file");
+        symlink("/opt/real", folder.path().join("etc/by-link")).expect("a link");
+        let config = apply::from_ignition(json!({
+            "ignition": {"version": "3.5.0"},
+            "storage": {"files": [
+                {"path": "/etc/motd", "contents": {"source": "data:,hello"}},
+                {"path": "/etc/deep/er/file", "contents": {"source": "data:,deep"}, "mode": 384},
+                {"path": "/etc/by-link/file", "contents": {"source": "data:,linked"}}
+            ]},
+            "systemd": {"units": [
+                {"name": "a.service", "contents": UNIT, "enabled": true,
+                 "dropins": [{"name": "10.conf", "contents": "[Unit]\n"}]},
+                {"name": "vendor.service", "enabled": true}
+            ]}
+        }));
+        let site = Self { folder, config };
+        let root = once::open(site.root()).expect("a root");
+        assert_eq!(once::once(&root, &site.config).expect("a config").refused, None);
+        site
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    async fn watch(&self) -> Watch {
+        let reference = Reference::new(&self.config).expect("a reference");
+        let watch = Watch::start(self.root(), reference).await.expect("a watch");
+        assert_eq!(watch.findings(), []);
+        watch
+    }
+}
+
+/// What is found next; a test that waits for it too long has failed.
+async fn next(watch: &mut Watch) -> Vec<Finding> {
+    let next = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
+    next.expect("nothing was found").expect("a look").to_vec()
+}
+
+/// One change by hand.
+type Change = fn(&Site);
+
+#[tokio::test]
+async fn everything_done_by_hand_is_seen_at_once_and_healed() {
+    let changes: &[(&str, Kind, &str, Change)] = &[
+        ("edited", Kind::Content, "/etc/motd", |site| {
+            fs::write(site.at("/etc/motd"), "other").unwrap();
+        }),
+        ("deleted", Kind::Missing, "/etc/motd", |site| {
+            fs::remove_file(site.at("/etc/motd")).unwrap();
+        }),
+        ("replaced by a link", Kind::Link, "/etc/motd", |site| {
+            symlink("other", site.at("/etc/new")).unwrap();
+            fs::rename(site.at("/etc/new"), site.at("/etc/motd")).unwrap();
+        }),
+        ("replaced by a file", Kind::Content, "/etc/deep/er/file", |site| {
+            fs::write(site.at("/etc/deep/er/new"), "other").unwrap();
+            fs::set_permissions(site.at("/etc/deep/er/new"), fs::Permissions::from_mode(0o600))
+                .unwrap();
+            fs::rename(site.at("/etc/deep/er/new"), site.at("/etc/deep/er/file")).unwrap();
+        }),
+        ("mode changed", Kind::Mode, "/etc/deep/er/file", |site| {
+            fs::set_permissions(site.at("/etc/deep/er/file"), fs::Permissions::from_mode(0o644))
+                .unwrap();
+        }),
+        ("masked", Kind::Masked, "/etc/systemd/system/a.service", |site| {
+            fs::remove_file(site.at("/etc/systemd/system/a.service")).unwrap();
+            symlink("/dev/null", site.at("/etc/systemd/system/a.service")).unwrap();
+        }),
+        ("a vendor's unit masked", Kind::Masked, "/etc/systemd/system/vendor.service", |site| {
+            symlink("/dev/null", site.at("/etc/systemd/system/vendor.service")).unwrap();
+        }),
+        (
+            "disabled",
+            Kind::Enablement,
+            "/etc/systemd/system/multi-user.target.wants/a.service",
+            |site| {
+                fs::remove_file(site.at("/etc/systemd/system/multi-user.target.wants/a.service"))
+                    .unwrap();
+            },
+        ),
+        ("drop-in edited", Kind::Content, "/etc/systemd/system/a.service.d/10.conf", |site| {
+            fs::write(site.at("/etc/systemd/system/a.service.d/10.conf"), "[Unit]\nAfter=x\n")
+                .unwrap();
+        }),
+        ("folder renamed", Kind::Missing, "/etc/deep/er/file", |site| {
+            fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
+        }),
+        ("edited behind a link", Kind::Content, "/etc/by-link/file", |site| {
+            fs::write(site.at("/opt/real/file"), "other").unwrap();
+        }),
+    ];
+    let site = Site::new();
+    let mut watch = site.watch().await;
+    for (what, kind, path, change) in changes {
+        change(&site);
+        let found = next(&mut watch).await;
+        assert_eq!((found[0].kind, found[0].path.as_str()), (*kind, *path), "{what}: {found:?}");
+        let healed = heal(site.root(), &site.config).expect("healed");
+        assert_eq!(healed.has_units, path.contains("systemd"), "{what}: {healed:?}");
+        assert_eq!(next(&mut watch).await, [], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn folders_that_come_back_are_watched_again() {
+    let site = Site::new();
+    let mut watch = site.watch().await;
+    for _ in 0..3 {
+        fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
+        assert_eq!(next(&mut watch).await[0].kind, Kind::Missing);
+        // What happens in the folder that was moved away is nobody's business; the way back is.
+        fs::write(site.at("/etc/moved/er/file"), "other").unwrap();
+        fs::rename(site.at("/etc/moved"), site.at("/etc/deep")).unwrap();
+        assert_eq!(next(&mut watch).await[0].kind, Kind::Content);
+        fs::write(site.at("/etc/deep/er/file"), "deep").unwrap();
+        assert_eq!(next(&mut watch).await, []);
+    }
+    // A link on the way that leads elsewhere.
+    fs::remove_file(site.at("/etc/by-link")).unwrap();
+    symlink("/opt/other", site.at("/etc/by-link")).unwrap();
+    assert_eq!(next(&mut watch).await[0].path, "/etc/by-link/file");
+    fs::create_dir(site.at("/opt/other")).unwrap();
+    fs::write(site.at("/opt/other/file"), "linked").unwrap();
+    assert_eq!(next(&mut watch).await, []);
+}
+
+#[tokio::test]
+async fn what_does_not_matter_is_not_looked_at_and_a_burst_is_one_look() {
+    let site = Site::new();
+    let mut watch = site.watch().await;
+    // Other names, a drop-in of somebody else's, and a touch: nothing comes of it.
+    fs::write(site.at("/etc/other"), "x").unwrap();
+    fs::write(site.at("/etc/systemd/system/a.service.d/50.conf"), "[Unit]\n").unwrap();
+    fs::File::open(site.at("/etc/motd")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    // A burst: half-way states are not told.
+    for number in 0..500 {
+        fs::write(site.at("/etc/motd"), number.to_string()).unwrap();
+        fs::write(site.at("/etc/deep/er/file"), number.to_string()).unwrap();
+    }
+    let found = next(&mut watch).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    fs::write(site.at("/etc/motd"), "hello").unwrap();
+    fs::write(site.at("/etc/deep/er/file"), "deep").unwrap();
+    assert_eq!(next(&mut watch).await, []);
+}
+
+#[tokio::test]
+async fn who_did_it_is_told_where_the_kernel_tells() {
+    if !writers::Writers::new().can_tell() {
+        println!("this kernel or user is not told who writes");
+        return;
+    }
+    let site = Site::new();
+    let mut watch = site.watch().await;
+    // It lives until its standard input is closed.
+    let script = "echo other >etc/motd; mv etc/deep etc/moved; read line";
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    shell.args(["-c", script]).current_dir(site.root()).stdin(std::process::Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    let mut found = next(&mut watch).await;
+    while found.len() < 2 {
+        found = next(&mut watch).await;
+    }
+    let [edited, moved] = found.as_slice() else { panic!("{found:?}") };
+    let writer = watch.writer(edited).unwrap();
+    assert_eq!((writer.pid, writer.command.as_deref()), (pid, Some("sh")), "{writer}");
+    // Its child mv may have ended before it could be asked.
+    assert_ne!(watch.writer(moved).unwrap().pid, pid);
+    drop(child.stdin.take());
+    child.wait().await.unwrap();
+    fs::write(site.at("/etc/motd"), "hello").unwrap();
+    fs::rename(site.at("/etc/moved"), site.at("/etc/deep")).unwrap();
+    while !next(&mut watch).await.is_empty() {}
+}

@@ -1,0 +1,241 @@
+//! Who touched a name, as far as the kernel tells: fanotify names the process, inotify does not.
+//!
+//! It takes root, a kernel from 5.9 on and a file system with file handles; in a container the
+//! processes of the host have to be visible. Without any of these nobody knows, and all else works.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use rustix::io::{Errno, read};
+
+/// `FAN_REPORT_DIR_FID` and `FAN_REPORT_NAME`: names in folders instead of open files.
+const REPORT_NAMES: u32 = 0x0000_0400 | 0x0000_0800;
+/// `FAN_EVENT_INFO_TYPE_DFID_NAME`: a folder and a name in it.
+const NAME_RECORD: u8 = 2;
+/// More names than this are not remembered between two looks.
+const MOST: usize = 4096;
+
+/// Whoever touched something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Writer {
+    /// The process.
+    pub(crate) pid: i32,
+    /// What it is called, unless it had ended before it could be asked.
+    pub(crate) command: Option<String>,
+    /// The number of its user.
+    pub(crate) uid: Option<u32>,
+    /// The number of the user who had logged in, whoever that has become since.
+    pub(crate) login: Option<u32>,
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, command, uid, login } = self;
+        let command = command.as_deref().unwrap_or("a process that has ended");
+        write!(formatter, "{command} (pid {pid}")?;
+        if let Some(uid) = uid {
+            write!(formatter, ", user {uid}")?;
+        }
+        if let Some(login) = login {
+            write!(formatter, ", logged in as {login}")?;
+        }
+        formatter.write_str(")")
+    }
+}
+
+/// Listens for processes that touch names in folders.
+#[derive(Debug)]
+pub(super) struct Writers {
+    fanotify: Option<Fanotify>,
+    /// The last one for each name.
+    seen: HashMap<String, Writer>,
+}
+
+impl Writers {
+    pub(super) fn new() -> Self {
+        let flags = InitFlags::FAN_CLASS_NOTIF
+            | InitFlags::FAN_CLOEXEC
+            | InitFlags::FAN_NONBLOCK
+            | InitFlags::from_bits_retain(REPORT_NAMES);
+        let fanotify = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC);
+        Self { fanotify: fanotify.ok(), seen: HashMap::new() }
+    }
+
+    /// Whether the kernel tells at all.
+    #[cfg(test)]
+    pub(super) fn can_tell(&self) -> bool {
+        self.fanotify.is_some()
+    }
+
+    /// Listens in no folder any more.
+    pub(super) fn clear(&mut self) {
+        if let Some(fanotify) = &self.fanotify {
+            let root: Option<&Path> = None;
+            let _ =
+                fanotify.mark(MarkFlags::FAN_MARK_FLUSH, MaskFlags::empty(), rustix::fs::CWD, root);
+        }
+    }
+
+    /// Listens in a folder too.
+    pub(super) fn add(&mut self, folder: BorrowedFd<'_>) {
+        let Some(fanotify) = &self.fanotify else { return };
+        let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
+        let events = MaskFlags::FAN_CREATE
+            | MaskFlags::FAN_MODIFY
+            | MaskFlags::FAN_ATTRIB
+            | MaskFlags::FAN_DELETE
+            | MaskFlags::FAN_MOVED_FROM
+            | MaskFlags::FAN_MOVED_TO
+            | MaskFlags::FAN_EVENT_ON_CHILD
+            | MaskFlags::FAN_ONDIR;
+        let itself: Option<&Path> = None;
+        // A file system that cannot tell is none of our worries.
+        let _ = fanotify.mark(flags, events, folder, itself);
+    }
+
+    /// Takes in what has happened. Soon after it happened: a process that has ended has no name.
+    pub(super) fn listen(&mut self) {
+        let Some(fanotify) = &self.fanotify else { return };
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        let mut processes: HashMap<i32, Writer> = HashMap::new();
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let count = match read(fanotify, &mut buffer) {
+                Ok(0) => return,
+                Ok(count) => count,
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            };
+            for (pid, name) in events(&buffer[..count]) {
+                if pid > 0 && pid != own && self.seen.len() < MOST {
+                    let writer = processes.entry(pid).or_insert_with(|| ask(pid));
+                    self.seen.insert(name, writer.clone());
+                }
+            }
+        }
+    }
+
+    /// Who last touched a path, or the folder nearest to it.
+    pub(super) fn of(&self, path: &str) -> Option<&Writer> {
+        path.rsplit('/').find_map(|name| self.seen.get(name))
+    }
+
+    /// Forgets who that was.
+    pub(super) fn forget(&mut self) {
+        self.seen.clear();
+    }
+}
+
+/// What a process is called, and whose it is.
+fn ask(pid: i32) -> Writer {
+    let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+    let status = text("status").unwrap_or_default();
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+    let login: Option<u32> = text("loginuid").and_then(|text| text.trim().parse().ok());
+    Writer {
+        pid,
+        command: text("comm").map(|text| text.trim().to_owned()),
+        uid: uid.and_then(|uid| uid.parse().ok()),
+        // All bits set: nobody has logged in.
+        login: login.filter(|login| *login != u32::MAX),
+    }
+}
+
+/// The process and the name of each event, as fanotify(7) lays them out.
+fn events(mut bytes: &[u8]) -> Vec<(i32, String)> {
+    let mut all = Vec::new();
+    while let Some((event, rest)) = first(bytes) {
+        bytes = rest;
+        let Some(pid) = number(event, 20) else { continue };
+        let head = event.get(6..8).map_or(24, |two| u16::from_ne_bytes([two[0], two[1]]).into());
+        let mut records = event.get(head..).unwrap_or_default();
+        while let Some((record, rest)) = first_record(records) {
+            records = rest;
+            // The name is after the handle of the folder, which has its length before it.
+            let handle = number(record, 12).and_then(|length| usize::try_from(length).ok());
+            let name = handle.and_then(|length| record.get(20_usize.checked_add(length)?..));
+            if record[0] == NAME_RECORD
+                && let Some(name) = name
+            {
+                let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                all.push((pid, String::from_utf8_lossy(&name[..end]).into_owned()));
+            }
+        }
+    }
+    all
+}
+
+/// The first event, and what follows it.
+fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::try_from(number(bytes, 0)?).ok().filter(|length| *length >= 24)?;
+    bytes.split_at_checked(length)
+}
+
+/// The first record of an event, and what follows it.
+fn first_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = bytes.get(2..4).map(|two| u16::from_ne_bytes([two[0], two[1]]))?;
+    bytes.split_at_checked(length.into()).filter(|_| length >= 4)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<i32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(i32::from_ne_bytes(four.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn events_are_read_as_the_kernel_writes_them() {
+        let record = |name: &str| {
+            let mut record = vec![2, 0, 0, 0];
+            record.extend([0; 8]);
+            record.extend(8_i32.to_ne_bytes());
+            record.extend([0; 4]);
+            record.extend([9; 8]);
+            record.extend(name.as_bytes());
+            record.push(0);
+            while record.len() % 4 != 0 {
+                record.push(0);
+            }
+            let length = u16::try_from(record.len()).unwrap().to_ne_bytes();
+            record[2..4].copy_from_slice(&length);
+            record
+        };
+        let event = |pid: i32, records: &[u8]| {
+            let length = u32::try_from(24 + records.len()).unwrap();
+            let mut event = length.to_ne_bytes().to_vec();
+            event.extend([3, 0]);
+            event.extend(24_u16.to_ne_bytes());
+            event.extend([0; 8]);
+            event.extend((-1_i32).to_ne_bytes());
+            event.extend(pid.to_ne_bytes());
+            event.extend(records);
+            event
+        };
+        let bytes = [event(7, &record("motd")), event(8, &[]), event(9, &record("a b"))].concat();
+        assert_eq!(events(&bytes), [(7, "motd".to_owned()), (9, "a b".to_owned())]);
+    }
+
+    #[test]
+    fn a_writer_is_told_in_a_few_words() {
+        let mut writer =
+            Writer { pid: 7, command: Some("vi".to_owned()), uid: Some(0), login: Some(1000) };
+        assert_eq!(writer.to_string(), "vi (pid 7, user 0, logged in as 1000)");
+        (writer.command, writer.uid, writer.login) = (None, None, None);
+        assert_eq!(writer.to_string(), "a process that has ended (pid 7)");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_bytes_are_they_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = events(&bytes);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! One round of checks, all at once.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use machinist_core::health::{Check, Round, Spec};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::super::systemd::{Systemd, Transient};
+use super::Patient;
+
+/// So long an answer of the API may take.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Makes every check; none takes longer than what is left.
+pub(super) async fn round(spec: &Spec, patient: Patient<'_>, left: Duration) -> Round {
+    let systemd = Systemd::connect(patient.root).await.map_err(|error| format!("{error:#}"));
+    let systemd = match &systemd {
+        Ok(Some(systemd)) => Ok(Some(systemd)),
+        Ok(None) => Ok(None),
+        Err(problem) => Err(problem.as_str()),
+    };
+    let checks = spec.checks();
+    let made = checks.iter().enumerate().map(|(index, check)| async move {
+        match check {
+            Check::Unit { unit } => within(left, is_active(unit, systemd)).await,
+            Check::Command { run, timeout } => {
+                command(index, run, (*timeout).min(left), systemd, patient.root).await
+            }
+            Check::Api => within(left.min(ANSWER), answers(patient.client)).await,
+        }
+    });
+    join_all(made).await
+}
+
+async fn within(
+    limit: Duration,
+    check: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    let made = timeout(limit, check).await;
+    made.unwrap_or_else(|_| Err(format!("no answer for {}s", limit.as_secs())))
+}
+
+type Connection<'a> = Result<Option<&'a Systemd>, &'a str>;
+
+async fn is_active(unit: &str, systemd: Connection<'_>) -> Result<(), String> {
+    let systemd = systemd?.ok_or("systemd does not run on this machine")?;
+    match systemd.active_state(unit).await {
+        Ok(state) if state == "active" || state == "reloading" => Ok(()),
+        Ok(state) => Err(format!("is {state}: see \"systemctl status {unit}\"")),
+        Err(error) => Err(format!("{error:#}")),
+    }
+}
+
+/// On the machine itself, also when this process is in a container: as a unit of its systemd.
+async fn command(
+    index: usize,
+    run: &[String],
+    limit: Duration,
+    systemd: Connection<'_>,
+    root: &Path,
+) -> Result<(), String> {
+    match systemd? {
+        Some(systemd) => {
+            let words: Vec<&str> = run.iter().map(String::as_str).collect();
+            let unit = Transient {
+                name: &format!("machinist-health-{index}"),
+                description: "machinist: a check of the machine's health",
+                command: &words,
+                ..Transient::default()
+            };
+            systemd.run_to_end(&unit, limit).await.map_err(|error| format!("{error:#}"))
+        }
+        None if root == Path::new("/") => alone(run, limit).await,
+        None => Err("systemd does not run on this machine".to_owned()),
+    }
+}
+
+/// Where no systemd runs.
+pub(super) async fn alone(run: &[String], limit: Duration) -> Result<(), String> {
+    let (program, arguments) = run.split_first().ok_or("no program")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = timeout(limit, command.kill_on_drop(true).status()).await;
+    match ended.map_err(|_| format!("it has not ended after {}s", limit.as_secs()))? {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("it ended with {status}")),
+        Err(error) => Err(format!("it cannot be run: {error}")),
+    }
+}
+
+async fn answers(client: Option<&Client>) -> Result<(), String> {
+    let client = client.ok_or("this machine knows no API")?;
+    client.apiserver_version().await.map(drop).map_err(|error| error.to_string())
+}

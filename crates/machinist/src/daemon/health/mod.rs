@@ -1,0 +1,80 @@
+//! The health gate, carried out: the checks that a config brings are made on the machine until
+//! everything holds or the time is up. What follows, `core::health` says.
+//!
+//! | file | does |
+//! |---|---|
+//! | `checks` | one round of checks |
+//! | `memory` | the config that did the machine no good, on its disk |
+
+mod checks;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kube::Client;
+use machinist_core::api::MachineConfig;
+use machinist_core::health::{self, Clock, FILE, Failing, Spec, Verdict};
+use tokio::time::Instant;
+
+use crate::manifests::{self, Text};
+
+#[allow(unused_imports, reason = "the loop of the daemon calls it")]
+pub(crate) use memory::{forget, recall, remember};
+
+/// So long is waited between two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What has to hold on a machine that has a config; nothing where the config does not say.
+pub(crate) fn spec(config: &MachineConfig) -> Result<Option<Spec>> {
+    let Some(bytes) = health::file(config)? else { return Ok(None) };
+    let Ok(text) = String::from_utf8(bytes) else {
+        bail!("{FILE}: this is not text: write it as docs/health.md shows");
+    };
+    let documents = manifests::parse(&Text { file: PathBuf::from(FILE), text })?;
+    let [document] = documents.as_slice() else {
+        bail!("{FILE}: {} documents in this file: write one", documents.len());
+    };
+    let spec: Spec = document
+        .try_typed()
+        .map_err(|(field, problem)| anyhow::anyhow!("{FILE}: {field}: {problem}"))?;
+    spec.validate()?;
+    Ok(Some(spec))
+}
+
+/// A machine whose health is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Patient<'a> {
+    /// The root of the machine.
+    pub(crate) root: &'a Path,
+    /// The home of the API.
+    pub(crate) client: Option<&'a Client>,
+}
+
+/// Waits until everything holds; otherwise gives what does not when the time is up.
+pub(crate) async fn gate(spec: &Spec, patient: Patient<'_>) -> Result<(), Failing> {
+    let begin = Instant::now();
+    let mut well_since: Option<Instant> = None;
+    loop {
+        let left = spec.deadline.saturating_sub(begin.elapsed()).max(PAUSE);
+        let round = checks::round(spec, patient, left).await;
+        let held = well_since.map(|since| since.elapsed()).unwrap_or_default();
+        let pause = match health::judge(spec, &round, Clock { elapsed: begin.elapsed(), held }) {
+            Verdict::Healthy => return Ok(()),
+            Verdict::Settling { left } => {
+                well_since.get_or_insert_with(Instant::now);
+                left
+            }
+            Verdict::NotYet { failing, left } => {
+                well_since = None;
+                tracing::info!("health: not yet: {failing} ({}s left)", left.as_secs());
+                left
+            }
+            Verdict::Failed { failing } => return Err(failing),
+        };
+        tokio::time::sleep(pause.min(PAUSE)).await;
+    }
+}

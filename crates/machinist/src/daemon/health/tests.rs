@@ -1,0 +1,85 @@
+//! Real commands, an API that does not answer, and a disk that remembers.
+
+use std::fs;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use machinist_core::apply::from_ignition;
+use machinist_core::health::{MARKER, Marker};
+use serde_json::json;
+
+use super::super::once;
+use super::*;
+
+fn config(text: &str) -> MachineConfig {
+    let source = format!("data:;base64,{}", STANDARD.encode(text));
+    from_ignition(json!({
+        "ignition": {"version": "3.5.0"},
+        "storage": {"files": [{"path": FILE, "contents": {"source": source}}]}
+    }))
+}
+
+#[test]
+fn the_file_is_read_from_the_config() {
+    let text = "deadline: 90s\nunits:\n- kubelet.service\ncommands:\n- run: [/bin/true, -x]\n  timeout: 5s\napi: true\n";
+    let spec = spec(&config(text)).expect("a file").expect("a spec");
+    assert_eq!((spec.deadline.as_secs(), spec.checks().len()), (90, 3));
+    assert!(
+        super::spec(&from_ignition(json!({"ignition": {"version": "3.5.0"}})))
+            .expect("a config")
+            .is_none()
+    );
+    for (text, expected) in [
+        ("unit: [a.service]", "/etc/machinist/health.yaml: "),
+        ("deadline: [", "/etc/machinist/health.yaml: line 1"),
+        ("deadline: 5\napi: true", "/etc/machinist/health.yaml: deadline: "),
+        ("units: []", "/etc/machinist/health.yaml: units: nothing is checked"),
+        ("", "/etc/machinist/health.yaml: 0 documents"),
+    ] {
+        let error = format!("{:#}", super::spec(&config(text)).expect_err("an error"));
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn commands_end_well_badly_late_or_not_at_all() {
+    let limit = Duration::from_secs(20);
+    let run = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    assert_eq!(checks::alone(&run(&["/bin/true"]), limit).await, Ok(()));
+    let said = checks::alone(&run(&["/bin/sh", "-c", "exit 3"]), limit).await.expect_err("bad");
+    assert!(said.contains("exit status: 3"), "{said}");
+    let said = checks::alone(&run(&["/bin/nothing"]), limit).await.expect_err("no program");
+    assert!(said.contains("No such file"), "{said}");
+    let soon = Duration::from_millis(50);
+    let said = checks::alone(&run(&["/bin/sleep", "1000"]), soon).await.expect_err("endless");
+    assert!(said.contains("not ended"), "{said}");
+}
+
+#[tokio::test]
+async fn a_gate_that_does_not_open_names_the_first_check_that_failed() {
+    let root = tempfile::tempdir().expect("a folder");
+    let spec = spec(&config("deadline: 1s\nunits: [a.service]\napi: true")).expect("a file");
+    let patient = Patient { root: root.path(), client: None };
+    let failing = gate(&spec.expect("a spec"), patient).await.expect_err("closed");
+    assert_eq!(failing.to_string(), "unit a.service: systemd does not run on this machine");
+}
+
+#[test]
+fn the_disk_remembers_until_it_is_told_to_forget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("etc")).expect("a folder");
+    let root = once::open(folder.path()).expect("a root");
+    assert_eq!(recall(&root).expect("a look"), None);
+    let failing = Failing { check: "API".to_owned(), problem: "no answer".to_owned() };
+    let (config, previous) = ("new".to_owned(), "old".to_owned());
+    let marker = Marker { config, previous, failing };
+    remember(&root, &marker).expect("kept");
+    assert_eq!(recall(&root).expect("a look"), Some(marker.clone()));
+    remember(&root, &Marker { config: "newer".to_owned(), ..marker }).expect("kept");
+    assert_eq!(recall(&root).expect("a look").expect("a marker").config, "newer");
+    forget(&root).expect("forgotten");
+    forget(&root).expect("forgotten twice");
+    assert_eq!(recall(&root).expect("a look"), None);
+    fs::write(folder.path().join(&MARKER[1..]), "{").expect("a file");
+    assert_eq!(recall(&root).expect("a look"), None);
+}

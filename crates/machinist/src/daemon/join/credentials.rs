@@ -1,0 +1,216 @@
+//! Who the machine is: a client certificate of its own, asked for with whatever it was given to join
+//! with, and renewed with itself.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use machinist_hub::auth::certificates::{Validity, signing_request};
+use machinist_hub::auth::csr::MACHINE_SIGNER;
+use machinist_hub::auth::{MACHINE_PREFIX, MACHINES};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// How long a certificate may be waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is asked for: a hub signs at once.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest time between two questions.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// How long to wait for somebody else to approve before trying it.
+const COURTESY: Duration = Duration::from_secs(1);
+
+/// A client for a kubeconfig.
+pub(crate) async fn client(kubeconfig: &Value) -> Result<Client> {
+    let config: Kubeconfig =
+        serde_json::from_value(kubeconfig.clone()).context("this kubeconfig cannot be read")?;
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// A kubeconfig for a server with a token.
+pub(crate) fn with_token(server: &str, token: &str, authority: &str) -> Value {
+    kubeconfig(
+        &json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)}),
+        &json!({
+            "token": token,
+        }),
+    )
+}
+
+fn kubeconfig(cluster: &Value, user: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "home",
+        "clusters": [{"name": "home", "cluster": cluster}],
+        "users": [{"name": "machine", "user": user}],
+        "contexts": [{"name": "home", "context": {"cluster": "home", "user": "machine"}}],
+    })
+}
+
+/// Reads a kubeconfig and everything that it points at, so that it can stand alone.
+pub(crate) fn read(path: &Path) -> Result<Value> {
+    let show = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {show}"))?;
+    let whole: Value =
+        serde_saphyr::from_str(&text).map_err(|_| anyhow!("{show}: not a kubeconfig"))?;
+    let named = |list: &str, name: &str, inner: &str| -> Result<Value> {
+        let entries = whole[list].as_array().into_iter().flatten();
+        let found = entries.clone().find(|entry| entry["name"] == name);
+        Ok(found.with_context(|| format!("{show}: {list}: there is no {name:?}"))?[inner].clone())
+    };
+    let context = whole["current-context"].as_str().unwrap_or_default();
+    let context = named("contexts", context, "context")?;
+    let text = |field: &str| context[field].as_str().unwrap_or_default();
+    let mut cluster = named("clusters", text("cluster"), "cluster")?;
+    let mut user = named("users", text("user"), "user")?;
+    let folder = path.parent().unwrap_or_else(|| Path::new("/"));
+    take_in(&mut cluster, &["certificate-authority"], folder)?;
+    take_in(&mut user, &["client-certificate", "client-key"], folder)?;
+    Ok(kubeconfig(&cluster, &user))
+}
+
+/// Puts the bytes of files in the place of their names.
+fn take_in(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()> {
+    for field in fields {
+        let Some(file) = object[*field].as_str().map(|file| folder.join(file)) else { continue };
+        let bytes = std::fs::read(&file).with_context(|| format!("{field} {}", file.display()))?;
+        object[format!("{field}-data")] = STANDARD.encode(bytes).into();
+        object.as_object_mut().map(|object| object.remove(*field));
+    }
+    Ok(())
+}
+
+/// A kubeconfig with an identity of the machine's own, asked for with the one that is given.
+pub(crate) async fn own(given: &Value, name: &str) -> Result<Value> {
+    let user = format!("{MACHINE_PREFIX}{name}");
+    let (key, request) = signing_request(&user, MACHINES)?;
+    let certificate = certificate(&client(given).await?, name, &request).await?;
+    let cluster = &given["clusters"][0]["cluster"];
+    Ok(kubeconfig(
+        cluster,
+        &json!({
+            "client-certificate-data": STANDARD.encode(certificate),
+            "client-key-data": STANDARD.encode(key),
+        }),
+    ))
+}
+
+/// Has a request signed.
+async fn certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u8>> {
+    let api: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let object = CertificateSigningRequest {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("machinist-{name}-")),
+            ..ObjectMeta::default()
+        },
+        spec: CertificateSigningRequestSpec {
+            request: ByteString(request.as_bytes().to_vec()),
+            signer_name: MACHINE_SIGNER.to_owned(),
+            usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
+            ..CertificateSigningRequestSpec::default()
+        },
+        ..CertificateSigningRequest::default()
+    };
+    let made = api.create(&PostParams::default(), &object).await;
+    let made = made.context("cannot ask for a certificate: is the token valid?")?;
+    let request = made.metadata.name.unwrap_or_default();
+    let start = Instant::now();
+    let (mut pause, mut has_tried) = (PAUSE, false);
+    while start.elapsed() < PATIENCE {
+        let seen = api.get(&request).await.context("cannot see the certificate")?;
+        let status = seen.status.clone().unwrap_or_default();
+        if let Some(certificate) = status.certificate {
+            return Ok(certificate.0);
+        }
+        let conditions = status.conditions.unwrap_or_default();
+        let bad = |condition: &&CertificateSigningRequestCondition| {
+            matches!(condition.type_.as_str(), "Denied" | "Failed")
+        };
+        if let Some(bad) = conditions.iter().find(bad) {
+            let message = bad.message.clone().unwrap_or_default();
+            bail!("CertificateSigningRequest {request}: {}: {message}", bad.type_);
+        }
+        if !has_tried && conditions.is_empty() && start.elapsed() > COURTESY {
+            has_tried = true;
+            approve(&api, &seen).await;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    bail!(
+        "CertificateSigningRequest {request}: nobody has signed it: kubectl certificate approve {request}, then join again"
+    )
+}
+
+/// An administrator who joins a machine by hand approves of it.
+async fn approve(api: &Api<CertificateSigningRequest>, request: &CertificateSigningRequest) {
+    let condition = CertificateSigningRequestCondition {
+        type_: "Approved".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("MachinistJoin".to_owned()),
+        message: Some("approved by whoever joined the machine".to_owned()),
+        ..CertificateSigningRequestCondition::default()
+    };
+    let name = request.metadata.name.clone().unwrap_or_default();
+    let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+    if api.patch_approval(&name, &PatchParams::default(), &patch).await.is_err() {
+        tracing::info!("waiting for somebody to run: kubectl certificate approve {name}");
+    }
+}
+
+/// Whether the certificate in a kubeconfig is to be renewed: less than a third of its time is left.
+pub(crate) fn needs_renewal(kubeconfig: &Value) -> bool {
+    let data = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str();
+    let pem = data.and_then(|data| STANDARD.decode(data).ok());
+    let pem = pem.and_then(|bytes| String::from_utf8(bytes).ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    pem.and_then(|pem| Validity::of(&pem).ok())
+        .is_some_and(|validity| validity.needs_renewal(now, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_hub::auth::certificates::Ca;
+
+    #[test]
+    fn a_kubeconfig_is_made_to_stand_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.crt"), "authority").unwrap();
+        let file = folder.path().join("config");
+        let text = "current-context: b\n\
+            contexts: [{name: a, context: {cluster: x, user: x}}, {name: b, context: {cluster: c, user: u}}]\n\
+            clusters: [{name: c, cluster: {server: https://h, certificate-authority: ca.crt}}]\n\
+            users: [{name: u, user: {token: t}}]\n";
+        std::fs::write(&file, text).unwrap();
+        let found = read(&file).unwrap();
+        let cluster = &found["clusters"][0]["cluster"];
+        assert_eq!(cluster["certificate-authority-data"], STANDARD.encode("authority"));
+        assert_eq!(cluster["certificate-authority"], Value::Null);
+        assert_eq!(found["users"][0]["user"]["token"], "t");
+        std::fs::write(&file, "current-context: z\n").unwrap();
+        assert!(format!("{:#}", read(&file).unwrap_err()).contains("contexts: there is no \"z\""));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_its_last_third() {
+        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
+        let pair = ca.client("system:node:a", "system:nodes").unwrap();
+        let user = json!({"client-certificate-data": STANDARD.encode(pair.certificate)});
+        assert!(!needs_renewal(&kubeconfig(&json!({}), &user)));
+        // Nothing that could be renewed.
+        assert!(!needs_renewal(&with_token("https://h", "t", "ca")));
+    }
+}

@@ -1,0 +1,169 @@
+//! Leaving: every managed file is given back, and nothing of ours stays.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use machinist_core::agent::PENDING;
+use machinist_core::api::names::annotation::{self, machinist};
+use machinist_core::api::names::path::{
+    CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_FOLDER, NO_ORIGINALS, NODE_ANNOTATIONS,
+    NODE_ANNOTATIONS_BACKUP, ORIGINALS,
+};
+use machinist_core::apply::{RECORD, empty_config};
+use machinist_core::diff::read_both;
+use machinist_core::health::MARKER;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::super::once::{self, Change};
+use super::super::root::Root;
+use super::super::systemd::Systemd;
+use super::places::Places;
+use super::{credentials, service};
+
+/// How long the home may take to let the machine go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The annotations that are the daemon's.
+const ANNOTATIONS: [&str; 11] = [
+    annotation::CURRENT_CONFIG,
+    annotation::DESIRED_CONFIG,
+    annotation::CURRENT_IMAGE,
+    annotation::STATE,
+    annotation::REASON,
+    annotation::POST_CONFIG_ACTION,
+    annotation::DESIRED_DRAIN,
+    annotation::LAST_APPLIED_DRAIN,
+    machinist::REBOOT,
+    machinist::RESTART,
+    machinist::RESTART_PENDING,
+];
+
+/// What was done.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Left {
+    /// The config that the machine had.
+    pub(crate) from: String,
+    /// What was given back.
+    pub(crate) changes: Vec<Change>,
+    /// What became of the Node.
+    pub(crate) node: String,
+}
+
+/// Leaves. The Node is let go with the machine's own identity unless another one is given.
+pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Result<Left> {
+    let places = Places::new(root);
+    let systemd = Systemd::connect(root).await?;
+    if let Some(systemd) = systemd.as_ref().filter(|_| places.unit(service::NAME).exists()) {
+        systemd.stop(service::NAME).await.context("the daemon cannot be stopped")?;
+    }
+    let (from, changes) = give_back(&Root::open(root)?)?;
+    let node = match (client, places.kubeconfig().exists()) {
+        (Some(client), _) => let_go(&client, name).await,
+        (None, true) => let_go_with_own(&places, name).await,
+        (None, false) => "left alone: this machine has no identity".to_owned(),
+    };
+    service::remove(&places)?;
+    Places::remove(&places.kubeconfig())?;
+    Places::remove_empty(&places.folder());
+    if let Some(systemd) = systemd {
+        systemd.daemon_reload().await?;
+    }
+    Ok(Left { from, changes, node })
+}
+
+/// Gives every managed file back, then removes the daemon's own ones.
+fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
+    once::recover(root)?;
+    let Some(old) = once::current(root)? else { return Ok((String::new(), Vec::new())) };
+    let empty = empty_config();
+    // A change that a running machine refuses does not keep it from leaving.
+    let change = read_both(&old, &empty)
+        .ok_or_else(|| anyhow!("{CURRENT_CONFIG}: its Ignition config cannot be read"))?;
+    let plan = once::plan(root, &old, &empty, &change)?;
+    let changes = plan.steps.iter().map(once::describe);
+    let changes = changes.filter(|change| !change.path.starts_with(DAEMON_FOLDER)).collect();
+    if let Some(note) = once::carry_out(root, plan)? {
+        tracing::warn!("{note}");
+    }
+    let own = [
+        MARKER,
+        PENDING,
+        RECORD,
+        CURRENT_CONFIG,
+        CURRENT_IMAGE,
+        NODE_ANNOTATIONS,
+        NODE_ANNOTATIONS_BACKUP,
+    ];
+    for path in own {
+        root.remove(path).with_context(|| format!("cannot remove {path}"))?;
+    }
+    for folder in [ORIGINALS, NO_ORIGINALS, DAEMON_FOLDER] {
+        remove_empty(&root.path().join(folder.trim_start_matches('/')));
+    }
+    Ok((old.metadata.name.unwrap_or_default(), changes))
+}
+
+/// Removes a folder and those in it, as far as they are empty.
+fn remove_empty(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    Places::remove_empty(folder);
+}
+
+async fn let_go_with_own(places: &Places, name: &str) -> String {
+    let client = match credentials::read(&places.kubeconfig()) {
+        Ok(kubeconfig) => credentials::client(&kubeconfig).await,
+        Err(error) => Err(error),
+    };
+    match client {
+        Ok(client) => let_go(&client, name).await,
+        Err(error) => format!("left alone: {error:#}"),
+    }
+}
+
+/// A patch that takes away what the daemon and its controller have written.
+pub(super) fn no_annotations() -> Value {
+    ANNOTATIONS.iter().map(|key| ((*key).to_owned(), Value::Null)).collect()
+}
+
+/// Removes the Node, or what the daemon has written on it. A home that does not answer keeps no
+/// machine from leaving.
+async fn let_go(client: &Client, name: &str) -> String {
+    let api: Api<Node> = Api::all(client.clone());
+    let request = async {
+        let Some(node) = api.get_opt(name).await? else { return Ok("gone before".to_owned()) };
+        let info = node.status.and_then(|status| status.node_info).unwrap_or_default();
+        let is_ours =
+            info.kubelet_version.starts_with("machinist-") || info.kubelet_version.is_empty();
+        if is_ours {
+            match api.delete(name, &DeleteParams::default()).await {
+                Ok(_) => return Ok("removed".to_owned()),
+                Err(kube::Error::Api(status)) if status.code == 403 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let patch = Patch::Merge(json!({"metadata": {"annotations": no_annotations()}}));
+        api.patch(name, &PatchParams::default(), &patch).await?;
+        Ok("its annotations were removed".to_owned())
+    };
+    match timeout(PATIENCE, request).await {
+        Ok(Ok(said)) => said,
+        Ok(Err(error)) => {
+            let error: kube::Error = error;
+            format!("left alone: {error}; remove it with kubectl delete node {name}")
+        }
+        Err(_) => format!(
+            "left alone: the home does not answer; remove it with kubectl delete node {name}"
+        ),
+    }
+}

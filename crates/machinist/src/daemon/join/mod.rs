@@ -1,0 +1,146 @@
+//! Joining a home, and leaving it: an identity of the machine's own, a service, a Node; and all of it
+//! away again, with every file given back.
+//!
+//! | file | does |
+//! |---|---|
+//! | `credentials` | a client certificate of the machine's own, and its renewal |
+//! | `places` | where things are |
+//! | `service` | the service that runs the daemon |
+//! | `leave` | everything as it was |
+
+pub(crate) mod credentials;
+mod leave;
+pub(crate) mod places;
+mod service;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
+use serde_json::{Value, json};
+
+pub(crate) use leave::leave;
+use places::Places;
+pub(super) use service::NAME as SERVICE;
+
+use super::agent::new_node;
+use super::root::Root;
+use super::state;
+use super::systemd::Systemd;
+
+/// How a machine joins.
+#[derive(Debug, Clone)]
+pub(crate) struct Joining {
+    /// The name of its Node.
+    pub(crate) name: String,
+    /// The root of the machine.
+    pub(crate) root: PathBuf,
+    /// The labels that its Node is to have.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether a kubelet looks after the Node.
+    pub(crate) has_kubelet: bool,
+    /// Whether to keep the identity of the kubeconfig instead of asking for one.
+    pub(crate) keep_identity: bool,
+    /// The program that the service runs.
+    pub(crate) program: PathBuf,
+    /// Where the daemon serves its figures, if anywhere.
+    pub(crate) listen: Option<String>,
+}
+
+/// What has been done.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Joined {
+    /// The Node.
+    pub(crate) node: String,
+    /// Where the machine's identity is.
+    pub(crate) kubeconfig: PathBuf,
+    /// The service, and whether it runs.
+    pub(crate) service: &'static str,
+    /// Whether it was started: not in an image that is being built.
+    pub(crate) is_started: bool,
+}
+
+/// Joins the home that a kubeconfig describes.
+pub(crate) async fn join(given: &Value, joining: &Joining) -> Result<Joined> {
+    let places = Places::new(&joining.root);
+    if places.kubeconfig().exists() {
+        bail!(
+            "this machine has joined already ({} is there): machinist leave first",
+            places.kubeconfig().display()
+        );
+    }
+    if !joining.program.exists() {
+        bail!("--program {}: there is no such program", joining.program.display());
+    }
+    let kubeconfig = if joining.keep_identity {
+        given.clone()
+    } else {
+        credentials::own(given, &joining.name).await?
+    };
+    let client = credentials::client(&kubeconfig).await?;
+    make_node(&client, joining).await?;
+    places.make()?;
+    replace_identity(&joining.root, &kubeconfig)?;
+    service::install(&places, joining)?;
+    let is_started = start(&joining.root).await?;
+    Ok(Joined {
+        node: joining.name.clone(),
+        kubeconfig: places.kubeconfig(),
+        service: service::NAME,
+        is_started,
+    })
+}
+
+/// Keeps the machine's identity, for root alone.
+pub(super) fn replace_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
+    let bytes = serde_json::to_vec_pretty(kubeconfig)?;
+    let path = places::KUBECONFIG;
+    state::write(&Root::to_look_at(root)?, path, &bytes)
+        .with_context(|| format!("cannot write {path}"))
+}
+
+/// Makes the machine's Node, or gives the one that is there its labels.
+async fn make_node(client: &Client, joining: &Joining) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let name = &joining.name;
+    let context = || format!("Node {name}");
+    match api.get_opt(name).await.with_context(context)? {
+        Some(_) => {
+            let mut patch = json!({"metadata": {"labels": joining.labels}});
+            if is_new(&joining.root)? {
+                // What a Node of this name said in an earlier life is not true any more.
+                patch["metadata"]["annotations"] = leave::no_annotations();
+            }
+            let patch = Patch::Merge(patch);
+            let patched = api.patch(name, &PatchParams::default(), &patch).await;
+            patched.map(drop).with_context(|| format!("cannot label Node {name}"))
+        }
+        None if joining.has_kubelet => bail!(
+            "Node {name}: there is none; start the kubelet first, or leave --kubelet out where there is none"
+        ),
+        None => {
+            let node = new_node(name, &joining.labels);
+            let made = api.create(&PostParams::default(), &node).await;
+            made.map(drop).with_context(|| format!("cannot create Node {name}"))
+        }
+    }
+}
+
+/// Whether the disk says nothing about a config.
+fn is_new(root: &Path) -> Result<bool> {
+    let root = Root::to_look_at(root)?;
+    Ok(!root.exists(CURRENT_CONFIG)? && !root.exists(NODE_ANNOTATIONS)?)
+}
+
+/// Starts the service where systemd runs.
+async fn start(root: &Path) -> Result<bool> {
+    let Some(systemd) = Systemd::connect(root).await? else { return Ok(false) };
+    systemd.daemon_reload().await?;
+    systemd.start(service::NAME).await?;
+    Ok(true)
+}

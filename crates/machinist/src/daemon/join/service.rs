@@ -1,0 +1,101 @@
+//! The service that runs the daemon.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::Joining;
+use super::places::Places;
+
+/// Its name.
+pub(in super::super) const NAME: &str = "machinist-daemon.service";
+
+/// Writes the service and has it started at every boot.
+pub(super) fn install(places: &Places, joining: &Joining) -> Result<()> {
+    let (unit, wanted) = (places.unit(NAME), places.wanted(NAME));
+    let context = |path: &Path| format!("cannot write {}", path.display());
+    if let Some(folder) = wanted.parent() {
+        fs::create_dir_all(folder).with_context(|| context(folder))?;
+    }
+    fs::write(&unit, text(joining)).with_context(|| context(&unit))?;
+    Places::remove(&wanted)?;
+    symlink(format!("/etc/systemd/system/{NAME}"), &wanted).with_context(|| context(&wanted))
+}
+
+/// Removes it.
+pub(super) fn remove(places: &Places) -> Result<()> {
+    let (unit, wanted) = (places.unit(NAME), places.wanted(NAME));
+    Places::remove(&wanted)?;
+    Places::remove(&unit)?;
+    if let Some(folder) = wanted.parent() {
+        Places::remove_empty(folder);
+    }
+    Ok(())
+}
+
+/// The unit.
+fn text(joining: &Joining) -> String {
+    let mut command = format!(
+        "{} daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name {}",
+        joining.program.display(),
+        joining.name
+    );
+    if !joining.has_kubelet {
+        command.push_str(" --register");
+        for (key, value) in &joining.labels {
+            let _ = write!(command, " --label {key}={value}");
+        }
+    }
+    if let Some(listen) = &joining.listen {
+        let _ = write!(command, " --listen {listen}");
+    }
+    format!(
+        "# Written by machinist join; machinist leave removes it.\n\
+         [Unit]\n\
+         Description=Machinist: keeps this machine as it is declared\n\
+         Documentation=https://github.com/machinist-dev/machinist\n\
+         Wants=network-online.target\n\
+         After=network-online.target\n\
+         \n\
+         [Service]\n\
+         ExecStart={command}\n\
+         Restart=always\n\
+         RestartSec=2\n\
+         # What has begun is brought to its end.\n\
+         TimeoutStopSec=600\n\
+         KillMode=mixed\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_unit_says_which_machine_it_is() {
+        let joining = Joining {
+            name: "n1".to_owned(),
+            root: "/".into(),
+            labels: BTreeMap::from([("node-role.kubernetes.io/worker".into(), String::new())]),
+            has_kubelet: false,
+            keep_identity: false,
+            program: "/usr/local/bin/machinist".into(),
+            listen: None,
+        };
+        let unit = text(&joining);
+        assert!(
+            unit.contains(
+                "ExecStart=/usr/local/bin/machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name n1 --register --label node-role.kubernetes.io/worker=\n"
+            ),
+            "{unit}"
+        );
+        assert!(!text(&Joining { has_kubelet: true, ..joining }).contains("--register"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The daemon's own files: what the machine has, what is not complete, what it was given for its
+//! first boot, and whether the administrator wants everything written anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use machinist_core::agent::{PENDING, Pending};
+use machinist_core::api::MachineConfig;
+use machinist_core::api::names::path::{
+    DAEMON_FOLDER, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE, IGNITION_PRESET, NODE_ANNOTATIONS,
+    NODE_ANNOTATIONS_BACKUP,
+};
+use machinist_core::apply::{Meta, Owner, Tree as _};
+
+use super::once;
+use super::root::{Root, set_meta, split};
+
+/// The present boot of the machine. In a pod it is the machine's own that counts, where it can be seen.
+pub(super) fn boot_id(root: &Path) -> Result<String> {
+    let path = "proc/sys/kernel/random/boot_id";
+    let of = |root: &Path| fs::read_to_string(root.join(path));
+    let text = of(root).or_else(|_| of(Path::new("/")));
+    Ok(text.with_context(|| format!("cannot read /{path}"))?.trim().to_owned())
+}
+
+/// What the disk says about the machine.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    /// The config that the machine has.
+    pub(super) current: Option<MachineConfig>,
+    /// The change that is not complete.
+    pub(super) pending: Option<Pending>,
+    /// What a new machine is to say first.
+    pub(super) first_boot: Option<BTreeMap<String, String>>,
+    /// Whether everything is to be written anew.
+    pub(super) force: bool,
+}
+
+impl State {
+    /// Reads it.
+    pub(super) fn read(root: &Root) -> Result<Self> {
+        Ok(Self {
+            current: once::current(root)?,
+            pending: pending(root)?,
+            first_boot: first_boot(root)?,
+            force: exists(root, FORCE)?,
+        })
+    }
+
+    /// The name of the config that the machine has.
+    pub(super) fn disk(&self) -> Option<&str> {
+        self.current.as_ref().map(|config| config.metadata.name.as_deref().unwrap_or_default())
+    }
+}
+
+fn exists(root: &Root, path: &str) -> Result<bool> {
+    root.exists(path).with_context(|| format!("cannot read {path}"))
+}
+
+/// The change that is not complete. A file that cannot be read is worth less than a machine that
+/// goes on: it is only about what to do after a change.
+pub(super) fn pending(root: &Root) -> Result<Option<Pending>> {
+    if !exists(root, PENDING)? {
+        return Ok(None);
+    }
+    let read = serde_json::from_slice(&root.bytes(PENDING)?);
+    Ok(read.inspect_err(|_| tracing::warn!("{PENDING} cannot be read and is ignored")).ok())
+}
+
+fn first_boot(root: &Root) -> Result<Option<BTreeMap<String, String>>> {
+    if !exists(root, NODE_ANNOTATIONS)? {
+        return Ok(None);
+    }
+    let read = serde_json::from_slice(&root.bytes(NODE_ANNOTATIONS)?);
+    read.map(Some).with_context(|| {
+        format!(
+            "{NODE_ANNOTATIONS}: not a JSON map of annotations: correct it, or remove it if the machine has joined before"
+        )
+    })
+}
+
+/// Writes down what is about to be incomplete; forgets it when there is nothing more to do.
+pub(super) fn set_pending(root: &Root, pending: Option<&Pending>) -> Result<()> {
+    let Some(pending) = pending else {
+        root.remove(PENDING).with_context(|| format!("cannot remove {PENDING}"))?;
+        return Ok(());
+    };
+    if !exists(root, DAEMON_FOLDER)? {
+        let make = || {
+            root.make_folder(DAEMON_FOLDER)?;
+            set_meta(root.folder(DAEMON_FOLDER)?, Meta { mode: 0o755, owner: own() })?;
+            root.sync_folder(split(DAEMON_FOLDER).0)
+        };
+        make().with_context(|| format!("cannot make {DAEMON_FOLDER}"))?;
+    }
+    let bytes = serde_json::to_vec(pending)?;
+    write(root, PENDING, &bytes).with_context(|| format!("cannot write {PENDING}"))
+}
+
+fn own() -> Owner {
+    Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}
+
+/// Writes a file for root alone: all of it or nothing.
+pub(super) fn write(root: &Root, path: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let new = format!("{path}.new");
+    let mut file = root.create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    root.rename(&new, path)?;
+    root.sync_folder(split(path).0)
+}
+
+/// The administrator's wish has been heard.
+pub(super) fn consume_force(root: &Root) -> Result<()> {
+    root.remove(FORCE).with_context(|| format!("cannot remove {FORCE}"))
+}
+
+/// What only a new machine needs is put aside; says what it found.
+pub(super) fn end_first_boot(root: &Root) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    if exists(root, NODE_ANNOTATIONS)? {
+        root.rename(NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP)
+            .with_context(|| format!("cannot rename {NODE_ANNOTATIONS}"))?;
+    }
+    if exists(root, ENCAPSULATED)? {
+        notes.push(
+            "Failed to complete machine-config-daemon-firstboot before joining cluster!".to_owned(),
+        );
+        root.rename(ENCAPSULATED, ENCAPSULATED_BACKUP)
+            .with_context(|| format!("cannot rename {ENCAPSULATED}"))?;
+    }
+    root.remove(IGNITION_PRESET).with_context(|| format!("cannot remove {IGNITION_PRESET}"))?;
+    Ok(notes)
+}

@@ -1,0 +1,140 @@
+//! What a machine can say about itself without asking anybody: from its disk, and from what its daemon
+//! noted last.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use machinist_core::agent::actions;
+use machinist_core::apply::{EMPTY_NAME, empty_config};
+use machinist_core::drift::{self, Finding, Reference};
+use serde::{Deserialize, Serialize};
+
+use super::health;
+use super::join::SERVICE;
+use super::join::places::Places;
+use super::journal::Journal;
+use super::root::Root;
+use super::state::{self, State};
+use super::systemd::Systemd;
+
+/// Where the daemon notes what it does; gone after a restart of the machine.
+const NOTE: &str = "run/machinist/status.json";
+
+/// What the daemon noted last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Note {
+    /// The name of the Node.
+    pub(crate) node: String,
+    /// `Done`, `Working`, `Degraded` or `Unreconcilable`.
+    pub(crate) state: String,
+    /// Why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) reason: String,
+    /// The config that is wanted of the machine.
+    pub(crate) desired: String,
+    /// Whom the daemon waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting: Option<String>,
+}
+
+impl Note {
+    /// Notes it. That it cannot be noted is no reason to stop.
+    pub(super) fn write(&self, root: &Path) {
+        let path = root.join(NOTE);
+        let part = path.with_extension("part");
+        let write = || {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&part, serde_json::to_vec(self)?)?;
+            fs::rename(&part, &path)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "cannot note what the daemon does");
+        }
+    }
+
+    fn read(root: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(root.join(NOTE)).ok()?).ok()
+    }
+}
+
+/// A change that is not complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Incomplete {
+    /// The config that it leads to.
+    pub(crate) config: String,
+    /// The config before.
+    pub(crate) previous: String,
+    /// What is left to be done, in words.
+    pub(crate) actions: String,
+    /// Whether the machine has to restart.
+    pub(crate) needs_restart: bool,
+}
+
+/// What a machine can say about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    /// What the daemon noted last; none where it has not run since the machine started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) daemon: Option<Note>,
+    /// How systemd says its service is; none where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service: Option<String>,
+    /// The config on the disk.
+    pub(crate) current: String,
+    /// A change that is not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pending: Option<Incomplete>,
+    /// Whether a change was interrupted and has to be put right.
+    pub(crate) interrupted: bool,
+    /// Whether everything is to be written anew.
+    pub(crate) force: bool,
+    /// How the disk differs from its config, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mismatch: Option<String>,
+    /// All differences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) findings: Vec<Finding>,
+    /// The config that the machine went back from, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+}
+
+/// How the service of the daemon is.
+async fn service(path: &Path) -> Option<String> {
+    if !Places::new(path).unit(SERVICE).exists() {
+        return None;
+    }
+    Systemd::connect(path).await.ok()??.active_state(SERVICE).await.ok()
+}
+
+/// Looks.
+pub(crate) async fn gather(path: &Path) -> Result<Status> {
+    let root = Root::to_look_at(path)?;
+    let state = State::read(&root)?;
+    let boot = &state::boot_id(path).unwrap_or_default();
+    let pending = state.pending.as_ref().map(|pending| Incomplete {
+        config: pending.config.clone(),
+        previous: pending.previous.metadata.name.clone().unwrap_or_default(),
+        actions: actions::line(pending.outstanding(boot)),
+        needs_restart: pending.needs_restart(boot),
+    });
+    let current = state.current.clone().unwrap_or_else(empty_config);
+    let findings = super::drift::check(path, &Reference::new(&current)?)?.findings;
+    Ok(Status {
+        daemon: Note::read(path),
+        service: service(path).await,
+        current: state.disk().unwrap_or(EMPTY_NAME).to_owned(),
+        pending,
+        interrupted: Journal::is_there(&root)?,
+        force: state.force,
+        mismatch: drift::reason(&findings),
+        findings,
+        failed: health::recall(&root)?.map(|marker| marker.reason()),
+    })
+}

@@ -1,0 +1,77 @@
+//! A job of systemd, from asking for it to its end.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::StreamExt as _;
+use serde::Serialize;
+use zbus::message::Type;
+use zbus::{DynamicType, MatchRule, Message, MessageStream, OwnedObjectPath};
+
+use super::{MANAGER, NAME, PATH, Systemd, words};
+
+/// How long a job may take. systemd's own limit for a unit is a minute and a half unless the unit
+/// says otherwise; a restart is a stop and a start.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Calls a method that gives a job, and waits for the job's end.
+pub(super) async fn run<B: Serialize + DynamicType>(
+    systemd: &Systemd,
+    method: &str,
+    body: &B,
+    unit: &str,
+) -> Result<()> {
+    let Ok(ended) = tokio::time::timeout(DEADLINE, follow(systemd, method, body)).await else {
+        bail!("the job has not ended after {DEADLINE:?}: see \"systemctl list-jobs\"");
+    };
+    match ended?.as_str() {
+        // Skipped: there was nothing to do.
+        "done" | "skipped" => Ok(()),
+        result => bail!(
+            "the job ended with the result {result:?}: see \"systemctl status {unit}\" and \"journalctl -xeu {unit}\""
+        ),
+    }
+}
+
+/// Gives the result of the job, in systemd's word for it.
+async fn follow<B: Serialize + DynamicType>(
+    systemd: &Systemd,
+    method: &str,
+    body: &B,
+) -> Result<String> {
+    // On the bus, only from systemd itself.
+    let rule = MatchRule::builder()
+        .msg_type(Type::Signal)
+        .sender(NAME)
+        .interface(MANAGER)
+        .path(PATH)
+        .member("JobRemoved")
+        .build()?;
+    // Before asking: a job can be over before the answer is read.
+    let mut signals = MessageStream::for_match_rule(rule, &systemd.connection, None).await?;
+    let mut ended: HashMap<OwnedObjectPath, String> = HashMap::new();
+    let note = |signal: Option<zbus::Result<Message>>| -> Result<_> {
+        let signal = signal.context("systemd has ended the connection")?.map_err(words)?;
+        let (_, job, _, result): (u32, OwnedObjectPath, String, String) =
+            signal.body().deserialize()?;
+        Ok((job, result))
+    };
+    let call = systemd.call(method, body);
+    tokio::pin!(call);
+    // Signals are taken while the answer is awaited: an unread queue would hold up the answer too.
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut call => break answer?,
+            signal = signals.next() => ended.extend([note(signal)?]),
+        }
+    };
+    let job: OwnedObjectPath = answer.body().deserialize()?;
+    loop {
+        if let Some(result) = ended.remove(&job) {
+            return Ok(result);
+        }
+        ended.extend([note(signals.next().await)?]);
+    }
+}

@@ -1,0 +1,226 @@
+//! systemd, spoken to over D-Bus: units are started, stopped, restarted and reloaded as jobs, and
+//! each job is followed to its end.
+//!
+//! The socket is that of the root, so a daemon in a container speaks to the systemd of its host
+//! through the host's root. systemd's own socket comes first, as for `systemctl`: it is there
+//! without a message bus, and while the bus itself is restarted.
+//!
+//! A connection is made for a few words and then dropped: one that stays hears of every unit that
+//! comes and goes, and wakes its process each time.
+
+mod job;
+mod own_socket;
+mod transient;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::Serialize;
+use tokio::net::UnixStream;
+use zbus::connection::Builder;
+use zbus::{Connection, DynamicType, Message, ObjectPath, OwnedObjectPath, OwnedVariant};
+
+use own_socket::OwnSocket;
+pub(crate) use transient::Transient;
+
+/// There when systemd is the first process; it says so itself in sd_booted(3).
+const RUNS: &str = "run/systemd/system";
+/// systemd's own socket, for root alone.
+const OWN_SOCKET: &str = "run/systemd/private";
+/// The socket of the message bus.
+const BUS_SOCKET: &str = "run/dbus/system_bus_socket";
+
+const NAME: &str = "org.freedesktop.systemd1";
+const PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+
+/// How long an answer may take. Reading all units anew takes long on a slow machine.
+const ANSWER: Duration = Duration::from_secs(180);
+
+/// The endings of names of units.
+const KINDS: [&str; 11] = [
+    ".service",
+    ".socket",
+    ".target",
+    ".device",
+    ".mount",
+    ".automount",
+    ".swap",
+    ".timer",
+    ".path",
+    ".slice",
+    ".scope",
+];
+
+/// The systemd of a root.
+#[derive(Debug)]
+pub(crate) struct Systemd {
+    connection: Connection,
+}
+
+impl Systemd {
+    /// Speaks to the systemd of a root; none where no systemd runs.
+    pub(crate) async fn connect(root: &Path) -> Result<Option<Self>> {
+        if !root.join(RUNS).is_dir() {
+            return Ok(None);
+        }
+        let connection = match own(root).await {
+            Ok(connection) => connection,
+            // Not for processes that systemd does not see, as in a container with its own.
+            Err(own) => match bus(root).await {
+                Ok(connection) => connection,
+                Err(bus) => bail!(
+                    "systemd does not answer in {}: /{OWN_SOCKET}: {own:#}; /{BUS_SOCKET}: {bus:#}: run as root, with the machine's /run in the root",
+                    root.display()
+                ),
+            },
+        };
+        let systemd = Self { connection };
+        // Without this, nothing is said on the bus of jobs that end.
+        systemd.call("Subscribe", &()).await.context("cannot listen to systemd")?;
+        Ok(Some(systemd))
+    }
+
+    /// Lets systemd read all units anew.
+    pub(crate) async fn daemon_reload(&self) -> Result<()> {
+        self.call("Reload", &()).await.map(drop).context("Failed to reload daemon")
+    }
+
+    /// Lets a unit read its configuration anew.
+    pub(crate) async fn reload(&self, unit: &str) -> Result<()> {
+        self.job("reload", "ReloadUnit", unit).await
+    }
+
+    /// Stops a unit, if it runs, and starts it.
+    pub(crate) async fn restart(&self, unit: &str) -> Result<()> {
+        self.job("restart", "RestartUnit", unit).await
+    }
+
+    /// Starts a unit.
+    pub(crate) async fn start(&self, unit: &str) -> Result<()> {
+        self.job("start", "StartUnit", unit).await
+    }
+
+    /// Stops a unit.
+    pub(crate) async fn stop(&self, unit: &str) -> Result<()> {
+        self.job("stop", "StopUnit", unit).await
+    }
+
+    /// Whether a unit is `active`, `inactive`, `failed` and so on; `inactive` where there is none.
+    pub(crate) async fn active_state(&self, unit: &str) -> Result<String> {
+        let unit = full_name(unit);
+        let ask = async {
+            let loaded = self.call("LoadUnit", &unit.as_str()).await?;
+            let path: OwnedObjectPath = loaded.body().deserialize()?;
+            let interface = "org.freedesktop.DBus.Properties";
+            let answer = self.call_at(&path, interface, "Get", &(UNIT, "ActiveState")).await?;
+            let value: OwnedVariant = answer.body().deserialize()?;
+            anyhow::Ok(String::try_from(value)?)
+        };
+        ask.await.with_context(|| format!("Failed to get the state of {unit}"))
+    }
+
+    /// Runs a command as a unit that goes when the command ends, apart from this process. Waits
+    /// until it has begun.
+    pub(crate) async fn run_transient(&self, unit: &Transient<'_>) -> Result<()> {
+        let started = self.start_transient(unit, unit.properties()).await;
+        started.with_context(|| format!("Failed to start transient unit {}", full_name(unit.name)))
+    }
+
+    /// Runs a command as a unit and waits for its end; an error when it ends with anything but 0, or
+    /// takes longer than it may.
+    pub(crate) async fn run_to_end(&self, unit: &Transient<'_>, limit: Duration) -> Result<()> {
+        self.start_transient(unit, unit.properties_to_end(limit)).await
+    }
+
+    async fn start_transient(
+        &self,
+        unit: &Transient<'_>,
+        properties: transient::Properties,
+    ) -> Result<()> {
+        let name = full_name(unit.name);
+        let body = (name.as_str(), "fail", properties, transient::NO_OTHERS);
+        job::run(self, "StartTransientUnit", &body, &name).await
+    }
+
+    async fn job(&self, verb: &str, method: &str, unit: &str) -> Result<()> {
+        let unit = full_name(unit);
+        job::run(self, method, &(unit.as_str(), "replace"), &unit)
+            .await
+            .with_context(|| format!("Failed to {verb} {unit}"))
+    }
+
+    async fn call<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Message> {
+        self.call_at(&ObjectPath::try_from(PATH)?, MANAGER, method, body).await
+    }
+
+    async fn call_at<B: Serialize + DynamicType>(
+        &self,
+        path: &ObjectPath<'_>,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<Message> {
+        let answer = self.connection.call_method(Some(NAME), path, Some(interface), method, body);
+        answer.await.map_err(words)
+    }
+}
+
+/// A connection over systemd's own socket.
+async fn own(root: &Path) -> Result<Connection> {
+    let stream = UnixStream::connect(root.join(OWN_SOCKET)).await?;
+    open(Builder::socket(OwnSocket(stream)).p2p()).await
+}
+
+/// A connection over the message bus.
+async fn bus(root: &Path) -> Result<Connection> {
+    let stream = UnixStream::connect(root.join(BUS_SOCKET)).await?;
+    open(Builder::unix_stream(stream.into_std()?)).await
+}
+
+async fn open(builder: Builder<'static>) -> Result<Connection> {
+    match tokio::time::timeout(ANSWER, builder.method_timeout(ANSWER).build()).await {
+        Ok(connection) => connection.map_err(words),
+        Err(_) => bail!("it has not answered for {ANSWER:?}"),
+    }
+}
+
+/// As people write it: a name without a kind is that of a service.
+fn full_name(unit: &str) -> String {
+    if KINDS.iter().any(|kind| unit.ends_with(kind)) {
+        unit.to_owned()
+    } else {
+        format!("{unit}.service")
+    }
+}
+
+/// What systemd said, without the names of its errors.
+fn words(error: zbus::Error) -> anyhow::Error {
+    match error {
+        zbus::Error::MethodError(_, Some(text), _) => anyhow!("{text}"),
+        zbus::Error::InputOutput(error) if error.kind() == io::ErrorKind::TimedOut => {
+            anyhow!("systemd has not answered for {ANSWER:?}")
+        }
+        error => anyhow!(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_kind_is_a_service() {
+        for (name, expected) in [
+            ("crio", "crio.service"),
+            ("crio.service", "crio.service"),
+            ("a.b", "a.b.service"),
+            ("basic.target", "basic.target"),
+        ] {
+            assert_eq!(full_name(name), expected);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A unit that is made for one command.
+
+use std::time::Duration;
+
+use zbus::Variant;
+
+/// The properties of a unit, as systemd names them.
+pub(super) type Properties = Vec<(&'static str, Variant<'static>)>;
+
+/// Other units that come with it: none.
+pub(super) const NO_OTHERS: &[(&str, Vec<(&str, Variant<'static>)>)] = &[];
+
+/// A command to run as a unit of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Transient<'a> {
+    /// The name of the unit.
+    pub(crate) name: &'a str,
+    /// What it is for, for people.
+    pub(crate) description: &'a str,
+    /// The program, by its full path, and its arguments.
+    pub(crate) command: &'a [&'a str],
+    /// Units that have to run for it.
+    pub(crate) requires: &'a [&'a str],
+    /// Units that have to be started before it.
+    pub(crate) after: &'a [&'a str],
+}
+
+impl Transient<'_> {
+    /// The properties of a unit whose command ends with its unit.
+    pub(super) fn properties_to_end(&self, limit: Duration) -> Properties {
+        let mut properties = self.properties();
+        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        properties.push(("Type", Variant::from("oneshot".to_owned())));
+        properties.push(("TimeoutStartUSec", Variant::from(limit)));
+        properties
+    }
+
+    /// The properties of the unit.
+    pub(super) fn properties(&self) -> Properties {
+        let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|&s| s.to_owned()).collect() };
+        let program = self.command.first().copied().unwrap_or_default().to_owned();
+        // The last part: a failure of the command is a failure of the unit.
+        let command = (program, owned(self.command), false);
+        let mut properties = vec![
+            ("Description", Variant::from(self.description.to_owned())),
+            ("ExecStart", Variant::from(vec![command])),
+            // A failed one goes too: the next of this name must find its place free.
+            ("CollectMode", Variant::from("inactive-or-failed".to_owned())),
+        ];
+        for (name, units) in [("Requires", self.requires), ("After", self.after)] {
+            if !units.is_empty() {
+                properties.push((name, Variant::from(owned(units))));
+            }
+        }
+        properties
+    }
+}

@@ -1,0 +1,272 @@
+//! A hub that machines can reach, and machines that have joined it.
+
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use machinist_e2e::lab::Process;
+use machinist_e2e::{Lab, Machine, block_on, cluster, command, program, wait_for};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(crate) const PREFIX: &str = "machineconfiguration.openshift.io";
+const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
+pub(crate) const SETTINGS: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
+/// What the checks of a machine compare: what a config may touch.
+const TREES: [&str; 2] = ["/etc", "/home"];
+
+/// A hub on the bridge of a lab.
+pub(crate) struct Site {
+    pub(crate) lab: Lab,
+    pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
+    data: PathBuf,
+    _process: Process,
+}
+
+impl Site {
+    pub(crate) fn start() -> Self {
+        let lab = Lab::new().unwrap();
+        lab.bridge().unwrap();
+        let data = lab.folder("data").unwrap();
+        let kubeconfig = data.join("kubeconfig");
+        let mut up = Command::new(program::machinist().unwrap());
+        up.arg("up").arg("--data").arg(&data);
+        up.arg("--api-listen").arg(format!("{}:6443", lab.address()));
+        let mut process = lab.spawn("up", &up).unwrap();
+        wait_for("the hub to write its kubeconfig", || {
+            process.alive()?;
+            Ok(kubeconfig.exists())
+        })
+        .unwrap();
+        let client = cluster::client(&kubeconfig).unwrap();
+        wait_for("the hub to be ready", || {
+            process.alive()?;
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            Ok(block_on(client.request_text(request)).is_ok())
+        })
+        .unwrap();
+        Self { lab, client, kubeconfig, data, _process: process }
+    }
+
+    /// Boots a machine with a service to look at and a user to log in as.
+    pub(crate) fn machine(&self, name: &str) -> Machine {
+        let clock = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c 'echo reloaded >>/var/reloads'\n[Install]\nWantedBy=multi-user.target\n";
+        let machine = self.lab.machine(name).program().unwrap();
+        let machine = machine.file("/usr/lib/systemd/system/timekeeper.service", clock);
+        let machine = machine.file("/etc/motd", "as it was packaged\n");
+        let machine = machine.boot().unwrap();
+        machine.sh("useradd --create-home core && systemctl start timekeeper.service").unwrap();
+        machine
+    }
+
+    /// Has a machine join with a bootstrap token.
+    pub(crate) fn join(&self, machine: &Machine) {
+        let mut token = Command::new(program::machinist().unwrap());
+        token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
+        let token = command::run(&mut token).unwrap();
+        machine.put("/run/ca.crt", std::fs::read(self.data.join("pki/ca.crt")).unwrap()).unwrap();
+        let server = format!("https://{}:6443", self.lab.address());
+        let script = format!(
+            "machinist join --server {server} --ca-file /run/ca.crt --token {} --pool worker",
+            token.trim()
+        );
+        machine.sh(&script).unwrap();
+    }
+
+    /// Runs our own program as the administrator; any exit code is an answer.
+    pub(crate) fn machinist(&self, arguments: &[&str]) -> command::Answer {
+        let mut command = Command::new(program::machinist().unwrap());
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
+        command::answer(&mut command).unwrap()
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", format!("application/{kind}"))
+            .body(if body.is_null() { Vec::new() } else { body.to_string().into_bytes() })?;
+        Ok(block_on(self.client.request(request))?)
+    }
+
+    /// The config that the pool's machines are to have.
+    fn target(&self) -> String {
+        let pool = self.ask("GET", &format!("{GROUP}/machineconfigpools/worker"), &Value::Null);
+        let name = pool.unwrap()["spec"]["configuration"]["name"].as_str().map(str::to_owned);
+        name.unwrap_or_default()
+    }
+
+    /// Writes or replaces a MachineConfig of the pool, and waits until the pool has been rendered.
+    pub(crate) fn declare(&self, name: &str, ignition: &Value) -> String {
+        let mut ignition = ignition.clone();
+        ignition["ignition"] = json!({"version": "3.5.0"});
+        let object = json!({
+            "apiVersion": format!("{PREFIX}/v1"), "kind": "MachineConfig",
+            "metadata": {"name": name, "labels": {format!("{PREFIX}/role"): "worker"}},
+            "spec": {"config": ignition},
+        });
+        self.rendered(|| {
+            let path = format!("{GROUP}/machineconfigs");
+            let own = format!("{path}/{name}");
+            match self.ask("GET", &own, &Value::Null) {
+                Err(_) => self.ask("POST", &path, &object).unwrap(),
+                Ok(mut old) => {
+                    old["spec"] = object["spec"].clone();
+                    self.ask("PUT", &own, &old).unwrap()
+                }
+            };
+        })
+    }
+
+    /// Makes a MachineConfig that no pool takes.
+    pub(crate) fn make_config(&self, name: &str, ignition: &Value) {
+        let mut ignition = ignition.clone();
+        ignition["ignition"] = json!({"version": "3.5.0"});
+        let object = json!({
+            "apiVersion": format!("{PREFIX}/v1"), "kind": "MachineConfig",
+            "metadata": {"name": name}, "spec": {"config": ignition},
+        });
+        self.ask("POST", &format!("{GROUP}/machineconfigs"), &object).unwrap();
+    }
+
+    /// Takes a MachineConfig away, and waits until the pool has been rendered.
+    pub(crate) fn withdraw(&self, name: &str) -> String {
+        let path = format!("{GROUP}/machineconfigs/{name}");
+        self.rendered(|| drop(self.ask("DELETE", &path, &Value::Null).unwrap()))
+    }
+
+    fn rendered(&self, act: impl FnOnce()) -> String {
+        let before = self.target();
+        act();
+        let mut now = String::new();
+        wait_for("the pool to be rendered", || {
+            now = self.target();
+            Ok(now != before && !now.is_empty())
+        })
+        .unwrap();
+        now
+    }
+
+    /// Says something about the pool.
+    pub(crate) fn patch_pool(&self, patch: &Value) {
+        self.ask("PATCH", &format!("{GROUP}/machineconfigpools/worker"), patch).unwrap();
+    }
+
+    /// Says what changes cost.
+    pub(crate) fn policy(&self, policy: &Value) {
+        let object = json!({
+            "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
+            "metadata": {"name": "cluster"}, "spec": {"nodeDisruptionPolicy": policy},
+        });
+        let _ = self.ask("DELETE", &format!("{SETTINGS}/cluster"), &Value::Null);
+        self.ask("POST", SETTINGS, &object).unwrap();
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn annotation(&self, node: &str, key: &str) -> String {
+        let node = block_on(self.nodes().get(node)).unwrap();
+        node.metadata.annotations.unwrap_or_default().get(&full(key)).cloned().unwrap_or_default()
+    }
+
+    /// Whether a machine says that it is there.
+    pub(crate) fn is_ready(&self, node: &str) -> bool {
+        let node = block_on(self.nodes().get(node)).unwrap();
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
+    }
+
+    pub(crate) fn annotate(&self, node: &str, pairs: &[(&str, &str)]) {
+        let map: serde_json::Map<String, Value> =
+            pairs.iter().map(|(key, value)| (full(key), json!(value))).collect();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": map}}));
+        block_on(self.nodes().patch(node, &PatchParams::default(), &patch)).unwrap();
+    }
+
+    /// Waits until a machine says that it has a config.
+    #[track_caller]
+    pub(crate) fn wait_done(&self, machine: &Machine, config: &str) {
+        self.wait_state(machine, "Done", |site, name| {
+            Ok(site.annotation(name, "currentConfig") == config)
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_state(
+        &self,
+        machine: &Machine,
+        state: &str,
+        mut also: impl FnMut(&Self, &str) -> anyhow::Result<bool>,
+    ) {
+        let name = machine.name();
+        let waited = wait_for(&format!("{name} to be {state}"), || {
+            let found = self.annotation(name, "state");
+            anyhow::ensure!(
+                found == state,
+                "it is {found}: {} (desired {}, drain {} of {})",
+                self.annotation(name, "reason"),
+                self.annotation(name, "desiredConfig"),
+                self.annotation(name, "lastAppliedDrain"),
+                self.annotation(name, "desiredDrain"),
+            );
+            also(self, name)
+        });
+        if let Err(error) = waited {
+            let log = machine.sh("journalctl --no-pager -u machinist-daemon.service | tail -60");
+            panic!("{error:#}\n{}", log.unwrap_or_default());
+        }
+    }
+
+    /// What has happened to a machine, by reason.
+    pub(crate) fn events(&self, node: &str) -> Vec<String> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let events = block_on(api.list(&ListParams::default())).unwrap().items;
+        let mut mine: Vec<Event> = events
+            .into_iter()
+            .filter(|event| event.involved_object.name.as_deref() == Some(node))
+            .collect();
+        mine.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        mine.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    /// The status of a condition of a machine's MachineConfigNode.
+    pub(crate) fn condition(&self, node: &str, type_: &str) -> String {
+        let object = self.ask("GET", &format!("{GROUP}/machineconfignodes/{node}"), &Value::Null);
+        let object = object.unwrap();
+        let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = list.into_iter().find(|condition| condition["type"] == type_);
+        found.map(|one| one["status"].as_str().unwrap().to_owned()).unwrap_or_default()
+    }
+}
+
+/// An annotation of ours has its prefix already.
+fn full(key: &str) -> String {
+    if key.contains('/') { key.to_owned() } else { format!("{PREFIX}/{key}") }
+}
+
+/// Everything on a machine that a config may touch.
+pub(crate) fn trees(machine: &Machine) -> Vec<machinist_e2e::machine::Tree> {
+    TREES.iter().map(|folder| machine.tree(folder).unwrap()).collect()
+}
+
+/// What differs between two looks at a machine, but for what the system changes by itself.
+pub(crate) fn differences(
+    before: &[machinist_e2e::machine::Tree],
+    after: &[machinist_e2e::machine::Tree],
+) -> Vec<String> {
+    before.iter().zip(after).flat_map(|(before, after)| before.changes(after)).collect()
+}
+
+pub(crate) fn file(path: &str, text: &str) -> Value {
+    let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    json!({"path": path, "mode": 0o644, "overwrite": true,
+        "contents": {"source": format!("data:,{encoded}")}})
+}
+
+pub(crate) fn files(files: &[Value]) -> Value {
+    json!({"storage": {"files": files}})
+}
