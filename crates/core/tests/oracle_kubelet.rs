@@ -148,7 +148,9 @@ fn value(rng: &mut Rng, kind: &Kind) -> Value {
         Kind::Duration | Kind::TimeOrDuration => {
             json!(*rng.pick(&["0s", "1s", "90s", "5m", "1h30m", "1.5s", "250ms", "24h"]))
         }
-        Kind::Any => json!("1Gi"),
+        Kind::Any | Kind::Amount => {
+            json!(*rng.pick(&["1Gi", "1024Mi", "500m", "0.5", "1e3", "100k", "1.5Gi"]))
+        }
         Kind::List(inner) => (0..rng.below(3)).map(|_| value(rng, inner)).collect(),
         Kind::Map(inner) => {
             let keys = ["a", "memory.available", "cpu", "Off"];

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::duration;
 use super::types::{Field, Kind, Types};
+use crate::api::Amount;
 
 /// Why a value does not fit its type, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +85,13 @@ impl Place<'_> {
                 kept(number.as_i64() == Some(0))
             }
             (Kind::Quantity, Value::String(_) | Value::Number(_)) => Ok(None),
+            (Kind::Amount, _) => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                match text.parse::<Amount>() {
+                    Ok(amount) => Ok(Some(amount.to_string().into())),
+                    Err(error) => Err(self.error(format!("{text} is no quantity: {error}"))),
+                }
+            }
             (Kind::List(inner), Value::Array(items)) => {
                 let read: Result<Vec<Value>, _> = items
                     .iter()
@@ -174,7 +182,7 @@ fn go_name(kind: &Kind) -> String {
         Kind::Bool => "bool".to_owned(),
         Kind::Int { name, .. } => (*name).to_owned(),
         Kind::Float => "float64".to_owned(),
-        Kind::String | Kind::Duration | Kind::TimeOrDuration | Kind::Quantity => {
+        Kind::String | Kind::Duration | Kind::TimeOrDuration | Kind::Quantity | Kind::Amount => {
             "string".to_owned()
         }
         Kind::Bytes => "[]uint8".to_owned(),
@@ -200,7 +208,7 @@ fn zero(kind: &Kind) -> Value {
         Kind::Bool => Value::Bool(false),
         Kind::Int { .. } | Kind::Float | Kind::Duration | Kind::TimeOrDuration => 0.into(),
         Kind::String | Kind::Bytes => Value::String(String::new()),
-        Kind::Quantity => Value::String("0".to_owned()),
+        Kind::Quantity | Kind::Amount => Value::String("0".to_owned()),
         Kind::Any | Kind::Pointer(_) => Value::Null,
         Kind::List(_) => Value::Array(Vec::new()),
         Kind::Map(_) | Kind::Struct(_) => Value::Object(Map::new()),

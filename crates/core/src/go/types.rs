@@ -33,6 +33,8 @@ pub enum Kind {
     TimeOrDuration,
     /// A quantity of which nothing is known but its text; never merged, `0` when unset.
     Quantity,
+    /// A quantity such as `1Gi`.
+    Amount,
     /// Anything that JSON can say.
     Any,
     /// A list.
@@ -122,6 +124,7 @@ fn parse_kind(text: &'static str) -> Kind {
         "duration" => Kind::Duration,
         "time-or-duration" => Kind::TimeOrDuration,
         "quantity" => Kind::Quantity,
+        "amount" => Kind::Amount,
         "any" => Kind::Any,
         name => Kind::Struct(name),
     }

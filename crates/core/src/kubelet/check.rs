@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::base::CONFIGURATION;
 use crate::api::names::{label, object};
-use crate::api::{KubeletConfig, MachineConfigPool};
+use crate::api::{Amount, KubeletConfig, MachineConfigPool};
 use crate::generate::GenerateError;
 use crate::go::json;
 use crate::go::types::KUBELET;
@@ -87,6 +87,7 @@ pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
             ));
         }
     }
+    check_quantities(&settings)?;
     if settings.get("systemReserved").is_some() && config.spec.auto_sizing_reserved == Some(true) {
         return Err(KubeletConfigError::new(
             "spec.autoSizingReserved",
@@ -108,6 +109,41 @@ pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
         ));
     }
     Ok(())
+}
+
+/// What is set aside has to be quantities: the kubelet would not start with anything else.
+fn check_quantities(settings: &Value) -> Result<(), KubeletConfigError> {
+    for list in ["systemReserved", "kubeReserved"] {
+        for (name, value) in settings.get(list).and_then(Value::as_object).into_iter().flatten() {
+            let text = value.as_str().unwrap_or_default();
+            if !text.is_empty() && text.parse::<Amount>().is_err() {
+                return Err(KubeletConfigError::new(
+                    &format!("spec.kubeletConfig.{list}.{name}"),
+                    format!("KubeletConfiguration: {list} {name} is no quantity: {text}"),
+                    "write a number with an optional unit: 500m, 2Gi",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Settings that no kubelet knows, and so have no effect.
+#[must_use]
+pub(super) fn unknown_fields(config: &KubeletConfig) -> Vec<String> {
+    let Some(Value::Object(written)) = &config.spec.kubelet_config else { return Vec::new() };
+    let known = KUBELET.fields(CONFIGURATION);
+    let is_known = |name: &str| known.iter().any(|field| field.json.eq_ignore_ascii_case(name));
+    let object = config.metadata.name.as_deref().unwrap_or_default();
+    let unknown = written.keys().filter(|name| !is_known(name));
+    unknown
+        .map(|name| {
+            format!(
+                "KubeletConfig {object}: spec.kubeletConfig.{name}: no kubelet knows this field; \
+                 it has no effect (look for a typing error)"
+            )
+        })
+        .collect()
 }
 
 /// Whether a KubeletConfig may be taken up by a pool.

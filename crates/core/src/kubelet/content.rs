@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::base::{BaseError, CONFIGURATION};
-use super::check::{KubeletConfigError, decoded};
+use super::check::{KubeletConfigError, decoded, unknown_fields};
 use crate::api::KubeletConfig;
 use crate::generate::{File, Generated, machine_config};
 use crate::go::json;
@@ -51,7 +51,8 @@ pub fn generate(
         if raw.contains("\"protectKernelDefaults\":false") {
             remove(&mut merged, "protectKernelDefaults");
         }
-        warnings = without_effect(config, &merged);
+        warnings = unknown_fields(config);
+        warnings.extend(without_effect(config, &merged));
         json::merge(&KUBELET, CONFIGURATION, &mut merged, settings);
         release_system_cgroup(&mut merged, settings);
     }

@@ -7,16 +7,19 @@ use crate::api::{Condition, KubeletConfigStatus, Nullable};
 
 /// The condition that says whether the settings were taken up.
 const ACCEPTED: &str = "Accepted";
+/// The condition that says what is odd though it was taken up. Our own.
+const WARNING: &str = "Warning";
 /// So many of the latest verdicts are kept.
 const KEPT: usize = 3;
 
-/// The status after an attempt: `Ok`, or the message of what went wrong. Where nothing is new, it
+/// The status after an attempt: `Ok`, or the message of what went wrong; and what is odd. Where nothing is new, it
 /// is the old one, time and all.
 #[must_use]
 pub fn status(
     old: Option<&KubeletConfigStatus>,
     generation: Option<i64>,
     outcome: Result<(), &str>,
+    warnings: &[String],
     now: &Time,
 ) -> KubeletConfigStatus {
     let message = outcome.map_or_else(|message| format!("Error: {message}"), |()| "Success".into());
@@ -24,11 +27,15 @@ pub fn status(
     let conditions = new.conditions.get_or_insert_default();
     let is_legacy = |it: &Condition| it.type_ == settings::SUCCESS || it.type_ == settings::FAILURE;
     let had_legacy = conditions.last().is_some_and(is_legacy);
-    conditions.retain(|condition| !is_legacy(condition));
+    let warned = conditions.iter().find(|condition| condition.type_ == WARNING).cloned();
+    conditions.retain(|condition| !is_legacy(condition) && condition.type_ != WARNING);
+    let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+    let is_same_warning = warned.and_then(|condition| condition.message) == warning;
     let is_same = conditions.last().is_some_and(|last| last.message.as_ref() == Some(&message));
     if let Some(old) = old
         && is_same
         && had_legacy
+        && is_same_warning
         && old.observed_generation == generation
     {
         return old.clone();
@@ -46,6 +53,11 @@ pub fn status(
     }
     let too_many = conditions.len().saturating_sub(KEPT);
     conditions.drain(..too_many);
+    if let Some(warning) = warning {
+        let mut condition = condition(WARNING, true);
+        condition.message = Some(warning);
+        conditions.push(condition);
+    }
     // Older clients look for this one.
     conditions.push(match outcome {
         Ok(()) => condition(settings::SUCCESS, true),
@@ -76,7 +88,7 @@ mod tests {
         for (generation, outcome) in
             [(1, Err("a")), (2, Err("b")), (3, Ok(())), (4, Err("c")), (5, Err("c"))]
         {
-            current = Some(status(current.as_ref(), Some(generation), outcome, &now));
+            current = Some(status(current.as_ref(), Some(generation), outcome, &[], &now));
         }
         let current = current.unwrap();
         assert_eq!(current.observed_generation, Some(5));
@@ -93,12 +105,27 @@ mod tests {
 
     #[test]
     fn where_nothing_is_new_nothing_changes() {
-        let first = status(None, Some(1), Ok(()), &time("2026-01-01T00:00:00Z"));
+        let first = status(None, Some(1), Ok(()), &[], &time("2026-01-01T00:00:00Z"));
         assert_eq!(shown(&first), ["Accepted True Success", "Success True Success"]);
         let later = time("2026-01-02T00:00:00Z");
-        assert_eq!(status(Some(&first), Some(1), Ok(()), &later), first);
-        let changed = status(Some(&first), Some(2), Ok(()), &later);
+        assert_eq!(status(Some(&first), Some(1), Ok(()), &[], &later), first);
+        let changed = status(Some(&first), Some(2), Ok(()), &[], &later);
         assert_ne!(changed, first);
         assert_eq!(shown(&changed), shown(&first));
+    }
+
+    #[test]
+    fn what_is_odd_is_said_and_goes_again() {
+        let now = time("2026-01-01T00:00:00Z");
+        let odd = ["no kubelet knows this".to_owned()];
+        let first = status(None, Some(1), Ok(()), &odd, &now);
+        assert_eq!(
+            shown(&first),
+            ["Accepted True Success", "Warning True no kubelet knows this", "Success True Success"]
+        );
+        let later = time("2026-01-02T00:00:00Z");
+        assert_eq!(status(Some(&first), Some(1), Ok(()), &odd, &later), first);
+        let mended = status(Some(&first), Some(2), Ok(()), &[], &later);
+        assert_eq!(shown(&mended), ["Accepted True Success", "Success True Success"]);
     }
 }

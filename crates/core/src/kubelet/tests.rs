@@ -224,3 +224,16 @@ fn no_kubelet_no_kubelet_config() {
         "{error}"
     );
 }
+
+#[test]
+fn a_field_that_nobody_knows_is_said_and_a_wrong_quantity_is_refused() {
+    let mut cluster = Cluster::new(&["worker"]);
+    cluster.add("a", 1, "worker", &json!({"maxPodz": 1}));
+    cluster.add("b", 2, "worker", &json!({"systemReserved": {"memory": "2Gx"}}));
+    let plans = cluster.settle();
+    let warnings = &plans[0].as_ref().unwrap().generated[0].warnings;
+    assert!(warnings[0].contains("spec.kubeletConfig.maxPodz: no kubelet knows"), "{warnings:?}");
+    let error = plans[1].as_ref().unwrap_err();
+    assert_eq!(error.field, "spec.kubeletConfig.systemReserved.memory");
+    assert!(error.message.contains("is no quantity: 2Gx"), "{error}");
+}

@@ -37,7 +37,7 @@ fn typed(types: &Types, kind: &Kind, json: &Json) -> Value {
         Kind::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
         Kind::Int { .. } => Value::Int(json.as_i64().unwrap_or_default()),
         Kind::Float => Value::Float(json.as_f64().unwrap_or_default()),
-        Kind::String | Kind::Quantity | Kind::Duration | Kind::TimeOrDuration => {
+        Kind::String | Kind::Quantity | Kind::Amount | Kind::Duration | Kind::TimeOrDuration => {
             json.as_str().unwrap_or_default().into()
         }
         Kind::Bytes => {

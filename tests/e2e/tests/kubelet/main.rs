@@ -107,6 +107,18 @@ fn kubelet_configs(site: &Site) {
     site.apply(&kubelet_config("second", &json!({"podPidsLimit": 9000})));
     says(site, "second", "True", "Success");
     holds(site, "podPidsLimit: 9000");
+
+    // What no kubelet knows is taken up, as in the real system, but not without a word.
+    site.apply(&kubelet_config("second", &json!({"podPidsLimit": 9001, "podPidzLimit": 1})));
+    holds(site, "podPidsLimit: 9001");
+    site.until("the odd field to be told", || {
+        let conditions = site.get("kubeletconfig", "second")["status"]["conditions"].to_string();
+        ensure!(
+            conditions.contains("spec.kubeletConfig.podPidzLimit: no kubelet knows"),
+            "{conditions}"
+        );
+        Ok(())
+    });
 }
 
 /// What the cluster is told about itself reaches the machines.

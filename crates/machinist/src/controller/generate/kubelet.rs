@@ -49,9 +49,14 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
         }
     }
     for (config, plan) in staying.iter().zip(decided.plans) {
+        let mut warnings = Vec::new();
         let outcome = match &plan {
             Ok(plan) => {
                 perform(shell, config, plan).await?;
+                warnings.extend(plan.generated.iter().flat_map(|made| made.warnings.clone()));
+                // Each pool has the same ones.
+                warnings.sort();
+                warnings.dedup();
                 Ok(())
             }
             Err(problem) => {
@@ -62,7 +67,8 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
                 Err(problem.to_string())
             }
         };
-        tell(shell, config, outcome.as_ref().copied().map_err(String::as_str)).await?;
+        let outcome = outcome.as_ref().copied().map_err(String::as_str);
+        tell(shell, config, outcome, &warnings).await?;
     }
     Ok(())
 }
@@ -193,13 +199,18 @@ fn roles(config: &KubeletConfig) -> BTreeSet<String> {
 }
 
 /// Says on the object how it went, unless it says so already.
-async fn tell(shell: &Shell, config: &Arc<KubeletConfig>, outcome: Result<(), &str>) -> Outcome {
+async fn tell(
+    shell: &Shell,
+    config: &Arc<KubeletConfig>,
+    outcome: Result<(), &str>,
+    warnings: &[String],
+) -> Outcome {
     let cache = &shell.world.kinds.kubelet_configs;
     // It may have been written a moment ago.
     let latest = cache.get(&config.name_any());
     let config = latest.as_ref().unwrap_or(config);
     let now = Time(Timestamp::now());
-    let after = status(config.status.as_ref(), config.meta().generation, outcome, &now);
+    let after = status(config.status.as_ref(), config.meta().generation, outcome, warnings, &now);
     if config.status.as_ref() == Some(&after) {
         return Ok(());
     }
