@@ -64,24 +64,25 @@ fn mirrors(site: &Site, base: &str) {
     let owner = &site.get("mc", "99-worker-generated-registries")["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["name"]), (&json!("Image"), &json!("cluster")));
 
-    // A change reaches them; one that changes nothing for machines is not even written.
+    // A change of each reaches them; one that changes nothing for machines is not even written.
     let version =
         || site.get("mc", "99-worker-generated-registries")["metadata"]["resourceVersion"].clone();
-    let more = json!({"spec": {"imageDigestMirrors": [{"source": "a.example.com", "mirrors": ["b.example.com/a"]}]}});
-    site.kubectl(&[
-        "patch",
-        "imagedigestmirrorset",
-        "mirror",
-        "--type=merge",
-        "-p",
-        &more.to_string(),
-    ]);
-    site.until("the change to be rendered", || {
+    let mirrors = |field: &str| json!({"spec": {field: [{"source": "a.example.com", "mirrors": ["b.example.com/a"]}]}});
+    let tags = json!({"spec": {"imageTagMirrors": [{"source": "c.example.com", "mirrors": ["d.example.com/c"]}]}});
+    let lists = json!({"spec": {"registrySources": {"blockedRegistries": ["worse.example.org"]}}});
+    for (object, change) in [
+        ("imagedigestmirrorset/mirror", mirrors("imageDigestMirrors")),
+        ("imagetagmirrorset/mirror", tags),
+        ("image.config.openshift.io/cluster", lists),
+    ] {
+        site.kubectl(&["patch", object, "--type=merge", "-p", &change.to_string()]);
+    }
+    site.until("the changes to be rendered", || {
         let found = contents(site, REGISTRIES)?;
-        ensure!(
-            found.contains("location = \"b.example.com/a\"") && !found.contains("/team\""),
-            "{found}"
-        );
+        let has = |text: &str| found.contains(text);
+        ensure!(has("location = \"b.example.com/a\"") && !has("/team\""), "{found}");
+        ensure!(has("location = \"d.example.com/c\"") && !has("docker.io/library"), "{found}");
+        ensure!(has("worse.example.org") && !has("untrusted.example.org"), "{found}");
         Ok(())
     });
     let before = version();
@@ -201,6 +202,15 @@ fn policies(site: &Site, base: &str) {
         ensure!(rule["type"] == "sigstoreSigned" && rule["keyData"] == key(), "{found}");
         Ok(())
     });
+    site.apply(&policy("ClusterImagePolicy", "signed", None, "signed.example.com"));
+    site.until("the wider policy to be rendered", || {
+        let found: Value = serde_json::from_str(&contents(site, POLICY)?)?;
+        let docker = &found["transports"]["docker"];
+        ensure!(docker["signed.example.com"][0]["keyData"] == key(), "{found}");
+        ensure!(docker.get("signed.example.com/team").is_none(), "{found}");
+        Ok(())
+    });
+    site.apply(&policy("ClusterImagePolicy", "signed", None, "signed.example.com/team"));
     site.apply(&policy("ImagePolicy", "ours", Some("default"), "other.example.com"));
     site.until("the policy of the namespace to be rendered", || {
         let found: Value =
