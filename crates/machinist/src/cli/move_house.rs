@@ -299,6 +299,22 @@ async fn release(home: &Home, items: &[Item]) -> Result<()> {
     Ok(())
 }
 
+/// Replaces a pool that nobody has used. A controller of the new home may write its status meanwhile.
+async fn replace(home: &Home, item: &Item, path: &str, mut object: Value) -> Result<Value> {
+    for _ in 0..10 {
+        match home.write(Method::PUT, path, JSON, &object).await {
+            Err(error) if refused(&error) == Some(409) => {}
+            answer => return Ok(answer?.body),
+        }
+        let there = home.get(path).await?;
+        match moving::step(&item.old, Some(&there)) {
+            Step::Replace(newer) => object = moving::held(&newer),
+            _ => bail!("somebody uses it there now; look at it and try again"),
+        }
+    }
+    bail!("somebody goes on writing it there; try again")
+}
+
 /// Writes one object with its status; gives it as it is there.
 async fn write(home: &Home, item: &Item) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
@@ -309,7 +325,7 @@ async fn write(home: &Home, item: &Item) -> Result<Value> {
             let folder = item.resource.path(None, None);
             home.write(Method::POST, &folder, JSON, &first(object)).await?.body
         }
-        Step::Replace(object) => home.write(Method::PUT, &path, JSON, &first(object)).await?.body,
+        Step::Replace(object) => replace(home, item, &path, first(object)).await?,
         Step::Add(patch) => {
             return Ok(home.write(Method::PATCH, &path, MERGE_PATCH, patch).await?.body);
         }
