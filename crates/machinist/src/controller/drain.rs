@@ -36,18 +36,12 @@ pub(super) async fn run(shell: Shell) {
         tasks: JoinSet::new(),
     };
     desk.look_at_all();
-    let mut due = None;
     loop {
         tokio::select! {
-            () = turns.next(due) => {
-                due = None;
-                desk.look_at_all();
-            }
+            () = turns.next(None) => desk.look_at_all(),
             Some(done) = desk.tasks.join_next() => {
                 // It may have asked for more while its task was ending. Only this one: thousands may end.
                 if let Ok(name) = done {
-                    // It has cut short the wait for a turn, which may have heard of a change already.
-                    due = Some(Duration::from_millis(50));
                     desk.at_work.remove(&name);
                     desk.look_at(&name);
                 }

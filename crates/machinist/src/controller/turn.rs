@@ -12,6 +12,8 @@ pub(super) struct Turns {
     receiver: mpsc::Receiver<()>,
     quiet: Duration,
     patience: Duration,
+    /// When the burst that has begun is answered at the latest.
+    end: Option<Instant>,
 }
 
 impl Turns {
@@ -20,7 +22,7 @@ impl Turns {
     pub(super) fn new(quiet: Duration, patience: Duration) -> Self {
         // One place is enough: that something changed needs to be known only once.
         let (sender, receiver) = mpsc::channel(1);
-        Self { sender, receiver, quiet, patience }
+        Self { sender, receiver, quiet, patience, end: None }
     }
 
     /// From now on a turn comes after `patience` at the latest.
@@ -43,25 +45,30 @@ impl Turns {
         });
     }
 
-    /// Waits for the next turn: after a change, or after `at_latest`.
+    /// Waits for the next turn: after a change, or after `at_latest`. Whoever gives up waiting misses nothing: the next call
+    /// goes on with the burst that this one had begun to wait for.
     pub(super) async fn next(&mut self, at_latest: Option<Duration>) {
-        match at_latest {
-            Some(limit) => {
-                if timeout(limit, self.receiver.recv()).await.is_err() {
-                    return;
-                }
-            }
+        let end = match self.end {
+            Some(end) => end,
             None => {
-                self.receiver.recv().await;
+                match at_latest {
+                    Some(limit) => {
+                        if timeout(limit, self.receiver.recv()).await.is_err() {
+                            return;
+                        }
+                    }
+                    None => {
+                        self.receiver.recv().await;
+                    }
+                }
+                *self.end.insert(Instant::now() + self.patience)
             }
-        }
-        let end = Instant::now() + self.patience;
+        };
         loop {
             sleep(self.quiet.min(end.saturating_duration_since(Instant::now()))).await;
-            if Instant::now() >= end {
-                return;
-            }
-            if timeout_at(Instant::now(), self.receiver.recv()).await.is_err() {
+            let is_over = Instant::now() >= end;
+            if is_over || timeout_at(Instant::now(), self.receiver.recv()).await.is_err() {
+                self.end = None;
                 return;
             }
         }
@@ -92,5 +99,21 @@ mod tests {
         let quiet = turns.next(Some(Duration::from_secs(60)));
         assert!(timeout(Duration::from_secs(50), quiet).await.is_err());
         drop(changes);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_waiting_misses_nothing_and_is_not_put_off_for_ever() {
+        let changes = watch::Sender::new(0);
+        let mut turns = Turns::new(Duration::from_millis(100), Duration::from_millis(500));
+        turns.after(changes.subscribe());
+        changes.send_replace(1);
+        let start = Instant::now();
+        // Something else is always quicker than the burst is over.
+        while timeout(Duration::from_millis(50), turns.next(None)).await.is_err() {
+            assert!(start.elapsed() <= Duration::from_millis(600), "the turn was forgotten");
+        }
+        assert!(start.elapsed() >= Duration::from_millis(100));
+        let nothing = timeout(Duration::from_secs(60), turns.next(None)).await;
+        assert!(nothing.is_err(), "one change, one turn");
     }
 }
