@@ -11,6 +11,7 @@ mod error;
 pub mod go_yaml;
 mod merge;
 mod name;
+pub mod pin;
 pub mod provenance;
 mod select;
 pub mod sync;

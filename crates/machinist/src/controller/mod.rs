@@ -25,6 +25,7 @@ mod evict;
 mod generate;
 mod history;
 mod machine_config_node;
+mod pin;
 mod render;
 mod rollout;
 mod status;

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use machinist_core::api::names::annotation;
+use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::Overrides;
+use machinist_core::render::pin::{Pin, pin, set_pinned};
 use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
 use serde_json::json;
 
 use super::events::Component;
+use super::generate::pull_secret;
 use super::history;
+use super::pin::{Known, Means, Pins};
 use super::shell::{Shell, WriteError};
 use super::turn::Turns;
 
@@ -51,15 +54,15 @@ pub(super) async fn run(shell: Shell) {
     turns.after(world.configs.changes());
     turns.after(world.controller_configs.changes());
     world.ready().await;
-    let mut again = true;
+    let (mut again, pins) = (true, Pins::default());
     loop {
         turns.next(again.then_some(RETRY)).await;
-        again = pass(&shell).await;
+        again = pass(&shell, &pins).await;
     }
 }
 
 /// Renders all pools once; whether it has to be tried again by itself.
-async fn pass(shell: &Shell) -> bool {
+async fn pass(shell: &Shell, pins: &Pins) -> bool {
     let world = &shell.world;
     let configs = world.configs.all();
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
@@ -78,9 +81,14 @@ async fn pass(shell: &Shell) -> bool {
             overrides: Overrides::default(),
         };
         let render = match sync(&inputs) {
-            Ok(todo) => {
+            Ok(mut todo) => {
                 let overridden = todo.os_image_overridden;
                 shell.metrics.os_image_overridden(&pool.name_any(), overridden);
+                if let Some(waits) = pin_image(shell, pins, &pool, &mut todo).await {
+                    again = true;
+                    renders.insert(pool.name_any(), waits);
+                    continue;
+                }
                 if let Err(error) = perform(shell, &pool, todo).await {
                     again = true;
                     tracing::debug!(pool = pool.name_any(), %error, "cannot write what was rendered");
@@ -97,6 +105,55 @@ async fn pass(shell: &Shell) -> bool {
         is_news
     });
     again
+}
+
+/// An image that is named by a tag is pinned before any machine may have it; says so if that cannot be
+/// done now.
+async fn pin_image(
+    shell: &Shell,
+    pins: &Pins,
+    pool: &MachineConfigPool,
+    todo: &mut Sync,
+) -> Option<Render> {
+    let new = todo.create.as_mut()?;
+    let present = pool.spec.configuration.as_ref().and_then(|it| it.name.as_deref());
+    let present = present.and_then(|name| shell.world.configs.get(name));
+    let tagged = match pin(new, present.as_deref()) {
+        Pin::Needless => return None,
+        Pin::As(image) => {
+            set_pinned(new, image);
+            return None;
+        }
+        Pin::Ask(tagged) => tagged,
+    };
+    match pins.find(&tagged, means(shell).await) {
+        Known::Digest(digest) => {
+            set_pinned(new, tagged.by_digest(&digest));
+            None
+        }
+        Known::NotYet => Some(Render::NotYet),
+        Known::Failed(why) => {
+            let image = new.spec.os_image_url.clone().unwrap_or_default();
+            Some(Render::Bad(format!(
+                "Failed to render configuration for pool {}: osImageURL {image}: cannot find out which image the tag means: {why}; name the image by its digest, or make the registry answer",
+                pool.name_any()
+            )))
+        }
+    }
+}
+
+/// What a registry may have to be asked with. What cannot be read is left out: many want nothing.
+async fn means(shell: &Shell) -> Means {
+    let mut means = Means::default();
+    if let Some(config) = shell.world.controller_config()
+        && let Ok(Some(bytes)) = pull_secret(shell, &config).await
+    {
+        means.pull_secret = serde_json::from_slice(&bytes).ok();
+    }
+    let image = shell.world.kinds.images.get(object::CLUSTER);
+    let sources = image.and_then(|image| image.spec.registry_sources.clone());
+    means.insecure = sources.and_then(|it| it.insecure_registries).unwrap_or_default();
+    means
 }
 
 fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Render {

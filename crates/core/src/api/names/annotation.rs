@@ -128,6 +128,9 @@ pub mod machinist {
 
     // On MachineConfigs.
 
+    /// On a rendered config whose image is named by a tag: the image by its digest, as the registry said
+    /// when the config was made. Machines take this one.
+    pub const OS_IMAGE_PINNED: &str = "machinist.dev/os-image-pinned";
     /// The objects that `machinist generate` made a MachineConfig from.
     pub const GENERATED_FROM: &str = "machinist.dev/generated-from";
 

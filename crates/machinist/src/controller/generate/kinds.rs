@@ -19,7 +19,7 @@ use crate::home::cache::Cache;
 #[derive(Debug, Clone, Default)]
 pub(in crate::controller) struct Kinds {
     pub(super) container_runtime_configs: Cache<ContainerRuntimeConfig>,
-    pub(super) images: Cache<Image>,
+    pub(in super::super) images: Cache<Image>,
     pub(super) content_source_policies: Cache<ImageContentSourcePolicy>,
     pub(super) digest_mirror_sets: Cache<ImageDigestMirrorSet>,
     pub(super) tag_mirror_sets: Cache<ImageTagMirrorSet>,

@@ -13,6 +13,8 @@ mod tell;
 mod templates;
 mod write;
 
+pub(super) use templates::pull_secret;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -61,7 +61,10 @@ async fn make(shell: &Shell, config: &ControllerConfig) -> Result<Vec<Generated>
 }
 
 /// The pull secret that the ControllerConfig refers to.
-async fn pull_secret(shell: &Shell, config: &ControllerConfig) -> Result<Option<Vec<u8>>, String> {
+pub(in super::super) async fn pull_secret(
+    shell: &Shell,
+    config: &ControllerConfig,
+) -> Result<Option<Vec<u8>>, String> {
     let Some(reference) = &config.spec.pull_secret else { return Ok(None) };
     let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
     let name = reference.name.as_deref().unwrap_or_default();

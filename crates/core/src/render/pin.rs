@@ -1,0 +1,216 @@
+//! OS images that are named by a tag: a tag may mean another image tomorrow, and a pool must never be
+//! mixed. So the controller asks the registry once, and writes the answer on the rendered config, where
+//! it is in nobody's way: the name of a config covers its content only.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::api::MachineConfig;
+use crate::api::names::annotation::machinist::OS_IMAGE_PINNED;
+
+/// An image that is named by a tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tagged {
+    /// The registry: `registry.example.com:5000`.
+    pub host: String,
+    /// Where in it: `os/fedora`.
+    pub repository: String,
+    /// The tag.
+    pub tag: String,
+}
+
+impl Tagged {
+    /// The tag of an image, if that is how it is named. One without a registry is left to the machine,
+    /// which knows where to look for it.
+    #[must_use]
+    pub fn of(image: &str) -> Option<Self> {
+        let (host, rest) = image.split_once('/')?;
+        let is_host = host.contains(['.', ':']) || host == "localhost";
+        if !is_host || rest.is_empty() || image.contains('@') {
+            return None;
+        }
+        let (repository, tag) = rest.rsplit_once(':').unwrap_or((rest, "latest"));
+        let [host, repository, tag] = [host, repository, tag].map(str::to_owned);
+        Some(Self { host, repository, tag })
+    }
+
+    /// The same image by its digest.
+    #[must_use]
+    pub fn by_digest(&self, digest: &str) -> String {
+        format!("{}/{}@{digest}", self.host, self.repository)
+    }
+}
+
+/// What a config needs before machines may have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing: there is no image, or it is named by its digest.
+    Needless,
+    /// The pool's config before has the same tag: what it meant then, it means now.
+    As(String),
+    /// The registry has to be asked.
+    Ask(Tagged),
+}
+
+/// How the image of a new config is pinned, given the config that the pool has.
+#[must_use]
+pub fn pin(new: &MachineConfig, present: Option<&MachineConfig>) -> Pin {
+    let image = new.spec.os_image_url.as_deref().unwrap_or_default();
+    let Some(tagged) = Tagged::of(image) else { return Pin::Needless };
+    let present = present.filter(|present| present.spec.os_image_url.as_deref() == Some(image));
+    match present.and_then(pinned) {
+        Some(known) => Pin::As(known.to_owned()),
+        None => Pin::Ask(tagged),
+    }
+}
+
+/// The image that a config was pinned to.
+#[must_use]
+pub fn pinned(config: &MachineConfig) -> Option<&str> {
+    let annotations = config.metadata.annotations.as_ref()?;
+    annotations.get(OS_IMAGE_PINNED).map(String::as_str).filter(|image| !image.is_empty())
+}
+
+/// Writes on a config which image its tag means.
+pub fn set_pinned(config: &mut MachineConfig, image: String) {
+    config.metadata.annotations.get_or_insert_default().insert(OS_IMAGE_PINNED.to_owned(), image);
+}
+
+/// Whether a text is a digest that can be taken for one.
+#[must_use]
+pub fn is_digest(text: &str) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    text.strip_prefix("sha256:").is_some_and(|rest| rest.len() == 64 && hex(rest))
+}
+
+/// Where a registry gives out tokens, out of its `WWW-Authenticate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Challenge {
+    /// The user's name and password themselves.
+    Basic,
+    /// A token, from this address.
+    Bearer {
+        /// With the query that asks for the right one.
+        url: String,
+    },
+}
+
+impl Challenge {
+    /// Reads the header.
+    #[must_use]
+    pub fn read(header: &str, repository: &str) -> Option<Self> {
+        let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
+        if scheme.eq_ignore_ascii_case("basic") {
+            return Some(Self::Basic);
+        }
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let part = |name: &str| {
+            let (_, after) = rest.split_once(&format!("{name}=\""))?;
+            after.split_once('"').map(|(value, _)| value)
+        };
+        let realm = part("realm")?;
+        let mut url = format!("{realm}?scope=repository:{repository}:pull");
+        if let Some(service) = part("service") {
+            url += &format!("&service={}", service.replace(' ', "%20"));
+        }
+        Some(Self::Bearer { url })
+    }
+}
+
+/// The `user:password` for an image in a pull secret, in base64 as it goes into a header. The longest
+/// name that the image is beneath counts.
+#[must_use]
+pub fn credentials(pull_secret: &Value, host: &str, repository: &str) -> Option<String> {
+    let image = format!("{host}/{repository}");
+    let entries = pull_secret.get("auths")?.as_object()?.iter();
+    let fits = |name: &str| {
+        let name = name.trim_start_matches("https://").trim_start_matches("http://");
+        let name = name.trim_end_matches('/');
+        image.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let (_, entry) = entries.filter(|(name, _)| fits(name)).max_by_key(|(name, _)| name.len())?;
+    if let Some(auth) = entry.get("auth").and_then(Value::as_str) {
+        return Some(auth.to_owned());
+    }
+    let text = |name: &str| entry.get(name).and_then(Value::as_str);
+    Some(STANDARD.encode(format!("{}:{}", text("username")?, text("password")?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::from_ignition;
+    use serde_json::json;
+
+    fn config(image: &str, pin: Option<&str>) -> MachineConfig {
+        let mut config = from_ignition(json!({}));
+        config.spec.os_image_url = Some(image.to_owned());
+        if let Some(pin) = pin {
+            set_pinned(&mut config, pin.to_owned());
+        }
+        config
+    }
+
+    #[test]
+    fn what_is_named_by_a_tag() {
+        for (image, expected) in [
+            ("quay.io/os/a:1", Some(("quay.io", "os/a", "1"))),
+            ("host:5000/a", Some(("host:5000", "a", "latest"))),
+            ("localhost/a:b", Some(("localhost", "a", "b"))),
+            ("quay.io/os/a@sha256:00", None),
+            ("quay.io/os/a:1@sha256:00", None),
+            ("fedora:latest", None),
+            ("library/fedora", None),
+            ("quay.io/", None),
+            ("", None),
+        ] {
+            let found = Tagged::of(image);
+            let found = found.as_ref().map(|it| (&*it.host, &*it.repository, &*it.tag));
+            assert_eq!(found, expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_asked_about_once() {
+        let new = config("q.io/a:1", None);
+        let asked = Pin::Ask(Tagged::of("q.io/a:1").unwrap());
+        assert_eq!(pin(&new, None), asked);
+        assert_eq!(pin(&new, Some(&config("q.io/a:2", Some("q.io/a@sha256:2")))), asked);
+        assert_eq!(pin(&new, Some(&config("q.io/a:1", None))), asked);
+        let known = config("q.io/a:1", Some("q.io/a@sha256:1"));
+        assert_eq!(pin(&new, Some(&known)), Pin::As("q.io/a@sha256:1".to_owned()));
+        assert_eq!(pin(&config("q.io/a@sha256:1", None), None), Pin::Needless);
+    }
+
+    #[test]
+    fn who_gives_out_tokens() {
+        let bearer = r#"Bearer realm="https://q.io/auth",service="q io",scope="x""#;
+        let url = "https://q.io/auth?scope=repository:os/a:pull&service=q%20io".to_owned();
+        assert_eq!(Challenge::read(bearer, "os/a"), Some(Challenge::Bearer { url }));
+        assert_eq!(Challenge::read("Basic realm=\"x\"", "a"), Some(Challenge::Basic));
+        assert_eq!(Challenge::read("Bearer service=\"x\"", "a"), None);
+        assert_eq!(Challenge::read("Negotiate", "a"), None);
+    }
+
+    #[test]
+    fn the_longest_name_counts() {
+        let secret = json!({"auths": {
+            "q.io": {"auth": "aG9zdA=="},
+            "q.io/os": {"username": "u", "password": "p"},
+            "https://other.io/": {"auth": "b3RoZXI="},
+        }});
+        for (host, repository, expected) in [
+            ("q.io", "os/a", Some("dTpw")),
+            ("q.io", "osx/a", Some("aG9zdA==")),
+            ("other.io", "a", Some("b3RoZXI=")),
+            ("none.io", "a", None),
+        ] {
+            assert_eq!(credentials(&secret, host, repository).as_deref(), expected, "{host}");
+        }
+        assert!(is_digest(&format!("sha256:{}", "a1".repeat(32))));
+        assert!(!is_digest("sha256:zz") && !is_digest("latest"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Asks registries which image a tag means. Nobody waits for an answer: it is asked for beside the
+//! rendering, and taken when it is there.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use ::http::uri::PathAndQuery;
+use ::http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use kube::{Client, Config};
+use machinist_core::render::pin::{Challenge, Tagged, credentials, is_digest};
+use serde_json::Value;
+
+/// How long a registry may take for all of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer counts: the configs of several pools that come together get the same.
+const FRESH: Duration = Duration::from_secs(60);
+/// After a question that failed.
+const PAUSE: Duration = Duration::from_secs(15);
+/// An answer with a token is not larger than this.
+const LIMIT: usize = 1 << 20;
+/// The forms in which an image may be described: those of one machine's kind, and of several.
+const FORMS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
+    application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+/// The header in which a registry says what it holds.
+const DIGEST: &str = "docker-content-digest";
+
+/// What is needed to ask.
+#[derive(Clone, Default)]
+pub(super) struct Means {
+    /// The pull secret.
+    pub pull_secret: Option<Value>,
+    /// Registries that speak no TLS, or show a certificate that nobody has to trust.
+    pub insecure: Vec<String>,
+}
+
+impl fmt::Debug for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Means").field("insecure", &self.insecure).finish_non_exhaustive()
+    }
+}
+
+/// What is known about a tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It is being asked about.
+    NotYet,
+    /// The digest.
+    Digest(String),
+    /// Why it is not known.
+    Failed(String),
+}
+
+/// Asks, and remembers for a while. A clone knows the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pins {
+    known: Arc<Mutex<HashMap<String, (Known, Instant)>>>,
+}
+
+impl Pins {
+    /// What a tag means, as far as that is known; begins to find out if it is not.
+    pub(super) fn find(&self, tagged: &Tagged, means: Means) -> Known {
+        let key = format!("{}/{}:{}", tagged.host, tagged.repository, tagged.tag);
+        let mut all = self.lock();
+        if let Some((known, since)) = all.get(&key) {
+            let counts = match known {
+                Known::NotYet => PATIENCE * 2,
+                Known::Digest(_) => FRESH,
+                Known::Failed(_) => PAUSE,
+            };
+            if since.elapsed() < counts {
+                return known.clone();
+            }
+        }
+        all.insert(key.clone(), (Known::NotYet, Instant::now()));
+        drop(all);
+        let (pins, tagged) = (self.clone(), tagged.clone());
+        tokio::spawn(async move {
+            let asked = tokio::time::timeout(PATIENCE, ask(&tagged, &means)).await;
+            let known = match asked {
+                Ok(Ok(digest)) => Known::Digest(digest),
+                Ok(Err(error)) => Known::Failed(format!("{error:#}")),
+                Err(_) => Known::Failed(format!("{} does not answer", tagged.host)),
+            };
+            tracing::info!(image = key, answer = ?known, "asked the registry which image a tag means");
+            pins.lock().insert(key, (known, Instant::now()));
+        });
+        Known::NotYet
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Known, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn ask(tagged: &Tagged, means: &Means) -> anyhow::Result<String> {
+    let Tagged { host, repository, tag } = tagged;
+    let is_insecure = means.insecure.iter().any(|one| one == host);
+    let path = format!("/v2/{repository}/manifests/{tag}");
+    let mut answer = exchange(&format!("https://{host}{path}"), is_insecure, None).await;
+    let mut scheme = "https";
+    if is_insecure && answer.is_err() {
+        scheme = "http";
+        answer = exchange(&format!("http://{host}{path}"), true, None).await;
+    }
+    let mut answer = answer?;
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        let shown = answer.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
+        let challenge = shown.and_then(|shown| Challenge::read(shown, repository));
+        let user = means.pull_secret.as_ref().and_then(|it| credentials(it, host, repository));
+        let header = authorization(challenge, user, is_insecure).await?;
+        answer = exchange(&format!("{scheme}://{host}{path}"), is_insecure, Some(header)).await?;
+    }
+    let status = answer.status();
+    anyhow::ensure!(status.is_success(), "{host} answers {status}");
+    let digest = answer.headers().get(DIGEST).and_then(|it| it.to_str().ok());
+    match digest.filter(|digest| is_digest(digest)) {
+        Some(digest) => Ok(digest.to_owned()),
+        None => anyhow::bail!("{host} does not say which image it is"),
+    }
+}
+
+/// What to show to a registry that wants to know who asks.
+async fn authorization(
+    challenge: Option<Challenge>,
+    user: Option<String>,
+    is_insecure: bool,
+) -> anyhow::Result<HeaderValue> {
+    let basic = user.map(|user| format!("Basic {user}"));
+    let text = match challenge {
+        Some(Challenge::Basic) => basic.ok_or_else(|| {
+            anyhow::anyhow!("the registry wants a password, and the pull secret has none for it")
+        })?,
+        Some(Challenge::Bearer { url }) => {
+            let header = basic.map(|basic| secret(&basic)).transpose()?;
+            let answer = exchange(&url, is_insecure, header).await?;
+            let status = answer.status();
+            anyhow::ensure!(status.is_success(), "whoever gives out tokens answers {status}");
+            let body = Limited::new(answer.into_body(), LIMIT).collect().await;
+            let body = body.map_err(|_| anyhow::anyhow!("a token that is too large"))?.to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let token = ["token", "access_token"].iter().find_map(|name| body[*name].as_str());
+            let token = token.ok_or_else(|| anyhow::anyhow!("no token came"))?;
+            format!("Bearer {token}")
+        }
+        None => anyhow::bail!("the registry wants to know who asks, in a way nobody knows here"),
+    };
+    secret(&text)
+}
+
+fn secret(text: &str) -> anyhow::Result<HeaderValue> {
+    let header = HeaderValue::try_from(text);
+    let mut header = header.map_err(|_| anyhow::anyhow!("a password that is no text"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// One request. The client is that for the API: it trusts whom the machine trusts.
+async fn exchange(
+    url: &str,
+    is_insecure: bool,
+    authorization: Option<HeaderValue>,
+) -> anyhow::Result<Response<Body>> {
+    let (whole, mut base): (Uri, _) = (url.parse()?, url.parse::<Uri>()?.into_parts());
+    base.path_and_query = Some(PathAndQuery::from_static("/"));
+    let mut config = Config::new(Uri::from_parts(base)?);
+    config.accept_invalid_certs = is_insecure;
+    let place = whole.path_and_query().map_or("/", PathAndQuery::as_str);
+    let mut request = Request::builder().method(Method::GET).uri(place);
+    request = request.header(ACCEPT, FORMS);
+    if let Some(header) = authorization {
+        request = request.header(AUTHORIZATION, header);
+    }
+    Ok(Client::try_from(config)?.send(request.body(Body::empty())?).await?)
+}
