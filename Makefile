@@ -6,7 +6,7 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-.PHONY: help up down check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz crds clean
+.PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -16,6 +16,9 @@ up: ## Build machinist, start the hub and do the main job on an example
 
 down: ## Stop the hub
 	scripts/up stop
+
+demo: ## Show it: three machines, a rollout, a bad config undone (a minute)
+	scripts/demo $(DEMO)
 
 check: fmt lint unit ## The fast loop: format, lint, unit tests
 
@@ -58,6 +61,14 @@ bench: ## Benchmarks with their budgets
 
 fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz
+
+book: ## Build the book of docs/ into target/book
+	scripts/testkit/prepare mdbook
+	scripts/book
+
+reference: ## Write the generated pages of docs/reference anew
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::documented
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test docs -- fields names
 
 crds: ## Write deploy/crds anew
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds

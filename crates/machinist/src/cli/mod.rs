@@ -13,6 +13,9 @@ mod daemon_looks;
 mod delete;
 mod describe;
 mod diff;
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+mod documented;
 mod enrol;
 mod explain;
 mod generate;

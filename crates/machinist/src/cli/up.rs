@@ -59,6 +59,10 @@ pub(super) struct Up {
     /// config server, such as https://10.0.0.1:22623
     #[arg(long, value_name = "URL", requires = "server_listen", value_parser = parse_url)]
     server_sealed: Option<String>,
+
+    /// Where /metrics, /healthz and /readyz of the controller are served, such as 127.0.0.1:8797 [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics_listen: Option<SocketAddr>,
 }
 
 /// Where everything is kept.
@@ -111,6 +115,7 @@ impl Up {
             server_anonymous: self.server_anonymous,
             server_token_file: self.server_token_file.clone(),
             server_sealed: self.server_sealed.clone(),
+            metrics_listen: self.metrics_listen,
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {

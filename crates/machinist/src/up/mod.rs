@@ -57,6 +57,7 @@ async fn control(
     hub: Hub,
     templates: Arc<Templates>,
     user_data: Option<UserData>,
+    metrics_listen: Option<SocketAddr>,
     stop: CancellationToken,
 ) {
     let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
@@ -71,7 +72,7 @@ async fn control(
             renew_deadline: Duration::from_secs(107),
             retry: Duration::from_secs(26),
         },
-        metrics_listen: None,
+        metrics_listen,
         user_data,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
@@ -102,6 +103,8 @@ pub struct Config {
     pub server_token_file: Option<PathBuf>,
     /// Where machines reach it, if configs are split into what everyone may read and what only enrolled machines get.
     pub server_sealed: Option<String>,
+    /// Where the controller's figures are served, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 impl Config {
@@ -211,8 +214,14 @@ impl System {
             (listening, config_server) = (served.0, Some(served.1));
         }
         let user_data = user_data(&config, listening)?;
-        let templates = Arc::clone(&config.templates);
-        let control = control(hub.clone(), templates, user_data, stopping.clone());
+        if let Some(address) = config.metrics_listen {
+            // Tried before the controller does it: there it would only be a line in the log.
+            TcpListener::bind(address)
+                .await
+                .with_context(|| format!("--metrics-listen: cannot listen on {address}"))?;
+        }
+        let (templates, figures) = (Arc::clone(&config.templates), config.metrics_listen);
+        let control = control(hub.clone(), templates, user_data, figures, stopping.clone());
         let controller = tokio::spawn(control);
         Ok(Self {
             hub,

@@ -1,0 +1,68 @@
+//! Every example is valid, makes something, and is explained somewhere.
+
+use crate::{files, read, root};
+use std::process::{Command, Output};
+
+fn machinist(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+    command.args(arguments).current_dir(root()).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(arguments: &[&str]) -> String {
+    let output = machinist(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "machinist {}: {said}", arguments.join(" "));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Manifests for people to take; what is below `rollout` was collected from a cluster.
+fn manifests() -> Vec<String> {
+    let all = files("examples", &[".yaml"]).into_iter();
+    all.filter(|file| !file.starts_with("examples/rollout/")).collect()
+}
+
+#[test]
+fn every_example_is_valid() {
+    for file in manifests() {
+        let said = succeeds(&["validate", "-f", &file]);
+        assert!(said.contains(" 0 errors, 0 warnings"), "{file}: {said}");
+    }
+}
+
+/// What each example makes of a pool: words of the rendered or generated config.
+#[test]
+fn every_how_to_makes_what_it_says() {
+    let cases = [
+        ("chrony.yaml", "worker", "/etc/chrony.conf"),
+        ("hugepages.yaml", "worker", "hugepagesz=1G"),
+        ("selinux.yaml", "worker", "enforcing=0"),
+        ("realtime.yaml", "worker", "kernelType: realtime"),
+        ("ssh-keys.yaml", "worker", "sshAuthorizedKeys"),
+        ("kernel-module.yaml", "worker", "kmods-via-containers@demo-module.service"),
+        ("layered-image.yaml", "worker", "osImageURL: registry.example.com/os/worker@sha256:"),
+        ("infra-pool.yaml", "infra", "kernelType: realtime"),
+        ("first.yaml", "worker", "/etc/motd"),
+    ];
+    for (file, pool, words) in cases {
+        let file = format!("examples/{file}");
+        let made = succeeds(&["render", "--pool", pool, "-f", &file]);
+        assert!(made.contains(words), "{file}: no {words} in:\n{made}");
+    }
+    let mirrors = ["generate", "--pool", "worker", "-f", "examples/mirrors.yaml"];
+    let made = succeeds(&mirrors);
+    assert!(made.contains("99-worker-generated-registries"), "{made}");
+}
+
+#[test]
+fn every_example_is_explained_somewhere() {
+    let mut pages: String = files("docs", &[".md"]).iter().map(|page| read(page)).collect();
+    pages += &read("README.md");
+    pages += &read("scripts/demo");
+    pages += &read("scripts/demo-machines.sh");
+    // The script puts these two together itself.
+    pages += "examples/demo/machines.yaml examples/demo/folders.yaml";
+    for file in files("examples", &[".yaml", ".ign"]) {
+        assert!(pages.contains(&file), "{file}: no page speaks of it");
+    }
+}

@@ -1,0 +1,59 @@
+//! The documentation is true: links lead somewhere, tables are what the code says, examples work.
+//!
+//! Pages that are generated are written anew with `make reference` (`MACHINIST_UPDATE=1`).
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+
+mod alerts;
+mod events;
+mod examples;
+mod fields;
+mod links;
+mod markdown;
+mod metrics;
+mod names;
+mod source;
+mod troubleshooting;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A file of the project.
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All files below a folder of the project with one of these endings, as paths from the root.
+fn files(folder: &str, endings: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)) {
+                found.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Compares a generated page with what it should be, or writes it.
+fn is_fresh(path: &str, text: &str) {
+    if std::env::var_os("MACHINIST_UPDATE").is_some() {
+        fs::write(root().join(path), text).unwrap();
+    }
+    let found = fs::read_to_string(root().join(path)).unwrap_or_default();
+    let line = text.lines().zip(found.lines()).position(|(new, old)| new != old);
+    assert!(
+        found == text,
+        "{path} is stale (line {:?}): run `make reference`",
+        line.map(|n| n + 1)
+    );
+}

@@ -1,0 +1,140 @@
+//! `make demo`, with folders and with machines: it shows what it promises and leaves nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use anyhow::{Result, ensure};
+use machinist_e2e::lab::{Process, cgroup};
+use machinist_e2e::{Lab, cache, program, wait_within};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use std::{fs, io};
+
+/// Longer than it takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// A demo under way, with its files in a folder of its own.
+struct Demo {
+    folder: PathBuf,
+    process: Process,
+    lab: Lab,
+}
+
+impl Demo {
+    fn start(kind: &str) -> Self {
+        let lab = Lab::new().unwrap();
+        let folder = lab.folder("demo").unwrap();
+        let mut script = Command::new(cache::root().join("scripts/demo"));
+        script.arg(kind).env("TMPDIR", &folder).env("MACHINIST_BIN", program::machinist().unwrap());
+        script.env("MACHINIST_DEMO_GROUP", format!("{}/machines-of-the-demo", lab.name()));
+        let process = lab.spawn("demo-script", &script).unwrap();
+        Self { folder, process, lab }
+    }
+
+    /// Waits until the script has said something.
+    fn says(&mut self, words: &str) {
+        let (process, log) = (&mut self.process, "the demo");
+        wait_within(LIMIT, &format!("{log} to say {words:?}"), || {
+            let has_said = process.log().contains(words);
+            if !has_said {
+                process.alive()?;
+            }
+            Ok(has_said)
+        })
+        .unwrap();
+    }
+
+    fn ends(&mut self) -> Option<i32> {
+        wait_within(LIMIT, "the demo to end", || self.process.has_ended()).unwrap();
+        self.process.wait().unwrap().code()
+    }
+
+    /// Files, mounts, processes and control groups of a demo that has ended.
+    fn leaves_nothing(&self) {
+        let left = self.leftovers().unwrap();
+        assert!(left.is_empty(), "{left:?}\n{}", self.process.log());
+    }
+
+    fn leftovers(&self) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            left.push(format!("file {}", entry?.path().display()));
+        }
+        let place = self.folder.to_string_lossy();
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        left.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
+        for hierarchy in cgroup::hierarchies() {
+            let group = hierarchy.join(self.lab.name()).join("machines-of-the-demo");
+            if group.exists() {
+                left.push(format!("control group {}", group.display()));
+            }
+        }
+        for entry in fs::read_dir("/proc")? {
+            // A process may end while it is looked at.
+            let command = fs::read(entry?.path().join("cmdline"));
+            let command = command.or_else(|_| io::Result::Ok(Vec::new()))?;
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            if command.contains(&*place) {
+                left.push(format!("process {command}"));
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// Runs a demo to its end, and looks for the lines that matter in what it said.
+fn shows(kind: &str, also: &[&str]) {
+    let mut demo = Demo::start(kind);
+    let code = demo.ends();
+    let log = demo.process.log();
+    assert_eq!(code, Some(0), "{log}");
+    let common = [
+        "a has joined pool worker",
+        "c has joined pool worker",
+        "3 of 3 machines updated; updated",
+        "failed on this config",
+        "a: greeting=welcome\nb: greeting=welcome\nc: greeting=welcome",
+        "90-demo-bad: decides contents",
+        "condition met",
+    ];
+    let missing: Vec<_> = common.iter().chain(also).filter(|line| !log.contains(**line)).collect();
+    assert!(missing.is_empty(), "{missing:?} not in:\n{log}");
+    demo.leaves_nothing();
+}
+
+/// Interrupts a demo when it has said something; it cleans up all the same.
+fn interrupted(kind: &str, when: &str) {
+    let mut demo = Demo::start(kind);
+    demo.says(when);
+    demo.process.signal(Signal::INT).unwrap();
+    assert_eq!(demo.ends(), Some(130), "{}", demo.process.log());
+    demo.leaves_nothing();
+}
+
+#[test]
+fn the_demo_with_folders_shows_a_rollout_and_an_undo() {
+    shows("folders", &["\"/etc/skel\" is a folder"]);
+}
+
+#[test]
+fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
+    let gate = "health check failed on";
+    let cost = "costs a restart of shop.service: a, b, c";
+    shows("machines", &[gate, cost, "the machine went back to"]);
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_nothing() {
+    interrupted("folders", "rollout status worker --watch");
+    interrupted("machines", "1 working");
+}
+
+#[test]
+fn a_wrong_word_is_refused_with_the_right_ones() -> Result<()> {
+    let output = Command::new(cache::root().join("scripts/demo")).arg("clouds").output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2), "{said}");
+    ensure!(said.contains("[folders|machines]"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! The first how-to, copied line by line out of its page, ends with a configured machine.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use machinist_e2e::{Lab, Machine, cache, command, program, wait_within};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Longer than it takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The commands at the prompts of a page, and what it shows as their output.
+fn console(page: &str) -> (Vec<String>, Vec<String>) {
+    let (mut commands, mut output, mut is_console) = (Vec::new(), Vec::new(), false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_console = line == "```console";
+        } else if is_console {
+            match line.strip_prefix("$ ") {
+                Some(command) => commands.push(command.to_owned()),
+                None => output.push(line.to_owned()),
+            }
+        }
+    }
+    (commands, output)
+}
+
+/// A machine that lets the reader of the page in as root, as the page asks for.
+fn machine(lab: &Lab, home: &Path) -> Machine {
+    let key = home.join("key");
+    let mut keygen = Command::new("ssh-keygen");
+    command::run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key)).unwrap();
+    let public = fs::read(home.join("key.pub")).unwrap();
+    let machine = lab.machine("first").file("/root/.ssh/authorized_keys", public);
+    let machine = machine.boot().unwrap();
+    machine.sh("ssh-keygen -A && systemctl enable --now ssh.service").unwrap();
+    machine
+}
+
+/// A folder for the `PATH`: our program, and ssh and scp as the reader has set them up.
+fn programs(home: &Path) -> PathBuf {
+    let folder = home.join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    symlink(program::machinist().unwrap(), folder.join("machinist")).unwrap();
+    let options = format!(
+        "-i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+        home.join("key").display()
+    );
+    for name in ["ssh", "scp"] {
+        let script = format!("#!/bin/sh\nexec /usr/bin/{name} {options} \"$@\"\n");
+        fs::write(folder.join(name), script).unwrap();
+    }
+    let mut chmod = Command::new("chmod");
+    command::run(chmod.arg("755").arg(folder.join("ssh")).arg(folder.join("scp"))).unwrap();
+    folder
+}
+
+#[test]
+fn the_first_how_to_ends_with_a_configured_machine() {
+    let lab = Lab::new().unwrap();
+    lab.bridge().unwrap();
+    let home = lab.folder("reader").unwrap();
+    let machine = machine(&lab, &home);
+    let page = fs::read_to_string(cache::root().join("docs/first-steps.md")).unwrap();
+    let (mut commands, output) = console(&page);
+    assert!(commands[0].contains("HUB=192.0.2.10 MACHINE=192.0.2.11"), "{}", commands[0]);
+    commands[0] =
+        commands[0].replace("192.0.2.10", &lab.address()).replace("192.0.2.11", machine.address());
+    let script = format!("set -euo pipefail\n{}\n", commands.join("\n"));
+    let mut shell = Command::new("bash");
+    shell.args(["-x", "-c", &script]).current_dir(cache::root()).env("HOME", &home);
+    shell.env("XDG_STATE_HOME", home.join("state")).env_remove("KUBECONFIG");
+    shell.env("MACHINIST_BIN", program::machinist().unwrap());
+    let path = std::env::var("PATH").unwrap();
+    shell.env("PATH", format!("{}:{path}", programs(&home).display()));
+    let mut reader = lab.spawn("reader", &shell).unwrap();
+    wait_within(LIMIT, "the reader to reach the end of the page", || reader.has_ended()).unwrap();
+    let log = reader.log();
+    assert!(reader.wait().unwrap().success(), "{log}");
+    for line in output.iter().filter(|line| !line.contains('…')) {
+        assert!(log.contains(line), "the page shows {line:?}, which is not in:\n{log}");
+    }
+    let motd = String::from_utf8(machine.get("/etc/motd").unwrap()).unwrap();
+    assert_eq!(motd, "Kept by machinist: changes by hand are seen.\n");
+    assert!(machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap().ok());
+    assert_eq!(machine.boots(), 2, "the first config costs a restart, the second none");
+}
