@@ -148,6 +148,16 @@ impl<'a> NodeView<'a> {
         matches!(self.state(), state::DEGRADED | state::UNRECONCILABLE)
     }
 
+    /// Whether it was emptied for a config that it then could not apply, and waits empty for another
+    /// one: nobody but us has cordoned it.
+    #[must_use]
+    pub fn is_stranded(self) -> bool {
+        let drained = self.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
+        self.is_failing()
+            && self.not_ready() == Some(NotReady::Unschedulable)
+            && drained.strip_prefix("drain-") == Some(self.desired_config())
+    }
+
     /// Whether it has applied its config all but for a restart, and may not restart yet.
     #[must_use]
     pub fn awaits_restart(self) -> bool {

@@ -205,7 +205,8 @@ fn degraded_message(
             .find(|condition| condition.status == "True");
         if let Some(condition) = found {
             degraded.push(**view);
-            messages.push(format!("Node {name} is reporting: {:?}", condition.message));
+            let message = condition.message.as_deref().unwrap_or_default();
+            messages.push(format!("Node {name} is reporting: {message:?}"));
         }
     }
     for view in &degraded {

@@ -130,6 +130,7 @@ pub fn decide_for(
     let mut room = Room::of(&views, goal, max_unavailable);
     decision.restarts(&queues.restarts, policy, &hours, &mut room);
     decision.targets(&queues.candidates, policy, &hours, &canary, &mut room);
+    decision.rescue(&views, goal, &hours);
     decision.halt_for_restarts();
     decision.wake(&hours, &canary);
     decision
@@ -219,6 +220,19 @@ impl Decision {
     fn hold(&mut self, views: &[NodeView<'_>], reason: &Waiting) {
         for view in views {
             self.waiting.insert(view.name().to_owned(), reason.clone());
+        }
+    }
+
+    /// A machine that was emptied for a config that it could not apply gets the next one at once: it is
+    /// away already, so nobody else goes away for its sake. The real system leaves it where it is until
+    /// a person uncordons it.
+    fn rescue(&mut self, views: &[NodeView<'_>], goal: Goal<'_>, hours: &Hours) {
+        if matches!(hours, Hours::Closed { .. }) {
+            return;
+        }
+        for view in views.iter().filter(|view| view.needs(goal) && view.is_stranded()) {
+            self.waiting.remove(view.name());
+            self.next.push(view.name().to_owned());
         }
     }
 

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::{Decision, Halted, Policy, decide};
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist as ours;
-use crate::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, REASON, STATE};
+use crate::api::names::annotation::{
+    CURRENT_CONFIG, DESIRED_CONFIG, LAST_APPLIED_DRAIN, REASON, STATE,
+};
 use crate::update::{NodeView, Waiting, choose, pool_status};
 
 fn time(text: &str) -> Time {
@@ -334,6 +336,27 @@ fn the_first_failure_ends_it_when_none_is_allowed() {
     // Another config is another chance.
     world.pool.spec.configuration.as_mut().unwrap().name = Some("v2".to_owned());
     assert_eq!(world.decide().next, ["a"]);
+}
+
+#[test]
+fn a_machine_that_was_emptied_in_vain_gets_the_next_config() {
+    let mut world = World::new(3, &json!({}));
+    world.max = 1;
+    assert_eq!(world.step().next, ["a"]);
+    world.fail("a");
+    // It is empty, and nobody else may go.
+    world.nodes[0].spec.get_or_insert_default().unschedulable = Some(true);
+    let drained = |config: &str| (LAST_APPLIED_DRAIN.to_owned(), format!("drain-{config}"));
+    let annotations = world.nodes[0].metadata.annotations.get_or_insert_default();
+    annotations.extend([drained("v1")]);
+    assert_eq!(world.decide().next, [""; 0]);
+    // The bad config is taken away.
+    world.pool.spec.configuration.as_mut().unwrap().name = Some("v0".to_owned());
+    assert_eq!(world.decide().next, ["a"]);
+    // Whoever was cordoned by a person stays so.
+    let annotations = world.nodes[0].metadata.annotations.get_or_insert_default();
+    annotations.extend([drained("v0")]);
+    assert_eq!(world.decide().next, [""; 0]);
 }
 
 #[test]
