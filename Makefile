@@ -36,7 +36,7 @@ oracle: $(ORACLE)
 $(ORACLE): $(wildcard tests/oracle/*.go tests/oracle/go.*)
 	scripts/need go
 	mkdir -p $(@D)
-	cd tests/oracle && CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -o $@ .
+	cd tests/oracle && CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -tags containers_image_openpgp -o $@ .
 
 test: ## Everything: check, then whole machines and clusters (installs what it needs)
 	scripts/test

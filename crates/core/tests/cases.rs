@@ -17,7 +17,7 @@ use machinist_core::disruption::{disruption, with_system_policy};
 use machinist_core::ignition::{Version, convert};
 use machinist_core::reconcile_check::{Overrides, reconcilable};
 use machinist_core::render::render;
-use machinist_core::update::{choose, max_unavailable, pool_status};
+use machinist_core::update::{Policy, decide, max_unavailable, pool_status};
 use serde_json::{Value, json};
 
 fn cases(name: &str) -> Vec<Value> {
@@ -181,7 +181,7 @@ fn rollouts_go_the_same_way() {
         }
         match (max_unavailable(&pool, nodes.len()), expect.get("error")) {
             (Ok(max), None) => {
-                let next = choose(&pool, &nodes, max).next;
+                let next = decide(&pool, &nodes, &Policy::default(), max, &now).next;
                 if expect["maxUnavailable"] != max || expect["next"] != json!(next) {
                     problems.push(format!("max {max}, next {next:?} expected {}", expect["next"]));
                 }

@@ -86,6 +86,7 @@ fn made(setting: &Setting, case: &Value) -> Result<Vec<Generated>, String> {
                 pools: &pools.iter().collect::<Vec<_>>(),
                 machine_configs: &[],
                 sources,
+                has_feature_gate: false,
                 version: "v",
             };
             let mut all = Vec::new();

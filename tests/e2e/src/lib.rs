@@ -38,6 +38,7 @@ pub mod cache;
 pub mod checker;
 pub mod cluster;
 pub mod command;
+pub mod contents;
 pub mod environment;
 pub mod figures;
 pub mod fleet;
@@ -59,6 +60,7 @@ pub mod wait;
 
 pub use checker::WatchLog;
 pub use cluster::Cluster;
+pub use contents::contents;
 pub use environment::Environment;
 pub use fleet::Fleet;
 pub use home::Home;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::MachineConfig;
+use crate::go::escape::escaped;
 
 /// The name of the config of a machine that has none yet.
 pub const EMPTY_NAME: &str = "mco-empty-mc";
@@ -40,7 +41,7 @@ pub fn current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> 
 }
 
 /// The text of the file: no type, every field of the spec, JSON as Go writes it.
-pub(super) fn to_text(config: &MachineConfig) -> String {
+pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
     let spec = &config.spec;
     let metadata = serde_json::to_value(&config.metadata).unwrap_or(Value::Null);
     let list = |list: &Option<Vec<String>>| list.as_ref().map_or(Value::Null, |list| json!(list));
@@ -66,21 +67,6 @@ pub(super) fn to_text(config: &MachineConfig) -> String {
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     parts.extend(others.iter().map(|(name, value)| format!("{}:{value}", json!(name))));
-    escape(&format!("{{\"metadata\":{metadata},\"spec\":{{{}}}}}", parts.join(",")))
-}
-
-/// Go escapes what HTML and JavaScript would take amiss; such letters stand only in strings.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            other => out.push(other),
-        }
-    }
-    out
+    let text = format!("{{\"metadata\":{metadata},\"spec\":{{{}}}}}", parts.join(","));
+    escaped(text.into_bytes())
 }

@@ -118,8 +118,7 @@ pub fn plan(
         record.give_back(&mut view)?;
     }
 
-    let text = current::to_text(new);
-    view.write(CURRENT_CONFIG, text.into_bytes())?;
+    view.write(CURRENT_CONFIG, current::to_bytes(new))?;
     view.write(CURRENT_IMAGE, Vec::new())?;
     record.write(&mut view)?;
     let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();

@@ -52,6 +52,7 @@ pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
         pools: &sources.pools,
         machine_configs: &sources.machine_configs,
         sources: *base,
+        has_feature_gate: sources.has_feature_gate,
         version: VERSION,
     };
     for plan in kubelet::sync(&world) {

@@ -8,6 +8,7 @@ mod all;
 mod error;
 mod file;
 mod from_templates;
+pub mod legacy;
 pub mod naming;
 pub mod overridden;
 pub mod status;

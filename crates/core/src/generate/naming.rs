@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::core::ObjectMeta;
 
-use super::GenerateError;
+use super::{GenerateError, legacy};
 use crate::api::MachineConfigPool;
 use crate::api::names::{MAX_NAME_SUFFIX, annotation};
 use crate::api::selector;
@@ -54,6 +54,12 @@ impl Family {
     #[must_use]
     pub fn is_name(&self, name: &str) -> bool {
         name.starts_with("99-") && name.contains(&format!("-generated-{}", self.word))
+    }
+
+    /// Whether a finalizer names something that was made of an object, today or of old.
+    #[must_use]
+    pub fn is_mark(&self, finalizer: &str) -> bool {
+        self.is_name(finalizer) || legacy::is_name(finalizer, self.word)
     }
 
     /// The pools that an object is for. A selector that selects everything selects nothing.

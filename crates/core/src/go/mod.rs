@@ -6,6 +6,7 @@
 //! field that Go would write. Both follow from tables of the Go types ([`types`]).
 
 pub mod duration;
+pub mod escape;
 pub mod json;
 pub mod types;
 pub mod yaml;

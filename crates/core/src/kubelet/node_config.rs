@@ -3,7 +3,6 @@
 
 use super::base::{BaseError, Sources, base, report_every};
 use super::content::kubelet_conf;
-use crate::api::config::Node;
 use crate::api::names::object;
 use crate::generate::{Generated, machine_config};
 
@@ -74,26 +73,6 @@ fn kernel_arguments(mode: &str, present: &[String]) -> Result<Vec<String>, NodeC
     Ok(arguments)
 }
 
-/// Whether the latency profile may change like this. From one end to the other it has to go by
-/// way of the middle, or machines are given up that are only slow to speak.
-///
-/// # Errors
-/// It may not; the message is that of the event.
-pub fn latency_change_is_allowed(old: &Node, new: &Node) -> Result<(), String> {
-    const SLOW: &str = "LowUpdateSlowReaction";
-    let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
-    let (from, to) = (profile(old), profile(new));
-    let is_quick = |profile: &str| matches!(profile, "" | "Default");
-    if (from == SLOW && is_quick(&to)) || (to == SLOW && is_quick(&from)) {
-        let name = new.metadata.name.as_deref().unwrap_or_default();
-        return Err(format!(
-            "Skipping the Update Node event, name: {name}, transition not allowed from old \
-             WorkerLatencyProfile: \"{from}\" to new WorkerLatencyProfile: \"{to}\""
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,29 +96,5 @@ mod tests {
                 .to_string()
                 .starts_with("unknown cgroup mode found v1")
         );
-    }
-
-    #[test]
-    fn the_latency_profile_goes_step_by_step() {
-        let node = |profile: &str| {
-            let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
-            node.spec.worker_latency_profile = (!profile.is_empty()).then(|| profile.to_owned());
-            node
-        };
-        let (medium, slow) = ("MediumUpdateAverageReaction", "LowUpdateSlowReaction");
-        for (from, to, allowed) in [
-            ("", medium, true),
-            ("Default", "", true),
-            (medium, slow, true),
-            (slow, medium, true),
-            (slow, slow, true),
-            ("", slow, false),
-            ("Default", slow, false),
-            (slow, "Default", false),
-            (slow, "", false),
-        ] {
-            let answer = latency_change_is_allowed(&node(from), &node(to));
-            assert_eq!(answer.is_ok(), allowed, "{from} {to}");
-        }
     }
 }

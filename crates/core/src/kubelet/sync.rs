@@ -33,6 +33,8 @@ pub struct World<'a> {
     pub machine_configs: &'a [&'a MachineConfig],
     /// What the configuration of a pool starts from.
     pub sources: Sources<'a>,
+    /// Whether there is a FeatureGate `cluster`.
+    pub has_feature_gate: bool,
     /// The version of the controller.
     pub version: &'a str,
 }
@@ -129,7 +131,7 @@ fn for_pool(
 pub fn removal(world: &World<'_>, config: &KubeletConfig) -> Removal {
     let given = config.metadata.finalizers.clone().unwrap_or_default();
     let (ours, others): (Vec<String>, Vec<String>) =
-        given.into_iter().partition(|name| FAMILY.is_name(name));
+        given.into_iter().partition(|name| FAMILY.is_mark(name));
     let mut remove: Vec<String> =
         ours.into_iter().filter(|name| find(world, name).is_some()).collect();
     for name in owned_but_not(world, config, &[]) {
@@ -140,8 +142,8 @@ pub fn removal(world: &World<'_>, config: &KubeletConfig) -> Removal {
     Removal { remove, finalizers: others }
 }
 
-/// Generated MachineConfigs of pools and KubeletConfigs that are gone: for 97 and 98 their pool, for
-/// 99 the KubeletConfig that owns them.
+/// Generated MachineConfigs whose sources are gone: for 97 and 98 their pool or the cluster's own
+/// settings, for 99 the KubeletConfig that owns them.
 #[must_use]
 pub fn leftovers(world: &World<'_>) -> Vec<String> {
     let has_pool =
@@ -159,10 +161,12 @@ pub fn leftovers(world: &World<'_>) -> Vec<String> {
             .as_ref()
             .is_some_and(|all| all.contains_key(annotation::GENERATED_BY_CONTROLLER_VERSION));
         let pool = |prefix: &str| name.strip_prefix(prefix)?.strip_suffix("-generated-kubelet");
-        match pool("97-").or_else(|| pool("98-")) {
-            Some(pool) => is_generated && !has_pool(pool),
-            None => is_generated && FAMILY.is_name(name) && !has_owner(machine_config),
-        }
+        let has_source = match (pool("97-"), pool("98-")) {
+            (Some(pool), _) => has_pool(pool) && world.sources.node.is_some(),
+            (_, Some(pool)) => has_pool(pool) && world.has_feature_gate,
+            _ => !FAMILY.is_name(name) || has_owner(machine_config),
+        };
+        is_generated && !has_source
     };
     let left = world.machine_configs.iter().filter(is_left);
     left.filter_map(|machine_config| machine_config.metadata.name.clone()).collect()
@@ -187,7 +191,7 @@ fn owner_uids(machine_config: &MachineConfig) -> impl Iterator<Item = &str> {
 /// The finalizers of others, then the names of what is made.
 fn finalizers(config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
     let given = config.metadata.finalizers.iter().flatten();
-    let others = given.filter(|name| !FAMILY.is_name(name));
+    let others = given.filter(|name| !FAMILY.is_mark(name));
     others.chain(wanted).cloned().collect()
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::config::Node;
 use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
 use crate::template::{Inputs, Profile, Templates, shipped};
 
@@ -16,6 +17,8 @@ struct Cluster {
     pools: Vec<MachineConfigPool>,
     configs: Vec<KubeletConfig>,
     machine_configs: Vec<MachineConfig>,
+    node: Option<Node>,
+    has_feature_gate: bool,
 }
 
 impl Cluster {
@@ -36,6 +39,8 @@ impl Cluster {
             pools: pools.iter().map(pool).collect(),
             configs: Vec::new(),
             machine_configs: Vec::new(),
+            node: None,
+            has_feature_gate: false,
         }
     }
 
@@ -58,7 +63,13 @@ impl Cluster {
             configs: &self.configs.iter().collect::<Vec<_>>(),
             pools: &self.pools.iter().collect::<Vec<_>>(),
             machine_configs: &self.machine_configs.iter().collect::<Vec<_>>(),
-            sources: Sources { templates: &self.templates, inputs, gates: &self.gates, node: None },
+            sources: Sources {
+                templates: &self.templates,
+                inputs,
+                gates: &self.gates,
+                node: self.node.as_ref(),
+            },
+            has_feature_gate: self.has_feature_gate,
             version: "v1",
         })
     }
@@ -165,11 +176,14 @@ fn a_pool_that_is_no_longer_selected_is_left() {
 #[test]
 fn what_pools_and_configs_that_are_gone_made_is_left_over() {
     let mut cluster = Cluster::new(&["worker", "infra"]);
+    cluster.node = Some(Node::default());
+    cluster.has_feature_gate = true;
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.settle();
     let made = cluster.ask(|world| {
-        ["worker", "infra"]
-            .map(|pool| node_config(&world.sources, pool, &[]).unwrap().machine_config)
+        let of_node = |pool| node_config(&world.sources, pool, &[]).unwrap().machine_config;
+        let gates = features(&world.sources, "worker").unwrap().machine_config;
+        [of_node("worker"), of_node("infra"), gates]
     });
     let version = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
     for mut config in made {
@@ -182,6 +196,27 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
     let mut left = cluster.ask(leftovers);
     left.sort();
     assert_eq!(left, ["97-infra-generated-kubelet", "99-worker-generated-kubelet"]);
+    // What the cluster's own settings made goes with them.
+    (cluster.node, cluster.has_feature_gate) = (None, false);
+    let left = cluster.ask(leftovers);
+    assert!(left.contains(&"97-worker-generated-kubelet".to_owned()), "{left:?}");
+    assert!(left.contains(&"98-worker-generated-kubelet".to_owned()), "{left:?}");
+}
+
+#[test]
+fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
+    let old = "99-worker-0a1b2c3d-0000-4000-8000-0123456789ab-kubelet".to_owned();
+    let mut cluster = Cluster::new(&["worker"]);
+    cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
+    cluster.configs[0].metadata.finalizers = Some(vec![old.clone()]);
+    let mut config = MachineConfig::default();
+    config.metadata.name = Some(old.clone());
+    cluster.machine_configs.push(config);
+    let removal = cluster.ask(|world| removal(world, world.configs[0]));
+    assert_eq!((removal.remove, removal.finalizers), (vec![old], vec![]));
+    let plan = cluster.settle().remove(0).unwrap();
+    assert_eq!(plan.finalizers, ["99-worker-generated-kubelet"]);
+    assert_eq!(plan.remove, [""; 0], "it goes when its successor is there");
 }
 
 #[test]

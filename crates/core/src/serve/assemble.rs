@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::{etcd_index, files, manifest, seal};
 use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};
+use crate::go::escape::escaped;
 use crate::ignition::convert::from_current;
 use crate::ignition::{Config, Version, parse_and_upgrade};
 use serde_json::Value;
@@ -107,7 +108,7 @@ pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> 
         None => config,
     };
     let converted = from_current(&config, &asked.version)?;
-    Ok(manifest::go_escaped(serde_json::to_vec(&converted)?))
+    Ok(escaped(serde_json::to_vec(&converted)?))
 }
 
 fn part(config: Config, sealing: &Sealing, asked: &Asked) -> Result<Config, Refusal> {

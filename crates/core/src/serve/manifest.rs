@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::api::MachineConfig;
+use crate::go::escape::escaped;
 use crate::ignition::Version;
 
 /// The fields of metadata in the order of Go's type. Who wrote which field is of no use on a machine.
@@ -34,7 +35,7 @@ pub(super) fn dump(config: &MachineConfig) -> Result<Vec<u8>, serde_json::Error>
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);
     Object::new(config, ignition).serialize(&mut serializer)?;
-    Ok(go_escaped(text))
+    Ok(escaped(text))
 }
 
 /// The object without the Ignition config that the machine gets anyway: what is left for the daemon to do on the
@@ -44,7 +45,7 @@ pub(super) fn encapsulated(
     version: &Version,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let empty = json!({"ignition": {"version": version.to_string()}});
-    serde_json::to_vec(&Object::new(config, &empty)).map(go_escaped)
+    serde_json::to_vec(&Object::new(config, &empty)).map(escaped)
 }
 
 #[derive(Serialize)]
@@ -108,35 +109,6 @@ impl<'a> Object<'a> {
     }
 }
 
-/// JSON with those characters escaped that Go escapes for the sake of browsers. They only stand in strings.
-pub(super) fn go_escaped(json: Vec<u8>) -> Vec<u8> {
-    let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
-    if !json.iter().any(special) {
-        return json;
-    }
-    let mut out = Vec::with_capacity(json.len() + json.len() / 16);
-    let mut rest = json.as_slice();
-    while let Some(at) = rest.iter().position(special) {
-        let (before, from) = rest.split_at(at);
-        out.extend_from_slice(before);
-        let (escape, length) = match from {
-            [b'<', ..] => (r"\u003c", 1),
-            [b'>', ..] => (r"\u003e", 1),
-            [b'&', ..] => (r"\u0026", 1),
-            [0xE2, 0x80, 0xA8, ..] => (r"\u2028", 3),
-            [0xE2, 0x80, 0xA9, ..] => (r"\u2029", 3),
-            _ => ("", 1),
-        };
-        match escape {
-            "" => out.extend_from_slice(&from[..length]),
-            escape => out.extend_from_slice(escape.as_bytes()),
-        }
-        rest = &from[length..];
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,17 +143,5 @@ mod tests {
         assert!(text.starts_with("{\n    \"kind\": \"MachineConfig\",\n"), "{text}");
         assert!(text.contains("            \"ignition\": {\n"), "{text}");
         assert!(text.ends_with("\n}"), "{text}");
-    }
-
-    #[test]
-    fn escapes() {
-        for (text, expected) in [
-            ("plain", "plain"),
-            ("<a>&", r"\u003ca\u003e\u0026"),
-            ("x\u{2028}y\u{2029}", r"x\u2028y\u2029"),
-            ("€ â", "€ â"),
-        ] {
-            assert_eq!(go_escaped(text.as_bytes().to_vec()), expected.as_bytes(), "{text}");
-        }
     }
 }

@@ -10,10 +10,12 @@
 //! `platform`.
 
 mod builtins;
+mod certificates;
 mod context;
 mod engine;
 mod error;
 mod functions;
+mod internal_registry;
 mod layers;
 mod platform;
 mod shipped;
@@ -29,9 +31,11 @@ use kube::Resource as _;
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
+pub use certificates::certificates;
 pub use error::TemplateError;
+pub use internal_registry::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry};
 pub use shipped::{Profile, shipped};
-pub use status::status;
+pub use status::{running, status};
 pub use tree::Templates;
 
 use crate::api::config::APIServer;

@@ -3,19 +3,49 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::names::condition::controller_config::{COMPLETED, FAILING, RUNNING};
-use crate::api::{ControllerConfigStatus, set_condition};
+use crate::api::{ControllerCertificate, ControllerConfigStatus, set_condition};
 
-/// The status after the templates were filled in: `Ok`, or the message of what went wrong. Where
-/// nothing is new, it is the old one.
+/// The status while the templates of a new generation are being filled in; none where this one was
+/// seen already.
+#[must_use]
+pub fn running(
+    old: Option<&ControllerConfigStatus>,
+    generation: Option<i64>,
+    version: &str,
+    now: &Time,
+) -> Option<ControllerConfigStatus> {
+    let mut new = old.cloned().unwrap_or_default();
+    if new.observed_generation == generation {
+        return None;
+    }
+    let target = generation.unwrap_or_default();
+    let message =
+        format!("syncing towards ({target}) generation using controller version {version}");
+    let conditions = new.conditions.get_or_insert_default();
+    set_condition(conditions, RUNNING, true, "", &message, now);
+    if conditions.iter().any(|it| it.type_ == COMPLETED && it.is_true()) {
+        let message = format!("{message} due to change in Generation");
+        set_condition(conditions, COMPLETED, false, "", &message, now);
+    }
+    new.observed_generation = generation;
+    Some(new)
+}
+
+/// The status after the templates were filled in: `Ok`, or the message of what went wrong; and the
+/// certificates that machines are given. Where nothing is new, it is the old one.
 #[must_use]
 pub fn status(
     old: Option<&ControllerConfigStatus>,
     generation: Option<i64>,
     outcome: Result<(), &str>,
+    certificates: Vec<ControllerCertificate>,
     version: &str,
     now: &Time,
 ) -> ControllerConfigStatus {
     let mut new = old.cloned().unwrap_or_default();
+    if !certificates.is_empty() || new.controller_certificates.is_some() {
+        new.controller_certificates = Some(certificates);
+    }
     let target = generation.unwrap_or_default();
     let conditions = new.conditions.get_or_insert_default();
     let mut set = |type_, holds, message: &str| {
@@ -56,7 +86,7 @@ mod tests {
             let all = status.conditions.iter().flatten();
             all.map(|it| format!("{}={}", it.type_, it.status)).collect::<Vec<_>>().join(" ")
         };
-        let good = status(None, Some(3), Ok(()), "v1", &now);
+        let good = status(None, Some(3), Ok(()), vec![], "v1", &now);
         assert_eq!(
             shown(&good),
             "TemplateControllerCompleted=True TemplateControllerRunning=False \
@@ -66,9 +96,39 @@ mod tests {
             good.conditions.as_ref().unwrap()[0].message.as_deref(),
             Some("sync completed towards (3) generation using controller version v1")
         );
-        assert_eq!(status(Some(&good), Some(3), Ok(()), "v1", &later), good);
-        let bad = status(Some(&good), Some(3), Err("oh"), "v1", &later);
+        assert_eq!(status(Some(&good), Some(3), Ok(()), vec![], "v1", &later), good);
+        let bad = status(Some(&good), Some(3), Err("oh"), vec![], "v1", &later);
         assert!(shown(&bad).contains("Failing=True") && shown(&bad).contains("Completed=False"));
-        assert_eq!(status(Some(&bad), Some(3), Err("oh"), "v1", &now), bad);
+        assert_eq!(status(Some(&bad), Some(3), Err("oh"), vec![], "v1", &now), bad);
+    }
+
+    #[test]
+    fn a_new_generation_is_begun_once_and_what_was_complete_no_longer_is() {
+        let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
+        let good = status(None, Some(3), Ok(()), vec![], "v1", &now);
+        assert_eq!(running(Some(&good), Some(3), "v1", &now), None);
+        let begun = running(Some(&good), Some(4), "v1", &now).unwrap();
+        let says = |type_: &str| {
+            let all = begun.conditions.as_ref().unwrap();
+            let found = all.iter().find(|it| it.type_ == type_).unwrap();
+            format!("{} {}", found.status, found.message.as_deref().unwrap_or_default())
+        };
+        let message = "syncing towards (4) generation using controller version v1";
+        assert_eq!(says(RUNNING), format!("True {message}"));
+        assert_eq!(says(COMPLETED), format!("False {message} due to change in Generation"));
+        assert_eq!(begun.observed_generation, Some(4));
+        assert_eq!(running(Some(&begun), Some(4), "v1", &now), None);
+        let first = running(None, Some(1), "v1", &now).unwrap();
+        assert_eq!(first.conditions.unwrap().len(), 1, "nothing was complete");
+    }
+
+    #[test]
+    fn certificates_that_are_gone_are_no_longer_told() {
+        let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
+        let certificate = ControllerCertificate { subject: "CN=a".into(), ..Default::default() };
+        let told = status(None, Some(1), Ok(()), vec![certificate], "v1", &now);
+        assert_eq!(told.controller_certificates.as_ref().map(Vec::len), Some(1));
+        let none = status(Some(&told), Some(1), Ok(()), vec![], "v1", &now);
+        assert_eq!(none.controller_certificates, Some(vec![]));
     }
 }

@@ -27,7 +27,6 @@ mod pool_status;
 mod rendered;
 mod waiting;
 
-pub use candidates::{Choice, choose};
 pub use estimate::estimate;
 pub use layering::{Goal, Image, Layering};
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};

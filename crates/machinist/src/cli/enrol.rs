@@ -141,15 +141,7 @@ fn table(records: &[Record]) -> String {
         // A machine may call itself anything.
         rows.push(cells.map(|cell| cell.chars().filter(|c| !c.is_control()).collect()));
     }
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    output::columns(&rows)
 }
 
 /// Which requests are meant.

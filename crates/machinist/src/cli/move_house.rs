@@ -25,8 +25,16 @@ const CALM: Duration = Duration::from_secs(3);
 /// How long to wait for that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The group of the cluster's own settings.
+const SETTINGS: &str = "config.openshift.io";
+
 /// Kinds that move, in the order in which they are written. Pools are held until everything is there; machines come last.
-const KINDS: [(&str, &str); 14] = [
+const KINDS: [(&str, &str); 19] = [
+    (SETTINGS, "APIServer"),
+    (SETTINGS, "FeatureGate"),
+    (SETTINGS, "Node"),
+    (SETTINGS, "Image"),
+    (SETTINGS, "ClusterImagePolicy"),
     (OURS, "ControllerConfig"),
     ("operator.openshift.io", "MachineConfiguration"),
     (OURS, "MachineConfigPool"),
@@ -36,8 +44,8 @@ const KINDS: [(&str, &str); 14] = [
     (OURS, "MachineOSConfig"),
     (OURS, "MachineOSBuild"),
     (OURS, "PinnedImageSet"),
-    ("config.openshift.io", "ImageDigestMirrorSet"),
-    ("config.openshift.io", "ImageTagMirrorSet"),
+    (SETTINGS, "ImageDigestMirrorSet"),
+    (SETTINGS, "ImageTagMirrorSet"),
     ("operator.openshift.io", "ImageContentSourcePolicy"),
     ("", "Node"),
     (OURS, "MachineConfigNode"),
@@ -187,7 +195,7 @@ async fn plan(from: &House, to: &House) -> Result<Vec<Item>> {
         let there: BTreeMap<&str, &Value> = there.iter().map(|one| (name(one), one)).collect();
         for old in old {
             let present = there.get(name(&old)).copied();
-            let is_machine = kind == "Node";
+            let is_machine = group.is_empty() && kind == "Node";
             let step = if is_machine {
                 moving::machine_step(&old, present)
             } else {

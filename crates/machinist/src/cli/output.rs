@@ -44,6 +44,17 @@ pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
     print(&machinist_core::render::go_yaml::to_go_yaml(&serde_json::to_value(value)?))
 }
 
+/// Rows in columns; the first row is the heading.
+pub(super) fn columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| widest(column).unwrap_or_default());
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
 /// Says something that is no result.
 pub(super) fn note(message: &str) {
     let _ = writeln!(anstream::stderr(), "{message}");

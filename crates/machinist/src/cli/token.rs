@@ -215,13 +215,7 @@ fn table(tokens: &[access::Token], now: Timestamp) -> String {
             state.to_owned(),
         ]);
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    output::columns(&rows)
 }
 
 /// Revoke tokens: from now on nobody gets in with them

@@ -35,6 +35,7 @@ mod user_data;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Namespace;
@@ -94,8 +95,12 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
             metrics.leading(true);
             let mut term = JoinSet::new();
             let (has_pods, served) = until_known(|| kinds(&client)).await;
-            let home =
-                Home { client: client.clone(), namespace: options.namespace.clone(), served };
+            let served = watch::Sender::new(served);
+            let home = Home {
+                client: client.clone(),
+                namespace: options.namespace.clone(),
+                served: served.subscribe(),
+            };
             let shell = Shell::new(
                 client.clone(),
                 events.clone(),
@@ -105,6 +110,9 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
                 has_pods,
             );
             begin(&shell, &home, &mut term, health.clone());
+            // From here on only those have it who wait for a kind.
+            drop(home);
+            term.spawn(look_again(client.clone(), served));
             if let Some(user_data) = options.user_data.clone() {
                 term.spawn(user_data::run(shell.clone(), user_data));
             }
@@ -153,6 +161,10 @@ async fn prepare(client: &Client, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// When the home is asked again for kinds that it did not serve: soon, then less and less often.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN_AT_LATEST: Duration = Duration::from_secs(60);
+
 /// The groups of the kinds that are followed.
 const GROUPS: [&str; 3] = [
     "machineconfiguration.openshift.io/v1",
@@ -176,6 +188,23 @@ async fn kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
     Ok((has_pods, served))
 }
 
+/// Looks for kinds that come later, for as long as somebody waits for one. A definition that is installed while we run
+/// needs no restart.
+async fn look_again(client: Client, served: watch::Sender<BTreeSet<String>>) {
+    let mut pause = LOOK_AGAIN;
+    while served.receiver_count() > 0 {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOOK_AGAIN_AT_LATEST);
+        if let Ok((_, now)) = kinds(&client).await {
+            served.send_if_modified(|known| {
+                let is_news = !now.is_subset(known);
+                known.extend(now);
+                is_news
+            });
+        }
+    }
+}
+
 /// Asks until there is an answer.
 async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
@@ -183,7 +212,7 @@ async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T
             Ok(answer) => return answer,
             Err(error) => {
                 tracing::debug!(error = format!("{error:#}"), "no answer yet");
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }

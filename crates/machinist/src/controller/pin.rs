@@ -10,10 +10,16 @@ use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use ::http::uri::PathAndQuery;
 use ::http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
+use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
+use machinist_core::api::ControllerConfig;
+use machinist_core::api::names::object;
 use machinist_core::render::pin::{Challenge, Tagged, credentials, is_digest};
 use serde_json::Value;
+
+use super::generate::DOCKER_CONFIG_KEY;
+use super::shell::Shell;
 
 /// How long a registry may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,6 +48,28 @@ impl fmt::Debug for Means {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Means").field("insecure", &self.insecure).finish_non_exhaustive()
     }
+}
+
+impl Means {
+    /// What the home says. What cannot be read is left out: many registries want nothing.
+    pub(super) async fn of(shell: &Shell) -> Self {
+        let pull_secret = match shell.world.controller_config() {
+            Some(config) => pull_secret(shell, &config).await,
+            None => None,
+        };
+        let image = shell.world.kinds.images.get(object::CLUSTER);
+        let sources = image.and_then(|image| image.spec.registry_sources.clone());
+        let insecure = sources.and_then(|it| it.insecure_registries).unwrap_or_default();
+        Self { pull_secret, insecure }
+    }
+}
+
+async fn pull_secret(shell: &Shell, config: &ControllerConfig) -> Option<Value> {
+    let reference = config.spec.pull_secret.as_ref()?;
+    let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
+    let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
+    let secret = shell.write(api.get(reference.name.as_deref()?)).await.ok()?;
+    serde_json::from_slice(&secret.data?.get(DOCKER_CONFIG_KEY)?.0).ok()
 }
 
 /// What is known about a tag.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use machinist_core::api::names::{annotation, object};
+use machinist_core::api::names::annotation;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::Overrides;
 use machinist_core::render::pin::{Pin, pin, set_pinned};
@@ -14,7 +14,6 @@ use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
 use serde_json::json;
 
 use super::events::Component;
-use super::generate::pull_secret;
 use super::history;
 use super::pin::{Known, Means, Pins};
 use super::shell::{Shell, WriteError};
@@ -126,7 +125,7 @@ async fn pin_image(
         }
         Pin::Ask(tagged) => tagged,
     };
-    match pins.find(&tagged, means(shell).await) {
+    match pins.find(&tagged, Means::of(shell).await) {
         Known::Digest(digest) => {
             set_pinned(new, tagged.by_digest(&digest));
             None
@@ -140,20 +139,6 @@ async fn pin_image(
             )))
         }
     }
-}
-
-/// What a registry may have to be asked with. What cannot be read is left out: many want nothing.
-async fn means(shell: &Shell) -> Means {
-    let mut means = Means::default();
-    if let Some(config) = shell.world.controller_config()
-        && let Ok(Some(bytes)) = pull_secret(shell, &config).await
-    {
-        means.pull_secret = serde_json::from_slice(&bytes).ok();
-    }
-    let image = shell.world.kinds.images.get(object::CLUSTER);
-    let sources = image.and_then(|image| image.spec.registry_sources.clone());
-    means.insecure = sources.and_then(|it| it.insecure_registries).unwrap_or_default();
-    means
 }
 
 fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Render {

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::generate::kinds::Kinds;
@@ -89,8 +90,8 @@ pub(super) struct Home {
     pub(super) client: Client,
     /// The namespace of the system's own objects.
     pub(super) namespace: String,
-    /// Which of our kinds it serves, by their plural names.
-    pub(super) served: BTreeSet<String>,
+    /// Which of our kinds it serves, by their plural names; more may come.
+    pub(super) served: watch::Receiver<BTreeSet<String>>,
 }
 
 /// Follows all objects of one of our kinds.
@@ -98,12 +99,26 @@ pub(super) fn follow<K>(cache: &Cache<K>, home: &Home, tasks: &mut JoinSet<()>)
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    if !home.served.contains(K::plural(&()).as_ref()) {
-        tracing::info!(kind = %K::kind(&()), "the home does not serve this kind");
-        return cache.clone().stay_empty();
+    let following = cache.clone().follow(
+        Api::all(home.client.clone()),
+        watcher::Config::default(),
+        forget_fields,
+    );
+    let is_served = |served: &BTreeSet<String>| served.contains(K::plural(&()).as_ref());
+    if is_served(&home.served.borrow()) {
+        tasks.spawn(following);
+        return;
     }
-    let api = Api::all(home.client.clone());
-    tasks.spawn(cache.clone().follow(api, watcher::Config::default(), forget_fields));
+    tracing::info!(kind = %K::kind(&()), "the home does not serve this kind");
+    cache.clone().stay_empty();
+    let mut served = home.served.clone();
+    tasks.spawn(async move {
+        // Until then nobody has one.
+        if served.wait_for(is_served).await.is_ok() {
+            tracing::info!(kind = %K::kind(&()), "the home serves this kind now");
+            following.await;
+        }
+    });
 }
 
 /// Who wrote which field is of no use here, and half of an object's size.

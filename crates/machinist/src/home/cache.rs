@@ -78,7 +78,7 @@ where
         }
     }
 
-    /// For a kind that the home does not serve: there are none, and none will come.
+    /// For a kind that the home does not serve: there are none, until it does.
     pub(crate) fn stay_empty(self) {
         self.changed();
     }

@@ -20,6 +20,7 @@ mod listen;
 mod page;
 mod registry;
 mod reload;
+mod reply;
 mod sockets;
 pub mod tls;
 mod token_file;

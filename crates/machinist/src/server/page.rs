@@ -1,35 +1,29 @@
 //! From a request to its answer: the shell around `machinist_core::serve`.
 
+mod enrol;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use machinist_core::ignition::Version;
 use machinist_core::serve::enrol::id_for_pool;
-use machinist_core::serve::route::{parameter, sealed_route};
+use machinist_core::serve::route::sealed_route;
 use machinist_core::serve::{Asked, Part, Refusal, Route, etcd_index, route, served_version};
-use machinist_hub::auth::certificates::{Request as CertificateRequest, identity};
+use machinist_hub::auth::certificates::identity;
 
 use super::answers::{Answers, Made, Outcome};
 use super::board::Board;
 use super::door::Door;
-use super::enrol::{Application, Registrar, Told};
+use super::enrol::Registrar;
 use super::figures::Figures;
 use super::folder::Folder;
 use super::listen::Peer;
-
-type Answer = Response<Full<Bytes>>;
-
-/// A request for a certificate is at most this large.
-const REQUEST_SIZE: usize = 16 * 1024;
-/// What a machine calls itself is at most this long.
-const NAME_LENGTH: usize = 100;
+use super::reply::{Answer, empty, moved, whole};
 
 /// Where answers come from.
 #[derive(Debug)]
@@ -180,75 +174,6 @@ impl Pages {
         answers.answer(&Asked { version, etcd_index, part }).await
     }
 
-    /// A machine asks for a certificate.
-    async fn enrol(&self, pool: &str, head: &Parts, body: Incoming, peer: &Peer) -> Answer {
-        let start = Instant::now();
-        let mut account = Account { pool: pool.to_owned(), part: "enrol", ..Account::default() };
-        let outcome = self.told(pool, head, body, peer, &mut account).await;
-        let answer = match &outcome {
-            Ok(Told::Certificate(pem)) => Response::new(Full::from(pem.clone())),
-            Ok(Told::Wait) => {
-                let mut answer = empty(StatusCode::ACCEPTED);
-                let seconds = HeaderValue::from(machinist_core::serve::refusal::RETRY_AFTER);
-                answer.headers_mut().insert(header::RETRY_AFTER, seconds);
-                answer
-            }
-            Err(refusal) => self.refused(refusal),
-        };
-        self.record(&account, head, peer.address, &answer, outcome.err(), start);
-        answer
-    }
-
-    async fn told(
-        &self,
-        pool: &str,
-        head: &Parts,
-        body: Incoming,
-        peer: &Peer,
-        account: &mut Account,
-    ) -> Outcome<Told> {
-        let address = peer.address.ip();
-        self.door.knock(address)?;
-        let Some(registrar) = self.registrar.as_ref().filter(|_| peer.is_secure) else {
-            return Err(Arc::new(Refusal::Forbidden("machines enrol over TLS only")));
-        };
-        self.source.pool(pool).await?;
-        account.is_known = true;
-        let body = Limited::new(body, REQUEST_SIZE).collect().await;
-        let body = body.map_err(|error| Refusal::BadRequest(error.to_string()))?.to_bytes();
-        let text = str::from_utf8(&body).map_err(|_| Refusal::BadRequest("no text".into()))?;
-        let request = CertificateRequest::parse(text);
-        let request = request.map_err(|error| Refusal::BadRequest(error.to_string()))?;
-        account.machine = request.key_hash();
-        // A token is not needed, but one that is wrong is no token. Whoever is in asks again with one that is used up.
-        let asks_again = registrar.is_enrolled(&account.machine, pool);
-        let has_token = head.headers.contains_key(header::AUTHORIZATION) && !asks_again;
-        let token = match has_token {
-            true => Some(self.door.admit(pool, head, address)?),
-            false => None,
-        };
-        if let Some(token) = &token {
-            account.token.clone_from(&token.id);
-        }
-        let name = parameter(head.uri.query(), "name").unwrap_or_default();
-        let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_LENGTH).collect();
-        let application = Application {
-            pool,
-            request: &request,
-            id: &account.machine,
-            name: &name,
-            address,
-            token: token.as_ref().map(|token| token.id.as_str()),
-        };
-        let grant = async {
-            match &token {
-                Some(token) => self.door.record(token).await,
-                None => Ok(()),
-            }
-        };
-        Ok(registrar.apply(&application, grant).await?)
-    }
-
     fn refused(&self, refusal: &Refusal) -> Answer {
         let status = match refusal {
             Refusal::UnknownPool(_) => self.unknown_pool,
@@ -304,84 +229,5 @@ impl Pages {
         let pool = if account.is_known { account.pool.as_str() } else { "" };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         self.figures.answered(pool, &account.version, status, size, start.elapsed());
-    }
-}
-
-async fn whole(made: &Made, headers: &HeaderMap) -> Answer {
-    let packed = takes_gzip(headers);
-    let (body, tag) = match packed {
-        true => made.gzip().await,
-        false => (made.body.clone(), made.tag.clone()),
-    };
-    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag);
-    let mut answer = match is_known {
-        true => empty(StatusCode::NOT_MODIFIED),
-        false => Response::new(Full::new(body)),
-    };
-    let head = answer.headers_mut();
-    head.insert(header::ETAG, tag);
-    head.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    if !is_known {
-        head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if packed {
-            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-    }
-    answer
-}
-
-/// Whether the client says that it takes gzip.
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let text = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    text.unwrap_or_default().split(',').any(|item| {
-        let mut parts = item.split(';').map(str::trim);
-        let is_gzip = parts.next() == Some("gzip");
-        let is_refused = parts.any(|part| {
-            part.strip_prefix("q=").and_then(|q| q.parse::<f64>().ok()).is_some_and(|q| q <= 0.0)
-        });
-        is_gzip && !is_refused
-    })
-}
-
-fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Full::default());
-    *answer.status_mut() = status;
-    if status != StatusCode::NOT_MODIFIED {
-        // Said also where there can be no body, as to HEAD.
-        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
-    }
-    answer
-}
-
-fn moved(place: &str) -> Answer {
-    let Ok(location) = HeaderValue::try_from(place) else { return empty(StatusCode::BAD_REQUEST) };
-    // What people see whose browser does not follow.
-    let shown = place.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&#34;");
-    let text = format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n");
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    let head = answer.headers_mut();
-    head.insert(header::LOCATION, location);
-    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    answer
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_takes_gzip() {
-        for (text, expected) in [
-            ("gzip", true),
-            ("deflate, gzip;q=0.5", true),
-            ("gzip;q=0", false),
-            ("identity", false),
-            ("", false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(text));
-            assert_eq!(takes_gzip(&headers), expected, "{text}");
-        }
     }
 }

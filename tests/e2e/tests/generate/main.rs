@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+mod late;
 mod readers;
 #[path = "../controller/site.rs"]
 #[allow(dead_code, reason = "the tests of the controller use the rest")]

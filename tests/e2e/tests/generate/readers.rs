@@ -1,12 +1,13 @@
-//! The container tools of Debian read what we generate: they find mirrors, refuse what is blocked, and ask for signatures.
+//! The container tools of Debian read what we generate: they find mirrors, refuse what is blocked, ask for signatures, and store as they are told.
 
+use base64::Engine as _;
 use machinist_e2e::{Image, Lab, Registry, cache, command, environment, program};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What was generated for workers, and skopeo that reads it.
+/// What was generated for workers, and the tools that read it.
 struct Reader {
     files: PathBuf,
     out: PathBuf,
@@ -26,6 +27,16 @@ impl Reader {
         command::run(machinist.current_dir(cache::root())).unwrap();
         let files = out.join("99-worker-generated-registries/files/etc/containers");
         Self { files, out }
+    }
+
+    /// podman, with what was generated for containers and images.
+    fn podman(&self) -> Command {
+        let storage = "99-worker-generated-containerruntime/files/etc/containers/storage.conf";
+        let mut podman = Command::new(environment::find("podman").unwrap());
+        podman.env("CONTAINERS_STORAGE_CONF", self.out.join(storage));
+        podman.env("CONTAINERS_REGISTRIES_CONF", self.files.join("registries.conf"));
+        podman.env("CONTAINERS_REGISTRIES_CONF_DIR", "/nonexistent");
+        podman
     }
 
     fn skopeo(&self) -> Command {
@@ -171,4 +182,78 @@ fn skopeo_asks_for_the_signatures_that_our_policies_ask_for() {
     assert!(unsigned.contains("no signature exists"), "{unsigned}");
     let other = reader.copy(&format!("{host}/other/app:1")).unwrap_err();
     assert!(other.contains("rejected by policy"), "{other}");
+}
+
+#[test]
+fn podman_finds_images_where_our_mirrors_and_stores_are() {
+    let lab = Lab::new().unwrap();
+    let registry = Registry::start(&lab).unwrap();
+    let host = registry.host();
+    registry.push("mirror/app:1", &Image::busybox().unwrap()).unwrap();
+    let folder = |name: &str| lab.folder(name).unwrap().display().to_string();
+    let objects = |driver: &str, root: &str, settings: &Value| {
+        let lists = json!({"registrySources": {"insecureRegistries": [host]}});
+        let mirrors = json!({"imageTagMirrors": [
+            {"source": "tag.invalid/team", "mirrors": [format!("{host}/mirror")]},
+        ]});
+        [
+            storage(driver, root),
+            object("Image", "cluster", &lists),
+            object("ImageTagMirrorSet", "by-tag", &mirrors),
+            container_runtime(settings),
+        ]
+    };
+
+    // An image that is asked for under the name of its source comes from the mirror.
+    let shared = folder("shared");
+    let nothing = json!({"additionalImageStores": [{"path": folder("nothing")}]});
+    let first = Reader::new(&lab.folder("first").unwrap(), &objects("vfs", &shared, &nothing));
+    let image = "tag.invalid/team/app:1";
+    answer(first.podman().args(["pull", "--quiet", image])).unwrap();
+
+    // Another host shares the store, and need not pull anything.
+    let settings = json!({"additionalImageStores": [{"path": shared}]});
+    let second =
+        Reader::new(&lab.folder("second").unwrap(), &objects("vfs", &folder("own"), &settings));
+    let found = answer(second.podman().args(["images", "--format", "json"])).unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found[0]["Names"], json!([image]), "{found}");
+    assert_eq!(found[0]["ReadOnly"], true, "{found}");
+    let info = answer(second.podman().args(["info", "--format", "json"])).unwrap();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["store"]["graphOptions"]["vfs.imagestore"], shared.as_str(), "{info}");
+    let known = &info["registries"]["tag.invalid/team"];
+    assert_eq!(known["Mirrors"][0]["Location"], format!("{host}/mirror"), "{known}");
+    assert_eq!(known["Mirrors"][0]["PullFromMirror"], "tag-only", "{known}");
+
+    // Where the file system of this host has no quotas, podman refuses the limit by its name.
+    let limit = json!({"overlaySize": "8G"});
+    let third =
+        Reader::new(&lab.folder("third").unwrap(), &objects("overlay", &folder("limited"), &limit));
+    let said = answer(third.podman().args(["info", "--format", "json"]));
+    assert!(said.as_ref().unwrap_or_else(|refused| refused).contains("overlay.size"), "{said:?}");
+}
+
+/// What a template would say about where containers are stored.
+fn storage(driver: &str, root: &str) -> Value {
+    let text = format!(
+        "[storage]\ndriver = \"{driver}\"\nrunroot = \"{root}/run\"\ngraphroot = \"{root}\"\n"
+    );
+    let source = base64::engine::general_purpose::STANDARD.encode(text);
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "00-worker", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+            {"path": "/etc/containers/storage.conf", "contents": {"source": format!("data:;base64,{source}")}},
+        ]}}},
+    })
+}
+
+fn container_runtime(settings: &Value) -> Value {
+    let worker = "pools.operator.machineconfiguration.openshift.io/worker";
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig",
+        "metadata": {"name": "stores"},
+        "spec": {"machineConfigPoolSelector": {"matchLabels": {worker: ""}}, "containerRuntimeConfig": settings},
+    })
 }

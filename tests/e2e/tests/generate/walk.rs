@@ -1,6 +1,6 @@
 //! Each kind is created, changed and deleted with real kubectl; the pool rolls to exactly the right content, and back.
 
-use super::site::{Site, file};
+use super::site::{Site, file, machine_config};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use machinist_e2e::fleet::Behaviour;
@@ -36,6 +36,7 @@ fn walk(mut site: Site) {
     let base = site.rendered("worker", "");
     mirrors(&site, &base);
     settings(&site, &base);
+    names_of_old(&site, &base);
     policies(&site, &base);
     a_file_of_somebody_else(&site, &base);
     site.nothing_was_broken();
@@ -193,6 +194,39 @@ fn settings(site: &Site, base: &str) {
     back(site, base);
 }
 
+/// What was made under a name of old comes under its new one, and no machine is touched for it.
+fn names_of_old(site: &Site, base: &str) {
+    site.apply(&runtime("old", 5000));
+    site.until("the limit to be rendered", || contents(site, PIDS).map(drop));
+    let rendered = site.rendered("worker", "");
+    let new = "99-worker-generated-containerruntime";
+    let spec = site.get("mc", new)["spec"].clone();
+    site.kubectl(&["delete", "ctrcfg", "old", "--timeout=60s"]);
+    back(site, base);
+
+    let uid = site.get("mcp", "worker")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let old = format!("99-worker-{uid}-containerruntime");
+    site.apply(&machine_config(&old, "worker", &spec));
+    site.until("the old one to be rendered", || {
+        ensure!(site.rendered("worker", "") == rendered, "it is not");
+        Ok(())
+    });
+    site.updated("worker");
+    let mut object = runtime("old", 5000);
+    object["metadata"]["finalizers"] = json!([old]);
+    site.apply(&object);
+    site.until("the old name to go", || {
+        let names = site.kubectl(&["get", "mc", "-o", "name"]);
+        ensure!(names.contains(new) && !names.contains(&old), "{names}");
+        ensure!(site.get("ctrcfg", "old")["metadata"]["finalizers"] == json!([new]));
+        Ok(())
+    });
+    site.updated("worker");
+    assert_eq!(site.rendered("worker", ""), rendered, "on {}", site.home.name);
+    site.kubectl(&["delete", "ctrcfg", "old", "--timeout=60s"]);
+    back(site, base);
+}
+
 /// Whose signatures images must carry.
 fn policies(site: &Site, base: &str) {
     site.apply(&policy("ClusterImagePolicy", "signed", None, "signed.example.com/team"));
@@ -305,16 +339,7 @@ fn says(site: &Site, name: &str, type_: &str, message: &str) {
 
 /// A file of the config that the pool points at.
 fn contents(site: &Site, path: &str) -> Result<String> {
-    let rendered = site.get("mc", &site.rendered("worker", ""));
-    let files = rendered["spec"]["config"]["storage"]["files"].as_array().context("no files")?;
-    let file = files.iter().find(|file| file["path"] == path).context("no such file")?;
-    let source = file["contents"]["source"].as_str().context("no source")?;
-    match source.split_once("base64,") {
-        Some((_, text)) => {
-            Ok(String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text)?)?)
-        }
-        None => Ok(source.trim_start_matches("data:,").to_owned()),
-    }
+    machinist_e2e::contents(&site.get("mc", &site.rendered("worker", "")), path)
 }
 
 fn runtime(name: &str, pids: i64) -> Value {

@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+mod cluster;
 mod real;
 #[path = "../controller/site.rs"]
 #[allow(dead_code, reason = "the tests of the controller use the rest")]
 mod site;
 
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
 use machinist_e2e::fleet::Behaviour;
 use serde_json::{Value, json};
 use site::Site;
@@ -35,6 +35,7 @@ fn walk(mut site: Site) {
     site.populate(2, quick);
     let base = site.rendered("worker", "");
     kubelet_configs(&site);
+    cluster::settings(&site);
     site.kubectl(&["delete", "kubeletconfig", "more-pods", "second", "--timeout=60s"]);
     site.until("the first config to be back", || {
         let rendered = site.rendered("worker", "");
@@ -44,6 +45,7 @@ fn walk(mut site: Site) {
     let left = site.kubectl(&["get", "mc", "-o", "name"]);
     assert!(!left.contains("-generated-kubelet"), "{left}");
     site.updated("worker");
+    cluster::secrets_and_certificates(&site);
     facts_change(&site);
     site.nothing_was_broken();
 }
@@ -170,16 +172,7 @@ fn says(site: &Site, name: &str, status: &str, message: &str) {
 
 /// A file of the config that the workers get.
 fn contents(site: &Site, path: &str) -> Result<String> {
-    let rendered = site.get("mc", &site.rendered("worker", ""));
-    let files = rendered["spec"]["config"]["storage"]["files"].as_array().context("no files")?;
-    let file = files.iter().find(|file| file["path"] == path).context("no such file")?;
-    let source = file["contents"]["source"].as_str().context("no source")?;
-    match source.split_once("base64,") {
-        Some((_, text)) => {
-            Ok(String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text)?)?)
-        }
-        None => Ok(source.replace("%3A", ":").replace("%20", " ").replace("%0A", "\n")),
-    }
+    machinist_e2e::contents(&site.get("mc", &site.rendered("worker", "")), path)
 }
 
 fn kubelet_config(name: &str, settings: &Value) -> Value {

@@ -1,12 +1,10 @@
 //! Machines that the real Ignition sets up out of our answers.
 
-use crate::support::{Server, folder_site, get, machine_config};
+use crate::support::{Hub, Server, folder_site, get, machine_config};
 use machinist_e2e::ignition::pointer;
-use machinist_e2e::{Lab, program, wait_for};
+use machinist_e2e::{Lab, wait_for};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpStream;
-use std::process::Command;
 use std::thread;
 
 /// Lets the real Ignition set up a machine, boots it, and looks at it.
@@ -59,25 +57,8 @@ fn ignition_starts_a_control_plane_machine_out_of_a_folder() {
 #[test]
 fn ignition_starts_a_machine_of_a_hub() {
     let lab = Lab::new().unwrap();
-    lab.bridge().unwrap();
-    let (data, address) = (lab.folder("data").unwrap(), lab.address());
-    let listen = |port: u16| format!("{address}:{port}");
-    let mut up = Command::new(program::machinist().unwrap());
-    up.arg("up").arg("--data").arg(&data).args(["--api-listen", &listen(6443)]);
-    up.args(["--server-listen", &listen(22623), "--server-insecure-listen", &listen(22624)]);
-    let mut process = lab.spawn("up", &up).unwrap();
-    wait_for("the server to listen", || {
-        process.alive()?;
-        Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
-    })
-    .unwrap();
-    let kubeconfig = data.join("kubeconfig");
-    let machinist = |arguments: &[&str]| {
-        let mut command = Command::new(program::machinist().unwrap());
-        let output = command.args(arguments).arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
+    let hub = Hub::start(&lab, &[]);
+    let (address, machinist) = (hub.address.clone(), |arguments: &[&str]| hub.machinist(arguments));
     let token = machinist(&["token", "create", "--all-pools"]);
     let status =
         |pool: &str, token: &str| get(&address, &format!("/config/{pool}?token={token}")).0;
@@ -93,9 +74,7 @@ fn ignition_starts_a_machine_of_a_hub() {
     fs::write(&manifest, config.to_string()).unwrap();
     machinist(&["apply", "-f", manifest.to_str().unwrap()]);
     wait_for("the pool to be served", || Ok(status("worker", &token) == 200)).unwrap();
-    let authority = fs::read_to_string(data.join("pki/ca.crt")).unwrap();
-    let authority: String = authority.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    ignite_both(&lab, &format!("data:,{authority}"), "worker", "hello", &token);
+    ignite_both(&lab, &hub.authority(), "worker", "hello", &token);
     // What is handed out holds no token of the hub.
     let (_, body) = get(&address, &format!("/config/worker?token={token}"));
     assert!(!String::from_utf8(body).unwrap().contains("token"));
@@ -121,7 +100,7 @@ fn ignition_starts_a_machine_of_a_hub() {
     machinist(&["token", "revoke", token.split_once('.').unwrap().0]);
     wait_for("the token to be revoked", || Ok(status("worker", &token) == 401)).unwrap();
     // No secret is in any log.
-    let log = process.log() + &fs::read_to_string(data.join("audit.log")).unwrap();
+    let log = hub.log();
     for token in [&token, &twice, &elsewhere] {
         let (id, secret) = token.split_once('.').unwrap();
         assert!(log.contains(id) && !log.contains(secret));

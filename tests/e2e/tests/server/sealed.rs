@@ -1,12 +1,11 @@
 //! The sealed split, end to end: the real Ignition sets a machine up without a secret, the machine enrols with its own
 //! key when it boots, and somebody lets it in.
 
-use crate::support::{CONFIGS, POOLS, get, machine_config, object, serve_home_with};
+use crate::support::{CONFIGS, Hub, POOLS, get, machine_config, object, serve_home_with};
 use machinist_e2e::ignition::pointer;
 use machinist_e2e::{Home, Lab, program, wait_for};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
 
@@ -15,27 +14,9 @@ const SECRET: &str = "swordfish";
 #[test]
 fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     let lab = Lab::new().unwrap();
-    lab.bridge().unwrap();
-    let (data, address) = (lab.folder("data").unwrap(), lab.address());
-    let listen = |port: u16| format!("{address}:{port}");
-    let url = format!("https://{address}:22623");
-    let mut up = Command::new(program::machinist().unwrap());
-    up.arg("up").arg("--data").arg(&data).args(["--api-listen", &listen(6443)]);
-    up.args(["--server-listen", &listen(22623), "--server-insecure-listen", &listen(22624)]);
-    up.args(["--server-anonymous", "--server-sealed", &url]);
-    let mut process = lab.spawn("up", &up).unwrap();
-    wait_for("the server to listen", || {
-        process.alive()?;
-        Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
-    })
-    .unwrap();
-    let kubeconfig = data.join("kubeconfig");
-    let machinist = |arguments: &[&str]| {
-        let mut command = Command::new(program::machinist().unwrap());
-        let output = command.args(arguments).arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
+    let url = format!("https://{}:22623", lab.address());
+    let hub = Hub::start(&lab, &["--server-anonymous", "--server-sealed", &url]);
+    let (address, machinist) = (hub.address.clone(), |arguments: &[&str]| hub.machinist(arguments));
     let mut config = machine_config("50-greeting", "hello");
     config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
     config["metadata"]["annotations"] = json!({"machinist.dev/sealed-paths": "/etc/named"});
@@ -59,12 +40,10 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     assert!(!open.contains(SECRET) && !open.contains(hash), "{open}");
     assert_eq!(get(&address, "/sealed/worker").0, 401);
 
-    let authority = fs::read_to_string(data.join("pki/ca.crt")).unwrap();
-    let authority: String = authority.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let mut pointer: Value =
         serde_json::from_str(&pointer(&format!("{url}/config/worker"), None)).unwrap();
     pointer["ignition"]["security"]["tls"]["certificateAuthorities"] =
-        json!([{"source": format!("data:,{authority}")}]);
+        json!([{"source": hub.authority()}]);
     // One machine waits for a person; its boot is over when it has everything.
     let machine = lab.machine("one").program().unwrap().ignite(&pointer.to_string());
     let machine = machine.build().unwrap();
@@ -105,7 +84,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     assert!(listed.contains(token_id), "{listed}");
     // Whoever is denied is out at once, certificate or not.
     machinist(&["enrolment", "deny", id]);
-    let log = process.log() + &fs::read_to_string(data.join("audit.log")).unwrap();
+    let log = hub.log();
     assert!(!log.contains(SECRET) && !log.contains(token_secret));
     let sealed = |line: &str| line.contains("part=\"sealed\"") && line.contains("status=200");
     assert!(log.lines().find(|line| sealed(line)).unwrap().contains(id), "{log}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) const API: &str = "machineconfiguration.openshift.io/v1";
@@ -164,4 +164,51 @@ pub(crate) fn folder_site(lab: &Lab) -> Vec<String> {
     let words = ["bootstrap", "--server-basedir", "--bootstrap-kubeconfig"].map(str::to_owned);
     let [bootstrap, folder, file] = words;
     vec![bootstrap, folder, path(&base), file, path(&kubeconfig)]
+}
+
+/// A hub with its server, as `machinist up` starts it, where machines reach it.
+pub(crate) struct Hub {
+    pub(crate) address: String,
+    data: PathBuf,
+    process: Process,
+}
+
+impl Hub {
+    /// Starts one and waits until its server listens.
+    pub(crate) fn start(lab: &Lab, more: &[&str]) -> Self {
+        lab.bridge().unwrap();
+        let (data, address) = (lab.folder("data").unwrap(), lab.address());
+        let listen = |port: u16| format!("{address}:{port}");
+        let mut up = Command::new(program::machinist().unwrap());
+        up.arg("up").arg("--data").arg(&data).args(["--api-listen", &listen(6443)]);
+        up.args(["--server-listen", &listen(22623), "--server-insecure-listen", &listen(22624)]);
+        let mut process = lab.spawn("up", up.args(more)).unwrap();
+        wait_for("the server to listen", || {
+            process.alive()?;
+            Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
+        })
+        .unwrap();
+        Self { address, data, process }
+    }
+
+    /// A command of ours that has to succeed, and what it says.
+    pub(crate) fn machinist(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(program::machinist().unwrap());
+        command.args(arguments).arg("--kubeconfig").arg(self.data.join("kubeconfig"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Whom its machines have to trust, as a data URL.
+    pub(crate) fn authority(&self) -> String {
+        let authority = fs::read(self.data.join("pki/ca.crt")).unwrap();
+        let authority: String = authority.iter().map(|byte| format!("%{byte:02X}")).collect();
+        format!("data:,{authority}")
+    }
+
+    /// Everything that it logged.
+    pub(crate) fn log(&self) -> String {
+        self.process.log() + &fs::read_to_string(self.data.join("audit.log")).unwrap()
+    }
 }

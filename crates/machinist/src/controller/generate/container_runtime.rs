@@ -72,10 +72,11 @@ async fn perform(
 ) -> Outcome {
     let names: BTreeSet<String> =
         planned.generated.iter().map(|made| made.machine_config.name_any()).collect();
-    for name in made_of(object).filter(|name| !names.contains(*name)) {
+    // What has a name of old goes when its successor is there.
+    for name in made_of(object).filter(|name| FAMILY.is_name(name) && !names.contains(*name)) {
         remove(shell, name).await?;
     }
-    let foreign = object.finalizers().iter().filter(|name| !FAMILY.is_name(name));
+    let foreign = object.finalizers().iter().filter(|name| !FAMILY.is_mark(name));
     let finalizers: Vec<String> = foreign.cloned().chain(names).collect();
     let given = object.annotations().get(annotation::MC_NAME_SUFFIX);
     let same: BTreeSet<&String> = finalizers.iter().collect();
@@ -104,7 +105,7 @@ async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
         remove(shell, name).await?;
     }
     let left: Vec<&String> =
-        object.finalizers().iter().filter(|name| !FAMILY.is_name(name)).collect();
+        object.finalizers().iter().filter(|name| !FAMILY.is_mark(name)).collect();
     let patch = json!({"metadata": {
         "resourceVersion": object.resource_version(),
         "finalizers": left,
@@ -117,7 +118,7 @@ async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
 
 /// The MachineConfigs that were made of an object.
 fn made_of(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
-    object.finalizers().iter().filter(|name| FAMILY.is_name(name))
+    object.finalizers().iter().filter(|name| FAMILY.is_mark(name))
 }
 
 /// The pools that an object is for, or was.

@@ -6,7 +6,9 @@ use machinist_core::api::config::{
     ImagePolicy, ImageTagMirrorSet, Node,
 };
 use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
-use machinist_core::api::{ContainerRuntimeConfig, ImageContentSourcePolicy, KubeletConfig};
+use machinist_core::api::{
+    ContainerRuntimeConfig, ImageContentSourcePolicy, InternalReleaseImage, KubeletConfig,
+};
 use machinist_core::runtime::registries::Inputs;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -30,6 +32,7 @@ pub(in crate::controller) struct Kinds {
     pub(super) api_servers: Cache<APIServer>,
     pub(super) feature_gates: Cache<FeatureGate>,
     pub(super) node_settings: Cache<Node>,
+    pub(super) internal_release_images: Cache<InternalReleaseImage>,
 }
 
 /// Does the same with every cache.
@@ -38,7 +41,7 @@ macro_rules! each {
         each!(@one $kinds, $cache => $does;
             container_runtime_configs images content_source_policies digest_mirror_sets
             tag_mirror_sets cluster_image_policies image_policies cluster_versions
-            kubelet_configs api_servers feature_gates node_settings);
+            kubelet_configs api_servers feature_gates node_settings internal_release_images);
     }};
     (@one $kinds:expr, $cache:ident => $does:expr; $($name:ident)*) => {
         $({
@@ -62,6 +65,11 @@ impl Kinds {
     /// A turn is to come after a change of any of them.
     pub(super) fn wake(&self, turns: &Turns) {
         each!(self, cache => turns.after(cache.changes()));
+    }
+
+    /// Whether the cluster keeps its release images in a registry of its own.
+    pub(super) fn has_internal_registry(&self) -> bool {
+        self.internal_release_images.get(CLUSTER).is_some()
     }
 
     /// What there is about images, now.

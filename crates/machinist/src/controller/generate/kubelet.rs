@@ -12,7 +12,8 @@ use machinist_core::api::{KubeletConfig, MachineConfig, MachineConfigPool};
 use machinist_core::generate::sync::stamped;
 use machinist_core::generate::{GenerateError, Generated, no_base};
 use machinist_core::kubelet::{
-    FAMILY, Plan, Sources, World, features, gates, leftovers, node_config, removal, status, sync,
+    FAMILY, Plan, Refused, Sources, World, features, gates, leftovers, node_config, refused_step,
+    removal, status, sync, wrong_name,
 };
 use machinist_core::template::Inputs;
 use serde_json::json;
@@ -34,6 +35,14 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
         .into_iter()
         .partition(|config| config.meta().deletion_timestamp.is_some());
     let decided = decide(turn, &going, &staying);
+    for settings in shell.world.kinds.node_settings.all() {
+        let message = wrong_name(&settings.name_any())
+            .or_else(|| decided.refused.as_ref().map(|refused| refused.message.clone()));
+        memory.prohibited(shell, settings.as_ref(), message);
+    }
+    if let Some(refused) = &decided.refused {
+        turn.problem(object::POOL_WORKER, &refused.problem().to_string());
+    }
     for name in &decided.remove {
         remove(shell, name).await?;
     }
@@ -82,6 +91,8 @@ struct Decided {
     going: Vec<(Arc<KubeletConfig>, Vec<String>)>,
     /// What the cluster's own settings make; or for which pool they make nothing, and why.
     of_cluster: Vec<Result<Generated, (String, String)>>,
+    /// The step of the cluster's own settings that is not taken.
+    refused: Option<Refused>,
     /// What the KubeletConfigs that stay make.
     plans: Vec<Result<Plan, GenerateError>>,
 }
@@ -102,7 +113,7 @@ fn decide(
     let feature_gate = kinds.feature_gates.get(object::CLUSTER);
     let gates: BTreeMap<String, bool> =
         feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default();
-    let sources = Sources {
+    let mut sources = Sources {
         templates: &shell.templates,
         inputs: Inputs {
             controller_config: &controller_config,
@@ -113,6 +124,12 @@ fn decide(
         gates: &gates,
         node: node.as_deref(),
     };
+    // Everything below is made from what is in effect, and not from what was refused.
+    let present = shell.world.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
+    let refused = refused_step(&sources, present.as_deref());
+    if let Some(refused) = &refused {
+        sources.node = Some(&refused.in_effect);
+    }
     let machine_configs = shell.world.configs.all();
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let machine_configs: Vec<&MachineConfig> = machine_configs.iter().map(AsRef::as_ref).collect();
@@ -122,6 +139,7 @@ fn decide(
         pools: &pools,
         machine_configs: &machine_configs,
         sources,
+        has_feature_gate: feature_gate.is_some(),
         version: VERSION,
     };
     let mut decided = Decided { plans: sync(&world), ..Decided::default() };
@@ -133,6 +151,7 @@ fn decide(
     decided.remove.extend(leftovers(&world));
     decided.remove.sort();
     decided.remove.dedup();
+    decided.refused.clone_from(&refused);
     for pool in pools.iter().map(|pool| pool.name_any()) {
         if node.is_some() {
             let name = format!("97-{pool}-generated-kubelet");

@@ -9,22 +9,25 @@ mod container_runtime;
 pub(super) mod kinds;
 mod kubelet;
 mod registries;
+mod secrets;
 mod tell;
 mod templates;
 mod write;
 
-pub(super) use templates::pull_secret;
+pub(super) use secrets::DOCKER_CONFIG_KEY;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool, selector};
+use machinist_core::generate::legacy::superseded;
 use machinist_core::generate::overridden::{Overridden, overridden};
 use machinist_core::generate::sync::is_generated;
 
 use super::shell::{Shell, WriteError};
 use super::turn::Turns;
+use secrets::Secrets;
 use tell::Memory;
 
 /// A burst of changes is over when nothing came for this long...
@@ -57,23 +60,26 @@ pub(super) async fn run(shell: Shell) {
     world.ready().await;
     world.kinds.ready().await;
     let mut memory = Memory::default();
+    let mut secrets = Secrets::default();
+    turns.after(secrets.changes());
     let mut again = true;
     loop {
         turns.next(again.then_some(RETRY)).await;
-        again = pass(&shell, &mut memory).await;
+        again = pass(&shell, &mut memory, &mut secrets).await;
     }
 }
 
 /// Generates everything once; whether it has to be tried again by itself.
-async fn pass(shell: &Shell, memory: &mut Memory) -> bool {
+async fn pass(shell: &Shell, memory: &mut Memory, secrets: &mut Secrets) -> bool {
     let mut turn = Turn::new(shell);
     let mut again = false;
     // One that fails must not keep the others from their turn.
     for outcome in [
-        templates::pass(&mut turn, memory).await,
+        templates::pass(&mut turn, memory, secrets).await,
         registries::pass(&mut turn, memory).await,
         container_runtime::pass(&mut turn, memory).await,
         kubelet::pass(&mut turn, memory).await,
+        turn.remove_superseded().await,
     ] {
         if let Err(error) = outcome {
             again |= !error.is_stale();
@@ -113,6 +119,16 @@ impl<'a> Turn<'a> {
                 notes.problems.push(problem.to_owned());
             }
         }
+    }
+
+    /// What is there under a name of today need not be there under one of old.
+    async fn remove_superseded(&self) -> Outcome {
+        let pools: Vec<&MachineConfigPool> = self.pools.iter().map(AsRef::as_ref).collect();
+        let configs = &self.shell.world.configs;
+        for name in superseded(&pools, |name| configs.get(name).is_some()) {
+            write::remove(self.shell, &name).await?;
+        }
+        Ok(())
     }
 
     fn look_for_overridden(&mut self) {

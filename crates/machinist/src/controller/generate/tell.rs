@@ -23,6 +23,8 @@ use crate::home::cache::Cache;
 
 /// One word for problems with an object.
 const INVALID: &str = "InvalidSource";
+/// The real system's word for a step that it does not take.
+const PROHIBITED: &str = "ActionProhibited";
 
 /// What was said, so that it is not said again.
 #[derive(Debug, Default)]
@@ -46,10 +48,33 @@ impl Memory {
         object: &K,
         problem: &GenerateError,
     ) {
+        self.warn_once(shell, object, INVALID, Some(problem.to_string()));
+    }
+
+    /// Says that what an object asks for is not done, once; and forgets it when it is over.
+    pub(super) fn prohibited<K: Resource<DynamicType = ()>>(
+        &mut self,
+        shell: &Shell,
+        object: &K,
+        message: Option<String>,
+    ) {
+        self.warn_once(shell, object, PROHIBITED, message);
+    }
+
+    fn warn_once<K: Resource<DynamicType = ()>>(
+        &mut self,
+        shell: &Shell,
+        object: &K,
+        reason: &'static str,
+        message: Option<String>,
+    ) {
         let key = format!("{}/{:?}", K::kind(&()), object.meta().uid);
-        let message = problem.to_string();
+        let Some(message) = message else {
+            self.warned.remove(&key);
+            return;
+        };
         if self.warned.get(&key) != Some(&message) {
-            shell.events.report(Component::Generate, object, true, INVALID, message.clone());
+            shell.events.report(Component::Generate, object, true, reason, message.clone());
             self.warned.insert(key, message);
         }
     }

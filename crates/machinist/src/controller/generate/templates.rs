@@ -3,34 +3,38 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Resource as _, ResourceExt as _};
-use machinist_core::api::ControllerConfig;
+use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{label, object};
+use machinist_core::api::{ControllerConfig, ControllerConfigStatus};
 use machinist_core::generate::{Generated, about_templates};
-use machinist_core::template::{self, Inputs, status};
+use machinist_core::template::{self, Inputs, certificates, running, status};
 use serde_json::json;
 
 use super::super::render::VERSION;
 use super::super::shell::Shell;
+use super::secrets::Secrets;
 use super::tell::Memory;
 use super::write::ensure;
 use super::{Outcome, Turn};
 
-/// The type and the key of a pull secret.
-const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
-const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
-
 /// Fills the templates in, where there is a ControllerConfig, and tells it how it went.
-pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
+pub(super) async fn pass(
+    turn: &mut Turn<'_>,
+    memory: &mut Memory,
+    secrets: &mut Secrets,
+) -> Outcome {
     let shell = turn.shell;
     let Some(config) = shell.world.controller_config() else { return Ok(()) };
     if config.meta().deletion_timestamp.is_some() {
         return Ok(());
     }
-    let outcome = match make(shell, &config).await {
+    let (generation, now) = (config.meta().generation, Time(Timestamp::now()));
+    if let Some(begun) = running(config.status.as_ref(), generation, VERSION, &now) {
+        tell(shell, &config, &begun).await?;
+    }
+    let outcome = match make(shell, &config, secrets).await {
         Ok(all) => {
             for made in &all {
                 ensure(shell, &made.machine_config).await?;
@@ -46,11 +50,24 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
             Err(message)
         }
     };
-    tell(shell, &config, outcome.as_ref().copied().map_err(String::as_str)).await
+    // It may have been written a moment ago.
+    let config = shell.world.controller_config().unwrap_or(config);
+    let outcome = outcome.as_ref().copied().map_err(String::as_str);
+    let given = certificates(&config.spec);
+    let now = Time(Timestamp::now());
+    let after = status(config.status.as_ref(), generation, outcome, given, VERSION, &now);
+    if config.status.as_ref() == Some(&after) {
+        return Ok(());
+    }
+    tell(shell, &config, &after).await
 }
 
-async fn make(shell: &Shell, config: &ControllerConfig) -> Result<Vec<Generated>, String> {
-    let pull_secret = pull_secret(shell, config).await?;
+async fn make(
+    shell: &Shell,
+    config: &ControllerConfig,
+    secrets: &mut Secrets,
+) -> Result<Vec<Generated>, String> {
+    let pull_secret = secrets.pull_secret(shell, config).await?;
     let api_server = shell.world.kinds.api_servers.get(object::CLUSTER);
     let inputs = Inputs {
         controller_config: config,
@@ -58,26 +75,6 @@ async fn make(shell: &Shell, config: &ControllerConfig) -> Result<Vec<Generated>
         api_server: api_server.as_deref(),
     };
     template::generate(&shell.templates, &inputs, VERSION).map_err(|error| error.to_string())
-}
-
-/// The pull secret that the ControllerConfig refers to.
-pub(in super::super) async fn pull_secret(
-    shell: &Shell,
-    config: &ControllerConfig,
-) -> Result<Option<Vec<u8>>, String> {
-    let Some(reference) = &config.spec.pull_secret else { return Ok(None) };
-    let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
-    let name = reference.name.as_deref().unwrap_or_default();
-    let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
-    let secret = shell.write(api.get(name)).await.map_err(|error| {
-        format!("cannot read the pull secret {namespace}/{name} of spec.pullSecret: {error}")
-    })?;
-    let found = secret.type_.clone().unwrap_or_default();
-    if found != DOCKER_CONFIG {
-        return Err(format!("expected secret type {DOCKER_CONFIG} found {found}"));
-    }
-    let data = secret.data.unwrap_or_default().remove(DOCKER_CONFIG_KEY);
-    Ok(data.map(|data| data.0))
 }
 
 /// The roles that templates made MachineConfigs for before.
@@ -92,17 +89,19 @@ fn roles(shell: &Shell) -> BTreeSet<String> {
     made.filter_map(|config| config.labels().get(label::ROLE).cloned()).collect()
 }
 
-/// Says on the ControllerConfig how it went, unless it says so already.
-async fn tell(shell: &Shell, config: &Arc<ControllerConfig>, outcome: Result<(), &str>) -> Outcome {
-    let generation = config.meta().generation;
-    let now = Time(Timestamp::now());
-    let after = status(config.status.as_ref(), generation, outcome, VERSION, &now);
-    if config.status.as_ref() == Some(&after) {
-        return Ok(());
-    }
+/// Writes the status of the ControllerConfig.
+async fn tell(
+    shell: &Shell,
+    config: &Arc<ControllerConfig>,
+    status: &ControllerConfigStatus,
+) -> Outcome {
     let patch = json!({
         "metadata": {"resourceVersion": config.resource_version()},
-        "status": {"observedGeneration": after.observed_generation, "conditions": after.conditions},
+        "status": {
+            "observedGeneration": status.observed_generation,
+            "conditions": status.conditions,
+            "controllerCertificates": status.controller_certificates,
+        },
     });
     let written = shell.merge_status(&config.name_any(), &patch).await?;
     shell.world.controller_configs.put(written);

@@ -1,0 +1,90 @@
+//! Names of old. What is called `99-<pool>-generated-<word>` today was once called
+//! `99-<pool>-<uid of the pool>-<word>`, and clusters that are old enough still have it.
+
+use crate::api::MachineConfigPool;
+
+/// What the names began and ended with.
+const KINDS: [(&str, &str); 5] = [
+    ("97", "kubelet"),
+    ("98", "kubelet"),
+    ("99", "kubelet"),
+    ("99", "containerruntime"),
+    ("99", "registries"),
+];
+/// The length of a UID.
+const UID: usize = 36;
+
+/// The MachineConfigs of old names that can go: those whose successors are there. So no machine is
+/// ever without the one and the other.
+pub fn superseded(pools: &[&MachineConfigPool], exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for pool in pools {
+        let (Some(name), Some(uid)) = (&pool.metadata.name, &pool.metadata.uid) else { continue };
+        for (prefix, word) in KINDS {
+            let old = format!("{prefix}-{name}-{uid}-{word}");
+            if exists(&old) && exists(&format!("{prefix}-{name}-generated-{word}")) {
+                found.push(old);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a name is one of old that ends with this word.
+#[must_use]
+pub fn is_name(name: &str, word: &str) -> bool {
+    let inner = name
+        .strip_prefix("99-")
+        .and_then(|rest| rest.strip_suffix(word))
+        .and_then(|rest| rest.strip_suffix('-'));
+    let uid = inner.and_then(|inner| inner.get(inner.len().checked_sub(UID + 1)?..));
+    uid.and_then(|uid| uid.strip_prefix('-')).is_some_and(|uid| {
+        let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+        uid.bytes()
+            .enumerate()
+            .all(|(at, byte)| if is_dash(at) { byte == b'-' } else { byte.is_ascii_hexdigit() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: &str = "0a1b2c3d-0000-4000-8000-0123456789ab";
+
+    #[test]
+    fn an_old_name_goes_when_its_successor_is_there() {
+        let mut pool = MachineConfigPool::default();
+        pool.metadata.name = Some("worker".to_owned());
+        pool.metadata.uid = Some(POOL.to_owned());
+        let old = format!("99-worker-{POOL}-registries");
+        for (there, gone) in [
+            (vec![old.as_str()], false),
+            (vec![old.as_str(), "99-worker-generated-registries"], true),
+            (vec!["99-worker-generated-registries"], false),
+            (vec![old.as_str(), "99-worker-generated-kubelet"], false),
+        ] {
+            let found = superseded(&[&pool], |name| there.contains(&name));
+            assert_eq!(found.contains(&old), gone, "{there:?}");
+            assert_eq!(found.len(), usize::from(gone), "{there:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_with_a_uid_are_of_old() {
+        for (name, is_old) in [
+            (format!("99-worker-{POOL}-kubelet"), true),
+            (format!("99-my-pool-{POOL}-kubelet"), true),
+            (format!("99-worker-{POOL}-registries"), false),
+            (format!("99-worker{POOL}-kubelet"), false),
+            (format!("98-worker-{POOL}-kubelet"), false),
+            ("99-worker-generated-kubelet".to_owned(), false),
+            ("99-worker-kubelet".to_owned(), false),
+            ("99-kubelet".to_owned(), false),
+            ("99-é-kubelet".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_name(&name, "kubelet"), is_old, "{name}");
+        }
+    }
+}

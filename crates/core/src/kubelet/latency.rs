@@ -1,0 +1,162 @@
+//! The latency profile goes step by step: from one end to the other by way of the middle, or
+//! machines are given up that are only slow to speak.
+
+use serde_json::Value;
+
+use super::base::{CONFIGURATION, Sources, base, report_every};
+use super::content::KUBELET_CONF;
+use crate::api::MachineConfig;
+use crate::api::config::Node;
+use crate::api::names::object;
+use crate::generate::GenerateError;
+use crate::go::types::KUBELET;
+use crate::go::{json, yaml};
+use crate::template::file_of;
+
+const SLOW: &str = "LowUpdateSlowReaction";
+/// How often a kubelet says that it is well, in kubelet.conf.
+const FREQUENCY: &str = "nodeStatusUpdateFrequency";
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+
+/// A step that is too large.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// The Node settings with the profile that stays in effect.
+    pub in_effect: Node,
+    /// What the event says, in the words of the real system.
+    pub message: String,
+}
+
+impl Refused {
+    /// What the pool says.
+    #[must_use]
+    pub fn problem(&self) -> GenerateError {
+        GenerateError {
+            object: format!("Node {}", object::CLUSTER),
+            field: "spec.workerLatencyProfile".to_owned(),
+            message: self.message.clone(),
+            remedy: "set MediumUpdateAverageReaction first, and wait until the pool is updated"
+                .to_owned(),
+        }
+    }
+}
+
+/// Whether the latency profile that the Node settings ask for is too far from the one that
+/// workers have: `present` is the MachineConfig (97) that tells them.
+#[must_use]
+pub fn refused_step(sources: &Sources<'_>, present: Option<&MachineConfig>) -> Option<Refused> {
+    let node = sources.node?;
+    let present = frequency(&kubelet_conf(present?)?);
+    if base(sources, object::POOL_WORKER).is_ok_and(|wanted| frequency(&wanted) == present) {
+        return None;
+    }
+    let is_present = |profile: &&str| report_every(profile).map(|it| it * SECOND) == Some(present);
+    let known = ["Default", "MediumUpdateAverageReaction", SLOW];
+    let mut in_effect = node.clone();
+    in_effect.spec.worker_latency_profile = known.into_iter().find(is_present).map(str::to_owned);
+    let message = latency_change_is_allowed(&in_effect, node).err()?;
+    Some(Refused { in_effect, message })
+}
+
+fn kubelet_conf(machine_config: &MachineConfig) -> Option<Value> {
+    let text = String::from_utf8(file_of(machine_config, KUBELET_CONF)?).ok()?;
+    json::decode(&KUBELET, CONFIGURATION, &yaml::parse(&text).ok()?).ok()
+}
+
+fn frequency(config: &Value) -> i64 {
+    config[FREQUENCY].as_i64().unwrap_or_default()
+}
+
+/// Whether the latency profile may change like this.
+///
+/// # Errors
+/// It may not; the message is that of the event.
+pub fn latency_change_is_allowed(old: &Node, new: &Node) -> Result<(), String> {
+    let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
+    let (from, to) = (profile(old), profile(new));
+    let is_quick = |profile: &str| matches!(profile, "" | "Default");
+    if (from == SLOW && is_quick(&to)) || (to == SLOW && is_quick(&from)) {
+        let name = new.metadata.name.as_deref().unwrap_or_default();
+        return Err(format!(
+            "Skipping the Update Node event, name: {name}, transition not allowed from old \
+             WorkerLatencyProfile: \"{from}\" to new WorkerLatencyProfile: \"{to}\""
+        ));
+    }
+    Ok(())
+}
+
+/// What is said about Node settings of another name than the one that counts.
+#[must_use]
+pub fn wrong_name(name: &str) -> Option<String> {
+    (name != object::CLUSTER).then(|| {
+        format!(
+            "The node.config.openshift.io \"{name}\" is invalid: metadata.name Invalid value: \
+             \"{name}\" : must be \"cluster\""
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubelet::node_config;
+    use crate::template::{Inputs, Profile, shipped};
+
+    const MEDIUM: &str = "MediumUpdateAverageReaction";
+
+    fn node(profile: &str) -> Node {
+        let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
+        node.spec.worker_latency_profile = (!profile.is_empty()).then(|| profile.to_owned());
+        node
+    }
+
+    #[test]
+    fn the_latency_profile_goes_step_by_step() {
+        let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
+            {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
+        let controller_config = serde_json::from_value(facts).unwrap();
+        let (templates, gates) = (shipped(Profile::Kubernetes), BTreeMap::new());
+        let inputs =
+            Inputs { controller_config: &controller_config, pull_secret: None, api_server: None };
+        for (from, to, allowed) in [
+            ("", MEDIUM, true),
+            ("Default", "", true),
+            (MEDIUM, SLOW, true),
+            (SLOW, MEDIUM, true),
+            (SLOW, SLOW, true),
+            ("", SLOW, false),
+            ("Default", SLOW, false),
+            (SLOW, "Default", false),
+            (SLOW, "", false),
+        ] {
+            let (old, new) = (node(from), node(to));
+            assert_eq!(latency_change_is_allowed(&old, &new).is_ok(), allowed, "{from} {to}");
+            let none = Sources { templates: &templates, inputs, gates: &gates, node: None };
+            let before = Sources { node: Some(&old), ..none };
+            let made = node_config(&before, "worker", &[]).unwrap().machine_config;
+            let wanted = Sources { node: Some(&new), ..none };
+            let refused = refused_step(&wanted, Some(&made));
+            assert_eq!(refused.is_none(), allowed, "{from} {to}: {refused:?}");
+            if let Some(refused) = refused {
+                // What stays in effect is what was made before, to the letter.
+                let in_effect = Sources { node: Some(&refused.in_effect), ..none };
+                let again = node_config(&in_effect, "worker", &[]).unwrap();
+                assert_eq!(again.machine_config, made, "{from} {to}");
+                assert!(refused.problem().to_string().contains("(set Medium"), "{refused:?}");
+            }
+            // The first settings of a cluster are no step.
+            assert_eq!(refused_step(&wanted, None), None);
+        }
+    }
+
+    #[test]
+    fn there_is_one_object_of_node_settings() {
+        assert_eq!(wrong_name("cluster"), None);
+        assert!(wrong_name("mine").unwrap().ends_with("must be \"cluster\""));
+    }
+}

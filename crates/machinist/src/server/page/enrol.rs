@@ -1,0 +1,101 @@
+//! A machine asks for a certificate, with which it gets the sealed half of its config.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use machinist_core::serve::Refusal;
+use machinist_core::serve::route::parameter;
+use machinist_hub::auth::certificates::Request as CertificateRequest;
+
+use super::super::answers::Outcome;
+use super::super::enrol::{Application, Told};
+use super::super::listen::Peer;
+use super::super::reply::{Answer, empty};
+use super::{Account, Pages};
+
+/// A request for a certificate is at most this large.
+const REQUEST_SIZE: usize = 16 * 1024;
+/// What a machine calls itself is at most this long.
+const NAME_LENGTH: usize = 100;
+
+impl Pages {
+    /// A machine asks for a certificate.
+    pub(super) async fn enrol(
+        &self,
+        pool: &str,
+        head: &Parts,
+        body: Incoming,
+        peer: &Peer,
+    ) -> Answer {
+        let start = Instant::now();
+        let mut account = Account { pool: pool.to_owned(), part: "enrol", ..Account::default() };
+        let outcome = self.told(pool, head, body, peer, &mut account).await;
+        let answer = match &outcome {
+            Ok(Told::Certificate(pem)) => Response::new(Full::from(pem.clone())),
+            Ok(Told::Wait) => {
+                let mut answer = empty(StatusCode::ACCEPTED);
+                let seconds = HeaderValue::from(machinist_core::serve::refusal::RETRY_AFTER);
+                answer.headers_mut().insert(header::RETRY_AFTER, seconds);
+                answer
+            }
+            Err(refusal) => self.refused(refusal),
+        };
+        self.record(&account, head, peer.address, &answer, outcome.err(), start);
+        answer
+    }
+
+    async fn told(
+        &self,
+        pool: &str,
+        head: &Parts,
+        body: Incoming,
+        peer: &Peer,
+        account: &mut Account,
+    ) -> Outcome<Told> {
+        let address = peer.address.ip();
+        self.door.knock(address)?;
+        let Some(registrar) = self.registrar.as_ref().filter(|_| peer.is_secure) else {
+            return Err(Arc::new(Refusal::Forbidden("machines enrol over TLS only")));
+        };
+        self.source.pool(pool).await?;
+        account.is_known = true;
+        let body = Limited::new(body, REQUEST_SIZE).collect().await;
+        let body = body.map_err(|error| Refusal::BadRequest(error.to_string()))?.to_bytes();
+        let text = str::from_utf8(&body).map_err(|_| Refusal::BadRequest("no text".into()))?;
+        let request = CertificateRequest::parse(text);
+        let request = request.map_err(|error| Refusal::BadRequest(error.to_string()))?;
+        account.machine = request.key_hash();
+        // A token is not needed, but one that is wrong is no token. Whoever is in asks again with one that is used up.
+        let asks_again = registrar.is_enrolled(&account.machine, pool);
+        let has_token = head.headers.contains_key(header::AUTHORIZATION) && !asks_again;
+        let token = match has_token {
+            true => Some(self.door.admit(pool, head, address)?),
+            false => None,
+        };
+        if let Some(token) = &token {
+            account.token.clone_from(&token.id);
+        }
+        let name = parameter(head.uri.query(), "name").unwrap_or_default();
+        let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_LENGTH).collect();
+        let application = Application {
+            pool,
+            request: &request,
+            id: &account.machine,
+            name: &name,
+            address,
+            token: token.as_ref().map(|token| token.id.as_str()),
+        };
+        let grant = async {
+            match &token {
+                Some(token) => self.door.record(token).await,
+                None => Ok(()),
+            }
+        };
+        Ok(registrar.apply(&application, grant).await?)
+    }
+}

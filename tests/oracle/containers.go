@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+	"github.com/containers/image/v5/pkg/sysregistriesv2"
+	"github.com/containers/image/v5/signature"
+	"github.com/containers/image/v5/types"
+	storage "github.com/containers/storage/types"
+)
+
+func init() {
+	operations["policy"] = opPolicy
+	operations["registries-conf"] = opRegistriesConf
+	operations["storage-conf"] = opStorageConf
+}
+
+// opPolicy reads policy.json as podman, skopeo and CRI-O do: no field that they do not know, and none
+// missing.
+//
+//	policy  text -> policy: the same policy, written again
+func opPolicy(req request) (answer, error) {
+	policy, err := signature.NewPolicyFromBytes([]byte(req.Text))
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(policy)
+	if err != nil {
+		return nil, err
+	}
+	return answer{"policy": json.RawMessage(text)}, nil
+}
+
+// opRegistriesConf reads registries.conf with all checks of the library.
+//
+//	registries-conf  text -> registries, search: what the library found; unknown: keys that it passed over
+func opRegistriesConf(req request) (answer, error) {
+	path, done, err := file("registries.conf", req.Text)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	nowhere := filepath.Join(filepath.Dir(path), "none.d")
+	context := &types.SystemContext{SystemRegistriesConfPath: path, SystemRegistriesConfDirPath: nowhere}
+	found, err := sysregistriesv2.TryUpdatingCache(context)
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := passedOver(req.Text, &sysregistriesv2.V2RegistriesConf{})
+	if err != nil {
+		return nil, err
+	}
+	return answer{
+		"registries": found.Registries,
+		"search":     found.UnqualifiedSearchRegistries,
+		"unknown":    unknown,
+	}, nil
+}
+
+// opStorageConf reads storage.conf as the storage library of podman and CRI-O does.
+//
+//	storage-conf  text -> driver, root, options: what the library hands to its driver; unknown: keys that it passed over
+func opStorageConf(req request) (answer, error) {
+	path, done, err := file("storage.conf", req.Text)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var options storage.StoreOptions
+	if err := storage.ReloadConfigurationFile(path, &options); err != nil {
+		return nil, err
+	}
+	unknown, err := passedOver(req.Text, &storage.TomlConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return answer{
+		"driver":  options.GraphDriverName,
+		"root":    options.GraphRoot,
+		"options": options.GraphDriverOptions,
+		"unknown": unknown,
+	}, nil
+}
+
+// passedOver names the keys of a TOML text for which a type has no place.
+func passedOver(text string, into any) ([]string, error) {
+	meta, err := toml.Decode(text, into)
+	if err != nil {
+		return nil, fmt.Errorf("TOML: %w", err)
+	}
+	keys := []string{}
+	for _, key := range meta.Undecoded() {
+		keys = append(keys, key.String())
+	}
+	return keys, nil
+}
+
+// file puts a text where a library that reads files only can read it.
+func file(name, text string) (path string, done func(), err error) {
+	folder, err := os.MkdirTemp("", "oracle")
+	if err != nil {
+		return "", nil, err
+	}
+	done = func() { os.RemoveAll(folder) }
+	path = filepath.Join(folder, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		done()
+		return "", nil, err
+	}
+	return path, done, nil
+}
