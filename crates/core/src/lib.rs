@@ -46,6 +46,7 @@ pub mod ignition;
 pub mod kubelet;
 pub mod lint;
 pub mod moving;
+pub mod os;
 pub mod plan;
 pub mod reconcile_check;
 pub mod render;

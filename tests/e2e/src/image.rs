@@ -1,20 +1,31 @@
-//! Container images made by the kit: a layer of given files, and what to run.
+//! Container images made by the kit: a layer of given files, and what to run; on request on top of a whole system.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cache::hex;
+use crate::cache::{self, hex};
 
-/// An image with one layer.
+/// An image with one layer, or with one on top of a system's.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
+    base: Vec<Layer>,
     files: Vec<(String, u32, Contents)>,
     entrypoint: Vec<String>,
+}
+
+/// A layer that is in the cache.
+#[derive(Debug, Clone)]
+struct Layer {
+    file: PathBuf,
+    kind: String,
+    digest: String,
+    size: u64,
+    diff_id: String,
 }
 
 #[derive(Debug, Clone)]
@@ -28,6 +39,24 @@ impl Image {
     /// An empty image.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A bootable Debian: what `debian/v1` is among the images of ostree machines. Files that are added are a layer on top.
+    pub fn system() -> Result<Self> {
+        let artifact = cache::artifact("os-image")?;
+        let text = fs::read_to_string(artifact.join("layers"))?;
+        let base = text.lines().map(|line| {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let [name, kind, digest, size, diff_id] =
+                <[String; 5]>::try_from(words).map_err(|_| anyhow!("a bad line: {line}"))?;
+            Ok(Layer { file: artifact.join(name), kind, digest, size: size.parse()?, diff_id })
+        });
+        Ok(Self { base: base.collect::<Result<_>>()?, ..Self::default() })
+    }
+
+    /// The digests of the layers below the one with the added files.
+    pub fn base_layers(&self) -> Vec<String> {
+        self.base.iter().map(|layer| layer.digest.clone()).collect()
     }
 
     /// Busybox with its usual names, for pods that only need a shell.
@@ -65,6 +94,13 @@ impl Image {
         self
     }
 
+    /// Takes away something of the layers below.
+    #[must_use]
+    pub fn without(self, path: &str) -> Self {
+        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+        self.file(&format!("{folder}/.wh.{name}"), 0o600, "")
+    }
+
     /// A folder.
     #[must_use]
     pub fn folder(mut self, path: &str) -> Self {
@@ -86,6 +122,9 @@ impl Image {
             let mut header = tar::Header::new_gnu();
             header.set_mode(*mode);
             header.set_mtime(1);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_size(0);
             match contents {
                 Contents::Bytes(bytes) => {
                     header.set_size(bytes.len() as u64);
@@ -105,6 +144,9 @@ impl Image {
     }
 
     fn config(&self, layer: &[u8]) -> Value {
+        let base = self.base.iter().map(|layer| layer.diff_id.clone());
+        let diff_ids: Vec<_> = base.chain([digest(layer)]).collect();
+        let history: Vec<_> = diff_ids.iter().map(|_| json!({"created_by": "kit"})).collect();
         json!({
             "architecture": "amd64",
             "os": "linux",
@@ -112,8 +154,8 @@ impl Image {
                 "Entrypoint": self.entrypoint,
                 "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
             },
-            "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
-            "history": [{"created_by": "machinist-e2e"}],
+            "rootfs": {"type": "layers", "diff_ids": diff_ids},
+            "history": history,
         })
     }
 
@@ -129,11 +171,22 @@ impl Image {
         };
         let layer = self.layer()?;
         let config = serde_json::to_vec(&self.config(&layer))?;
+        let mut layers = Vec::new();
+        for below in &self.base {
+            let place = blobs.join(&below.digest["sha256:".len()..]);
+            if !place.exists() {
+                fs::hard_link(&below.file, &place)
+                    .or_else(|_| fs::copy(&below.file, &place).map(drop))?;
+            }
+            let Layer { kind, digest, size, .. } = below;
+            layers.push(json!({"mediaType": kind, "digest": digest, "size": size}));
+        }
+        layers.push(blob("layer.v1.tar+gzip", &gzip(&layer)?)?);
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
             "config": blob("config.v1+json", &config)?,
-            "layers": [blob("layer.v1.tar+gzip", &gzip(&layer)?)?],
+            "layers": layers,
         });
         let mut entry = blob("manifest.v1+json", &serde_json::to_vec(&manifest)?)?;
         let digest = entry["digest"].as_str().unwrap_or_default().to_owned();

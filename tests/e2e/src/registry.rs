@@ -6,7 +6,7 @@ use crate::{command, environment, wait_for};
 use anyhow::{Context, Result, anyhow};
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -65,6 +65,21 @@ impl Registry {
         skopeo.arg(format!("oci:{}:latest", layout.display()));
         skopeo.arg(format!("docker://{}/{name}", self.host()));
         command::run(&mut skopeo).map(drop).with_context(|| format!("push {name}"))
+    }
+
+    /// The file in which the registry keeps a part of an image, to be damaged or taken away by a test.
+    pub fn blob(&self, digest: &str) -> Result<PathBuf> {
+        let sum = digest.strip_prefix("sha256:").context("not a sha256")?;
+        let store = self.lab.folder("registry")?.join("store/docker/registry/v2/blobs/sha256");
+        Ok(store.join(&sum[..2]).join(sum).join("data"))
+    }
+
+    /// How often a part of an image was fetched from the registry.
+    pub fn fetches(&self, digest: &str) -> Result<usize> {
+        let log = self.process.lock().map_err(|_| anyhow!("a test thread died"))?.log();
+        let asked = format!("/blobs/{digest} HTTP");
+        let is_one = |line: &&str| line.contains("\"GET /v2/") && line.contains(&asked);
+        Ok(log.lines().filter(is_one).filter(|line| line.contains("\" 200 ")).count())
     }
 
     /// The digest that a name has in the registry.

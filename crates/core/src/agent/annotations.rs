@@ -65,16 +65,19 @@ pub fn working(node: &Node) -> Annotations {
     of([(annotation::STATE, Some(state::WORKING))])
 }
 
-/// The machine has the config.
+/// The machine has the config, and the image of its pool's own, if there is one.
 #[must_use]
-pub fn done(config: &str) -> Annotations {
-    of([
+pub fn done(config: &str, image: Option<&str>) -> Annotations {
+    let done = of([
+        (annotation::CURRENT_IMAGE, image),
         (annotation::CURRENT_CONFIG, Some(config)),
         (annotation::STATE, Some(state::DONE)),
         (annotation::REASON, Some("")),
         (machinist::RESTART_PENDING, None),
         (machinist::RESTART, None),
-    ])
+    ]);
+    let none = image.is_none().then(|| (annotation::DESIRED_IMAGE.to_owned(), None));
+    done.into_iter().chain(none).collect()
 }
 
 /// The machine could not change.
@@ -170,11 +173,17 @@ mod tests {
     #[test]
     fn only_what_differs_is_written() {
         let seen = node(&json!({annotation::CURRENT_CONFIG: "b", annotation::STATE: "Working"}));
-        let patch = patch(&missing(&seen, done("b")));
+        let patch = patch(&missing(&seen, done("b", None)));
         let expected = json!({annotation::STATE: "Done", annotation::REASON: ""});
         assert_eq!(patch["metadata"]["annotations"], expected);
+        let layered = node(&json!({annotation::CURRENT_IMAGE: "i", annotation::DESIRED_IMAGE: ""}));
+        let left = missing(&layered, done("b", None));
+        assert_eq!(
+            (&left[annotation::CURRENT_IMAGE], &left[annotation::DESIRED_IMAGE]),
+            (&None, &None)
+        );
         let waiting = node(&json!({machinist::RESTART_PENDING: "b"}));
-        assert_eq!(missing(&waiting, done("b"))[machinist::RESTART_PENDING], None);
+        assert_eq!(missing(&waiting, done("b", None))[machinist::RESTART_PENDING], None);
     }
 
     #[test]

@@ -26,6 +26,6 @@ pub mod reports;
 mod retry;
 
 pub use next::{Observed, Step, Wait, next};
-pub use pending::{PENDING, Pending};
+pub use pending::{OsStep, PENDING, Pending};
 pub use policy::{overrides, policy};
 pub use retry::after_failures;

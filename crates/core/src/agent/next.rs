@@ -14,6 +14,9 @@ pub struct Observed<'a> {
     pub node: &'a Node,
     /// The name of the config on the disk; none where the disk does not say.
     pub disk: Option<&'a str>,
+    /// The image of the pool's own that the disk says the machine has; empty where it has none, none
+    /// where the disk does not say.
+    pub image: Option<&'a str>,
     /// The change that is not complete yet.
     pub pending: Option<&'a Pending>,
     /// The present boot of the machine.
@@ -93,6 +96,9 @@ pub fn next(observed: &Observed<'_>) -> Step {
     if observed.pending.is_some_and(|pending| pending.config != disk) {
         return Step::Forget;
     }
+    let wanted_image = text(annotation::DESIRED_IMAGE);
+    let image = observed.image.unwrap_or(text(annotation::CURRENT_IMAGE));
+    let is_wanted = desired != disk || wanted_image != image;
     let needs_restart = observed.pending.is_some_and(|p| p.needs_restart(observed.boot));
     if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_restart {
         return Step::SayRestarted;
@@ -105,7 +111,7 @@ pub fn next(observed: &Observed<'_>) -> Step {
         let goes_back = observed.pending.is_some_and(|pending| pending.is_way_back);
         let waits = needs_restart && !goes_back && !may_restart(node, disk);
         return match (needs_restart, waits) {
-            (_, true) if desired != disk => Step::Update,
+            (_, true) if is_wanted => Step::Update,
             (_, true) if text(machinist::RESTART_PENDING) == disk => {
                 Step::Wait(Wait::Restart { config: disk.to_owned() })
             }
@@ -121,9 +127,10 @@ pub fn next(observed: &Observed<'_>) -> Step {
     let is_settled = observed.is_checked
         && observed.pending.is_none()
         && disk == node.current_config()
+        && image == text(annotation::CURRENT_IMAGE)
         && node.is_done();
     match () {
-        () if desired != disk => Step::Update,
+        () if is_wanted => Step::Update,
         () if is_settled => Step::Rest,
         () if observed.force => Step::Update,
         () => Step::Finish,

@@ -6,9 +6,24 @@ use serde::{Deserialize, Serialize};
 use crate::api::MachineConfig;
 use crate::api::operator::{DisruptionAction, DisruptionActionType};
 use crate::disruption::simplify;
+use crate::os;
 
 /// Where it is written down, for root alone: the way back may hold secrets.
 pub const PENDING: &str = "/etc/machine-config-daemon/machinist-pending.json";
+
+/// The part of a change that is about the operating system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OsStep {
+    /// What changes. Nothing, where something is staged that is not wanted any more.
+    pub change: os::Change,
+    /// What was booted before: the way back.
+    pub was: os::Deployment,
+    /// Whether it is made for the next boot.
+    pub is_staged: bool,
+    /// How often it has been made again because it got lost.
+    pub attempts: u32,
+}
 
 /// A change whose end has not been reported yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +40,9 @@ pub struct Pending {
     /// Whether the machine goes back because it was not well: then nobody has to allow a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_way_back: bool,
+    /// What is to happen to the operating system, or has happened and not proved itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os: Option<OsStep>,
     /// The change before, which was not complete either: it counts if this one does not happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Box<Pending>>,
@@ -52,6 +70,7 @@ impl Pending {
             actions: simplify(left.iter().cloned().chain(actions).collect()),
             boot: boot.to_owned(),
             is_way_back: false,
+            os: None,
             earlier: earlier.map(Box::new),
         }
     }
@@ -68,8 +87,22 @@ impl Pending {
             actions: self.actions.clone(),
             boot: boot.to_owned(),
             is_way_back: true,
+            os: None,
             earlier: Some(Box::new(self)),
         }
+    }
+
+    /// The same change once more, because its operating system was not put in place.
+    #[must_use]
+    pub fn once_more(mut self, boot: &str) -> Self {
+        let type_ = DisruptionActionType::Reboot;
+        self.actions = vec![DisruptionAction { type_, ..DisruptionAction::default() }];
+        boot.clone_into(&mut self.boot);
+        if let Some(os) = &mut self.os {
+            os.is_staged = false;
+            os.attempts += 1;
+        }
+        self
     }
 
     /// What remains when this change did not happen: the one before, if the disk is as it left it.
@@ -140,5 +173,18 @@ mod tests {
         assert!(back.is_way_back && back.needs_restart("later"));
         assert_eq!((back.config.as_str(), &back.previous), ("a", &a));
         assert_eq!(back.fallback("b"), Some(there));
+    }
+
+    #[test]
+    fn an_operating_system_that_got_lost_is_made_once_more() {
+        use DisruptionActionType::Reboot;
+        let [a, b] = ["a", "b"].map(config);
+        let mut there = Pending::new(&a, &b, actions(&[Reboot]), "now", None);
+        there.os = Some(OsStep { is_staged: true, ..OsStep::default() });
+        assert!(there.outstanding("later").is_empty());
+        let again = there.once_more("later");
+        assert!(again.needs_restart("later"));
+        let step = again.os.unwrap();
+        assert_eq!((step.is_staged, step.attempts), (false, 1));
     }
 }

@@ -43,7 +43,9 @@ pub fn current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> 
 /// The text of the file: no type, every field of the spec, JSON as Go writes it.
 pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
     let spec = &config.spec;
-    let metadata = serde_json::to_value(&config.metadata).unwrap_or(Value::Null);
+    // The image has a file of its own.
+    let plain = crate::os::with_layered_image(config.clone(), None);
+    let metadata = serde_json::to_value(&plain.metadata).unwrap_or(Value::Null);
     let list = |list: &Option<Vec<String>>| list.as_ref().map_or(Value::Null, |list| json!(list));
     let fields = [
         ("osImageURL", json!(spec.os_image_url.as_deref().unwrap_or_default())),

@@ -98,7 +98,7 @@ pub fn plan(
 ) -> Result<Plan, ApplyError> {
     let mut view = View::new(tree, style);
     let mut record = record::read(&mut view)?;
-    let mut notes = unsupported(new);
+    let mut notes = Vec::new();
     let before = managed::paths(&change.old, &mut view)?;
     let wanted = managed::wanted(&change.new, &mut view)?;
 
@@ -119,7 +119,8 @@ pub fn plan(
     }
 
     view.write(CURRENT_CONFIG, current::to_bytes(new))?;
-    view.write(CURRENT_IMAGE, Vec::new())?;
+    let image = crate::os::layered_image(new).unwrap_or_default();
+    view.write(CURRENT_IMAGE, image.as_bytes().to_vec())?;
     record.write(&mut view)?;
     let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
     Ok(Plan { from: name(old), to: name(new), steps: steps::order(view)?, notes })
@@ -143,11 +144,12 @@ fn manages_nothing(new: &MachineConfig, change: &Change) -> bool {
     config.storage.files.is_empty()
         && config.systemd.units.is_empty()
         && config.passwd.users.is_empty()
-        && unsupported(new).is_empty()
+        && left_alone(new).is_empty()
 }
 
-/// What a config can ask for that only a booted machine can do.
-fn unsupported(new: &MachineConfig) -> Vec<String> {
+/// What a config asks for that is not about files: the daemon sees to it, on a machine that runs.
+#[must_use]
+pub fn left_alone(new: &MachineConfig) -> Vec<String> {
     let spec = &new.spec;
     let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     let has_any = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
@@ -160,6 +162,8 @@ fn unsupported(new: &MachineConfig) -> Vec<String> {
     ]
     .into_iter()
     .filter(|(_, asked)| *asked)
-    .map(|(field, _)| format!("{field} needs a booted image-based machine and was left as it is"))
+    .map(|(field, _)| {
+        format!("{field} is not about files and was left as it is: the daemon of a running machine sees to it")
+    })
     .collect()
 }

@@ -16,6 +16,9 @@ pub struct Marker {
     pub config: String,
     /// The config that the machine has gone back to.
     pub previous: String,
+    /// The image of the pool's own that came with it, if any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
     /// What did not hold.
     pub failing: Failing,
 }
@@ -24,7 +27,7 @@ impl Marker {
     /// Why the machine is degraded.
     #[must_use]
     pub fn reason(&self) -> String {
-        let Self { config, previous, failing } = self;
+        let Self { config, previous, failing, .. } = self;
         format!(
             "health check failed on {config}: {failing}; the machine went back to {previous} and does not try again by itself: correct the config, or set the annotation {RETRY}={config} on the Node"
         )
@@ -48,8 +51,13 @@ pub enum Try {
 /// Whether a machine may try a config. `retry` is the annotation of its Node that names a config to
 /// be tried again; the force file means that too.
 #[must_use]
-pub fn may_try(marker: Option<&Marker>, desired: &str, retry: Option<&str>, force: bool) -> Try {
-    match marker.filter(|marker| marker.config == desired) {
+pub fn may_try(
+    marker: Option<&Marker>,
+    (desired, image): (&str, &str),
+    retry: Option<&str>,
+    force: bool,
+) -> Try {
+    match marker.filter(|marker| marker.config == desired && marker.image == image) {
         None => Try::Yes,
         Some(_) if force || retry == Some(desired) => Try::Again,
         Some(marker) => Try::No { reason: marker.reason() },
@@ -65,7 +73,7 @@ mod tests {
         let failing =
             Failing { check: "unit a.service".to_owned(), problem: "is failed".to_owned() };
         let (config, previous) = ("rendered-new".to_owned(), "rendered-old".to_owned());
-        let marker = Marker { config, previous, failing };
+        let marker = Marker { config, previous, image: String::new(), failing };
         let no = Try::No { reason: marker.reason() };
         let marker = Some(&marker);
         for (marker, desired, retry, force, expected) in [
@@ -77,8 +85,15 @@ mod tests {
             (marker, "rendered-new", Some("rendered-new"), false, Try::Again),
             (marker, "rendered-new", None, true, Try::Again),
         ] {
-            assert_eq!(may_try(marker, desired, retry, force), expected, "{desired} {retry:?}");
+            assert_eq!(
+                may_try(marker, (desired, ""), retry, force),
+                expected,
+                "{desired} {retry:?}"
+            );
         }
+        // Another image of the same config is another thing.
+        let other = may_try(marker, ("rendered-new", "image"), None, false);
+        assert_eq!(other, Try::Yes);
         let Try::No { reason } = no else { return };
         assert_eq!(
             reason,

@@ -100,7 +100,7 @@ impl Start {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        runtime.block_on(async {
+        let ended = runtime.block_on(async {
             let stop = CancellationToken::new();
             let mut terminate = signal(SignalKind::terminate())?;
             let mut interrupt = signal(SignalKind::interrupt())?;
@@ -119,7 +119,10 @@ impl Start {
                     Ended::Renewed => {}
                 }
             }
-        })
+        });
+        // A download that nobody waits for any more must not keep the process.
+        runtime.shutdown_background();
+        ended
     }
 
     fn options(&self) -> Result<Options> {

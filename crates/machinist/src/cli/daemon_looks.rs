@@ -49,6 +49,16 @@ impl Status {
     }
 }
 
+fn os_rows(os: &status::System) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("OS", format!("{}: {}", os.back_end, printable(&os.reason)))];
+    rows.extend(os.problem.as_deref().map(|problem| ("OS PROBLEM", printable(problem))));
+    let Some(status) = &os.status else { return rows };
+    rows.push(("BOOTED", printable(&status.booted.to_string())));
+    rows.extend(status.next.as_ref().map(|next| ("NEXT BOOT", printable(&next.to_string()))));
+    rows.extend(status.kept.iter().map(|kept| ("KEPT", printable(&kept.to_string()))));
+    rows
+}
+
 fn text(status: &status::Status) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     match &status.daemon {
@@ -65,6 +75,7 @@ fn text(status: &status::Status) -> String {
     }
     rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
     rows.push(("CURRENT", status.current.clone()));
+    rows.extend(os_rows(&status.os));
     if let Some(pending) = &status.pending {
         let left =
             if pending.actions.is_empty() { "nothing but the end" } else { &pending.actions };
@@ -164,6 +175,9 @@ fn plan_text(preview: &Preview) -> String {
     if let Some(reason) = &preview.refused {
         let _ = writeln!(text, "{ERROR}Refused:{ERROR:#} {reason}");
         return text;
+    }
+    for line in &preview.os {
+        let _ = writeln!(text, "  {:<14} {}", "system", printable(line));
     }
     for change in &preview.changes {
         let _ = writeln!(text, "  {:<14} {}", once::verb(change.action), printable(&change.path));

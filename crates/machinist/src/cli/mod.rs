@@ -29,6 +29,7 @@ mod label;
 mod live;
 mod move_house;
 mod once;
+mod os;
 mod output;
 mod pause;
 mod plan;
@@ -127,6 +128,8 @@ enum Command {
     Leave(join::Leave),
     Daemon(daemon::Daemon),
     Once(once::Once),
+    #[command(subcommand)]
+    Os(os::OsCommand),
     Render(render::Render),
     Diff(diff::Diff),
     Validate(validate::Validate),
@@ -169,6 +172,7 @@ pub fn run() -> ExitCode {
         Command::Leave(command) => command.run(),
         Command::Daemon(command) => command.run(),
         Command::Once(command) => command.run(),
+        Command::Os(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Validate(command) => command.run(),

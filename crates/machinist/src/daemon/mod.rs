@@ -6,8 +6,10 @@
 //! | `agent` | the process: it watches its Node and makes the machine so |
 //! | `drift` | what differs from the config, seen as it happens, and put right |
 //! | `health` | whether the machine is well on its new config |
+//! | `os` | the operating system beneath the files: images, kernel arguments; a driver a kind of host |
 //! | `systemd` | reloads, restarts and the like, by D-Bus |
 //! | `join` | an identity, a service and a Node for a machine, and all of it away again |
+//! | `os` | the operating system: images, kernel arguments |
 //! | `preview` | what a change would do |
 //! | `status` | what a machine can say about itself |
 //! | `state` | the daemon's own files |
@@ -24,6 +26,7 @@ mod health;
 pub(crate) mod join;
 mod journal;
 pub mod once;
+pub(crate) mod os;
 pub(crate) mod preview;
 mod root;
 mod state;

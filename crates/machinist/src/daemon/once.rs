@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
-use machinist_core::api::names::path::CURRENT_CONFIG;
+use machinist_core::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE};
 use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _};
+use machinist_core::os::with_layered_image;
 use machinist_core::reconcile_check::{self, Overrides, reconcilable};
 use serde::Serialize;
 
@@ -151,7 +152,7 @@ fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Resu
     };
     let plan = plan(root, &old, new, &change)?;
     report.changes = plan.steps.iter().map(describe).collect();
-    report.notes.clone_from(&plan.notes);
+    report.notes = apply::left_alone(new).into_iter().chain(plan.notes.clone()).collect();
     if !plan.steps.is_empty()
         && let Some(note) = carry_out(root, plan)?
     {
@@ -197,7 +198,9 @@ pub(super) fn current(root: &Root) -> Result<Option<MachineConfig>> {
     match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
         Node::File { .. } => {
             let bytes = root.bytes(CURRENT_CONFIG)?;
-            apply::current_config(&bytes).map(Some).map_err(|error| {
+            let image = current_image(root)?;
+            let with_image = |config| with_layered_image(config, image.as_deref());
+            apply::current_config(&bytes).map(with_image).map(Some).map_err(|error| {
                 // Not the error's own words: they may hold a piece of the config.
                 anyhow::anyhow!(
                     "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): put the config back that the machine has, or remove the file to begin anew",
@@ -209,6 +212,16 @@ pub(super) fn current(root: &Root) -> Result<Option<MachineConfig>> {
         Node::Absent => Ok(None),
         other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
     }
+}
+
+/// The image of the pool's own that the machine has, if it says so.
+fn current_image(root: &Root) -> Result<Option<String>> {
+    if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
+        return Ok(None);
+    }
+    let text = String::from_utf8(root.bytes(CURRENT_IMAGE)?);
+    let text = text.with_context(|| format!("{CURRENT_IMAGE}: not the name of an image"))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 /// How this host does things.

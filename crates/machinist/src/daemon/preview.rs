@@ -7,15 +7,18 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use machinist_core::agent::{self, actions};
 use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::operator::{DisruptionAction, MachineConfiguration};
 use machinist_core::apply::empty_config;
 use machinist_core::diff::diff;
 use machinist_core::disruption::disruption;
+use machinist_core::os::{self, Wanted, with_layered_image};
 use machinist_core::reconcile_check::reconcilable;
 use machinist_core::update::NodeView;
 use serde::Serialize;
 
 use super::once::{self, Change};
+use super::os::host;
 use super::root::Root;
 
 /// What a change would do.
@@ -26,6 +29,9 @@ pub(crate) struct Preview {
     pub(crate) from: String,
     /// The config that it would have.
     pub(crate) to: String,
+    /// What would happen to the operating system, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) os: Vec<String>,
     /// Why it would refuse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
@@ -52,6 +58,7 @@ pub(crate) fn preview(
     let mut preview = Preview {
         from: name(&old),
         to: name(new),
+        os: Vec::new(),
         refused: None,
         changes: Vec::new(),
         actions: Vec::new(),
@@ -65,13 +72,35 @@ pub(crate) fn preview(
             return Ok(preview);
         }
     };
+    let mut flags = diff(&old, new, &change).flags;
+    let os = os_change(path, &old, new)?;
+    flags.os_update = os.image.is_some();
+    preview.os = os.lines();
+    if !os.is_empty() {
+        let found = host::find(path);
+        preview.refused = found.os.refusal(&os);
+        if preview.refused.is_some() {
+            return Ok(preview);
+        }
+        if !os.kernel_arguments.is_empty() && !found.reads_arguments {
+            preview.notes.push(format!("nobody reads kernel arguments here: {}", found.reason));
+        }
+    }
     let plan = once::plan(&root, &old, new, &change)?;
-    let flags = diff(&old, new, &change).flags;
     preview.actions = disruption(&change, flags, &agent::policy(settings)).actions;
     preview.drain = actions::wants_drain(&preview.actions, &change);
     preview.changes = plan.steps.iter().map(once::describe).collect();
-    preview.notes = plan.notes;
+    preview.notes.extend(plan.notes);
     Ok(preview)
+}
+
+/// What would change beneath the files.
+fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os::Change> {
+    let (old, new) = (Wanted::of(old), Wanted::of(new));
+    if old == new {
+        return Ok(os::Change::default());
+    }
+    Ok(os::Change::between(&old, &new, &host::find(path).os.status()?.booted))
 }
 
 /// The config that a machine is to have, and what is said about changes.
@@ -90,7 +119,9 @@ pub(crate) async fn desired(
     let config = if desired == machinist_core::apply::EMPTY_NAME {
         empty_config()
     } else {
-        configs.get(desired).await.with_context(|| format!("MachineConfig {desired}"))?
+        let config = configs.get(desired).await;
+        let config = config.with_context(|| format!("MachineConfig {desired}"))?;
+        with_layered_image(config, NodeView(&found).annotation(DESIRED_IMAGE))
     };
     let settings: Api<MachineConfiguration> = Api::all(client.clone());
     let settings = settings.get_opt(machinist_core::api::names::object::CLUSTER).await;

@@ -14,6 +14,7 @@ use machinist_core::api::names::path::{
     NODE_ANNOTATIONS_BACKUP,
 };
 use machinist_core::apply::{Meta, Owner, Tree as _};
+use machinist_core::os::layered_image;
 
 use super::once;
 use super::root::{Root, set_meta, split};
@@ -53,6 +54,11 @@ impl State {
     /// The name of the config that the machine has.
     pub(super) fn disk(&self) -> Option<&str> {
         self.current.as_ref().map(|config| config.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    /// The image of the pool's own that the machine has; empty where it has none.
+    pub(super) fn image(&self) -> Option<&str> {
+        self.current.as_ref().map(|config| layered_image(config).unwrap_or_default())
     }
 }
 

@@ -8,12 +8,14 @@ use anyhow::Result;
 use machinist_core::agent::actions;
 use machinist_core::apply::{EMPTY_NAME, empty_config};
 use machinist_core::drift::{self, Finding, Reference};
+use machinist_core::os::HostStatus;
 use serde::{Deserialize, Serialize};
 
 use super::health;
 use super::join::SERVICE;
 use super::join::places::Places;
 use super::journal::Journal;
+use super::os::host;
 use super::root::Root;
 use super::state::{self, State};
 use super::systemd::Systemd;
@@ -75,6 +77,33 @@ pub(crate) struct Incomplete {
     pub(crate) needs_restart: bool,
 }
 
+/// How the operating system of a machine is changed, and what it can boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct System {
+    /// `ostree`, `rpm-ostree`, `bootc` or `plain`.
+    pub(crate) back_end: &'static str,
+    /// Why this one.
+    pub(crate) reason: String,
+    /// What is booted, what comes next, what is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<HostStatus>,
+    /// Why that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+impl System {
+    fn look(path: &Path) -> Self {
+        let found = host::find(path);
+        let (status, problem) = match found.os.status() {
+            Ok(status) => (Some(status), None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
+        Self { back_end: found.os.name(), reason: found.reason, status, problem }
+    }
+}
+
 /// What a machine can say about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,6 +116,8 @@ pub(crate) struct Status {
     pub(crate) service: Option<String>,
     /// The config on the disk.
     pub(crate) current: String,
+    /// Its operating system.
+    pub(crate) os: System,
     /// A change that is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<Incomplete>,
@@ -130,6 +161,7 @@ pub(crate) async fn gather(path: &Path) -> Result<Status> {
         daemon: Note::read(path),
         service: service(path).await,
         current: state.disk().unwrap_or(EMPTY_NAME).to_owned(),
+        os: System::look(path),
         pending,
         interrupted: Journal::is_there(&root)?,
         force: state.force,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod flows;
+mod hosts;
 mod kills;
 mod pod;
 mod rollout;

@@ -102,10 +102,15 @@ impl Site {
     pub(crate) fn declare(&self, name: &str, ignition: &Value) -> String {
         let mut ignition = ignition.clone();
         ignition["ignition"] = json!({"version": "3.5.0"});
+        self.declare_spec(name, &json!({"config": ignition}))
+    }
+
+    /// The same, with all that a MachineConfig may say.
+    pub(crate) fn declare_spec(&self, name: &str, spec: &Value) -> String {
         let object = json!({
             "apiVersion": format!("{PREFIX}/v1"), "kind": "MachineConfig",
             "metadata": {"name": name, "labels": {format!("{PREFIX}/role"): "worker"}},
-            "spec": {"config": ignition},
+            "spec": spec,
         });
         self.rendered(|| {
             let path = format!("{GROUP}/machineconfigs");

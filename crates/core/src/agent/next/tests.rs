@@ -35,6 +35,7 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> Pending {
         actions: actions.iter().map(action).collect(),
         boot: boot.to_owned(),
         is_way_back: false,
+        os: None,
         earlier: None,
     }
 }
@@ -172,6 +173,7 @@ fn what_comes_next() {
         let observed = Observed {
             node: &node,
             disk,
+            image: None,
             pending: pending.as_ref(),
             boot: "now",
             force: false,
@@ -186,12 +188,38 @@ fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
     let done = node(&DONE);
     let failed = node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]);
     let step = |node: &Node, force, is_checked| {
-        next(&Observed { node, disk: Some("a"), pending: None, boot: "now", force, is_checked })
+        let (disk, boot) = (Some("a"), "now");
+        next(&Observed { node, disk, image: None, pending: None, boot, force, is_checked })
     };
     assert_eq!(step(&done, false, false), Step::Finish);
     assert_eq!(step(&done, false, true), Step::Rest);
     assert_eq!(step(&failed, true, true), Step::Update);
     assert_eq!(step(&done, true, false), Step::Update);
+}
+
+#[test]
+fn an_image_of_the_pools_own_is_wanted_too() {
+    let images = |current: &str, desired: &str| {
+        let mut node = node(&DONE);
+        let annotations = node.metadata.annotations.get_or_insert_default();
+        for (key, value) in
+            [(annotation::CURRENT_IMAGE, current), (annotation::DESIRED_IMAGE, desired)]
+        {
+            annotations.insert(key.to_owned(), value.to_owned());
+        }
+        node
+    };
+    let step = |node: &Node, image: Option<&str>| {
+        let (disk, boot) = (Some("a"), "now");
+        let (force, is_checked) = (false, true);
+        next(&Observed { node, disk, image, pending: None, boot, force, is_checked })
+    };
+    assert_eq!(step(&images("i", "i"), Some("i")), Step::Rest);
+    assert_eq!(step(&images("i", "j"), Some("i")), Step::Update);
+    assert_eq!(step(&images("i", ""), Some("i")), Step::Update);
+    // It has the image, and has not said so yet.
+    assert_eq!(step(&images("i", "j"), Some("j")), Step::Finish);
+    assert_eq!(step(&images("i", "i"), None), Step::Rest);
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -223,7 +251,7 @@ proptest! {
         ]);
         let pending = pending(&disk, &[Type::Reboot], if boots { "before" } else { "now" });
         let observed = Observed {
-            node: &node, disk: Some(&disk), pending: Some(&pending), boot: "now",
+            node: &node, disk: Some(&disk), image: None, pending: Some(&pending), boot: "now",
             force: false, is_checked,
         };
         let step = next(&observed);

@@ -47,6 +47,8 @@ pub const RELEASE_IMAGE_VERSION: &str = "machineconfiguration.openshift.io/relea
 /// `true` on a rendered config whose operating system image an administrator chose.
 pub const OS_IMAGE_URL_OVERRIDDEN: &str =
     "machineconfiguration.openshift.io/os-image-url-overridden";
+/// The image of the pool's own that rides with a config in the daemon's memory.
+pub const LAYERED_IMAGE: &str = "machineconfiguration.openshift.io/ocl-osimageurl";
 /// An image that was built elsewhere and is to be taken as it is.
 pub const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";
 /// The ending of the name of the MachineConfig that is made from a KubeletConfig or a

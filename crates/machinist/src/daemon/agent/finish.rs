@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::agent::actions::{self, Doing};
 use machinist_core::agent::{Pending, annotations, reports};
 use machinist_core::api::operator::DisruptionAction;
+use machinist_core::os::layered_image;
 use machinist_core::update::NodeView;
 
 use super::super::state::State;
 use super::super::systemd::{Systemd, Transient};
 use super::gate::Well;
+use super::os::Booted;
 use super::{Agent, Flow};
 
 /// The unit that restarts the machine.
@@ -20,20 +22,26 @@ const REBOOT_UNIT: &str = "machine-config-daemon-reboot";
 impl Agent {
     /// Does what a change has left to be done. What fails takes the change back.
     pub(super) async fn act(&mut self, node: &Arc<Node>, state: State) -> Result<Flow> {
-        let Some(pending) = state.pending else { return Ok(Flow::Again) };
+        let Some(mut pending) = state.pending else { return Ok(Flow::Again) };
         self.protect(node, true);
-        let done = self.carry_out(node, &pending).await;
+        let staged = self.stage_os(Some(node), &mut pending).await;
+        if pending.is_way_back && staged.is_err() {
+            // There is nothing to go back to from here: it is tried again.
+            self.protect(node, false);
+            return staged.map(|()| Flow::Again);
+        }
+        let done = match staged {
+            Ok(()) => self.carry_out(node, &pending).await,
+            error => error,
+        };
         if let Err(error) = done {
-            let back = self.disk.go_back(&pending).await;
+            let error = self.take_back(node, &pending, error).await;
             if let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await {
                 // Units may be as they were: systemd has to know.
                 let _ = systemd.daemon_reload().await;
             }
             self.protect(node, false);
-            return Err(match back {
-                Ok(()) => error,
-                Err(second) => error.context(format!("and going back failed: {second:#}")),
-            });
+            return Err(error);
         }
         // Not written down: to reload a service once more after a crash does no harm.
         self.acted = Some(pending.config);
@@ -140,9 +148,7 @@ impl Agent {
         if let Some(heart) = &self.heart {
             heart.rest().await;
         }
-        Self::order_restart(systemd, &reason)
-            .await
-            .inspect_err(|_| self.metrics.reboot_failed())?;
+        self.order_restart(systemd, &reason).await.inspect_err(|_| self.metrics.reboot_failed())?;
         self.goes_down = true;
         tracing::info!("reboot successful");
         Ok(())
@@ -153,19 +159,21 @@ impl Agent {
         let systemd = Systemd::connect(self.disk.path()).await?;
         let systemd = systemd.ok_or_else(|| anyhow!("systemd does not run here"))?;
         tracing::info!("initiating reboot: {reason}");
-        Self::order_restart(&systemd, reason).await?;
+        self.order_restart(&systemd, reason).await?;
         self.goes_down = true;
         Ok(())
     }
 
-    async fn order_restart(systemd: &Systemd, reason: &str) -> Result<()> {
+    async fn order_restart(&self, systemd: &Systemd, reason: &str) -> Result<()> {
+        // What is staged is put in place on the way down.
+        let finalizer: Vec<&str> = self.os.finalizer().into_iter().collect();
         let description = format!("machine-config-daemon: {reason}");
         let unit = Transient {
             name: REBOOT_UNIT,
             description: &description,
             command: &["/bin/sh", "-c", "systemctl reboot"],
-            requires: &[],
-            after: &[],
+            requires: &finalizer,
+            after: &finalizer,
         };
         systemd.run_transient(&unit).await.map_err(|error| {
             tracing::error!("failed to run reboot: {error:#}");
@@ -177,7 +185,25 @@ impl Agent {
     pub(super) async fn finish(&mut self, node: &Arc<Node>, state: State) -> Result<Flow> {
         let current = self.current(node, &state).await?;
         let config = current.metadata.name.clone().unwrap_or_default();
+        let image = layered_image(&current).map(str::to_owned);
         let starts = !self.is_checked;
+        match self.is_booted(&current, state.pending.as_ref()).await {
+            Ok(Booted::Right) => {}
+            Ok(Booted::Lost(again)) => {
+                self.disk.set_pending(Some(*again)).await?;
+                return Ok(Flow::Again);
+            }
+            Ok(Booted::Wrong(failing)) => {
+                let pending = state.pending.context("a change that nobody remembers")?;
+                return self.go_back(node, current, pending, failing).await;
+            }
+            Err(error) => {
+                if starts {
+                    self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
+                }
+                return Err(error);
+            }
+        }
         if let Err(error) = self.compare(node, &current).await {
             if starts {
                 self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
@@ -211,14 +237,22 @@ impl Agent {
                 return Ok(Flow::Again);
             }
         }
-        self.complete(node, &config).await
+        if state.pending.is_some_and(|pending| pending.os.is_some()) {
+            self.confirm_os().await;
+        }
+        self.complete(node, &config, image.as_deref()).await
     }
 
-    async fn complete(&mut self, node: &Arc<Node>, config: &str) -> Result<Flow> {
+    async fn complete(
+        &mut self,
+        node: &Arc<Node>,
+        config: &str,
+        image: Option<&str>,
+    ) -> Result<Flow> {
         self.disk.set_pending(None).await?;
         (self.acted, self.well) = (None, None);
         self.disk.forget().await?;
-        let done = annotations::done(config);
+        let done = annotations::done(config, image);
         if !annotations::missing(node, done.clone()).is_empty() {
             let text = format!("Update completed for config {config} and node has been uncordoned");
             self.reporter.event(node, "Uncordon", text);
@@ -226,7 +260,8 @@ impl Agent {
             let text = format!("Setting node {name}, currentConfig {config} to Done");
             self.reporter.event(node, "NodeDone", text);
             let node = self.own.annotate(done).await?;
-            tracing::info!("In desired state MachineConfig: {config}");
+            let image = image.map(|image| format!(" / Image: {image}")).unwrap_or_default();
+            tracing::info!("In desired state MachineConfig: {config}{image}");
             self.reporter.tell(&node, reports::updated(name));
         }
         self.is_checked = true;

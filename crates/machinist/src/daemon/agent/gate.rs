@@ -7,13 +7,16 @@ use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::agent::{Pending, annotations};
 use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::names::annotation::machinist::RETRY;
 use machinist_core::diff::read_both;
 use machinist_core::health::{Failing, Marker, Try, may_try};
+use machinist_core::os::layered_image;
 use machinist_core::update::NodeView;
 
 use super::super::health::{self, Patient};
 use super::super::state::State;
+use super::os::Booted;
 use super::{Agent, Flow};
 
 /// What became of the question whether the machine is well.
@@ -36,7 +39,8 @@ impl Agent {
         let view = NodeView(node);
         let desired = view.desired_config();
         let marker = self.disk.recall().await?;
-        match may_try(marker.as_ref(), desired, view.annotation(RETRY), state.force) {
+        let wanted = (desired, view.annotation(DESIRED_IMAGE).unwrap_or_default());
+        match may_try(marker.as_ref(), wanted, view.annotation(RETRY), state.force) {
             Try::Yes => {
                 if marker.is_some() {
                     self.disk.forget().await?;
@@ -58,7 +62,18 @@ impl Agent {
         let current = self.current(node, state).await?;
         let config = current.metadata.name.clone().unwrap_or_default();
         self.compare(node, &current).await?;
-        if state.pending.is_some() {
+        if let Some(pending) = &state.pending {
+            match self.is_booted(&current, Some(pending)).await? {
+                Booted::Right => {}
+                Booted::Lost(again) => {
+                    self.disk.set_pending(Some(*again)).await?;
+                    return Ok(Flow::Again);
+                }
+                Booted::Wrong(failing) => bail!("{failing}"),
+            }
+            if pending.os.is_some() {
+                self.confirm_os().await;
+            }
             self.disk.set_pending(None).await?;
             self.acted = None;
         }
@@ -114,7 +129,8 @@ impl Agent {
     ) -> Result<Flow> {
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
         let previous = pending.previous.clone();
-        let marker = Marker { config: name(&current), previous: name(&previous), failing };
+        let image = layered_image(&current).unwrap_or_default().to_owned();
+        let marker = Marker { config: name(&current), previous: name(&previous), image, failing };
         let reason = marker.reason();
         tracing::error!("{reason}");
         self.reporter.warn(node, "HealthCheckFailed", reason.as_str());
@@ -123,9 +139,15 @@ impl Agent {
             bail!("{reason}; the config before cannot be read");
         };
         self.protect(node, true);
-        let back = pending.way_back(&self.boot);
+        let os = self.plan_os_back(&current, &pending).await?;
+        let mut back = pending.way_back(&self.boot);
+        back.os = os;
         self.acted = None;
-        let done = self.disk.change(current, previous, change, back, false).await;
+        let mut done =
+            self.disk.change(current, previous, change, back.clone(), false).await.map(drop);
+        if done.is_ok() {
+            done = self.stage_os(Some(node), &mut back).await;
+        }
         self.protect(node, false);
         done?;
         let says = annotations::failed(machinist_core::api::names::state::DEGRADED, &reason);
@@ -157,15 +179,19 @@ impl Agent {
         };
         let previous = pending.previous.clone();
         let to = previous.metadata.name.clone().unwrap_or_default();
-        let marker = Marker { config: name, previous: to, failing };
+        let image = layered_image(&current).unwrap_or_default().to_owned();
+        let marker = Marker { config: name, previous: to, image, failing };
         tracing::error!("{}", marker.reason());
         self.disk.remember(marker).await?;
         let Some(change) = read_both(&current, &previous) else {
             bail!("the config before cannot be read");
         };
-        let back = pending.way_back(&self.boot);
+        let os = self.plan_os_back(&current, &pending).await?;
+        let mut back = pending.way_back(&self.boot);
+        back.os = os;
         let restarts = back.needs_restart(&self.boot);
-        self.disk.change(current, previous, change, back, false).await?;
+        self.disk.change(current, previous, change, back.clone(), false).await?;
+        self.stage_os(None, &mut back).await?;
         if restarts {
             self.restart_machine("Node will reboot into the config before").await?;
         }

@@ -52,6 +52,7 @@ struct Inner {
     host: Family<Host, Gauge>,
     drift: Gauge,
     reboots_failed: Counter,
+    pivot_errors: Gauge,
 }
 
 impl fmt::Debug for Metrics {
@@ -71,7 +72,10 @@ impl Default for Metrics {
         registry.register("mcd_config_drift", "When drift was seen; 0 is none", drift.clone());
         let help = "Restarts that could not be ordered";
         registry.register("mcd_reboots_failed", help, reboots_failed.clone());
-        let inner = Inner { registry, state, updated, host, drift, reboots_failed };
+        let pivot_errors = Gauge::default();
+        let help = "Changes of the operating system that failed since the last that did not";
+        registry.register("mcd_pivot_errors_total", help, pivot_errors.clone());
+        let inner = Inner { registry, state, updated, host, drift, reboots_failed, pivot_errors };
         Self { inner: Arc::new(inner) }
     }
 }
@@ -111,6 +115,15 @@ impl Metrics {
     /// A restart could not be ordered.
     pub(super) fn reboot_failed(&self) {
         self.inner.reboots_failed.inc();
+    }
+
+    /// A change of the operating system failed, or did not.
+    pub(super) fn pivot_failed(&self, is: bool) {
+        if is {
+            self.inner.pivot_errors.inc();
+        } else {
+            self.inner.pivot_errors.set(0);
+        }
     }
 
     /// Which system the machine has.

@@ -11,6 +11,7 @@
 //! | `update` | from one config to another: check, policy, drain, disk |
 //! | `finish` | what is to be done after a change, and its end |
 //! | `gate` | whether the machine is well on its new config, and the way back |
+//! | `os` | the operating system beneath the files: fetched, staged, looked at after the restart |
 //! | `watch` | drift: seen, told, put right |
 //! | `node` | its Node: the watch, and the only way to write annotations |
 //! | `report` | MachineConfigNode and events, beside the work |
@@ -26,6 +27,7 @@ mod finish;
 mod gate;
 mod metrics;
 mod node;
+mod os;
 mod register;
 mod renew;
 mod report;
@@ -51,6 +53,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::drift::Watch;
+use super::os::host::{self, Found};
 use super::status::Note;
 use disk::Disk;
 use metrics::Metrics;
@@ -122,6 +125,10 @@ struct Agent {
     well: Option<String>,
     /// The config whose actions have been done.
     acted: Option<String>,
+    /// How the operating system of this host is changed.
+    os: Arc<Found>,
+    /// The change whose image is on the machine already.
+    fetched: Option<machinist_core::os::Change>,
     /// What became of a change that had been interrupted, until it has been told.
     recovered: Option<String>,
     /// What was noted last.
@@ -149,6 +156,9 @@ pub(crate) async fn run(
     if let Some(recovered) = &recovered {
         tracing::warn!("{recovered}");
     }
+    let root = options.root.clone();
+    let os = tokio::task::spawn_blocking(move || host::find(&root)).await?;
+    tracing::info!("operating system: {}: {}", os.os.name(), os.reason);
     let metrics = Metrics::default();
     metrics.host(&options.root);
     let mut tasks = JoinSet::new();
@@ -179,6 +189,8 @@ pub(crate) async fn run(
         watch: None,
         well: None,
         acted: None,
+        os: Arc::new(os),
+        fetched: None,
         recovered,
         note: Note::default(),
         waited: None,

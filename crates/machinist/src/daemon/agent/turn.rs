@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::agent::{Observed, Step, Wait, annotations, next, reports};
 use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation;
 use machinist_core::apply::{EMPTY_NAME, empty_config};
+use machinist_core::os::with_layered_image;
 use machinist_core::update::NodeView;
 use tokio::time::Instant;
 
@@ -36,6 +38,7 @@ impl Agent {
         let step = next(&Observed {
             node,
             disk: state.disk(),
+            image: state.image(),
             pending: left.as_ref(),
             boot: &self.boot,
             force: state.force,
@@ -81,7 +84,10 @@ impl Agent {
         match (&state.current, NodeView(node).current_config()) {
             (Some(current), _) => Ok(current.clone()),
             (None, EMPTY_NAME) => Ok(empty_config()),
-            (None, name) => node::config(&self.client, name).await,
+            (None, name) => {
+                let image = NodeView(node).annotation(annotation::CURRENT_IMAGE);
+                Ok(with_layered_image(node::config(&self.client, name).await?, image))
+            }
         }
     }
 

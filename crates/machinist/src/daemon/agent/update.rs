@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::{self, Pending, actions, annotations, reports};
+use machinist_core::agent::{self, OsStep, Pending, actions, annotations, reports};
 use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
 use machinist_core::diff::{Flags, diff};
 use machinist_core::disruption::disruption;
+use machinist_core::os::with_layered_image;
 use machinist_core::reconcile_check::{Change, Section, reconcilable};
 use machinist_core::update::NodeView;
 
@@ -22,6 +24,7 @@ struct Prepared {
     flags: Flags,
     actions: Vec<DisruptionAction>,
     needs_drain: bool,
+    os: Option<OsStep>,
 }
 
 impl Agent {
@@ -34,6 +37,7 @@ impl Agent {
         self.reporter.tell(node, reports::needs_update(&self.own.name));
         let old = self.current(node, &state).await?;
         let new = node::config(&self.client, &desired).await?;
+        let new = with_layered_image(new, NodeView(node).annotation(DESIRED_IMAGE));
         if !state.force {
             self.preflight(node, &old).await?;
         }
@@ -44,7 +48,11 @@ impl Agent {
         let node = &self.own.annotate(annotations::working(node)).await?;
         self.metrics.state(NodeView(node).state(), "");
         self.protect(node, true);
-        let prepared = self.prepare(node, &old, &new, state.force).await?;
+        let prepared = self.prepare(node, &old, &new, &state).await?;
+        // While the machine still works: so it is away as short as possible.
+        if !self.fetch_os(node, prepared.os.as_ref()).await? {
+            return Ok(Flow::Again);
+        }
         let waits = annotations::defers_restart(node) && actions::wants_restart(&prepared.actions);
         self.reporter.point(node);
         if prepared.needs_drain && !waits {
@@ -84,18 +92,20 @@ impl Agent {
         node: &Arc<Node>,
         old: &MachineConfig,
         new: &MachineConfig,
-        force: bool,
+        state: &State,
     ) -> Result<Prepared> {
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
         let (from, to) = (name(old), name(new));
         let settings = node::machine_configuration(&self.client).await?;
         tracing::info!("Checking Reconcilable for config {from} to {to}");
         let checked = reconcilable(old, new, agent::overrides(settings.as_ref()));
+        let os = self.plan_os(old, new, state).await?;
+        let os_refusal = self.os_refusal(os.as_ref()).await?;
         let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
             let wanted = new.spec.fips.unwrap_or_default();
             match self.disk.fips() {
                 Some(has) if has != wanted => Err(Section::Fips.to_string()),
-                _ => Ok(change),
+                _ => os_refusal.map_or(Ok(change), Err),
             }
         });
         let change = match checked {
@@ -107,9 +117,11 @@ impl Agent {
                 return Err(Unreconcilable(message).into());
             }
         };
-        let flags = diff(old, new, &change).flags;
+        let mut flags = diff(old, new, &change).flags;
+        // An image may be another one by another name, or the same by another name.
+        flags.os_update = os.as_ref().is_some_and(|os| os.change.image.is_some());
         tracing::info!("Starting update from {from} to {to}: {flags:?}");
-        let actions = if force {
+        let actions = if state.force {
             tracing::info!("The force file is there: everything is written anew");
             let type_ = DisruptionActionType::Reboot;
             vec![DisruptionAction { type_, ..DisruptionAction::default() }]
@@ -119,7 +131,7 @@ impl Agent {
         let needs_drain = actions::wants_drain(&actions, &change);
         tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
         self.reporter.tell(node, reports::prepared(&actions::line(&actions), needs_drain));
-        Ok(Prepared { change, flags, actions, needs_drain })
+        Ok(Prepared { change, flags, actions, needs_drain, os })
     }
 
     /// Changes the disk.
@@ -131,7 +143,7 @@ impl Agent {
         prepared: Prepared,
         state: State,
     ) -> Result<()> {
-        let Prepared { change, flags, actions, .. } = prepared;
+        let Prepared { change, flags, actions, os, .. } = prepared;
         self.reporter.tell(node, reports::applying(flags));
         let mut earlier = state.pending;
         if let Some(earlier) =
@@ -140,8 +152,9 @@ impl Agent {
             earlier.actions.clear();
         }
         self.acted = None;
-        let pending = Pending::new(&old, &new, actions, &self.boot, earlier);
-        let changed = self.disk.change(old, new, change, pending, state.force).await;
+        let mut pending = Pending::new(&old, &new, actions, &self.boot, earlier);
+        pending.os = os;
+        let changed = self.disk.change(old, new, change, pending.clone(), state.force).await;
         let done = changed.inspect_err(|error| {
             self.reporter.tell(node, reports::not_applied(&format!("{error:#}")));
         })?;
@@ -154,6 +167,9 @@ impl Agent {
         }
         let (from, to, count) = (&done.plan.from, &done.plan.to, done.plan.steps.len());
         tracing::info!("The disk has {to} now (it had {from}): {count} changes");
+        if let Err(error) = self.stage_os(Some(node), &mut pending).await {
+            return Err(self.take_back(node, &pending, error).await);
+        }
         self.reporter.tell(node, reports::applied(flags));
         Ok(())
     }

@@ -72,7 +72,7 @@ fn the_disk_remembers_until_it_is_told_to_forget() {
     assert_eq!(recall(&root).expect("a look"), None);
     let failing = Failing { check: "API".to_owned(), problem: "no answer".to_owned() };
     let (config, previous) = ("new".to_owned(), "old".to_owned());
-    let marker = Marker { config, previous, failing };
+    let marker = Marker { config, previous, image: String::new(), failing };
     remember(&root, &marker).expect("kept");
     assert_eq!(recall(&root).expect("a look"), Some(marker.clone()));
     remember(&root, &Marker { config: "newer".to_owned(), ..marker }).expect("kept");

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::super::once::{self, Change};
+use super::super::os::host;
 use super::super::root::Root;
 use super::super::systemd::Systemd;
 use super::places::Places;
@@ -91,6 +92,11 @@ fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
     let changes = changes.filter(|change| !change.path.starts_with(DAEMON_FOLDER)).collect();
     if let Some(note) = once::carry_out(root, plan)? {
         tracing::warn!("{note}");
+    }
+    match host::give_back(root.path(), &old) {
+        Ok(None) => {}
+        Ok(Some(note)) => tracing::warn!("{note}"),
+        Err(error) => tracing::warn!("the kernel arguments of the config stay: {error:#}"),
     }
     let own = [
         MARKER,

@@ -1,0 +1,178 @@
+//! Which kind of host a machine is, from what can be seen of it, and why.
+
+use serde::{Deserialize, Serialize};
+
+use super::bootc;
+
+/// A way to change an operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// ostree alone.
+    Ostree,
+    /// rpm-ostree: Fedora CoreOS, RHCOS, SCOS.
+    RpmOstree,
+    /// bootc.
+    Bootc,
+    /// Packages: no images.
+    Plain,
+}
+
+/// What can be seen of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The text of `/etc/os-release`.
+    pub os_release: String,
+    /// Whether `/run/ostree-booted` is there.
+    pub is_ostree_booted: bool,
+    /// Whether there is `ostree`.
+    pub has_ostree: bool,
+    /// Whether there is `rpm-ostree`.
+    pub has_rpm_ostree: bool,
+    /// What `bootc status --json` says; none where there is no `bootc`.
+    pub bootc_status: Option<String>,
+}
+
+/// Which kind of host it is, and why.
+#[must_use]
+pub fn kind(facts: &Facts) -> (Kind, String) {
+    let os = os_name(&facts.os_release);
+    let bootc = facts.bootc_status.as_deref().map(bootc::parse);
+    let by_bootc = bootc.is_some_and(|status| {
+        status.is_ok_and(|status| status.is_compatible && status.host.booted.image.is_some())
+    });
+    if !facts.is_ostree_booted && !by_bootc {
+        let why = "is not booted from an image (there is no /run/ostree-booted)";
+        return (Kind::Plain, format!("{os} {why}"));
+    }
+    if is_coreos(&facts.os_release) && facts.has_rpm_ostree {
+        return (Kind::RpmOstree, format!("{os} is a CoreOS with rpm-ostree"));
+    }
+    if by_bootc {
+        return (Kind::Bootc, format!("{os} is booted from an image that bootc manages"));
+    }
+    let booted = format!("{os} is booted from an ostree deployment");
+    match (facts.has_rpm_ostree, facts.has_ostree) {
+        (true, _) => (Kind::RpmOstree, format!("{booted} and has rpm-ostree")),
+        (false, true) => {
+            (Kind::Ostree, format!("{booted} and has ostree, but no rpm-ostree or bootc"))
+        }
+        (false, false) => (
+            Kind::Plain,
+            format!("{booted}, but has none of the programs ostree, rpm-ostree and bootc"),
+        ),
+    }
+}
+
+/// The value of a field of os-release.
+#[must_use]
+pub fn os_field<'a>(os_release: &'a str, field: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.trim().strip_prefix(field)?.strip_prefix('=');
+    let found = os_release.lines().find_map(value)?;
+    Some(found.trim_matches(['"', '\''])).filter(|text| !text.is_empty())
+}
+
+/// What the operating system calls itself.
+#[must_use]
+pub fn os_name(os_release: &str) -> &str {
+    let name = os_field(os_release, "PRETTY_NAME").or_else(|| os_field(os_release, "ID"));
+    name.unwrap_or("this system")
+}
+
+/// Whether this is a CoreOS, by the rules of the real daemon.
+#[must_use]
+pub fn is_coreos(os_release: &str) -> bool {
+    let id = os_field(os_release, "ID").unwrap_or_default();
+    os_field(os_release, "VARIANT_ID") == Some("coreos") || matches!(id, "rhcos" | "scos")
+}
+
+/// Whether this is an Enterprise Linux: only there are other kernels and extensions.
+#[must_use]
+pub fn is_enterprise_linux(os_release: &str) -> bool {
+    let id = os_field(os_release, "ID").unwrap_or_default();
+    matches!(id, "rhcos" | "scos" | "rhel" | "centos")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEBIAN: &str = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nID=debian\n";
+    const FCOS: &str =
+        "NAME=\"Fedora Linux\"\nID=fedora\nVARIANT_ID=coreos\nPRETTY_NAME='Fedora CoreOS 42'\n";
+    const RHCOS: &str =
+        "ID=\"rhel\"\nVARIANT_ID=coreos\nVERSION_ID=9.6\nPRETTY_NAME=\"RHCOS 9.6\"\n";
+    const STREAM: &str = "ID=\"centos\"\nPRETTY_NAME=\"CentOS Stream 10\"\n";
+
+    #[test]
+    fn the_kind_and_the_reason() {
+        let by_bootc = Some(bootc::tests::STAGED.to_owned());
+        let not_by_bootc = Some(bootc::tests::NOT_BOOTC.to_owned());
+        let layered =
+            Some(bootc::tests::STAGED.replace("\"incompatible\": false", "\"incompatible\": true"));
+        for (os, booted, ostree, rpm_ostree, bootc, kind_, words) in [
+            (
+                DEBIAN,
+                false,
+                true,
+                false,
+                None,
+                Kind::Plain,
+                "Debian GNU/Linux 12 (bookworm) is not booted from an image",
+            ),
+            (DEBIAN, true, true, false, None, Kind::Ostree, "has ostree, but no rpm-ostree"),
+            (DEBIAN, true, false, false, None, Kind::Plain, "none of the programs"),
+            (
+                FCOS,
+                true,
+                true,
+                true,
+                by_bootc.clone(),
+                Kind::RpmOstree,
+                "Fedora CoreOS 42 is a CoreOS with rpm-ostree",
+            ),
+            (
+                RHCOS,
+                true,
+                true,
+                true,
+                not_by_bootc.clone(),
+                Kind::RpmOstree,
+                "RHCOS 9.6 is a CoreOS",
+            ),
+            (STREAM, true, true, true, by_bootc.clone(), Kind::Bootc, "that bootc manages"),
+            (STREAM, true, true, false, by_bootc, Kind::Bootc, "that bootc manages"),
+            (STREAM, true, true, true, layered, Kind::RpmOstree, "and has rpm-ostree"),
+            (STREAM, false, true, true, not_by_bootc, Kind::Plain, "is not booted from an image"),
+            (
+                STREAM,
+                true,
+                true,
+                true,
+                Some("no JSON".to_owned()),
+                Kind::RpmOstree,
+                "has rpm-ostree",
+            ),
+        ] {
+            let facts = Facts {
+                os_release: os.to_owned(),
+                is_ostree_booted: booted,
+                has_ostree: ostree,
+                has_rpm_ostree: rpm_ostree,
+                bootc_status: bootc,
+            };
+            let (found, reason) = kind(&facts);
+            assert_eq!(found, kind_, "{facts:?}");
+            assert!(reason.contains(words), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_an_operating_system_calls_itself() {
+        assert_eq!(os_name(""), "this system");
+        assert_eq!(os_name("ID=x"), "x");
+        assert_eq!(os_field("VERSION_ID=1\nID=\"x\"", "ID"), Some("x"));
+        assert!(is_enterprise_linux(RHCOS) && !is_enterprise_linux(FCOS));
+        assert!(is_coreos("ID=scos") && is_coreos(FCOS) && !is_coreos(STREAM));
+    }
+}

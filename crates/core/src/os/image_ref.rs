@@ -1,0 +1,146 @@
+//! How images are named: which ones are sure to be the same for everyone.
+
+use thiserror::Error;
+
+/// An image that is named by what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// Registry and repository, without tag and digest.
+    pub repository: String,
+    /// The digest of its manifest: 64 hexadecimal digits of a SHA-256.
+    pub sha256: String,
+}
+
+/// Why an image cannot be used by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ImageRefError {
+    /// A tag may mean another image tomorrow, or on another machine.
+    #[error("osImageURL {0}: it has no digest: name the image as NAME@sha256:…")]
+    NoDigest(String),
+    /// Not a SHA-256.
+    #[error("osImageURL {0}: its digest is not sha256: and 64 hexadecimal digits")]
+    BadDigest(String),
+    /// Not the name of an image.
+    #[error("osImageURL {0}: this is not the name of an image: write REGISTRY/NAME@sha256:…")]
+    BadName(String),
+}
+
+impl Pinned {
+    /// Reads `registry/name@sha256:…`; a tag beside the digest means nothing and goes.
+    pub fn parse(image: &str) -> Result<Self, ImageRefError> {
+        let Some((name, digest)) = image.split_once('@') else {
+            return Err(ImageRefError::NoDigest(image.to_owned()));
+        };
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let sha256 = digest.strip_prefix("sha256:").filter(|sum| sum.len() == 64);
+        let sha256 = sha256.filter(|sum| sum.bytes().all(hex));
+        let sha256 = sha256.ok_or_else(|| ImageRefError::BadDigest(image.to_owned()))?;
+        let repository = match name.rsplit_once(':') {
+            // A colon before the last slash is that of a port.
+            Some((repository, tag)) if !tag.contains('/') => repository,
+            _ => name,
+        };
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"./:_-[]".contains(&byte);
+        let first = repository.bytes().next();
+        if !repository.contains('/')
+            || !repository.bytes().all(allowed)
+            || !first.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'[')
+        {
+            return Err(ImageRefError::BadName(image.to_owned()));
+        }
+        Ok(Self { repository: repository.to_owned(), sha256: sha256.to_owned() })
+    }
+
+    /// The same image by another digest: that of one of its platforms.
+    #[must_use]
+    pub fn with_digest(&self, sha256: &str) -> Self {
+        Self { repository: self.repository.clone(), sha256: sha256.to_owned() }
+    }
+
+    /// The ref in an ostree repository under which the image is kept.
+    #[must_use]
+    pub fn ostree_ref(&self) -> String {
+        format!("{OSTREE_REFS}/{}", self.sha256)
+    }
+}
+
+impl std::fmt::Display for Pinned {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}@sha256:{}", self.repository, self.sha256)
+    }
+}
+
+/// The refs of all images that we have brought into an ostree repository.
+pub const OSTREE_REFS: &str = "machinist/image";
+
+/// The pullspec in the reference that ostree keeps of a deployment made of an image by others, such as
+/// `ostree-unverified-registry:quay.io/os@sha256:…`.
+#[must_use]
+pub fn of_container_reference(reference: &str) -> Option<&str> {
+    let rest = match reference.split_once(':')? {
+        ("ostree-unverified-registry", rest) => rest,
+        ("ostree-image-signed" | "ostree-unverified-image", rest) => {
+            rest.strip_prefix("docker://").or_else(|| rest.strip_prefix("registry:"))?
+        }
+        // ostree-remote-registry:REMOTE:IMAGE, ostree-remote-image:REMOTE:docker://IMAGE
+        ("ostree-remote-registry", rest) => rest.split_once(':')?.1,
+        ("ostree-remote-image", rest) => rest.split_once(':')?.1.strip_prefix("docker://")?,
+        _ => return None,
+    };
+    Some(rest).filter(|image| !image.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUM: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn only_a_digest_pins_an_image() {
+        for (image, repository) in [
+            (format!("quay.io/os/x@sha256:{SUM}"), "quay.io/os/x"),
+            (format!("quay.io/os/x:4.20@sha256:{SUM}"), "quay.io/os/x"),
+            (format!("10.0.0.1:5000/os/x@sha256:{SUM}"), "10.0.0.1:5000/os/x"),
+            (format!("[fd00::1]:5000/os@sha256:{SUM}"), "[fd00::1]:5000/os"),
+        ] {
+            let pinned = Pinned::parse(&image).unwrap();
+            assert_eq!((pinned.repository.as_str(), pinned.sha256.as_str()), (repository, SUM));
+            assert_eq!(pinned.to_string(), format!("{repository}@sha256:{SUM}"));
+            assert_eq!(pinned.ostree_ref(), format!("machinist/image/{SUM}"));
+        }
+    }
+
+    #[test]
+    fn every_other_name_is_refused_with_its_reason() {
+        let cases = [
+            ("quay.io/os/x:latest".to_owned(), "no digest"),
+            (format!("quay.io/os@sha512:{SUM}"), "sha256"),
+            (format!("quay.io/os@sha256:{}", &SUM[1..]), "sha256"),
+            (format!("quay.io/os@sha256:{}", SUM.to_uppercase()), "sha256"),
+            (format!("os@sha256:{SUM}"), "REGISTRY/NAME"),
+            (format!("--help/x@sha256:{SUM}"), "REGISTRY/NAME"),
+            (format!("quay.io/a b@sha256:{SUM}"), "REGISTRY/NAME"),
+            (String::new(), "no digest"),
+        ];
+        for (image, reason) in cases {
+            let error = Pinned::parse(&image).unwrap_err().to_string();
+            assert!(error.contains(reason) && error.starts_with("osImageURL"), "{error}");
+        }
+    }
+
+    #[test]
+    fn references_of_others_are_read() {
+        for (reference, image) in [
+            ("ostree-unverified-registry:quay.io/os@sha256:1", Some("quay.io/os@sha256:1")),
+            ("ostree-unverified-image:docker://quay.io/os:1", Some("quay.io/os:1")),
+            ("ostree-image-signed:docker://quay.io/os:1", Some("quay.io/os:1")),
+            ("ostree-remote-registry:fedora:quay.io/os:1", Some("quay.io/os:1")),
+            ("ostree-unverified-image:oci:/dir", None),
+            ("fedora:fedora/x86_64/coreos/stable", None),
+            ("", None),
+        ] {
+            assert_eq!(of_container_reference(reference), image, "{reference}");
+        }
+    }
+}

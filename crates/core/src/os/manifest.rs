@@ -1,0 +1,284 @@
+//! Manifests of images: which layers there are, what platforms, and how much room they take.
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// What is behind a digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Manifest {
+    /// An image.
+    Image(Layers),
+    /// The images of several platforms: the digest (64 digits) of the one for ours.
+    Elsewhere(String),
+}
+
+/// The parts of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// The config, which lists what is in the layers.
+    pub config: Blob,
+    /// The lowest first.
+    pub layers: Vec<Blob>,
+}
+
+/// One part of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Blob {
+    /// Its digest: 64 hexadecimal digits of a SHA-256.
+    pub sha256: String,
+    /// How many bytes it has.
+    pub size: u64,
+    /// How a layer is packed; nothing else is of interest in a media type.
+    pub packed: Packed,
+}
+
+/// How a layer is packed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Packed {
+    /// Not at all.
+    #[default]
+    Plain,
+    /// By gzip.
+    Gzip,
+    /// By zstd.
+    Zstd,
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// Not a manifest.
+    #[error("the manifest cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Very old images.
+    #[error("the manifest is of a kind that is not supported: {0}; push the image anew as OCI")]
+    Kind(String),
+    /// No image for our platform.
+    #[error("the image has no version for linux/{0}, only for {1}")]
+    Platform(String, String),
+    /// Not a SHA-256.
+    #[error("the manifest names a part by the digest {0}; only sha256 is supported")]
+    Digest(String),
+    /// Encrypted, or of a kind that we cannot unpack.
+    #[error("the layer {0} is of the kind {1}, which cannot be unpacked")]
+    Layer(String, String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    schema_version: u32,
+    media_type: Option<String>,
+    config: Option<RawBlob>,
+    #[serde(default)]
+    layers: Vec<RawBlob>,
+    manifests: Option<Vec<RawBlob>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawBlob {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    #[serde(default)]
+    size: u64,
+    platform: Option<RawPlatform>,
+}
+
+#[derive(Deserialize)]
+struct RawPlatform {
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    os: String,
+}
+
+impl Manifest {
+    /// Reads a manifest, for a machine of an architecture as Go calls it: `amd64`, `arm64`.
+    pub fn parse(bytes: &[u8], architecture: &str) -> Result<Self, ManifestError> {
+        let raw: Raw = serde_json::from_slice(bytes)?;
+        let kind = || raw.media_type.clone().unwrap_or_else(|| "unknown".to_owned());
+        if raw.schema_version != 2 {
+            return Err(ManifestError::Kind(format!("schema {}", raw.schema_version)));
+        }
+        if let Some(manifests) = &raw.manifests {
+            return ours(manifests, architecture).map(Self::Elsewhere);
+        }
+        let config = raw.config.as_ref().ok_or_else(|| ManifestError::Kind(kind()))?;
+        let config =
+            Blob { sha256: sha256(&config.digest)?, size: config.size, packed: Packed::Plain };
+        let layers = raw.layers.iter().map(layer).collect::<Result<_, _>>()?;
+        Ok(Self::Image(Layers { config, layers }))
+    }
+}
+
+impl Layers {
+    /// The digests of the layers.
+    pub fn digests(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().map(|layer| layer.sha256.as_str())
+    }
+
+    /// How many bytes have to be fetched, of those layers that are not here yet.
+    #[must_use]
+    pub fn to_fetch(&self, is_here: impl Fn(&Blob) -> bool) -> u64 {
+        let missing = self.layers.iter().filter(|layer| !is_here(layer));
+        missing.fold(0, |sum: u64, layer| sum.saturating_add(layer.size))
+    }
+
+    /// How many bytes the image takes when it is unpacked, with some to spare. What is in a layer is only
+    /// known afterwards; systems shrink to a half or a third.
+    #[must_use]
+    pub fn unpacked(&self) -> u64 {
+        self.layers.iter().fold(SPARE, |sum, layer| match layer.packed {
+            Packed::Plain => sum.saturating_add(layer.size),
+            Packed::Gzip | Packed::Zstd => sum.saturating_add(layer.size.saturating_mul(3)),
+        })
+    }
+}
+
+/// What has to stay free for everything else that a machine writes.
+const SPARE: u64 = 64 << 20;
+
+fn ours(manifests: &[RawBlob], architecture: &str) -> Result<String, ManifestError> {
+    let is_ours =
+        |platform: &RawPlatform| platform.os == "linux" && platform.architecture == architecture;
+    match manifests.iter().find(|each| each.platform.as_ref().is_some_and(is_ours)) {
+        Some(found) => sha256(&found.digest),
+        None => {
+            let name =
+                |platform: &RawPlatform| format!("{}/{}", platform.os, platform.architecture);
+            let names: Vec<_> =
+                manifests.iter().filter_map(|each| each.platform.as_ref().map(name)).collect();
+            Err(ManifestError::Platform(architecture.to_owned(), names.join(", ")))
+        }
+    }
+}
+
+fn layer(raw: &RawBlob) -> Result<Blob, ManifestError> {
+    let unknown = || ManifestError::Layer(raw.digest.clone(), raw.media_type.clone());
+    let packed = match raw.media_type.rsplit_once("tar") {
+        Some((_, "")) => Packed::Plain,
+        Some((_, "+gzip" | ".gzip")) => Packed::Gzip,
+        Some((_, "+zstd" | ".zstd")) => Packed::Zstd,
+        _ => return Err(unknown()),
+    };
+    Ok(Blob { sha256: sha256(&raw.digest)?, size: raw.size, packed })
+}
+
+fn sha256(digest: &str) -> Result<String, ManifestError> {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let sum = digest.strip_prefix("sha256:").filter(|sum| sum.len() == 64 && sum.bytes().all(hex));
+    sum.map(ToOwned::to_owned).ok_or_else(|| ManifestError::Digest(digest.to_owned()))
+}
+
+/// The digests of what is in the layers, out of an image's config; the lowest first.
+pub fn diff_ids(config: &[u8]) -> Result<Vec<String>, ManifestError> {
+    #[derive(Deserialize)]
+    struct Config {
+        rootfs: RootFs,
+    }
+    #[derive(Deserialize)]
+    struct RootFs {
+        diff_ids: Vec<String>,
+    }
+    let config: Config = serde_json::from_slice(config)?;
+    config.rootfs.diff_ids.iter().map(|digest| sha256(digest)).collect()
+}
+
+/// An architecture as images name it, from how Rust does.
+#[must_use]
+pub fn architecture(rust: &str) -> &str {
+    match rust {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sum(digit: char) -> String {
+        String::from_iter([digit; 64])
+    }
+
+    fn parse(value: &serde_json::Value) -> Result<Manifest, ManifestError> {
+        Manifest::parse(&serde_json::to_vec(value).unwrap(), "amd64")
+    }
+
+    fn blob(kind: &str, digit: char, size: u64) -> serde_json::Value {
+        json!({"mediaType": kind, "digest": format!("sha256:{}", sum(digit)), "size": size})
+    }
+
+    #[test]
+    fn both_kinds_of_images_are_read() {
+        let oci = "application/vnd.oci.image.layer.v1.tar";
+        let docker = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+        let manifest = parse(&json!({
+            "schemaVersion": 2,
+            "config": blob("application/vnd.oci.image.config.v1+json", 'c', 7),
+            "layers": [blob(oci, '1', 10), blob(&format!("{oci}+gzip"), '2', 20),
+                       blob(docker, '3', 30), blob(&format!("{oci}+zstd"), '4', 40)],
+        }))
+        .unwrap();
+        let Manifest::Image(layers) = manifest else { panic!("{manifest:?}") };
+        let packed: Vec<_> = layers.layers.iter().map(|layer| layer.packed).collect();
+        assert_eq!(packed, [Packed::Plain, Packed::Gzip, Packed::Gzip, Packed::Zstd]);
+        assert_eq!(layers.config.sha256, sum('c'));
+        assert_eq!(layers.digests().next(), Some(sum('1').as_str()));
+        assert_eq!(layers.unpacked(), SPARE + 10 + 3 * (20 + 30 + 40));
+        assert_eq!(layers.to_fetch(|layer| layer.size == 30), 10 + 20 + 40);
+    }
+
+    #[test]
+    fn of_many_platforms_ours_is_taken() {
+        let with = |digit: char, os: &str, architecture: &str| {
+            let mut blob = blob("application/vnd.oci.image.manifest.v1+json", digit, 1);
+            blob["platform"] = json!({"os": os, "architecture": architecture});
+            blob
+        };
+        let list = json!({"schemaVersion": 2, "manifests": [
+            with('a', "linux", "arm64"), with('b', "windows", "amd64"), with('c', "linux", "amd64")]});
+        assert_eq!(parse(&list).unwrap(), Manifest::Elsewhere(sum('c')));
+        let list = json!({"schemaVersion": 2, "manifests": [with('a', "linux", "arm64")]});
+        let error = parse(&list).unwrap_err().to_string();
+        assert_eq!(error, "the image has no version for linux/amd64, only for linux/arm64");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused() {
+        for (value, reason) in [
+            (json!({"schemaVersion": 1}), "schema 1"),
+            (json!({"schemaVersion": 2, "mediaType": "x"}), "not supported: x"),
+            (json!([]), "cannot be read"),
+            (json!({"schemaVersion": 2, "config": {"digest": "sha512:1"}}), "only sha256"),
+            (
+                json!({"schemaVersion": 2, "config": blob("", 'c', 1),
+                       "layers": [blob("application/vnd.oci.image.layer.v1.tar+gzip+encrypted", '1', 1)]}),
+                "cannot be unpacked",
+            ),
+        ] {
+            let error = parse(&value).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_huge_size_does_not_overflow() {
+        let layer = Blob { sha256: sum('1'), size: u64::MAX, packed: Packed::Gzip };
+        let layers = Layers { config: Blob::default(), layers: vec![layer.clone(), layer] };
+        assert_eq!((layers.unpacked(), layers.to_fetch(|_| false)), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn diff_ids_are_read() {
+        let config =
+            json!({"rootfs": {"type": "layers", "diff_ids": [format!("sha256:{}", sum('d'))]}});
+        assert_eq!(diff_ids(&serde_json::to_vec(&config).unwrap()).unwrap(), [sum('d')]);
+        assert!(diff_ids(b"{}").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Hosts that are made of packages: kernel arguments through what their boot loader reads, and
+//! nothing else.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Change, KernelArguments, kernel_arguments};
+
+/// The drop-in that is ours, for grub.
+pub const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-machinist.cfg";
+/// The file from which kernel-install takes the kernel arguments.
+pub const KERNEL_CMDLINE: &str = "/etc/kernel/cmdline";
+
+/// Who reads kernel arguments on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loader {
+    /// grub, as Debian sets it up: drop-ins, and a command that reads them.
+    Grub,
+    /// kernel-install and the boot loader specification.
+    KernelInstall,
+    /// Nobody.
+    Nobody,
+}
+
+/// What can be seen of a host's boot loader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// Whether the machine is booted from an image that we cannot change.
+    pub is_image: bool,
+    /// Whether there is `update-grub`.
+    pub has_update_grub: bool,
+    /// Whether there is `kernel-install`.
+    pub has_kernel_install: bool,
+    /// Whether there are loader entries, or kernel arguments for them.
+    pub has_entries: bool,
+}
+
+/// Who reads kernel arguments, and why.
+#[must_use]
+pub fn loader(sight: Sight) -> (Loader, String) {
+    match sight {
+        Sight { is_image: true, .. } => {
+            (Loader::Nobody, "its loader entries belong to ostree".to_owned())
+        }
+        Sight { has_update_grub: true, .. } => {
+            (Loader::Grub, format!("kernel arguments go to {GRUB_DROP_IN} (update-grub is there)"))
+        }
+        Sight { has_kernel_install: true, has_entries: true, .. } => (
+            Loader::KernelInstall,
+            format!("kernel arguments go to {KERNEL_CMDLINE} (kernel-install and loader entries are there)"),
+        ),
+        Sight { .. } => (
+            Loader::Nobody,
+            "it has no boot loader that can be told of kernel arguments (neither update-grub nor kernel-install with loader entries)"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Why a host of packages cannot make a change.
+#[must_use]
+pub fn refusal(change: &Change) -> Option<String> {
+    let no = |field: &str, what: &str| {
+        Some(format!(
+            "{field}: this machine is made of packages and {what}: take it out of the config, or put the machine into another pool"
+        ))
+    };
+    if let Some(image) = &change.image {
+        return no("spec.osImageURL", &format!("cannot boot the image {image}"));
+    }
+    if let Some((_, kernel)) = &change.kernel_type {
+        return no("spec.kernelType", &format!("cannot change its kernel to {kernel}"));
+    }
+    if change.extensions.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
+        let wanted = change.extensions.clone().unwrap_or_default().join(", ");
+        return no("spec.extensions", &format!("has no extensions ({wanted})"));
+    }
+    None
+}
+
+/// What stands in the file of a loader after a change; none where it is not needed any more. `now`
+/// is what stands there, `command_line` what the machine was booted with.
+#[must_use]
+pub fn file(
+    loader: Loader,
+    now: Option<&str>,
+    command_line: &str,
+    change: &KernelArguments,
+) -> Option<String> {
+    match loader {
+        Loader::Nobody => None,
+        Loader::Grub => {
+            let now = arguments(loader, now.unwrap_or_default());
+            // All of the file is ours: a change that is made once more must not double it.
+            let again = KernelArguments { delete: change.append.clone(), ..Default::default() };
+            let list = kernel_arguments::apply(&kernel_arguments::apply(&now, &again), change);
+            (!list.is_empty()).then(|| drop_in(&list))
+        }
+        Loader::KernelInstall => {
+            let list = kernel_arguments::split(now.unwrap_or(command_line));
+            // What the boot loader itself has said is said anew at every boot.
+            let own =
+                |word: &String| word.starts_with("BOOT_IMAGE=") || word.starts_with("initrd=");
+            let list: Vec<String> = list.into_iter().filter(|word| !own(word)).collect();
+            Some(kernel_arguments::apply(&list, change).join(" ") + "\n")
+        }
+    }
+}
+
+/// The file of a loader, and what makes it count; none where nobody reads one.
+#[must_use]
+pub fn place(loader: Loader, kernel: &str) -> Option<(&'static str, Vec<String>)> {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    match loader {
+        Loader::Grub => Some((GRUB_DROP_IN, words(&["update-grub"]))),
+        Loader::KernelInstall => {
+            let image = format!("/lib/modules/{kernel}/vmlinuz");
+            Some((KERNEL_CMDLINE, words(&["kernel-install", "add", kernel, &image])))
+        }
+        Loader::Nobody => None,
+    }
+}
+
+const MARK: &str = "# machinist: ";
+
+/// The drop-in. A shell reads it; the arguments stand in a line of their own once more, as they are.
+fn drop_in(arguments: &[String]) -> String {
+    let line = arguments.join(" ");
+    let quoted: String = line
+        .chars()
+        .flat_map(|letter| {
+            let escape = matches!(letter, '"' | '\\' | '$' | '`').then_some('\\');
+            escape.into_iter().chain(std::iter::once(letter))
+        })
+        .collect();
+    format!(
+        "# Kernel arguments of this machine's config. Written by Machinist; changes are lost.\n{MARK}{line}\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {quoted}\"\n"
+    )
+}
+
+/// The arguments that stand in the file of a loader.
+#[must_use]
+pub fn arguments(loader: Loader, text: &str) -> Vec<String> {
+    match loader {
+        Loader::Nobody => Vec::new(),
+        Loader::Grub => {
+            let line = text.lines().find_map(|line| line.strip_prefix(MARK)).unwrap_or_default();
+            kernel_arguments::split(line)
+        }
+        Loader::KernelInstall => kernel_arguments::split(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn who_reads_kernel_arguments() {
+        let none = Sight::default();
+        let grub = Sight { has_update_grub: true, has_kernel_install: true, ..none };
+        let entries = Sight { has_kernel_install: true, has_entries: true, ..none };
+        for (sight, expected, words) in [
+            (none, Loader::Nobody, "no boot loader"),
+            (Sight { has_kernel_install: true, ..none }, Loader::Nobody, "no boot loader"),
+            (grub, Loader::Grub, "90-machinist.cfg"),
+            (entries, Loader::KernelInstall, "/etc/kernel/cmdline"),
+            (Sight { is_image: true, ..grub }, Loader::Nobody, "belong to ostree"),
+        ] {
+            let (found, reason) = loader(sight);
+            assert_eq!(found, expected);
+            assert!(reason.contains(words), "{reason}");
+        }
+    }
+
+    #[test]
+    fn images_kernels_and_extensions_are_refused() {
+        let some = |text: &str| Some(text.to_owned());
+        let kernel = Some(("default".to_owned(), "realtime".to_owned()));
+        for (change, expected) in [
+            (Change::default(), None),
+            (Change { image: some("os:1"), ..Change::default() }, Some("spec.osImageURL: ")),
+            (Change { kernel_type: kernel, ..Change::default() }, Some("spec.kernelType: ")),
+            (
+                Change { extensions: Some(list(&["usbguard"])), ..Change::default() },
+                Some("spec.extensions: "),
+            ),
+            (Change { extensions: Some(Vec::new()), ..Change::default() }, None),
+        ] {
+            let refused = refusal(&change);
+            assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().starts_with(expected.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn the_drop_in_of_grub() {
+        let change = kernel_arguments::between(&[], &list(&["a=1 b=\"c d\"", "e=$x`y\\z"]));
+        let text = file(Loader::Grub, None, "", &change).unwrap();
+        assert_eq!(file(Loader::Grub, Some(&text), "", &change).as_ref(), Some(&text));
+        let expected = r#"GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX a=1 b=\"c d\" e=\$x\`y\\z""#;
+        assert_eq!(text.lines().last(), Some(expected));
+        let back = kernel_arguments::between(&change.append, &list(&["f"]));
+        let text = file(Loader::Grub, Some(&text), "", &back).unwrap();
+        assert!(text.ends_with("LINUX f\"\n"), "{text}");
+        let none = kernel_arguments::between(&list(&["f"]), &[]);
+        assert_eq!(file(Loader::Grub, Some(&text), "", &none), None);
+        assert_eq!(place(Loader::Grub, "6.1").unwrap().1, ["update-grub"]);
+    }
+
+    #[test]
+    fn the_file_of_kernel_install() {
+        let change = kernel_arguments::between(&list(&["old"]), &list(&["new=1"]));
+        let booted = "BOOT_IMAGE=/vmlinuz initrd=\\x root=/dev/sda old\n";
+        let text = file(Loader::KernelInstall, None, booted, &change);
+        assert_eq!(text.as_deref(), Some("root=/dev/sda new=1\n"));
+        let text = file(Loader::KernelInstall, Some("root=x old quiet\n"), booted, &change);
+        assert_eq!(text.as_deref(), Some("root=x quiet new=1\n"));
+        assert_eq!(
+            place(Loader::KernelInstall, "6.1").unwrap().1.join(" "),
+            "kernel-install add 6.1 /lib/modules/6.1/vmlinuz"
+        );
+        assert_eq!(place(Loader::Nobody, "6.1"), None);
+    }
+
+    /// What is written is read back.
+    #[test]
+    fn arguments_survive_the_drop_in() {
+        let wanted = list(&["a=1", "b=\"c  d\"", "e=$x`y\\z"]);
+        assert_eq!(arguments(Loader::Grub, &drop_in(&wanted)), wanted);
+    }
+}

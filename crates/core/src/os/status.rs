@@ -1,0 +1,71 @@
+//! What a host can say about its operating system.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One operating system that a machine can boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Deployment {
+    /// The checksum that the host knows it by; empty where it has none.
+    pub checksum: String,
+    /// The image it was made of, by digest where that is known: `registry/name@sha256:…`.
+    pub image: Option<String>,
+    /// The version that it gives itself.
+    pub version: Option<String>,
+    /// Its kernel arguments, in order.
+    pub kernel_arguments: Vec<String>,
+    /// Packages that were asked for on top of the image.
+    pub requested_packages: Vec<String>,
+    /// Packages of the image that were taken out.
+    pub removed_packages: Vec<String>,
+}
+
+impl fmt::Display for Deployment {
+    /// Its image, else its checksum, else its version; and the rest of what it has.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checksum = self.checksum.get(..12).unwrap_or(&self.checksum);
+        let parts = [
+            self.image.as_deref().unwrap_or_default(),
+            self.version.as_deref().unwrap_or_default(),
+            checksum,
+        ];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        match parts.split_first() {
+            None => formatter.write_str("unknown"),
+            Some((first, [])) => formatter.write_str(first),
+            Some((first, rest)) => write!(formatter, "{first} ({})", rest.join(", ")),
+        }
+    }
+}
+
+/// The operating systems of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HostStatus {
+    /// The one that runs.
+    pub booted: Deployment,
+    /// The one that the next boot starts, where that is another one.
+    pub next: Option<Deployment>,
+    /// Those that are kept besides, the newest first.
+    pub kept: Vec<Deployment>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operating_system_in_a_line() {
+        let some = |text: &str| Some(text.to_owned());
+        let mut deployment = Deployment::default();
+        assert_eq!(deployment.to_string(), "unknown");
+        deployment.version = some("Debian 12");
+        assert_eq!(deployment.to_string(), "Debian 12");
+        deployment.checksum = "0123456789abcdef".to_owned();
+        assert_eq!(deployment.to_string(), "Debian 12 (0123456789ab)");
+        deployment.image = some("r/os@sha256:1");
+        assert_eq!(deployment.to_string(), "r/os@sha256:1 (Debian 12, 0123456789ab)");
+    }
+}

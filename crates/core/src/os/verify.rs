@@ -1,0 +1,165 @@
+//! Whether a machine has booted what its config wants, and what follows if not.
+
+use super::{Change, Deployment, HostStatus, Wanted, is_same_image, kernel_arguments};
+
+/// How often an operating system that got lost before it was booted is put in place again.
+pub const MOST_ATTEMPTS: u32 = 3;
+
+/// What is wrong with the image of a machine, in the words of the real daemon.
+#[must_use]
+pub fn wrong_image(wanted: &Wanted, booted: &Deployment) -> Option<String> {
+    let image = wanted.image.as_deref()?;
+    let have = booted.image.as_deref().unwrap_or_default();
+    (!is_same_image(image, have))
+        .then(|| format!("expected target osImageURL {image:?}, have {have:?}"))
+}
+
+/// What is wrong with the kernel arguments of a machine, in the words of the real daemon.
+#[must_use]
+pub fn wrong_arguments(wanted: &Wanted, command_line: &str) -> Option<String> {
+    let missing = kernel_arguments::missing(&wanted.kernel_arguments, command_line);
+    (!missing.is_empty())
+        .then(|| format!("missing expected kernel arguments: [{}]", missing.join(" ")))
+}
+
+/// What became of a change once the machine has restarted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in force.
+    Booted,
+    /// It was not put in place: a power cut takes away what was only staged. To be staged again.
+    Lost,
+    /// It is there, or was tried often enough, and something else is running.
+    NotBooted {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// What became of a change. There is no command line where nobody reads kernel arguments; `attempts`
+/// says how often the change has been staged again.
+#[must_use]
+pub fn after_restart(
+    change: &Change,
+    wanted: &Wanted,
+    status: &HostStatus,
+    command_line: Option<&str>,
+    attempts: u32,
+) -> Outcome {
+    // By its image, where it has one: the checksum of an image may be another one each time.
+    let target = Wanted { image: change.image.clone(), ..Wanted::default() };
+    let image = wrong_image(&target, &status.booted);
+    let arguments = command_line
+        .filter(|_| !change.kernel_arguments.is_empty())
+        .and_then(|line| wrong_arguments(wanted, line));
+    let checksum = change.checksum.as_deref().filter(|_| change.image.is_none());
+    let checksum = checksum.filter(|it| **it != status.booted.checksum);
+    let checksum = checksum
+        .map(|it| format!("expected the operating system {it}, have {}", status.booted.checksum));
+    let Some(problem) = image.or(checksum).or(arguments) else { return Outcome::Booted };
+    if is_there(change, wanted, status) || attempts >= MOST_ATTEMPTS {
+        return Outcome::NotBooted { problem };
+    }
+    Outcome::Lost
+}
+
+/// Whether what was to be booted is the default, and something else has been booted.
+fn is_there(change: &Change, wanted: &Wanted, status: &HostStatus) -> bool {
+    let fits = |deployment: &Deployment| {
+        let image = wanted.image.as_deref().filter(|_| change.image.is_some());
+        let has_image =
+            |image| deployment.image.as_deref().is_some_and(|it| is_same_image(image, it));
+        let missing = kernel_arguments::missing(
+            &change.kernel_arguments.append,
+            &deployment.kernel_arguments.join(" "),
+        );
+        // Without an image only the arguments tell the two apart.
+        image.map_or_else(
+            || !change.kernel_arguments.append.is_empty() && missing.is_empty(),
+            has_image,
+        )
+    };
+    change.checksum.is_none() && status.next.as_ref().is_some_and(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::KernelArguments;
+
+    const A: &str = "r/os@sha256:aaaa";
+    const B: &str = "r/os@sha256:bbbb";
+
+    fn deployment(image: &str, arguments: &[&str]) -> Deployment {
+        Deployment {
+            checksum: image.to_owned(),
+            image: Some(image.to_owned()),
+            kernel_arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            ..Deployment::default()
+        }
+    }
+
+    fn wanted(image: Option<&str>, argument: &str) -> Wanted {
+        Wanted {
+            image: image.map(str::to_owned),
+            kernel_arguments: vec![argument.to_owned()],
+            ..Wanted::default()
+        }
+    }
+
+    #[test]
+    fn words_of_the_real_daemon() {
+        let (wanted, booted) = (wanted(Some(A), "a b=1 c"), deployment(B, &[]));
+        assert_eq!(
+            wrong_image(&wanted, &booted).unwrap(),
+            format!("expected target osImageURL {A:?}, have {B:?}")
+        );
+        assert_eq!(wrong_image(&wanted, &deployment(A, &[])), None);
+        assert_eq!(
+            wrong_arguments(&wanted, "root=x c\n").unwrap(),
+            "missing expected kernel arguments: [a b=1]"
+        );
+    }
+
+    #[test]
+    fn what_becomes_of_a_change() {
+        let image = Change { image: Some(B.to_owned()), ..Change::default() };
+        let append = vec!["k=1".to_owned()];
+        let kernel_arguments = KernelArguments { append, ..KernelArguments::default() };
+        let both = Change { kernel_arguments: kernel_arguments.clone(), ..image.clone() };
+        let only = Change { kernel_arguments, ..Change::default() };
+        let back = Change { checksum: Some(A.to_owned()), ..Change::default() };
+        // What is kept may be older than the change: it does not count.
+        let status = |booted: &str, next: Option<Deployment>| HostStatus {
+            booted: deployment(booted, &[]),
+            kept: vec![deployment(B, &["k=1"])],
+            next,
+        };
+        let with = |line: &'static str| Some(line);
+        let not = |problem: &str| Outcome::NotBooted { problem: problem.to_owned() };
+        let wrong = format!("expected target osImageURL {B:?}, have {A:?}");
+        let (a_next, b_next) = (deployment(A, &[]), deployment(B, &["k=1"]));
+        let k_next = deployment(A, &["k=1"]);
+        let missing = "missing expected kernel arguments: [k=1]";
+        for (change, status, line, attempts, expected) in [
+            (&image, status(B, Some(a_next.clone())), with(""), 0, Outcome::Booted),
+            (&image, status(A, None), with(""), 0, Outcome::Lost),
+            (&image, status(A, None), with(""), 3, not(&wrong)),
+            (&image, status(A, Some(b_next.clone())), with(""), 0, not(&wrong)),
+            (&both, status(B, Some(a_next.clone())), with("k=1"), 0, Outcome::Booted),
+            (&both, status(B, Some(a_next.clone())), with("x"), 0, Outcome::Lost),
+            (&both, status(A, Some(b_next)), with("x"), 0, not(&wrong)),
+            (&only, status(A, None), with("x k=1"), 0, Outcome::Booted),
+            (&only, status(A, None), with("x"), 0, Outcome::Lost),
+            (&only, status(A, Some(k_next)), with("x"), 0, not(missing)),
+            // Where nobody reads them, nobody looks for them.
+            (&only, status(A, None), None, 0, Outcome::Booted),
+            (&back, status(A, None), with(""), 0, Outcome::Booted),
+            (&back, status(B, Some(a_next)), with(""), 1, Outcome::Lost),
+        ] {
+            let wanted = wanted(change.image.as_deref(), "k=1");
+            let found = after_restart(change, &wanted, &status, line, attempts);
+            assert_eq!(found, expected, "{change:?} {status:?}");
+        }
+    }
+}

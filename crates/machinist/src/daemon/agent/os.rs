@@ -1,0 +1,285 @@
+//! The operating system beneath the files: planned and fetched before the drain, staged after the
+//! files, looked at after the restart.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use machinist_core::agent::{OsStep, Pending, reports};
+use machinist_core::api::MachineConfig;
+use machinist_core::health::Failing;
+use machinist_core::os::host::Kind;
+use machinist_core::os::verify::{
+    MOST_ATTEMPTS, Outcome, after_restart, wrong_arguments, wrong_image,
+};
+use machinist_core::os::{Change, HostStatus, Wanted, layered_image};
+
+use super::super::os::host::Found;
+use super::super::state::State;
+use super::Agent;
+
+/// What the operating system is found to be after a change.
+pub(super) enum Booted {
+    /// As the config wants it.
+    Right,
+    /// It was not put in place: the change has to be made once more.
+    Lost(Box<Pending>),
+    /// It does not come up: the machine has to go back.
+    Wrong(Failing),
+}
+
+/// What is seen of an operating system.
+struct Sight {
+    status: HostStatus,
+    line: Option<String>,
+}
+
+impl Agent {
+    /// Asks the host or has it do something, on a thread of its own.
+    async fn host<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Found) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let found = Arc::clone(&self.os);
+        let done = tokio::task::spawn_blocking(move || act(&found)).await;
+        done.context("the work on the operating system broke off")?
+    }
+
+    async fn see_os(&self) -> Result<Sight> {
+        self.host(|found| Ok(Sight { status: found.os.status()?, line: found.command_line() }))
+            .await
+    }
+
+    /// What a change does to the operating system; nothing where it does nothing to it.
+    pub(super) async fn plan_os(
+        &self,
+        old: &MachineConfig,
+        new: &MachineConfig,
+        state: &State,
+    ) -> Result<Option<OsStep>> {
+        let earlier = state.pending.as_ref().filter(|earlier| earlier.os.is_some());
+        let (mut base, wanted) = (Wanted::of(old), Wanted::of(new));
+        if earlier.is_none() && base == wanted && !state.force {
+            return Ok(None);
+        }
+        let Sight { status, line } = self.see_os().await?;
+        let (mut was, mut is_open) = (status.booted.clone(), false);
+        if let Some((earlier, step)) = earlier.and_then(|it| it.os.as_ref().map(|os| (it, os))) {
+            // The machine may still run, or run again, what it had before the earlier change.
+            is_open = earlier.needs_restart(&self.boot);
+            let outcome =
+                after_restart(&step.change, &base, &status, line.as_deref(), MOST_ATTEMPTS);
+            // The files of a host of packages say what comes next, whatever is booted.
+            let is_old = outcome != Outcome::Booted && self.os.kind != Kind::Plain;
+            if is_open || is_old {
+                base = Wanted::of(&earlier.previous);
+            }
+            was = step.was.clone();
+        }
+        let mut change = Change::between(&base, &wanted, &status.booted);
+        if state.force {
+            let repair =
+                Change::repair(&wanted, &status.booted, line.as_deref().unwrap_or_default());
+            change.image = change.image.or(repair.image);
+            if change.kernel_arguments.is_empty() && line.is_some() {
+                change.kernel_arguments = repair.kernel_arguments;
+            }
+        }
+        if change.is_empty() && earlier.is_none() {
+            return Ok(None);
+        }
+        let is_staged = change.is_empty() && !is_open;
+        Ok(Some(OsStep { change, was, is_staged, attempts: 0 }))
+    }
+
+    /// Why the host cannot make a change.
+    pub(super) async fn os_refusal(&self, step: Option<&OsStep>) -> Result<Option<String>> {
+        let Some(change) = step.map(|step| step.change.clone()) else { return Ok(None) };
+        if !change.kernel_arguments.is_empty() && !self.os.reads_arguments {
+            tracing::warn!("spec.kernelArguments: nobody reads them here: {}", self.os.reason);
+        }
+        self.host(move |found| Ok(found.os.refusal(&change))).await
+    }
+
+    /// Brings everything onto the machine that a change needs. Nothing has been written yet: whoever
+    /// is told to stop meanwhile goes; false then.
+    pub(super) async fn fetch_os(
+        &mut self,
+        node: &Arc<Node>,
+        step: Option<&OsStep>,
+    ) -> Result<bool> {
+        let change = step.map(|step| &step.change).filter(|change| !change.is_empty());
+        let Some(change) = change.filter(|change| self.fetched.as_ref() != Some(change)) else {
+            return Ok(true);
+        };
+        if change.image.is_some() || change.kernel_type.is_some() || change.extensions.is_some() {
+            let image = change.image.as_deref().unwrap_or_default();
+            let text = format!("Updating from oscontainer {image}");
+            self.reporter.event(node, "InClusterUpgrade", text);
+        }
+        self.reporter.event(node, "OSUpdateStarted", change.words());
+        tracing::info!("operating system: {}", change.words());
+        let asked = change.clone();
+        self.protect(node, false);
+        tokio::select! {
+            () = self.stop.cancelled() => return Ok(false),
+            fetched = self.host(move |found| found.os.fetch(&asked)) => fetched?,
+        }
+        self.protect(node, true);
+        self.fetched = Some(change.clone());
+        Ok(true)
+    }
+
+    /// Makes the change of a pending one for the next boot, unless it is made.
+    pub(super) async fn stage_os(
+        &mut self,
+        node: Option<&Arc<Node>>,
+        pending: &mut Pending,
+    ) -> Result<()> {
+        let Some(step) = pending.os.as_mut().filter(|step| !step.is_staged) else { return Ok(()) };
+        let (change, now) = (step.change.clone(), pending.is_way_back);
+        if change.is_empty() {
+            self.unstage_os().await?;
+        } else {
+            let asked = change.clone();
+            self.host(move |found| found.os.stage(&asked, now)).await.inspect_err(|_| {
+                self.metrics.pivot_failed(true);
+            })?;
+            self.metrics.pivot_failed(false);
+        }
+        step.is_staged = true;
+        self.disk.set_pending(Some(pending.clone())).await?;
+        let Some(node) = node.filter(|_| !change.is_empty()) else { return Ok(()) };
+        let config = &pending.config;
+        match &change.image {
+            Some(image) => {
+                let text = format!(
+                    "OS upgrade applied; new MachineConfig ({config}) has new OS image ({image})"
+                );
+                self.reporter.event(node, "OSUpgradeApplied", text);
+            }
+            None => {
+                let previous = pending.previous.metadata.name.as_deref().unwrap_or_default();
+                let image = Wanted::of(&pending.previous).image.unwrap_or_default();
+                let text = format!(
+                    "OS upgrade skipped; new MachineConfig ({config}) has same OS image ({image}) as old MachineConfig ({previous})"
+                );
+                self.reporter.event(node, "OSUpgradeSkipped", text);
+            }
+        }
+        self.reporter.event(node, "OSUpdateStaged", "Changes to OS staged");
+        Ok(())
+    }
+
+    /// Takes back what has not been booted.
+    pub(super) async fn unstage_os(&self) -> Result<()> {
+        self.host(|found| found.os.unstage()).await
+    }
+
+    /// The change has proved itself. What cannot be cleaned up now is the next one's.
+    pub(super) async fn confirm_os(&mut self) {
+        self.fetched = None;
+        if let Err(error) = self.host(|found| found.os.confirm()).await {
+            tracing::warn!(
+                "what the change of the operating system has left is not cleaned up: {error:#}"
+            );
+        }
+    }
+
+    /// Whether the machine runs what its config wants.
+    pub(super) async fn is_booted(
+        &self,
+        config: &MachineConfig,
+        pending: Option<&Pending>,
+    ) -> Result<Booted> {
+        let wanted = Wanted::of(config);
+        let pending = pending.filter(|pending| pending.boot != self.boot);
+        let step = pending.and_then(|pending| pending.os.as_ref());
+        if step.is_none()
+            && wanted == (Wanted { kernel_type: wanted.kernel_type.clone(), ..Wanted::default() })
+        {
+            return Ok(Booted::Right);
+        }
+        let Sight { status, line } = self.see_os().await?;
+        if let (Some(pending), Some(step)) = (pending, step) {
+            // A host of packages loses nothing: what is in its files is there.
+            let attempts = if self.os.kind == Kind::Plain { MOST_ATTEMPTS } else { step.attempts };
+            match after_restart(&step.change, &wanted, &status, line.as_deref(), attempts) {
+                Outcome::Lost => {
+                    tracing::warn!(
+                        "the operating system was not put in place at the restart: it is staged once more"
+                    );
+                    return Ok(Booted::Lost(Box::new(pending.clone().once_more(&self.boot))));
+                }
+                Outcome::NotBooted { problem } if !pending.is_way_back => {
+                    let problem = self.explained(problem).await;
+                    return Ok(Booted::Wrong(Failing {
+                        check: "operating system".to_owned(),
+                        problem,
+                    }));
+                }
+                // Whoever is on the way back has nowhere else to go: it is told below.
+                Outcome::Booted | Outcome::NotBooted { .. } => {}
+            }
+        }
+        let image = (self.os.kind != Kind::Plain).then(|| wrong_image(&wanted, &status.booted));
+        let arguments = || line.as_deref().and_then(|line| wrong_arguments(&wanted, line));
+        let problem = match image.flatten().or_else(arguments) {
+            Some(problem) => Some(problem),
+            None => {
+                let wanted = wanted.clone();
+                self.host(move |found| Ok(found.os.problem(&wanted))).await?
+            }
+        };
+        let Some(problem) = problem else { return Ok(Booted::Right) };
+        let name = config.metadata.name.as_deref();
+        let name = layered_image(config).or(name).unwrap_or_default();
+        let problem = self.explained(problem).await;
+        bail!("unexpected on-disk state validating against {name}: {problem}")
+    }
+
+    /// A problem together with what ostree has said about it.
+    async fn explained(&self, problem: String) -> String {
+        let cause = self.host(|found| Ok(found.finalize_failure())).await.ok().flatten();
+        match cause {
+            Some(cause) => format!("{problem}; possible root cause: {cause}"),
+            None => problem,
+        }
+    }
+
+    /// The way back from a change, as far as it is about the operating system.
+    pub(super) async fn plan_os_back(
+        &self,
+        config: &MachineConfig,
+        pending: &Pending,
+    ) -> Result<Option<OsStep>> {
+        let Some(step) = &pending.os else { return Ok(None) };
+        let Sight { status, line } = self.see_os().await?;
+        let (now, before) = (Wanted::of(config), Wanted::of(&pending.previous));
+        let outcome = after_restart(&step.change, &now, &status, line.as_deref(), MOST_ATTEMPTS);
+        let change = match outcome {
+            Outcome::Booted => Change::back(&now, &before, &status.booted, &step.was),
+            // What is in the files of a host of packages is there, booted or not.
+            _ if self.os.kind == Kind::Plain => Change::between(&now, &before, &status.booted),
+            // What does not come up has not been left: it only has to go.
+            Outcome::Lost | Outcome::NotBooted { .. } => Change::default(),
+        };
+        Ok(Some(OsStep { change, was: status.booted, is_staged: false, attempts: 0 }))
+    }
+
+    /// Tells that the disk could not be changed, and puts everything back.
+    pub(super) async fn take_back(
+        &mut self,
+        node: &Arc<Node>,
+        pending: &Pending,
+        error: anyhow::Error,
+    ) -> anyhow::Error {
+        self.reporter.tell(node, reports::not_applied(&format!("{error:#}")));
+        let has_os = pending.os.is_some();
+        let dropped = if has_os { self.unstage_os().await } else { Ok(()) };
+        match self.disk.go_back(pending).await.and(dropped) {
+            Ok(()) => error,
+            Err(second) => error.context(format!("and going back failed: {second:#}")),
+        }
+    }
+}

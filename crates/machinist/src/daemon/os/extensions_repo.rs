@@ -1,0 +1,62 @@
+//! The packages of extensions and other kernels, out of their image, as a repository for as long as
+//! they are needed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use machinist_core::os::Change;
+use machinist_core::os::extensions::{REPO_FILE, REPO_FOLDER, fetch, repo_file, repo_pause};
+use machinist_core::os::pull_secret::KUBELET;
+
+use super::run::Host;
+
+/// A repository of packages; gone with this value.
+#[derive(Debug)]
+pub(super) struct ExtensionsRepo {
+    host: Host,
+    file: PathBuf,
+    folder: PathBuf,
+    container: String,
+}
+
+impl ExtensionsRepo {
+    /// Brings the packages that a change needs; nothing where it needs none.
+    pub(super) fn bring(host: &Host, change: &Change) -> Result<Option<Self>> {
+        let Some(image) = &change.extensions_image else { return Ok(None) };
+        let authfile = host.path(KUBELET).is_file().then_some(KUBELET);
+        let calls = fetch(image, authfile);
+        let mut failures = 0;
+        while let Err(error) = host.act("nice", &calls.pull) {
+            failures += 1;
+            let pause = repo_pause(failures).ok_or(error)?;
+            thread::sleep(pause);
+        }
+        let repo = Self {
+            host: host.clone(),
+            file: host.path(REPO_FILE),
+            folder: host.path(REPO_FOLDER),
+            container: calls.container,
+        };
+        fs::create_dir_all(&repo.folder)
+            .with_context(|| format!("cannot make {}", repo.folder.display()))?;
+        host.act("podman", &calls.create)?;
+        host.act("podman", &calls.copy)?;
+        host.act("chcon", &calls.label)?;
+        fs::write(&repo.file, repo_file())
+            .with_context(|| format!("cannot write {}", repo.file.display()))?;
+        Ok(Some(repo))
+    }
+}
+
+impl Drop for ExtensionsRepo {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_dir_all(&self.folder);
+        if let Err(error) = self.host.act("podman", &["rm", "--force", "--ignore", &self.container])
+        {
+            tracing::warn!("{error:#}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Finds out by looking how the operating system of a host is changed.
+
+use std::path::Path;
+
+use anyhow::Result;
+use machinist_core::api::MachineConfig;
+use machinist_core::os::host::{Facts, Kind, kind};
+use machinist_core::os::plain::Loader;
+use machinist_core::os::{Change, Wanted, kernel_arguments};
+
+use super::Os;
+use super::bootc::Bootc;
+use super::ostree::Ostree;
+use super::plain::Plain;
+use super::rpm_ostree::RpmOstree;
+use super::run::Host;
+
+/// How the operating system of a host is changed.
+pub(crate) struct Found {
+    /// The one that does it.
+    pub(crate) os: Box<dyn Os>,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Why this one.
+    pub(crate) reason: String,
+    /// Whether anybody reads the kernel arguments that a config asks for.
+    pub(crate) reads_arguments: bool,
+    host: Host,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Found").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl Found {
+    /// What the kernel was booted with; none where nobody reads what a config asks for, or where
+    /// the root is not that of a running machine.
+    pub(crate) fn command_line(&self) -> Option<String> {
+        self.host.command_line().filter(|_| self.reads_arguments)
+    }
+
+    /// Why what was staged could not be put in place at the last restart, where ostree has said so.
+    pub(crate) fn finalize_failure(&self) -> Option<String> {
+        if self.kind == Kind::Plain {
+            return None;
+        }
+        let arguments = ["-b", "-1", "-o", "cat", "_UID=0", "-u", FINALIZE];
+        let journal = self.host.ask("journalctl", &arguments).ok()?;
+        journal.lines().find(|line| line.starts_with("error:")).map(str::to_owned)
+    }
+
+    /// The unit that puts in place what is staged, where there is one: it has to run before the
+    /// machine goes down.
+    pub(crate) fn finalizer(&self) -> Option<&'static str> {
+        let folders = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+        let is_there = |folder: &&str| self.host.path(&format!("{folder}/{FINALIZE}")).is_file();
+        (self.kind != Kind::Plain && folders.iter().any(is_there)).then_some(FINALIZE)
+    }
+}
+
+/// Takes away what a config has asked for, as far as that needs nothing but a restart: a machine that
+/// leaves keeps its image. Says what is left to do.
+pub(crate) fn give_back(root: &Path, config: &MachineConfig) -> Result<Option<String>> {
+    let kernel_arguments = kernel_arguments::between(&Wanted::of(config).kernel_arguments, &[]);
+    if kernel_arguments.is_empty() {
+        return Ok(None);
+    }
+    let found = find(root);
+    found.os.stage(&Change { kernel_arguments, ..Change::default() }, true)?;
+    if found.kind == Kind::Plain {
+        found.os.confirm()?;
+    }
+    Ok(Some("its kernel arguments go with the next restart of the machine".to_owned()))
+}
+
+const FINALIZE: &str = "ostree-finalize-staged.service";
+
+/// Looks.
+pub(crate) fn find(root: &Path) -> Found {
+    let host = Host::new(root);
+    let os_release = host.text("/etc/os-release").or_else(|| host.text("/usr/lib/os-release"));
+    let facts = Facts {
+        os_release: os_release.unwrap_or_default(),
+        is_ostree_booted: host.path("/run/ostree-booted").exists(),
+        has_ostree: host.has("ostree"),
+        has_rpm_ostree: host.has("rpm-ostree"),
+        bootc_status: host
+            .has("bootc")
+            .then(|| host.ask("bootc", &["status", "--json"]).unwrap_or_default()),
+    };
+    let (kind, reason) = kind(&facts);
+    let found = |os: Box<dyn Os>, reason, reads_arguments| Found {
+        os,
+        kind,
+        reason,
+        reads_arguments,
+        host: host.clone(),
+    };
+    match kind {
+        Kind::Ostree => found(Box::new(Ostree::new(root)), reason, true),
+        Kind::RpmOstree => {
+            found(Box::new(RpmOstree::new(host.clone(), facts.os_release)), reason, true)
+        }
+        Kind::Bootc => {
+            found(Box::new(Bootc::new(host.clone(), facts.has_rpm_ostree)), reason, true)
+        }
+        Kind::Plain => {
+            let (plain, loader, why) = Plain::new(host.clone(), &facts);
+            found(Box::new(plain), format!("{reason}; {why}"), loader != Loader::Nobody)
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! An image becomes a commit in the machine's repository. Whatever interrupts it, the machine is as before,
+//! and the next run goes on from the last part that was complete.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use machinist_core::os::image_ref::{OSTREE_REFS, Pinned};
+use machinist_core::os::manifest::{Layers, diff_ids};
+
+use super::host::Host;
+use super::pull::{self, Place};
+use super::tree::Tree;
+use super::{IMAGE_KEY, REPO, system, unpack};
+
+/// Where images are kept while they are brought onto the machine.
+const IMAGES: &str = "/var/lib/machinist/images";
+
+/// Brings an image into the repository, unless it is there.
+pub(super) fn fetch(host: &Host, image: &Pinned) -> Result<()> {
+    if commit_of(host, image)?.is_some() {
+        return Ok(());
+    }
+    let place = Place { host, folder: format!("{IMAGES}/{}", image.sha256) };
+    let folder = host.path(&place.folder);
+    // What is in an image is nobody's business before it is booted: there are set-uid programs in it.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.with_context(|| format!("cannot make {}", folder.display()))?;
+    remove_all(&folder.join("tree"))?;
+    let layers = pull::manifest(host, image)?;
+    place.tidy(&layers)?;
+    make_sure_of_room(&place, image, &layers)?;
+    tracing::info!(%image, "fetching the image");
+    place.copy(image)?;
+    let config = place.check(image, &layers)?;
+    tracing::info!(%image, "unpacking the image");
+    let done = unpacked(&place, &layers, &config).and_then(|()| commit(&place, image, &config));
+    if done.is_err() {
+        // A disk that is full is made no better by what is left; the layers stay for the next time.
+        remove_all(&folder.join("tree"))?;
+    }
+    done.with_context(|| format!("{image}"))?;
+    remove_all(&folder)
+}
+
+/// The commit that was made of an image.
+pub(super) fn commit_of(host: &Host, image: &Pinned) -> Result<Option<String>> {
+    let commit = host.ask(&["ostree", "rev-parse", REPO, &image.ostree_ref()])?;
+    Ok(commit.map(|commit| commit.trim().to_owned()))
+}
+
+/// Removes downloads, and the names of images that no deployment was made of.
+pub(super) fn forget(host: &Host) -> Result<()> {
+    remove_all(&host.path(IMAGES))?;
+    let deployed = super::status::list(host)?;
+    for name in host.run(&["ostree", "refs", REPO, "--list", OSTREE_REFS])?.lines() {
+        let commit = host.run(&["ostree", "rev-parse", REPO, name])?;
+        if !deployed.iter().any(|each| each.checksum == commit.trim()) {
+            host.run_on_sysroot(&["ostree", "refs", REPO, "--delete", name])?;
+        }
+    }
+    // This removes what no name and no deployment holds any more.
+    host.run(&["ostree", "admin", "cleanup"]).map(drop)
+}
+
+fn make_sure_of_room(place: &Place<'_>, image: &Pinned, layers: &Layers) -> Result<()> {
+    const REPOSITORY: &str = "/ostree/repo";
+    let unpacked = layers.unpacked();
+    let need = layers.to_fetch(|blob| place.has(blob)).saturating_add(unpacked);
+    let mut needs = vec![(IMAGES, need)];
+    // Where files can move from the tree into the repository, they take no room there.
+    if beside_the_repository(place.host, IMAGES)?.is_none() {
+        needs.push((REPOSITORY, unpacked));
+    }
+    needs.into_iter().try_for_each(|(folder, need)| room_for(place.host, image, folder, need))
+}
+
+/// Another way to a folder in /var, on which files can move into the repository: /var is mounted on its own, and
+/// files move within a mount only. None where /var is a file system of its own.
+fn beside_the_repository(host: &Host, folder: &str) -> Result<Option<String>> {
+    let list = super::status::list(host)?;
+    let os = &super::status::booted(&list)?.os;
+    let way = format!("/sysroot/ostree/deploy/{os}{folder}");
+    Ok(host.is_same(&way, folder).then_some(way))
+}
+
+fn room_for(host: &Host, image: &Pinned, folder: &str, need: u64) -> Result<()> {
+    let free = host.free(folder)?;
+    if free < need {
+        bail!(
+            "{image}: there is not enough room for it: it needs {} on the file system of {folder}, and {} are free: make room there",
+            megabytes(need),
+            megabytes(free)
+        );
+    }
+    Ok(())
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
+/// Unpacks the layers into the folder `tree` and makes it a system.
+fn unpacked(place: &Place<'_>, layers: &Layers, config: &[u8]) -> Result<()> {
+    let path = place.host.path(&place.folder).join("tree");
+    DirBuilder::new().mode(0o755).create(&path)?;
+    let mut tree = Tree::open(&path)?;
+    let diff_ids = diff_ids(config)?;
+    if diff_ids.len() != layers.layers.len() {
+        bail!("its config speaks of {} layers, there are {}", diff_ids.len(), layers.layers.len());
+    }
+    for (blob, diff_id) in layers.layers.iter().zip(&diff_ids) {
+        let file = File::open(place.blob(&blob.sha256))?;
+        unpack::layer(&mut tree, file, blob.packed, diff_id)
+            .with_context(|| format!("layer sha256:{}", blob.sha256))?;
+    }
+    let boot = system::finish(&mut tree)?;
+    let free = place.host.free("/boot")?;
+    if free < boot {
+        let (boot, free) = (megabytes(boot), megabytes(free));
+        bail!("its kernel needs {boot} in /boot, and {free} are free: make room there");
+    }
+    Ok(())
+}
+
+fn commit(place: &Place<'_>, image: &Pinned, config: &[u8]) -> Result<()> {
+    let moved = beside_the_repository(place.host, &place.folder)?;
+    let tree = format!("--tree=dir={}/tree", moved.as_ref().unwrap_or(&place.folder));
+    let branch = format!("--branch={}", image.ostree_ref());
+    let origin = format!("--add-metadata-string={IMAGE_KEY}={image}");
+    let version = format!("--add-metadata-string=version={}", version(image, config));
+    let mut words = vec!["ostree", "commit", REPO, "--bootable"];
+    words.extend(moved.is_some().then_some("--consume"));
+    words.extend([branch.as_str(), &tree, &origin, &version, "--subject=An image, unpacked"]);
+    place.host.run_on_sysroot(&words).map(drop)
+}
+
+/// The version that an image gives itself, else the beginning of its digest.
+fn version(image: &Pinned, config: &[u8]) -> String {
+    let config: serde_json::Value = serde_json::from_slice(config).unwrap_or_default();
+    let label = config["config"]["Labels"]["org.opencontainers.image.version"].as_str();
+    let is_plain = |version: &&str| !version.is_empty() && !version.contains(char::is_control);
+    label.filter(is_plain).map_or_else(|| image.sha256[..12].to_owned(), ToOwned::to_owned)
+}
+
+fn remove_all(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_label_or_the_digest() {
+        let sha256 = "0123456789abcdef".repeat(4);
+        let image = Pinned { repository: "q.io/os".to_owned(), sha256 };
+        let labelled = br#"{"config":{"Labels":{"org.opencontainers.image.version":"42.1"}}}"#;
+        assert_eq!(version(&image, labelled), "42.1");
+        assert_eq!(version(&image, b"{}"), "0123456789ab");
+        assert_eq!(version(&image, b"not JSON"), "0123456789ab");
+    }
+
+    #[test]
+    fn too_little_room_is_said_with_the_place_and_the_numbers() {
+        let image = Pinned { repository: "q.io/os".to_owned(), sha256: "0".repeat(64) };
+        let host = Host::new(Path::new("/"));
+        let error = room_for(&host, &image, "/tmp", u64::MAX).unwrap_err().to_string();
+        assert!(error.contains("18446744073710 MB on the file system of /tmp"), "{error}");
+        room_for(&host, &image, "/tmp", 0).unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! The host whose operating system it is: its paths and its programs.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+/// A host, seen from its own root or from a pod in which that is a folder.
+#[derive(Debug)]
+pub(super) struct Host {
+    root: PathBuf,
+}
+
+/// Makes the sysroot writable for one program alone, as ostree's own commands do for themselves.
+const WRITABLE: &str = "mount -o remount,rw /sysroot && exec \"$@\"";
+
+impl Host {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Where a path of the host is for us.
+    pub(super) fn path(&self, inside: &str) -> PathBuf {
+        self.root.join(inside.trim_start_matches('/'))
+    }
+
+    /// What is in a file; none where there is no such file.
+    pub(super) fn read(&self, inside: &str) -> Result<Option<String>> {
+        match fs::read_to_string(self.path(inside)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {inside}")),
+        }
+    }
+
+    /// Runs a program of the host that has to succeed; gives what it says.
+    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(words)?).into_owned())
+    }
+
+    /// The same, with every byte that it says.
+    pub(super) fn bytes(&self, words: &[&str]) -> Result<Vec<u8>> {
+        let output = self.output(words)?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let shown = words.iter().take(3).copied().collect::<Vec<_>>().join(" ");
+        bail!("{shown}: {}", complaint(&String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Runs a program whose failure is an answer too.
+    pub(super) fn ask(&self, words: &[&str]) -> Result<Option<String>> {
+        let output = self.output(words)?;
+        let said = output.status.success().then_some(output.stdout);
+        Ok(said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Runs a program that writes to the sysroot, also where that is mounted read-only.
+    pub(super) fn run_on_sysroot(&self, words: &[&str]) -> Result<String> {
+        let is_read_only = statvfs(self.path("sysroot"))
+            .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
+        if !is_read_only {
+            return self.run(words);
+        }
+        let mut wrapped = vec!["unshare", "--mount", "--", "sh", "-c", WRITABLE, "sh"];
+        wrapped.extend(words);
+        self.run(&wrapped)
+    }
+
+    fn output(&self, words: &[&str]) -> Result<Output> {
+        let mut command = if self.root == Path::new("/") {
+            Command::new(words.first().copied().unwrap_or_default())
+        } else {
+            let mut command = Command::new("chroot");
+            command.arg(&self.root).args(words.first());
+            command
+        };
+        command.args(words.iter().skip(1)).env("LC_ALL", "C").stdin(Stdio::null());
+        let program = words.first().copied().unwrap_or_default();
+        tracing::debug!(?words, "run");
+        command.output().with_context(|| {
+            format!("cannot start {program}: install it on this machine, in its image")
+        })
+    }
+
+    /// How many bytes can be written to the file system of a folder.
+    pub(super) fn free(&self, inside: &str) -> Result<u64> {
+        let stat =
+            statvfs(self.path(inside)).with_context(|| format!("cannot look at {inside}"))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Whether two paths lead to the same thing.
+    pub(super) fn is_same(&self, one: &str, other: &str) -> bool {
+        let id = |inside: &str| {
+            fs::metadata(self.path(inside)).ok().map(|meta| (meta.dev(), meta.ino()))
+        };
+        id(one).is_some() && id(one) == id(other)
+    }
+}
+
+/// The last lines of what a program complained about: the ones that say why.
+fn complaint(stderr: &str) -> String {
+    let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(3)..];
+    if last.is_empty() { "it failed without a word".to_owned() } else { last.join(" / ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        let host = Host::new(Path::new("/"));
+        let error = host.run(&["sh", "-c", "echo one >&2; echo two >&2; exit 4"]).unwrap_err();
+        assert_eq!(error.to_string(), "sh -c echo one >&2; echo two >&2; exit 4: one / two");
+        assert_eq!(host.ask(&["false"]).unwrap(), None);
+        assert_eq!(host.run(&["echo", "yes"]).unwrap(), "yes\n");
+        let error = host.run(&["no-such-program"]).unwrap_err().to_string();
+        assert!(error.contains("cannot start no-such-program"), "{error}");
+    }
+}

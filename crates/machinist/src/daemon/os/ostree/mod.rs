@@ -1,0 +1,188 @@
+//! Machines that boot deployments of ostree: a Debian or anything else with the `ostree` command, and
+//! `skopeo` for images.
+//!
+//! | file | does |
+//! |---|---|
+//! | `status` | what is booted, what comes next, what is kept |
+//! | `fetch` | an image becomes a commit in the machine's repository |
+//! | `pull` | the image's parts come onto the disk, each with the digest it should have |
+//! | `unpack`, `tree` | layers, one above the other, in a folder that nothing leads out of |
+//! | `system` | what makes a tree of files an operating system |
+//! | `deploy` | a commit and kernel arguments become what the next boot starts |
+//! | `host` | programs and paths of the host |
+
+mod deploy;
+mod fetch;
+mod host;
+mod pull;
+mod status;
+mod system;
+mod tree;
+mod unpack;
+
+use std::path::Path;
+
+use anyhow::Result;
+use machinist_core::os::image_ref::Pinned;
+use machinist_core::os::{Change, HostStatus};
+
+use super::Os;
+use host::Host;
+
+/// The repository of the machine.
+const REPO: &str = "--repo=/ostree/repo";
+
+/// The key in a commit's metadata that says of which image it was made.
+const IMAGE_KEY: &str = "machinist.image";
+
+/// A host with ostree.
+#[derive(Debug)]
+pub(crate) struct Ostree {
+    host: Host,
+}
+
+impl Ostree {
+    /// The host whose root is there.
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { host: Host::new(root) }
+    }
+
+    /// Whether the host whose root is there has booted a deployment, and has the command to make more.
+    pub(crate) fn is_here(root: &Path) -> bool {
+        root.join("run/ostree-booted").exists() && root.join("usr/bin/ostree").exists()
+    }
+}
+
+impl Os for Ostree {
+    fn name(&self) -> &'static str {
+        "ostree"
+    }
+
+    fn status(&self) -> Result<HostStatus> {
+        status::read(&self.host)
+    }
+
+    fn refusal(&self, change: &Change) -> Option<String> {
+        let has_skopeo = ["usr/bin/skopeo", "usr/local/bin/skopeo"]
+            .iter()
+            .any(|place| self.host.path(place).exists());
+        refusal(change, has_skopeo)
+    }
+
+    fn fetch(&self, change: &Change) -> Result<()> {
+        match &change.image {
+            // What has a checksum is here already.
+            Some(image) if change.checksum.is_none() => {
+                fetch::fetch(&self.host, &Pinned::parse(image)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn stage(&self, change: &Change, now: bool) -> Result<()> {
+        deploy::stage(&self.host, change, now)
+    }
+
+    fn unstage(&self) -> Result<()> {
+        deploy::unstage(&self.host)
+    }
+
+    fn confirm(&self) -> Result<()> {
+        deploy::confirm(&self.host)?;
+        fetch::forget(&self.host)
+    }
+}
+
+/// Why a host with ostree cannot make a change.
+fn refusal(change: &Change, has_skopeo: bool) -> Option<String> {
+    if let Some(image) = &change.image
+        && change.checksum.is_none()
+    {
+        if let Err(error) = Pinned::parse(image) {
+            return Some(error.to_string());
+        }
+        if !has_skopeo {
+            return Some(format!(
+                "osImageURL {image}: there is no skopeo on this machine to fetch it: its image has to bring one"
+            ));
+        }
+    }
+    let arguments = &change.kernel_arguments;
+    let mut words = arguments.append.iter().chain(&arguments.delete);
+    if let Some(word) = words.find(|word| word.starts_with("ostree=")) {
+        return Some(format!(
+            "kernelArguments: {word}: this one is the machine's own, it names what is booted: leave it out"
+        ));
+    }
+    match &change.kernel_type {
+        Some((_, to)) if !matches!(to.as_str(), "" | "default") => {
+            return Some(format!(
+                "kernelType {to}: a machine with ostree has the kernel of its image: use an image with that one"
+            ));
+        }
+        _ => {}
+    }
+    change.extensions.as_ref().and_then(|extensions| extensions.first()).map(|extension| {
+        format!(
+            "extensions: {extension}: a machine with ostree takes no packages: use an image with it"
+        )
+    })
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::os::KernelArguments;
+
+    fn image(image: &str) -> Change {
+        Change { image: Some(image.to_owned()), ..Change::default() }
+    }
+
+    #[test]
+    fn what_the_host_cannot_do_is_refused_with_a_remedy() {
+        let pinned = format!("quay.io/os@sha256:{}", "0".repeat(64));
+        let argument = |word: &str| KernelArguments { delete: vec![], append: vec![word.into()] };
+        for (change, has_skopeo, reason) in [
+            (image("quay.io/os:latest"), true, Some("no digest")),
+            (image(&pinned), false, Some("no skopeo")),
+            (image(&pinned), true, None),
+            (
+                Change { kernel_type: Some(("".into(), "realtime".into())), ..Change::default() },
+                true,
+                Some("kernelType realtime"),
+            ),
+            (
+                Change { kernel_type: Some(("x".into(), "default".into())), ..Change::default() },
+                true,
+                None,
+            ),
+            (
+                Change { extensions: Some(vec!["usbguard".into()]), ..Change::default() },
+                true,
+                Some("extensions: usbguard"),
+            ),
+            (
+                Change { kernel_arguments: argument("ostree=/x"), ..Change::default() },
+                true,
+                Some("kernelArguments: ostree=/x"),
+            ),
+            (Change { kernel_arguments: argument("quiet"), ..Change::default() }, true, None),
+        ] {
+            let found = refusal(&change, has_skopeo);
+            let fits = match (&found, reason) {
+                (Some(found), Some(reason)) => found.contains(reason),
+                (found, reason) => found.is_none() && reason.is_none(),
+            };
+            assert!(fits, "{change:?}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The parts of an image, brought onto the disk by `skopeo`: it knows registries, mirrors, pull secrets and
+//! which signatures are asked for. What it has brought is checked here once more.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use machinist_core::os::image_ref::Pinned;
+use machinist_core::os::manifest::{Blob, Layers, Manifest, architecture};
+use sha2::{Digest as _, Sha256};
+
+use super::host::Host;
+
+/// Pull secrets, the first that there is: that of the cluster's own registry, and the machine's.
+const SECRETS: [&str; 2] =
+    ["/etc/mco/internal-registry-pull-secret.json", "/var/lib/kubelet/config.json"];
+
+/// Where an image is kept while it is brought onto the machine.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) host: &'a Host,
+    /// The folder, as the host calls it.
+    pub(super) folder: String,
+}
+
+/// What an image is made of, with the digest it is asked for by.
+pub(super) fn manifest(host: &Host, image: &Pinned) -> Result<Layers> {
+    let ours = architecture(std::env::consts::ARCH);
+    match Manifest::parse(&raw_manifest(host, image)?, ours)? {
+        Manifest::Image(layers) => Ok(layers),
+        Manifest::Elsewhere(sha256) => {
+            let image = image.with_digest(&sha256);
+            match Manifest::parse(&raw_manifest(host, &image)?, ours)? {
+                Manifest::Image(layers) => Ok(layers),
+                Manifest::Elsewhere(_) => bail!("{image}: a list of images within a list"),
+            }
+        }
+    }
+}
+
+fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
+    let name = format!("docker://{image}");
+    let mut words = vec!["skopeo", "inspect", "--raw", "--retry-times=3"];
+    let secret = secret(host);
+    words.extend(secret.as_deref());
+    words.push(&name);
+    let bytes = host.bytes(&words)?;
+    let found = super::hex(&Sha256::digest(&bytes));
+    if found != image.sha256 {
+        bail!("{image}: its manifest has the digest sha256:{found}: it was changed on the way");
+    }
+    Ok(bytes)
+}
+
+/// The option that names the pull secret.
+fn secret(host: &Host) -> Option<String> {
+    let is_usable = |path: &&str| {
+        let text = fs::read(host.path(path)).unwrap_or_default();
+        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&text).is_ok()
+    };
+    SECRETS.into_iter().find(is_usable).map(|path| format!("--authfile={path}"))
+}
+
+impl Place<'_> {
+    fn layout(&self) -> PathBuf {
+        self.host.path(&self.folder).join("oci")
+    }
+
+    /// The file of a part.
+    pub(super) fn blob(&self, sha256: &str) -> PathBuf {
+        self.layout().join("blobs/sha256").join(sha256)
+    }
+
+    /// Whether a part is here and as it should be.
+    pub(super) fn has(&self, blob: &Blob) -> bool {
+        let path = self.blob(&blob.sha256);
+        let size = fs::metadata(&path).map(|meta| meta.len());
+        size.is_ok_and(|size| size == blob.size) && is_intact(&path, &blob.sha256)
+    }
+
+    /// Removes what an interrupted run has left and what is not as it should be, so that it is fetched
+    /// again; complete parts stay.
+    pub(super) fn tidy(&self, layers: &Layers) -> Result<()> {
+        for blob in &layers.layers {
+            if !self.has(blob) {
+                remove(&self.blob(&blob.sha256))?;
+            }
+        }
+        let Ok(entries) = fs::read_dir(self.layout()) else { return Ok(()) };
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with("oci-put-blob") || name == "index.json" {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches what is missing.
+    pub(super) fn copy(&self, image: &Pinned) -> Result<()> {
+        let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.folder));
+        let mut words = vec!["skopeo", "copy", "--quiet", "--retry-times=3"];
+        // The signatures have been looked at by then; a folder cannot keep them.
+        words.push("--remove-signatures");
+        // Another packing would be another digest.
+        words.push("--dest-oci-accept-uncompressed-layers");
+        let secret = secret(self.host);
+        words.extend(secret.as_deref());
+        words.extend([from.as_str(), &to]);
+        self.host.run(&words).map(drop)
+    }
+
+    /// Makes sure that what was fetched is what the manifest names; gives the image's config.
+    pub(super) fn check(&self, image: &Pinned, layers: &Layers) -> Result<Vec<u8>> {
+        for blob in &layers.layers {
+            if !self.has(blob) {
+                remove(&self.blob(&blob.sha256))?;
+                bail!("{image}: the layer sha256:{} is not what it should be", blob.sha256);
+            }
+        }
+        let found = self.own_manifest()?;
+        if !found.digests().eq(layers.digests()) {
+            bail!("{image}: other layers have come than its manifest names");
+        }
+        let config = fs::read(self.blob(&found.config.sha256)).context("its config is missing")?;
+        if super::hex(&Sha256::digest(&config)) != found.config.sha256 {
+            bail!("{image}: its config is not what it should be");
+        }
+        Ok(config)
+    }
+
+    /// The manifest in the folder. It may be another one than the registry's: older kinds are rewritten.
+    fn own_manifest(&self) -> Result<Layers> {
+        let index = self.layout().join("index.json");
+        let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
+        let index: serde_json::Value = serde_json::from_slice(&index)?;
+        let digest = index["manifests"][0]["digest"].as_str().unwrap_or_default();
+        let sha256 = digest.strip_prefix("sha256:").unwrap_or_default();
+        if sha256.len() != 64 || sha256.contains('/') {
+            bail!("what skopeo has written names no manifest");
+        }
+        let bytes = fs::read(self.blob(sha256)).context("the manifest is missing")?;
+        match Manifest::parse(&bytes, architecture(std::env::consts::ARCH))? {
+            Manifest::Image(layers) => Ok(layers),
+            Manifest::Elsewhere(_) => bail!("what skopeo has written is a list of images"),
+        }
+    }
+}
+
+fn is_intact(path: &Path, sha256: &str) -> bool {
+    let sum = || -> io::Result<String> {
+        let mut sum = Sha256::new();
+        let mut file = File::open(path)?;
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            match io::Read::read(&mut file, &mut buffer)? {
+                0 => return Ok(super::hex(&sum.finalize())),
+                count => sum.update(&buffer[..count]),
+            }
+        }
+    };
+    sum().is_ok_and(|found| found == sha256)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::os::manifest::Packed;
+
+    #[test]
+    fn damaged_parts_go_and_complete_ones_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::new(root.path());
+        let place = Place { host: &host, folder: "/images/x".to_owned() };
+        fs::create_dir_all(root.path().join("images/x/oci/blobs/sha256")).unwrap();
+        let blob = |bytes: &[u8]| {
+            let sha256 = super::super::hex(&Sha256::digest(bytes));
+            Blob { sha256, size: bytes.len() as u64, packed: Packed::Plain }
+        };
+        let (good, short, changed) = (blob(b"good"), blob(b"short"), blob(b"same size"));
+        for (blob, bytes) in [(&good, "good"), (&short, "sho"), (&changed, "SAME SIZE")] {
+            fs::write(place.blob(&blob.sha256), bytes).unwrap();
+        }
+        fs::write(root.path().join("images/x/oci/oci-put-blob123"), "half").unwrap();
+        let all = vec![good.clone(), short.clone(), changed.clone(), blob(b"missing")];
+        place.tidy(&Layers { config: Blob::default(), layers: all }).unwrap();
+        assert!(place.has(&good) && place.blob(&good.sha256).exists());
+        assert!(!place.blob(&short.sha256).exists() && !place.blob(&changed.sha256).exists());
+        assert!(!root.path().join("images/x/oci/oci-put-blob123").exists());
+    }
+
+    #[test]
+    fn the_first_pull_secret_that_can_be_read_is_used() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::new(root.path());
+        assert_eq!(secret(&host), None);
+        for path in SECRETS {
+            fs::create_dir_all(host.path(path).parent().unwrap()).unwrap();
+        }
+        fs::write(host.path(SECRETS[0]), "not JSON").unwrap();
+        fs::write(host.path(SECRETS[1]), r#"{"auths":{}}"#).unwrap();
+        assert_eq!(secret(&host).unwrap(), "--authfile=/var/lib/kubelet/config.json");
+        fs::write(host.path(SECRETS[0]), r#"{"auths":{}}"#).unwrap();
+        let first = "--authfile=/etc/mco/internal-registry-pull-secret.json";
+        assert_eq!(secret(&host).unwrap(), first);
+    }
+}

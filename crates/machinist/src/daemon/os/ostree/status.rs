@@ -1,0 +1,111 @@
+//! What is booted, what comes next, what is kept.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use machinist_core::os::ostree::{self, Listed, LoaderEntry, Staged};
+use machinist_core::os::{Deployment, HostStatus};
+
+use super::host::Host;
+use super::{IMAGE_KEY, REPO};
+
+/// What was staged, until the machine restarts.
+pub(super) const STAGED: &str = "/run/machinist/os-staged.json";
+
+/// The deployments, the next one first.
+pub(super) fn list(host: &Host) -> Result<Vec<Listed>> {
+    Ok(ostree::deployments(&host.run(&["ostree", "admin", "status"])?))
+}
+
+/// The one that runs.
+pub(super) fn booted(list: &[Listed]) -> Result<&Listed> {
+    list.iter().find(|each| each.booted).context(
+        "ostree admin status: no deployment is marked as booted: this machine runs something else",
+    )
+}
+
+/// Everything about the host's deployments.
+pub(super) fn read(host: &Host) -> Result<HostStatus> {
+    let list = list(host)?;
+    let entries = entries(host)?;
+    let booted = booted(&list)?.clone();
+    let mut status =
+        HostStatus { booted: deployment(host, &booted, &entries)?, ..HostStatus::default() };
+    let mut before = true;
+    for (index, each) in list.iter().enumerate() {
+        if each.booted {
+            before = false;
+            continue;
+        }
+        let deployment = deployment(host, each, &entries)?;
+        if before && index == 0 {
+            status.next = Some(deployment);
+        } else {
+            status.kept.push(deployment);
+        }
+    }
+    Ok(status)
+}
+
+/// The kernel arguments of each deployment's folder, as the boot loader has them.
+pub(super) fn entries(host: &Host) -> Result<Vec<(String, Vec<String>)>> {
+    const ENTRIES: &str = "/boot/loader/entries";
+    let mut found = Vec::new();
+    let folder = host.path(ENTRIES);
+    for file in fs::read_dir(&folder).with_context(|| format!("cannot read {ENTRIES}"))? {
+        let path = file?.path();
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let Some(entry) = LoaderEntry::parse(&text) else { continue };
+        // The link may be that of a deployment that is about to go.
+        let Ok(target) = fs::read_link(host.path(&entry.link)) else { continue };
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        found.push((name, entry.arguments));
+    }
+    Ok(found)
+}
+
+/// The kernel arguments that the boot loader has for a deployment.
+pub(super) fn arguments<'a>(
+    entries: &'a [(String, Vec<String>)],
+    listed: &Listed,
+) -> Option<&'a [String]> {
+    let folder = listed.folder();
+    entries.iter().find(|(name, _)| *name == folder).map(|(_, arguments)| arguments.as_slice())
+}
+
+fn deployment(
+    host: &Host,
+    listed: &Listed,
+    entries: &[(String, Vec<String>)],
+) -> Result<Deployment> {
+    let kernel_arguments = match arguments(entries, listed) {
+        Some(arguments) => arguments.to_vec(),
+        None => staged(host)?
+            .filter(|staged| staged.checksum == listed.checksum)
+            .map(|staged| staged.kernel_arguments)
+            .unwrap_or_default(),
+    };
+    Ok(Deployment {
+        image: image(host, listed)?,
+        checksum: listed.checksum.clone(),
+        version: listed.version.clone(),
+        kernel_arguments,
+        ..Deployment::default()
+    })
+}
+
+fn staged(host: &Host) -> Result<Option<Staged>> {
+    // What cannot be read was cut short, and so was what it tells of.
+    Ok(host.read(STAGED)?.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+fn image(host: &Host, listed: &Listed) -> Result<Option<String>> {
+    let key = format!("--print-metadata-key={IMAGE_KEY}");
+    let said = host.ask(&["ostree", "show", REPO, &key, &listed.checksum])?;
+    if let Some(image) = said.as_deref().and_then(ostree::metadata_text) {
+        return Ok(Some(image));
+    }
+    let origin = format!("/ostree/deploy/{}/deploy/{}.origin", listed.os, listed.folder());
+    Ok(host.read(&origin)?.as_deref().and_then(ostree::image_of_origin))
+}

@@ -1,0 +1,172 @@
+//! Layers, unpacked one above the other.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use anyhow::{Context as _, Result, bail};
+use machinist_core::os::layers::{Meaning, Own, meaning, place};
+use machinist_core::os::manifest::Packed;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use sha2::{Digest as _, Sha256};
+use tar::{Archive, Entry, EntryType};
+
+use super::tree::{Meta, Tree};
+
+/// Unpacks a layer into a tree, and makes sure that what is in it has the digest that the image's config
+/// says.
+pub(super) fn layer(tree: &mut Tree, blob: File, packed: Packed, diff_id: &str) -> Result<()> {
+    let blob = BufReader::with_capacity(1 << 18, blob);
+    let source: Box<dyn Read> = match packed {
+        Packed::Plain => Box::new(blob),
+        Packed::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(blob)),
+        Packed::Zstd => Box::new(Zstd { source: blob, frame: FrameDecoder::new(), open: false }),
+    };
+    let mut source = BufReader::with_capacity(1 << 18, Summing { source, sum: Sha256::new() });
+    let mut own = Own::default();
+    let mut archive = Archive::new(&mut source);
+    for entry in archive.entries()? {
+        put(tree, &mut entry.context("the layer cannot be read")?, &mut own)?;
+    }
+    // What stands after the end of the archive belongs to the layer all the same.
+    io::copy(&mut source, &mut io::sink())?;
+    let found = super::hex(&source.into_inner().sum.finalize());
+    if found != diff_id {
+        bail!("the layer's contents have the digest {found} and should have {diff_id}");
+    }
+    Ok(())
+}
+
+fn put(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, own: &mut Own) -> Result<()> {
+    let path = entry.path_bytes().into_owned();
+    let shown = || String::from_utf8_lossy(&path).into_owned();
+    match meaning(&path)? {
+        Meaning::Nothing => Ok(()),
+        Meaning::Gone(path) => tree.hide(&path, own),
+        Meaning::Emptied(path) => tree.hide_contents(&path, own),
+        Meaning::Root => match entry.header().entry_type() {
+            EntryType::Directory => tree.put_folder("", &meta(entry)?),
+            _ => Ok(()),
+        },
+        Meaning::Put(path) => {
+            own.put(&path);
+            put_at(tree, entry, &path).with_context(shown)?;
+            Ok(())
+        }
+    }
+    .with_context(shown)
+}
+
+fn put_at(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, path: &str) -> Result<()> {
+    let target = |entry: &Entry<'_, _>| {
+        let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned);
+        target.context("a link without a target")
+    };
+    match entry.header().entry_type() {
+        EntryType::Directory => tree.put_folder(path, &meta(entry)?)?,
+        EntryType::Symlink => tree.put_link(path, &target(entry)?, &meta(entry)?)?,
+        EntryType::Link => {
+            let first = place(&target(entry)?)?;
+            tree.put_second_name(path, &first).with_context(|| format!("as a link to {first}"))?;
+        }
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            let meta = meta(entry)?;
+            tree.put_file(path, &meta, entry)?;
+        }
+        // Devices, pipes: a machine makes its own, and ostree keeps none.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn meta(entry: &mut Entry<'_, impl Read>) -> Result<Meta> {
+    let header = entry.header();
+    let id = |id: u64| u32::try_from(id).context("an owner out of range");
+    let (owner, group, mode) = (id(header.uid()?)?, id(header.gid()?)?, header.mode()?);
+    let mut attributes = Vec::new();
+    if let Some(extensions) = entry.pax_extensions()? {
+        for extension in extensions {
+            let extension = extension.context("its extended attributes cannot be read")?;
+            let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
+            if let Some(name) = name.filter(|name| is_kept(name)) {
+                attributes.push((name.to_owned(), extension.value_bytes().to_owned()));
+            }
+        }
+    }
+    Ok(Meta { owner, group, mode, attributes })
+}
+
+/// Labels of SELinux are the host's to give.
+fn is_kept(attribute: &str) -> bool {
+    attribute.starts_with("user.")
+        || (attribute.starts_with("security.") && attribute != "security.selinux")
+}
+
+/// Sums up all that is read.
+struct Summing<R> {
+    source: R,
+    sum: Sha256,
+}
+
+impl<R: Read> Read for Summing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.sum.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// All frames of a zstd file, one after another.
+struct Zstd<R> {
+    source: R,
+    frame: FrameDecoder,
+    /// Whether the decoder is within a frame.
+    open: bool,
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.open && !self.next_frame()? {
+                return Ok(0);
+            }
+            while self.frame.can_collect() == 0 && !self.frame.is_finished() {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.frame.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+            }
+            match self.frame.read(buffer)? {
+                0 => self.open = false,
+                count => return Ok(count),
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Zstd<R> {
+    /// Goes to the next frame with contents; says whether there is one.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            match self.frame.init(&mut self.source) {
+                Ok(()) => {
+                    self.open = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = self.source.by_ref().take(u64::from(length));
+                    io::copy(&mut skipped, &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A layer, written as text: `dir/`, `file=contents`, `link->target`, `second=>first`.
+fn tar(entries: &[&str]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for entry in entries {
+        let mut header = tar::Header::new_gnu();
+        let here = fs::metadata("/proc/self").unwrap();
+        header.set_uid(u64::from(here.uid()));
+        header.set_gid(u64::from(here.gid()));
+        header.set_mode(0o644);
+        header.set_size(0);
+        if let Some((path, target)) = entry.split_once("->") {
+            header.set_entry_type(EntryType::Symlink);
+            tar.append_link(&mut header, path, target).unwrap();
+        } else if let Some((path, first)) = entry.split_once("=>") {
+            header.set_entry_type(EntryType::Link);
+            tar.append_link(&mut header, path, first).unwrap();
+        } else if let Some((path, contents)) = entry.split_once('=') {
+            header.set_size(contents.len() as u64);
+            header.set_mode(0o4755);
+            tar.append_data(&mut header, path, contents.as_bytes()).unwrap();
+        } else {
+            header.set_entry_type(EntryType::Directory);
+            header.set_mode(0o750);
+            tar.append_data(&mut header, entry, io::empty()).unwrap();
+        }
+    }
+    tar.into_inner().unwrap()
+}
+
+fn sum(bytes: &[u8]) -> String {
+    super::super::hex(&Sha256::digest(bytes))
+}
+
+fn file(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    io::Seek::rewind(&mut file).unwrap();
+    file
+}
+
+fn unpack(layers: &[&[&str]]) -> Result<TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tree = Tree::open(folder.path()).unwrap();
+    for entries in layers {
+        let bytes = tar(entries);
+        layer(&mut tree, file(&bytes), Packed::Plain, &sum(&bytes))?;
+    }
+    Ok(folder)
+}
+
+fn listed(folder: &Path) -> Vec<String> {
+    fn walk(folder: &Path, above: &str, list: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{above}{}", entry.file_name().to_string_lossy());
+            if entry.file_type().unwrap().is_dir() {
+                walk(&entry.path(), &format!("{name}/"), list);
+                list.push(format!("{name}/"));
+            } else {
+                list.push(name);
+            }
+        }
+    }
+    let mut list = Vec::new();
+    walk(folder, "", &mut list);
+    list.sort();
+    list
+}
+
+#[test]
+fn layers_lie_above_each_other() {
+    let base: &[&str] =
+        &["usr/", "usr/a=1", "usr/gone=1", "usr/d/x=1", "usr/d/y=1", "etc/motd=old"];
+    for (upper, expected) in [
+        (
+            vec!["usr/a=2"],
+            vec![
+                "usr/",
+                "usr/a",
+                "usr/d/",
+                "usr/d/x",
+                "usr/d/y",
+                "usr/etc/",
+                "usr/etc/motd",
+                "usr/gone",
+            ],
+        ),
+        (
+            vec!["usr/.wh.gone=", "etc/.wh.motd="],
+            vec!["usr/", "usr/a", "usr/d/", "usr/d/x", "usr/d/y", "usr/etc/"],
+        ),
+        // What hides a folder may stand before or after what the layer puts into it.
+        (vec!["usr/.wh..wh..opq=", "usr/d/new="], vec!["usr/", "usr/d/", "usr/d/new"]),
+        (vec!["usr/d/new=", "usr/.wh..wh..opq="], vec!["usr/", "usr/d/", "usr/d/new"]),
+        (
+            vec!["usr/d/x=2", "usr/.wh.d="],
+            vec!["usr/", "usr/a", "usr/d/", "usr/d/x", "usr/etc/", "usr/etc/motd", "usr/gone"],
+        ),
+        (
+            vec!["usr/d->a", "usr/b=>usr/a", "etc/new=>etc/motd"],
+            vec![
+                "usr/",
+                "usr/a",
+                "usr/b",
+                "usr/d",
+                "usr/etc/",
+                "usr/etc/motd",
+                "usr/etc/new",
+                "usr/gone",
+            ],
+        ),
+    ] {
+        let folder = unpack(&[base, &upper]).unwrap();
+        assert_eq!(listed(folder.path()), expected, "{upper:?}");
+    }
+}
+
+#[test]
+fn modes_links_and_contents_are_kept() {
+    let folder =
+        unpack(&[&["usr/d", "usr/d/su=12345", "usr/l->/etc/far", "usr/h=>usr/d/su"]]).unwrap();
+    let at = |path: &str| folder.path().join(path);
+    assert_eq!(fs::read(at("usr/h")).unwrap(), b"12345");
+    assert_eq!(
+        fs::metadata(at("usr/h")).unwrap().ino(),
+        fs::metadata(at("usr/d/su")).unwrap().ino()
+    );
+    assert_eq!(fs::metadata(at("usr/d/su")).unwrap().permissions().mode() & 0o7777, 0o4755);
+    assert_eq!(fs::metadata(at("usr/d")).unwrap().permissions().mode() & 0o7777, 0o750);
+    assert_eq!(fs::read_link(at("usr/l")).unwrap(), Path::new("/etc/far"));
+}
+
+#[test]
+fn attributes_are_kept_but_for_labels() {
+    let mut tar = tar::Builder::new(Vec::new());
+    let attributes: [(&str, &[u8]); 3] = [
+        ("SCHILY.xattr.user.mine", b"yes"),
+        ("SCHILY.xattr.security.selinux", b"label"),
+        ("SCHILY.xattr.trusted.overlay.opaque", b"y"),
+    ];
+    tar.append_pax_extensions(attributes).unwrap();
+    let mut header = tar::Header::new_ustar();
+    header.set_size(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "x", io::empty()).unwrap();
+    let bytes = tar.into_inner().unwrap();
+    let mut archive = Archive::new(bytes.as_slice());
+    let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
+    let meta = meta(&mut entry).unwrap();
+    assert_eq!(meta.attributes, [("user.mine".to_owned(), b"yes".to_vec())]);
+}
+
+#[test]
+fn hostile_layers_are_refused() {
+    let outside = tempfile::tempdir().unwrap();
+    let link = format!("way->{}", outside.path().display());
+    for layers in
+        [vec!["h=>../../etc/passwd"], vec!["h=>/no/such/file"], vec![link.as_str(), "way/file=x"]]
+    {
+        let refused = unpack(&[&layers]);
+        assert!(refused.is_err(), "{layers:?}");
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_layer_with_other_contents_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tree = Tree::open(folder.path()).unwrap();
+    let bytes = tar(&["usr/a=1"]);
+    let error = layer(&mut tree, file(&bytes), Packed::Plain, &sum(b"other")).unwrap_err();
+    assert!(error.to_string().contains("should have"), "{error}");
+    let cut = layer(&mut tree, file(&bytes[..700]), Packed::Plain, &sum(&bytes));
+    assert!(cut.is_err());
+}
+
+#[test]
+fn every_packing_gives_the_same() {
+    let bytes = tar(&["usr/a=1", "usr/b=2"]);
+    let (first, second) = bytes.split_at(512);
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |bytes: &[u8]| {
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        ruzstd::encoding::compress_to_vec(bytes, level)
+    };
+    // A frame that says nothing: tools hide their tables of contents in such.
+    let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+    for (packed, blob) in [
+        (Packed::Plain, bytes.clone()),
+        (Packed::Gzip, [gzip(first), gzip(second)].concat()),
+        (Packed::Zstd, [&zstd(first)[..], &skipped, &zstd(second), &skipped].concat()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tree = Tree::open(folder.path()).unwrap();
+        layer(&mut tree, file(&blob), packed, &sum(&bytes)).unwrap();
+        assert_eq!(listed(folder.path()), ["usr/", "usr/a", "usr/b"], "{packed:?}");
+    }
+}

@@ -1,0 +1,53 @@
+//! A folder as the root of a host, without a boot loader's tools: the file and the way back.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+const FILE: &str = "etc/default/grub.d/90-machinist.cfg";
+
+/// A root whose update-grub cannot be run (there is no chroot in it): what counts is the file.
+fn host(folder: &std::path::Path) -> Plain {
+    for name in ["etc/default/grub.d", "etc/machine-config-daemon", "usr/sbin", "proc"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("proc/cmdline"), "root=/dev/sda quiet\n").unwrap();
+    Plain { host: Host::new(folder), loader: Loader::Grub, os: "Test".to_owned() }
+}
+
+fn change(old: &[&str], new: &[&str]) -> Change {
+    let list = |words: &[&str]| -> Vec<String> { words.iter().map(|&it| it.to_owned()).collect() };
+    let kernel_arguments = kernel_arguments::between(&list(old), &list(new));
+    Change { kernel_arguments, ..Change::default() }
+}
+
+#[test]
+fn staged_twice_is_staged_once_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = host(folder.path());
+    let text = || fs::read_to_string(folder.path().join(FILE)).ok();
+    // The command cannot be run here, but the file is written before it.
+    let _ = plain.stage(&change(&[], &["a=1"]), false);
+    let first = text().unwrap();
+    assert!(first.contains("LINUX a=1\""), "{first}");
+    let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    let _ = plain.stage(&change(&[], &["a=1"]), false);
+    assert_eq!(text(), Some(first));
+    let status = plain.status().unwrap();
+    assert_eq!(status.booted.kernel_arguments.join(" "), "root=/dev/sda quiet");
+    assert_eq!(status.next.unwrap().kernel_arguments.join(" "), "root=/dev/sda quiet a=1");
+    let _ = plain.unstage();
+    assert_eq!(text(), None);
+}
+
+#[test]
+fn a_host_without_a_boot_loader_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = Plain { loader: Loader::Nobody, ..host(folder.path()) };
+    plain.stage(&change(&[], &["a=1"]), false).unwrap();
+    assert!(!folder.path().join(FILE).exists());
+    assert_eq!(plain.status().unwrap().next, None);
+    let image = Change { image: Some("os:1".to_owned()), ..Change::default() };
+    assert!(plain.refusal(&image).unwrap().starts_with("spec.osImageURL: "));
+}

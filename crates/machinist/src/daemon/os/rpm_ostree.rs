@@ -1,0 +1,156 @@
+//! rpm-ostree: Fedora CoreOS, RHCOS, SCOS. What it is called with is decided in `core::os`.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use machinist_core::os::rpm_ostree::{self as calls, Call, TRIES, pause};
+use machinist_core::os::{
+    Change, HostStatus, extensions, host, kernel_arguments, kernel_type, pull_secret,
+};
+
+use super::Os;
+use super::extensions_repo::ExtensionsRepo;
+use super::run::Host;
+
+const PROGRAM: &str = "rpm-ostree";
+/// Where rpm-ostree looks for credentials.
+const CREDENTIALS: &str = "/run/ostree/auth.json";
+
+/// A host with rpm-ostree.
+#[derive(Debug)]
+pub(super) struct RpmOstree {
+    host: Host,
+    os_release: String,
+}
+
+impl RpmOstree {
+    pub(super) const fn new(host: Host, os_release: String) -> Self {
+        Self { host, os_release }
+    }
+
+    /// One call; a download is tried again for a while.
+    fn call(&self, change: &Change, call: &Call) -> Result<()> {
+        let mut failures = 0;
+        loop {
+            let Err(error) = self.host.act(PROGRAM, &call.arguments) else { return Ok(()) };
+            failures += 1;
+            if !call.is_download {
+                return Err(error);
+            }
+            if failures >= TRIES {
+                let image = change.image.as_deref().unwrap_or_default();
+                return Err(anyhow!(
+                    "failed to update OS to {image} after retries: {error:#}: timed out waiting for the condition"
+                ));
+            }
+            let pause = pause(failures);
+            tracing::warn!("{error:#}; trying again in {pause:?}");
+            thread::sleep(pause);
+        }
+    }
+
+    fn carry_out(&self, change: &Change) -> Result<()> {
+        let booted = self.status()?.booted;
+        let _packages = ExtensionsRepo::bring(&self.host, change)?;
+        for call in calls::stage(change, &booted) {
+            self.call(change, &call)?;
+        }
+        let Some(wanted) = &change.extensions else { return Ok(()) };
+        if extensions::update(wanted, &booted.requested_packages).is_none() {
+            tracing::info!("No extension updates required");
+            return Ok(());
+        }
+        let staged = self.status()?.next.map(|next| next.requested_packages);
+        extensions::not_staged(wanted, staged.as_deref()).map_or(Ok(()), |problem| bail!(problem))
+    }
+}
+
+/// Has the credentials found by whoever fetches images.
+pub(super) fn link_credentials(host: &Host, place: &str) -> Result<()> {
+    let internal = fs::read(host.path(pull_secret::INTERNAL)).ok();
+    let has_kubelet = host.path(pull_secret::KUBELET).is_file();
+    let Some(chosen) = pull_secret::choose(internal.as_deref(), has_kubelet) else { return Ok(()) };
+    let place = host.path(place);
+    if fs::read_link(&place).is_ok_and(|target| target.as_os_str() == chosen) {
+        return Ok(());
+    }
+    let link = || {
+        if let Some(folder) = place.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let new = place.with_extension("machinist");
+        let _ = fs::remove_file(&new);
+        symlink(chosen, &new)?;
+        fs::rename(&new, &place)
+    };
+    link().with_context(|| {
+        format!("error while ensuring access to pull secrets: cannot write {}", place.display())
+    })
+}
+
+impl Os for RpmOstree {
+    fn name(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn status(&self) -> Result<HostStatus> {
+        let json = self.host.ask(PROGRAM, &["status", "--json"])?;
+        let mut status = calls::parse(&json).map_err(|error| anyhow!(error))?;
+        let line = self.host.command_line().unwrap_or_default();
+        status.booted.kernel_arguments = kernel_arguments::split(&line);
+        Ok(status)
+    }
+
+    fn refusal(&self, change: &Change) -> Option<String> {
+        let kernel = change.kernel_type.as_ref().map(|(_, new)| new.as_str());
+        let wanted = change.extensions.as_deref().unwrap_or_default();
+        let is_default = kernel.is_none_or(|kernel| kernel == kernel_type::DEFAULT);
+        let asks_for_packages = !is_default || !wanted.is_empty();
+        if asks_for_packages && !host::is_enterprise_linux(&self.os_release) {
+            let os = host::os_name(&self.os_release);
+            let field = if is_default { "spec.extensions" } else { "spec.kernelType" };
+            return Some(format!(
+                "{field}: only RHCOS and SCOS have other kernels and extensions, and this is {os}: take it out of the config, or build it into the image"
+            ));
+        }
+        kernel
+            .and_then(|kernel| kernel_type::refusal(kernel, ARCH))
+            .or_else(|| extensions::refusal(wanted))
+    }
+
+    fn fetch(&self, change: &Change) -> Result<()> {
+        let Some(call) = calls::fetch(change) else { return Ok(()) };
+        link_credentials(&self.host, CREDENTIALS)?;
+        self.call(change, &call)
+    }
+
+    fn stage(&self, change: &Change, _now: bool) -> Result<()> {
+        link_credentials(&self.host, CREDENTIALS)?;
+        self.carry_out(change).inspect_err(|_| {
+            // Nothing, or all of it.
+            if let Err(second) = self.unstage() {
+                tracing::warn!("{second:#}");
+            }
+        })
+    }
+
+    fn unstage(&self) -> Result<()> {
+        self.host.act(PROGRAM, &calls::unstage().arguments)
+    }
+
+    fn confirm(&self) -> Result<()> {
+        // rpm-ostree keeps one operating system besides, for a person to go back to.
+        Ok(())
+    }
+
+    fn problem(&self, wanted: &machinist_core::os::Wanted) -> Option<String> {
+        if wanted.is_layered || !host::is_enterprise_linux(&self.os_release) {
+            return None;
+        }
+        let is_installed = |package: &str| self.host.ask("rpm", &["-q", package]).is_ok();
+        extensions::not_installed(&wanted.extensions, &is_installed)
+    }
+}

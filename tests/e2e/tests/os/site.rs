@@ -1,0 +1,86 @@
+//! A machine with ostree and a registry that it knows under another name.
+
+use machinist_e2e::command::Answer;
+use machinist_e2e::machine::Builder;
+use machinist_e2e::{Image, Lab, Machine, Registry};
+use serde_json::Value;
+
+/// What the machine calls the registry.
+const NAME: &str = "images.example";
+
+/// Every image from the registry is welcome.
+pub(crate) const WELCOME: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
+
+pub(crate) struct Site {
+    pub(crate) registry: Registry,
+    pub(crate) lab: Lab,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let lab = Lab::new().unwrap();
+        Self { registry: Registry::start(&lab).unwrap(), lab }
+    }
+
+    /// A machine that finds the registry through its own settings.
+    pub(crate) fn machine(&self) -> Builder {
+        let registries = format!(
+            "[[registry]]\nprefix = \"{NAME}\"\nlocation = \"{}\"\ninsecure = true\n",
+            self.registry.host()
+        );
+        let machine = self.lab.ostree_machine("a").program().unwrap().karg("testkit.first=1");
+        machine
+            .file("/etc/containers/registries.conf", registries)
+            .file("/etc/containers/policy.json", WELCOME)
+    }
+
+    /// Pushes an image; gives its name as the machine says it.
+    pub(crate) fn push(&self, name: &str, image: &Image) -> String {
+        let pullspec = self.registry.push(name, image).unwrap();
+        pullspec.replacen(&self.registry.host(), NAME, 1)
+    }
+}
+
+/// The second version of the system: a changed file, a new one, and one less, in /usr and /etc.
+pub(crate) fn second() -> Image {
+    Image::system()
+        .unwrap()
+        .file("usr/lib/testkit-version", 0o644, "v2\n")
+        .file("etc/testkit-untouched", 0o644, "from v2\n")
+        .file("etc/testkit-new", 0o644, "new in v2\n")
+        .file("var/lib/not-taken", 0o644, "")
+        .without("usr/bin/chronyc")
+        .without("etc/environment")
+}
+
+pub(crate) fn version(machine: &Machine) -> String {
+    machine.sh("cat /usr/lib/testkit-version").unwrap().trim().to_owned()
+}
+
+/// `machinist os …` on the machine; any exit code is an answer.
+pub(crate) fn os(machine: &Machine, words: &[&str]) -> Answer {
+    let words = [&["machinist", "os"], words].concat();
+    machine.exec(&words).unwrap()
+}
+
+/// The same, and it has to succeed.
+pub(crate) fn do_os(machine: &Machine, words: &[&str]) {
+    let answer = os(machine, words);
+    assert!(answer.ok(), "{words:?}: {answer:?}");
+}
+
+pub(crate) fn status(machine: &Machine) -> Value {
+    let answer = os(machine, &["status", "-o", "json"]);
+    assert!(answer.ok(), "{answer:?}");
+    serde_json::from_str(&answer.stdout).unwrap()
+}
+
+pub(crate) fn arguments(deployment: &Value) -> Vec<String> {
+    serde_json::from_value(deployment["kernelArguments"].clone()).unwrap()
+}
+
+/// Nothing of a change is left on the machine that could be booted, and its repository is sound.
+pub(crate) fn assert_as_before(machine: &Machine, before: &Value) {
+    assert_eq!(status(machine), *before);
+    assert!(machine.exec(&["ostree", "fsck", "--quiet"]).unwrap().ok());
+}
