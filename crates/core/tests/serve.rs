@@ -45,6 +45,7 @@ fn inputs(machine_config: &MachineConfig) -> Inputs<'_> {
         certificates: &[],
         mode: Mode::Cluster,
         sealing: None,
+        birth: None,
     }
 }
 

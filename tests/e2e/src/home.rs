@@ -104,19 +104,25 @@ impl Home {
         let mut up = Command::new(program::machinist()?);
         up.arg("up").arg("--data").arg(&data);
         up.arg("--api-listen").arg(format!("{}:6443", lab.loopback())).args(arguments);
-        let mut process = lab.spawn("machinist-up", &up)?;
+        Self::started(&lab, &up, &kubeconfig)
+    }
+
+    /// A hub that a command starts, and that writes its kubeconfig there.
+    pub fn started(lab: &Lab, up: &Command, kubeconfig: &Path) -> Result<Self> {
+        let mut process = lab.spawn("machinist-up", up)?;
         wait_for("the hub to write its kubeconfig", || {
             process.alive()?;
             Ok(kubeconfig.exists())
         })?;
-        let client = cluster::client(&kubeconfig)?;
+        let client = cluster::client(kubeconfig)?;
         wait_for("the hub to be ready", || {
             process.alive()?;
             let request = Request::get("/readyz").body(Vec::new())?;
             Ok(block_on(client.request_text(request)).is_ok())
         })?;
-        let dir = lab.folder("kubectl")?;
-        Ok(Self { name: "hub", client, kubeconfig, dir, keep: Keep::Hub(process, lab) })
+        let (dir, kubeconfig) = (lab.folder("kubectl")?, kubeconfig.to_owned());
+        let keep = Keep::Hub(process, lab.clone());
+        Ok(Self { name: "hub", client, kubeconfig, dir, keep })
     }
 
     /// Asks, and takes any answer.

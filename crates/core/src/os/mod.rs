@@ -17,11 +17,13 @@
 //! | `rpm_ostree`, `bootc`, `plain` | what is called, in which order, and what the answers mean |
 //! | `ostree`, `image_ref`, `layers`, `manifest` | how an image becomes a tree of ostree's |
 //! | `pull_secret` | which credentials images are fetched with |
+//! | `first_boot` | what Ignition has left to be done |
 //! | `verify` | whether a machine has booted what it is to, and what follows if not |
 
 pub mod bootc;
 mod change;
 pub mod extensions;
+pub mod first_boot;
 pub mod host;
 pub mod image_ref;
 pub mod kernel_arguments;

@@ -1,5 +1,6 @@
 //! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
 
+use super::birth::{self, Birth};
 use super::enrol::{self, Sealing};
 use super::refusal::Refusal;
 use super::{etcd_index, files, manifest, seal};
@@ -36,6 +37,8 @@ pub struct Inputs<'a> {
     pub mode: Mode,
     /// How the answer is split, if it is.
     pub sealing: Option<&'a Sealing>,
+    /// How the machine completes its first boot, if the server has a say in it.
+    pub birth: Option<&'a Birth>,
 }
 
 impl std::fmt::Debug for Inputs<'_> {
@@ -91,6 +94,10 @@ pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> 
     files::add(&mut config, path::NODE_ANNOTATIONS, &annotations);
     if let Some(image) = inputs.image {
         machine_config.spec.os_image_url = Some(image.to_owned());
+        // What the tag of the other image meant counts no more.
+        if let Some(annotations) = &mut machine_config.metadata.annotations {
+            annotations.remove(annotation::machinist::OS_IMAGE_PINNED);
+        }
     }
     files::add(&mut config, path::KUBECONFIG, inputs.kubeconfig);
     files::add(&mut config, path::SERVED_CONFIG, &manifest::dump(&machine_config)?);
@@ -103,6 +110,9 @@ pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> 
     };
     let encapsulated = manifest::encapsulated(&machine_config, inner)?;
     files::add(&mut config, path::ENCAPSULATED, &encapsulated);
+    if let Some(birth) = inputs.birth {
+        birth::add(&mut config, birth);
+    }
     let config = match inputs.sealing {
         Some(sealing) => part(config, sealing, asked)?,
         None => config,

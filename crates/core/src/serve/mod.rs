@@ -7,6 +7,8 @@
 //!
 //! token, address ─ access, network, rate ─→ whether there is an answer at all
 //!
+//! birth: the program, and the unit that completes the first boot
+//!
 //! config ─ seal ─→ a half for everyone, a half for machines that are known ─ enrol ─→ who is
 //! ```
 //!
@@ -16,6 +18,7 @@
 pub mod accept;
 pub mod access;
 pub mod assemble;
+pub mod birth;
 pub mod choose;
 pub mod enrol;
 pub mod etcd_index;

@@ -1,5 +1,7 @@
 //! Which page a request is for.
 
+use super::birth::PAGE;
+
 /// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
@@ -20,6 +22,8 @@ pub enum Route {
         /// The pool's name, which may be anything.
         pool: String,
     },
+    /// The program that machines complete their first boot with.
+    Program,
     /// The page is at another path.
     Moved(String),
     /// There is no such page.
@@ -67,6 +71,16 @@ pub fn sealed_route(method: &str, path: &str) -> Option<Route> {
         ("enrol", "POST") => Some(pool().map_or(Route::NotFound, |pool| Route::Enrol { pool })),
         ("sealed" | "enrol", _) => Some(Route::MethodNotAllowed),
         _ => None,
+    }
+}
+
+/// The page that is there only where the server hands out the program.
+#[must_use]
+pub fn program_route(method: &str, path: &str) -> Option<Route> {
+    match (path == PAGE, method) {
+        (true, "GET" | "HEAD") => Some(Route::Program),
+        (true, _) => Some(Route::MethodNotAllowed),
+        (false, _) => None,
     }
 }
 
@@ -186,6 +200,13 @@ mod tests {
         ] {
             assert_eq!(sealed_route(method, path), expected, "{method} {path}");
         }
+    }
+
+    #[test]
+    fn the_page_of_the_program() {
+        assert_eq!(program_route("GET", "/machinist"), Some(Route::Program));
+        assert_eq!(program_route("POST", "/machinist"), Some(Route::MethodNotAllowed));
+        assert_eq!(program_route("GET", "/machinist/"), None);
     }
 
     #[test]

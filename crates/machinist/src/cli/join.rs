@@ -105,6 +105,7 @@ impl Join {
             keep_identity: self.keep_identity,
             program,
             listen: self.listen.clone(),
+            starts: true,
         };
         let joined = runtime()?.block_on(join::join(&given, &joining))?;
         match self.output {

@@ -18,6 +18,7 @@ mod diff;
 mod documented;
 mod enrol;
 mod explain;
+mod firstboot;
 mod generate;
 mod generate_inputs;
 mod get;
@@ -128,6 +129,8 @@ enum Command {
     Leave(join::Leave),
     Daemon(daemon::Daemon),
     Once(once::Once),
+    #[command(name = "firstboot")]
+    FirstBoot(firstboot::FirstBoot),
     #[command(subcommand)]
     Os(os::OsCommand),
     Render(render::Render),
@@ -172,6 +175,7 @@ pub fn run() -> ExitCode {
         Command::Leave(command) => command.run(),
         Command::Daemon(command) => command.run(),
         Command::Once(command) => command.run(),
+        Command::FirstBoot(command) => command.run(),
         Command::Os(command) => command.run(),
         Command::Render(command) => command.run(),
         Command::Diff(command) => command.run(),

@@ -16,7 +16,7 @@ use super::Outcome;
 use super::home_args::HomeArgs;
 use crate::manifests;
 use crate::server::{
-    self, Access, Enrolment, Folder, Identity, Introduction, Listen, Options, Place, tls,
+    self, Access, Enrolment, Folder, Identity, Introduction, Listen, Options, Place, Program, tls,
 };
 use crate::telemetry;
 use crate::up::raise_file_limit;
@@ -121,6 +121,15 @@ struct ListenArgs {
     /// Whom machines trust at that URL
     #[arg(long, value_name = "FILE", help_heading = "Access", requires = "sealed_url")]
     sealed_ca: Option<PathBuf>,
+
+    /// Have machines fetch machinist from this server and complete their first boot with it: kernel
+    /// arguments, the OS image. The URL of this server as machines reach it
+    #[arg(long, value_name = "URL", help_heading = "First boot")]
+    first_boot_url: Option<String>,
+
+    /// Machines join the home by themselves: there is no kubelet that makes their Nodes
+    #[arg(long, help_heading = "First boot", requires = "first_boot_url")]
+    first_boot_join: bool,
 }
 
 fn parse_unknown_pool(text: &str) -> Result<u16, String> {
@@ -169,6 +178,11 @@ impl ListenArgs {
         let authority = std::fs::read_to_string(file)
             .with_context(|| format!("--sealed-ca: cannot read {}", file.display()))?;
         Ok(Some(Enrolment { url: url.trim_end_matches('/').to_owned(), authority }))
+    }
+
+    fn program(&self) -> Result<Option<Program>> {
+        let program = |url: &String| Program::own(url, self.first_boot_join);
+        self.first_boot_url.as_ref().map(program).transpose()
     }
 
     fn identity(&self) -> Identity {
@@ -220,6 +234,7 @@ impl Start {
             },
             may_lack_controller_config: self.allow_missing_controller_config,
             enrolment: self.listen.enrolment()?,
+            program: self.listen.program()?,
         };
         let (listen, identity) = (self.listen.listen()?, self.listen.identity());
         let done = until_stopped(|stop| async {
@@ -283,6 +298,7 @@ impl Bootstrap {
             self.all_pools,
         );
         folder.enrolment = self.listen.enrolment()?;
+        folder.program = self.listen.program()?;
         let (mut listen, identity) = (self.listen.listen()?, self.listen.identity());
         if self.listen.tls_cipher_suites.is_empty() {
             listen.tls = tls_of_installer(Path::new(API_SERVER));

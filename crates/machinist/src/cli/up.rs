@@ -63,6 +63,15 @@ pub(super) struct Up {
     /// Where /metrics, /healthz and /readyz of the controller are served, such as 127.0.0.1:8797 [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<SocketAddr>,
+    /// Have machines fetch machinist from the machine config server, complete their first boot with it,
+    /// and join: kernel arguments, the OS image, the daemon. The URL at which machines reach the server
+    #[arg(long, value_name = "URL", requires = "server_join_token_file")]
+    server_first_boot: Option<String>,
+
+    /// A file with the bootstrap token that new machines join with (machinist hub token --role
+    /// bootstrap); whoever may read a config can read it; it may be replaced at any time
+    #[arg(long, value_name = "FILE", conflicts_with = "server_anonymous")]
+    server_join_token_file: Option<PathBuf>,
 }
 
 /// Where everything is kept.
@@ -116,6 +125,8 @@ impl Up {
             server_token_file: self.server_token_file.clone(),
             server_sealed: self.server_sealed.clone(),
             metrics_listen: self.metrics_listen,
+            server_first_boot: self.server_first_boot.clone(),
+            server_join_token_file: self.server_join_token_file.clone(),
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {

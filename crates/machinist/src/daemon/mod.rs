@@ -13,6 +13,7 @@
 //! | `preview` | what a change would do |
 //! | `status` | what a machine can say about itself |
 //! | `state` | the daemon's own files |
+//! | `first_boot` | what Ignition could not do |
 //! | [`once`] | one config to one root, and nothing else |
 //! | `root` | everything beneath one folder, with no link followed out of it |
 //! | `journal` | what is about to happen, on disk before it happens |
@@ -22,6 +23,7 @@ pub(crate) mod agent;
 mod apply;
 mod drift;
 mod fault;
+pub(crate) mod first_boot;
 mod health;
 pub(crate) mod join;
 mod journal;

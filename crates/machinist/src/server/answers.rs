@@ -12,6 +12,7 @@ use http::HeaderValue;
 use kube::Resource;
 use machinist_core::api::{ControllerConfig, MachineConfig};
 use machinist_core::ignition::Version;
+use machinist_core::serve::birth::Birth;
 use machinist_core::serve::enrol::Sealing;
 use machinist_core::serve::{Asked, Inputs, Mode, Part, Refusal, assemble};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +36,7 @@ pub(super) struct Material {
     pub certificates: Arc<Vec<(String, Vec<u8>)>>,
     pub mode: Mode,
     pub sealing: Option<Arc<Sealing>>,
+    pub birth: Option<Birth>,
 }
 
 impl Material {
@@ -51,6 +53,7 @@ impl Material {
             && self.image == other.image
             && self.certificates == other.certificates
             && self.sealing == other.sealing
+            && self.birth == other.birth
     }
 
     fn inputs(&self) -> Inputs<'_> {
@@ -62,6 +65,7 @@ impl Material {
             certificates: &self.certificates,
             mode: self.mode,
             sealing: self.sealing.as_deref(),
+            birth: self.birth.as_ref(),
         }
     }
 }

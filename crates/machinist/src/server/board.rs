@@ -197,6 +197,7 @@ impl Board {
             certificates: Arc::default(),
             mode: Mode::Cluster,
             sealing: self.sealing(pool, config).map(Arc::new),
+            birth: self.options.program.as_ref().map(|program| program.birth(&name)),
         })
     }
 
@@ -228,14 +229,16 @@ impl Board {
     /// How new machines reach the API.
     async fn kubeconfig(&self) -> Result<Vec<u8>, Refusal> {
         match &self.options.introduction {
-            Introduction::Public { api_server, authority } => {
-                Ok(kubeconfig::of_machine(api_server, authority.as_bytes(), None).into())
+            Introduction::Known { api_server, authority, token } => {
+                let token = match token {
+                    Some(file) => Some(read_token(file).await?),
+                    None => None,
+                };
+                let token = token.as_deref().map(str::trim);
+                Ok(kubeconfig::of_machine(api_server, authority.as_bytes(), token).into())
             }
             Introduction::Files { api_server, folder } => {
-                let token = read(&folder.join("token")).await?;
-                let token = String::from_utf8(token);
-                let token =
-                    token.map_err(|_| Refusal::Kubeconfig("the token is no text".into()))?;
+                let token = read_token(&folder.join("token")).await?;
                 let authority = match self.authority() {
                     Some(authority) => authority,
                     None => read(&folder.join("ca.crt")).await?,
@@ -250,6 +253,11 @@ impl Board {
         let map = self.config_maps.get_in(&self.options.namespace, KUBECONFIG_DATA)?;
         map.binary_data.as_ref()?.get("ca-bundle.crt").map(|bytes| bytes.0.clone())
     }
+}
+
+async fn read_token(path: &Path) -> Result<String, Refusal> {
+    let token = String::from_utf8(read(path).await?);
+    token.map_err(|_| Refusal::Kubeconfig("the token is no text".into()))
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, Refusal> {

@@ -13,8 +13,8 @@ use machinist_core::serve::etcd_index::is_control_plane;
 use machinist_core::serve::{Mode, Refusal, choose, kubeconfig, seal};
 use serde::de::DeserializeOwned;
 
-use super::Enrolment;
 use super::answers::{Answers, Material, Outcome};
+use super::{Enrolment, Program};
 use crate::manifests::{self, Text};
 
 /// What tells one version of a file from another.
@@ -33,6 +33,8 @@ pub struct Folder {
     pub all_pools: bool,
     /// How answers are split, if they are.
     pub enrolment: Option<Enrolment>,
+    /// The program that machines complete their first boot with, if they get it here.
+    pub program: Option<Program>,
     known: Mutex<HashMap<String, Known>>,
 }
 
@@ -51,7 +53,15 @@ impl Folder {
         certificates: Vec<String>,
         all_pools: bool,
     ) -> Self {
-        Self { base, kubeconfig, certificates, all_pools, enrolment: None, known: Mutex::default() }
+        Self {
+            base,
+            kubeconfig,
+            certificates,
+            all_pools,
+            enrolment: None,
+            program: None,
+            known: Mutex::default(),
+        }
     }
 
     /// The answers for a pool.
@@ -119,6 +129,7 @@ impl Folder {
             certificates: Arc::new(self.read_certificates(&mut files)?),
             mode: Mode::Bootstrap,
             sealing: sealing.map(Arc::new),
+            birth: self.program.as_ref().map(|program| program.birth(name)),
         };
         Ok(Known { files, answers: Arc::new(Answers::new(material)) })
     }

@@ -18,6 +18,7 @@ mod figures;
 mod folder;
 mod listen;
 mod page;
+mod program;
 mod registry;
 mod reload;
 mod reply;
@@ -45,6 +46,7 @@ use enrol::Registrar;
 pub use figures::Figures;
 pub use folder::Folder;
 use page::{Pages, Source};
+pub use program::Program;
 pub use sockets::{Inherited, Place, inherited};
 use tls::Certificate;
 pub use token_file::{NAME as TOKEN_FILE, TokenFile};
@@ -94,12 +96,14 @@ pub enum Introduction {
         /// A folder with `token` and `ca.crt`.
         folder: PathBuf,
     },
-    /// Where the API is and whom to trust; nothing that is a secret.
-    Public {
+    /// Where the API is and whom to trust.
+    Known {
         /// The address of the API.
         api_server: String,
         /// The CA.
         authority: String,
+        /// A file with the token that machines join with, where they are to; else there is nothing secret.
+        token: Option<PathBuf>,
     },
 }
 
@@ -129,6 +133,8 @@ pub struct Options {
     pub may_lack_controller_config: bool,
     /// How answers are split, if they are.
     pub enrolment: Option<Enrolment>,
+    /// The program that machines complete their first boot with, if they get it here.
+    pub program: Option<Program>,
 }
 
 /// Where a server really listens.
@@ -165,17 +171,19 @@ pub async fn start(
             let (client, namespace) = (client.clone(), options.namespace.as_str());
             registrar = Some(Registrar::of_home(client, namespace, &mut tasks).await?);
         }
+        let program = options.program.clone();
         let board = Board::new(client, options);
         board.begin(&mut tasks, figures.clone()).await;
-        anyhow::Ok((board, tokens, registrar))
+        anyhow::Ok((board, tokens, registrar, program))
     };
-    let (board, tokens, registrar) = tokio::select! {
+    let (board, tokens, registrar, program) = tokio::select! {
         begun = begin => begun?,
         () = stop.cancelled() => return Ok(()),
     };
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
     let (source, door) = (Source::Board(Box::new(board)), Door::new(listen.access.clone(), tokens));
     let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    let pages = pages.with_program(program);
     serve(pages, figures, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
@@ -194,9 +202,11 @@ pub async fn bootstrap(
     let registrar = folder.enrolment.is_some().then(Registrar::alone).transpose()?;
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
     let tokens = Tokens::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
+    let program = folder.program.clone();
     let source = Source::Folder(Arc::new(folder));
     let door = Door::new(listen.access.clone(), Some(tokens));
     let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    let pages = pages.with_program(program);
     serve(pages, figures, listen, identity, (certificate, acceptor), |_| {}, stop).await
 }
 

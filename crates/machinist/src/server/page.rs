@@ -12,7 +12,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use machinist_core::ignition::Version;
 use machinist_core::serve::enrol::id_for_pool;
-use machinist_core::serve::route::sealed_route;
+use machinist_core::serve::route::{program_route, sealed_route};
 use machinist_core::serve::{Asked, Part, Refusal, Route, etcd_index, route, served_version};
 use machinist_hub::auth::certificates::identity;
 
@@ -23,6 +23,7 @@ use super::enrol::Registrar;
 use super::figures::Figures;
 use super::folder::Folder;
 use super::listen::Peer;
+use super::program::Program;
 use super::reply::{Answer, empty, moved, whole};
 
 /// Where answers come from.
@@ -50,6 +51,8 @@ pub(super) struct Pages {
     figures: Figures,
     /// Knows who may have the sealed halves, where answers are split.
     registrar: Option<Registrar>,
+    /// What machines complete their first boot with, if they get it here.
+    program: Option<Program>,
 }
 
 /// What a request was about, for the log and the figures.
@@ -75,7 +78,12 @@ impl Pages {
         registrar: Option<Registrar>,
     ) -> Self {
         let unknown_pool = StatusCode::from_u16(unknown_pool).unwrap_or(StatusCode::NOT_FOUND);
-        Self { source, door, unknown_pool, figures, registrar }
+        Self { source, door, unknown_pool, figures, registrar, program: None }
+    }
+
+    /// With a program for machines.
+    pub(super) fn with_program(self, program: Option<Program>) -> Self {
+        Self { program, ..self }
     }
 
     /// The answer to a request.
@@ -83,8 +91,12 @@ impl Pages {
         let (head, body) = request.into_parts();
         let (method, path, query) = (head.method.as_str(), head.uri.path(), head.uri.query());
         let split = self.registrar.as_ref().and_then(|_| sealed_route(method, path));
+        let handed = self.program.as_ref().and_then(|_| program_route(method, path));
         let start = Instant::now();
-        let answer = match split.unwrap_or_else(|| route(method, path, query)) {
+        let answer = match split.or(handed).unwrap_or_else(|| route(method, path, query)) {
+            Route::Program => {
+                self.program.as_ref().map_or_else(|| empty(StatusCode::NOT_FOUND), Program::answer)
+            }
             Route::Config { pool } => return self.config(&pool, &head, peer, "").await,
             Route::Sealed { pool } => return self.config(&pool, &head, peer, "sealed").await,
             Route::Enrol { pool } => return self.enrol(&pool, &head, body, peer).await,

@@ -105,6 +105,10 @@ pub struct Config {
     pub server_sealed: Option<String>,
     /// Where the controller's figures are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
+    /// Where machines reach it, if they fetch the program there that completes their first boot.
+    pub server_first_boot: Option<String>,
+    /// The token that new machines join with, if they are to join by themselves.
+    pub server_join_token_file: Option<PathBuf>,
 }
 
 impl Config {

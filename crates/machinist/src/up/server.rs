@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Config, contents};
 use crate::server::{
     self, Access, Enrolment, Identity as ServerIdentity, Introduction, Listen, Listening, Place,
-    tls,
+    Program, tls,
 };
 
-/// Starts the machine config server; says where it listens. What it hands to everyone holds no token: a machine gets its
-/// rights in another way.
+/// Starts the machine config server; says where it listens. What it hands out holds no token but the one
+/// that the administrator has put into a file for that.
 pub(super) async fn start(
     hub: &Hub,
     config: &Config,
@@ -29,12 +29,21 @@ pub(super) async fn start(
     let api_server = config.api_url(address);
     let options = server::Options {
         namespace: contents::NAMESPACE.to_owned(),
-        introduction: Introduction::Public { api_server, authority: authority.to_owned() },
+        introduction: Introduction::Known {
+            api_server,
+            authority: authority.to_owned(),
+            token: config.server_join_token_file.clone(),
+        },
         may_lack_controller_config: true,
         enrolment: config.server_sealed.as_ref().map(|url| Enrolment {
             url: url.trim_end_matches('/').to_owned(),
             authority: authority.to_owned(),
         }),
+        program: config
+            .server_first_boot
+            .as_ref()
+            .map(|url| Program::own(url, true))
+            .transpose()?,
     };
     let listen = Listen {
         secure: config.server_listen.map(Place::Address),

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 pub(crate) use leave::leave;
 use places::Places;
-pub(super) use service::NAME as SERVICE;
+pub(crate) use service::NAME as SERVICE;
 
 use super::agent::new_node;
 use super::root::Root;
@@ -49,6 +49,8 @@ pub(crate) struct Joining {
     pub(crate) program: PathBuf,
     /// Where the daemon serves its figures, if anywhere.
     pub(crate) listen: Option<String>,
+    /// Whether the service is started now, and not with the next boot.
+    pub(crate) starts: bool,
 }
 
 /// What has been done.
@@ -87,7 +89,7 @@ pub(crate) async fn join(given: &Value, joining: &Joining) -> Result<Joined> {
     places.make()?;
     replace_identity(&joining.root, &kubeconfig)?;
     service::install(&places, joining)?;
-    let is_started = start(&joining.root).await?;
+    let is_started = joining.starts && start(&joining.root).await?;
     Ok(Joined {
         node: joining.name.clone(),
         kubeconfig: places.kubeconfig(),

@@ -11,7 +11,7 @@ use super::Joining;
 use super::places::Places;
 
 /// Its name.
-pub(in super::super) const NAME: &str = "machinist-daemon.service";
+pub(crate) const NAME: &str = "machinist-daemon.service";
 
 /// Writes the service and has it started at every boot.
 pub(super) fn install(places: &Places, joining: &Joining) -> Result<()> {
@@ -88,6 +88,7 @@ mod tests {
             keep_identity: false,
             program: "/usr/local/bin/machinist".into(),
             listen: None,
+            starts: true,
         };
         let unit = text(&joining);
         assert!(

@@ -1,0 +1,108 @@
+//! What is left to do on the first boot, after Ignition: kernel arguments, the image, FIPS.
+
+use super::{Change, Deployment, Wanted, kernel_arguments};
+use crate::api::MachineConfig;
+
+/// The kernel argument that turns FIPS mode on.
+const FIPS: &str = "fips=1";
+
+/// What a new machine is like, before anything but Ignition has touched it.
+#[derive(Debug, Clone, Copy)]
+pub struct Newborn<'a> {
+    /// What it has booted.
+    pub booted: &'a Deployment,
+    /// What its kernel was booted with; none where nobody reads kernel arguments.
+    pub command_line: Option<&'a str>,
+    /// Whether the kernel runs in FIPS mode, where it can tell.
+    pub fips: Option<bool>,
+}
+
+/// What has to change so that the machine is as its first config says. Nothing means that it need not
+/// restart.
+///
+/// # Errors
+/// FIPS mode is on and the config does not want it: it cannot be turned off.
+pub fn change(config: &MachineConfig, newborn: Newborn<'_>) -> Result<Change, String> {
+    let wants_fips = config.spec.fips.unwrap_or_default();
+    if newborn.fips == Some(true) && !wants_fips {
+        return Err(
+            "spec.fips is false, and this machine runs in FIPS mode, which cannot be turned off: set fips, or install the machine without it"
+                .to_owned(),
+        );
+    }
+    let mut wanted = Wanted::of(config);
+    if wants_fips && newborn.fips != Some(true) {
+        wanted.kernel_arguments.push(FIPS.to_owned());
+    }
+    let line = newborn.command_line.unwrap_or_default();
+    let had = Wanted {
+        image: newborn.booted.image.clone(),
+        is_layered: wanted.is_layered,
+        kernel_arguments: present(&wanted.kernel_arguments, line),
+        kernel_type: super::kernel_type::DEFAULT.to_owned(),
+        extensions: Vec::new(),
+        extensions_image: wanted.extensions_image.clone(),
+    };
+    Ok(Change::between(&had, &wanted, newborn.booted))
+}
+
+/// Those of the wanted arguments that a machine was booted with, in the order of its command line: the
+/// order counts.
+fn present(wanted: &[String], command_line: &str) -> Vec<String> {
+    let wanted = kernel_arguments::split_all(wanted);
+    let mut words = kernel_arguments::split(command_line);
+    words.retain(|word| wanted.contains(word));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::from_ignition;
+    use serde_json::json;
+
+    const A: &str = "q.io/os@sha256:a";
+    const B: &str = "q.io/os@sha256:b";
+
+    fn config(image: &str, arguments: &[&str], fips: bool) -> MachineConfig {
+        let mut config = from_ignition(json!({}));
+        config.spec.os_image_url = Some(image.to_owned());
+        config.spec.kernel_arguments = Some(arguments.iter().map(|&it| it.to_owned()).collect());
+        config.spec.fips = Some(fips);
+        config
+    }
+
+    #[test]
+    fn what_ignition_has_left() {
+        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
+        for (image, arguments, line, expected) in [
+            (A, &[][..], "root=x", (None, &[][..])),
+            (A, &["a", "b"], "root=x a b", (None, &[])),
+            // The order counts.
+            (A, &["b", "a"], "root=x a b", (None, &["b", "a"])),
+            (A, &["a", "b"], "root=x a", (None, &["a", "b"])),
+            (B, &["a"], "a", (Some(B), &[])),
+            (B, &["a"], "root=x", (Some(B), &["a"])),
+        ] {
+            let newborn = Newborn { booted: &booted, command_line: Some(line), fips: Some(false) };
+            let change = change(&config(image, arguments, false), newborn).unwrap();
+            let found = (change.image.as_deref(), change.kernel_arguments.append.as_slice());
+            assert_eq!(
+                found,
+                (expected.0, &*expected.1.iter().map(|&it| it.to_owned()).collect::<Vec<_>>()),
+                "{image} {arguments:?} {line}"
+            );
+        }
+    }
+
+    #[test]
+    fn fips_comes_with_the_first_restart_and_never_goes() {
+        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
+        let newborn = |fips| Newborn { booted: &booted, command_line: Some("root=x"), fips };
+        let on = change(&config(A, &[], true), newborn(Some(false))).unwrap();
+        assert_eq!(on.kernel_arguments.append, ["fips=1"]);
+        assert!(change(&config(A, &[], true), newborn(Some(true))).unwrap().is_empty());
+        let refused = change(&config(A, &[], false), newborn(Some(true))).unwrap_err();
+        assert!(refused.contains("spec.fips"), "{refused}");
+    }
+}

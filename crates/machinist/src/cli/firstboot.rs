@@ -1,0 +1,126 @@
+//! `machinist firstboot`: what Ignition could not do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use machinist_core::api::names::label::NODE_ROLE_PREFIX;
+
+use super::daemon::host_name;
+use super::output::TextOrJson;
+use super::{Outcome, output};
+use crate::daemon::first_boot::{Birth, Born, Refused, complete};
+use crate::daemon::join::{Joining, SERVICE};
+use crate::telemetry;
+
+/// Complete the first boot of this machine: kernel arguments, the OS image, FIPS, joining
+///
+/// Ignition has written files, units and users. What it cannot do is left in
+/// /etc/ignition-machine-config-encapsulated.json, and is done here; the machine restarts if anything
+/// has changed. Where the machine is as its config says, there is no restart. Does nothing where
+/// nothing is left. The exit code is 3 when this host cannot be as the config says.
+#[derive(Debug, Args)]
+#[command(
+    alias = "firstboot-complete-machineconfig",
+    after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine"
+)]
+pub(super) struct FirstBoot {
+    /// A MachineConfig in JSON to complete instead
+    #[arg(long, value_name = "FILE", alias = "machineconfig-file")]
+    file: Option<PathBuf>,
+
+    /// Join the home that /etc/kubernetes/kubeconfig describes, with an identity of the machine's own
+    #[arg(long)]
+    join: bool,
+
+    /// The pool that the machine is to be in
+    #[arg(long, value_name = "NAME", default_value = "worker")]
+    pool: String,
+
+    /// The name of the machine's Node [default: the name of the host]
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+
+    /// Do not restart the machine
+    #[arg(long)]
+    no_reboot: bool,
+
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+}
+
+impl FirstBoot {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        telemetry::start_log();
+        let joining = self.join.then(|| self.joining()).transpose()?;
+        let birth = Birth { root: self.root.clone(), file: self.file.clone(), joining };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let born = runtime.context("cannot start the runtime")?.block_on(complete(&birth));
+        let born = match born {
+            Err(error) if error.is::<Refused>() => {
+                tracing::error!("{error:#}");
+                return Ok(Outcome::Refused);
+            }
+            born => born?,
+        };
+        match self.output {
+            TextOrJson::Json => output::print_json(&born)?,
+            TextOrJson::Text => output::print(&text(&born))?,
+        }
+        match &born {
+            Born { change: Some(_), .. } if !self.no_reboot => systemctl(&["reboot"])?,
+            // Not waited for: the daemon comes after this very service.
+            Born { change: None, node: Some(_), .. } => {
+                systemctl(&["daemon-reload"])?;
+                systemctl(&["start", "--no-block", SERVICE])?;
+            }
+            _ => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn joining(&self) -> Result<Joining> {
+        let name = self.node_name.clone().map_or_else(host_name, Ok)?;
+        let label = format!("{NODE_ROLE_PREFIX}{}", self.pool);
+        Ok(Joining {
+            name,
+            root: self.root.clone(),
+            labels: BTreeMap::from([(label, String::new())]),
+            has_kubelet: false,
+            keep_identity: false,
+            program: std::env::current_exe().context("cannot tell where this program is")?,
+            listen: None,
+            starts: false,
+        })
+    }
+}
+
+fn systemctl(words: &[&str]) -> Result<()> {
+    let status = Command::new("systemctl").args(words).status();
+    let status = status.with_context(|| format!("systemctl {}", words.join(" ")))?;
+    ensure!(status.success(), "systemctl {}: {status}", words.join(" "));
+    Ok(())
+}
+
+fn text(born: &Born) -> String {
+    let Some(config) = &born.config else {
+        return "Nothing is left to be done.\n".to_owned();
+    };
+    let mut text = String::new();
+    if let Some(node) = &born.node {
+        let _ = writeln!(text, "{node} has joined.");
+    }
+    let _ = match &born.change {
+        Some(change) => writeln!(text, "{config} is in force with the next boot: {change}."),
+        None => writeln!(text, "The machine is as {config} says; no restart is needed."),
+    };
+    text
+}

@@ -1,0 +1,137 @@
+//! The first boot: does what Ignition could not, joins the home where no kubelet does, and restarts the
+//! machine if it has to.
+//!
+//! May be cut short at any time: everything is looked at anew by the next run, and the file that says
+//! that something is left to be done goes last.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow};
+use machinist_core::api::MachineConfig;
+use machinist_core::api::names::path::{ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG};
+use machinist_core::apply::Tree as _;
+use machinist_core::os::first_boot::{Newborn, change};
+use serde::Serialize;
+
+use super::join::{self, Joining, credentials, places::Places};
+use super::os::host;
+use super::root::{Root, split};
+
+/// How to complete a first boot.
+#[derive(Debug)]
+pub(crate) struct Birth {
+    /// The root of the machine.
+    pub(crate) root: PathBuf,
+    /// The config, if not where the server has put it.
+    pub(crate) file: Option<PathBuf>,
+    /// How the machine joins, where no kubelet makes a Node for it.
+    pub(crate) joining: Option<Joining>,
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Born {
+    /// The config; none where nothing is left to be done.
+    pub(crate) config: Option<String>,
+    /// What changes with the next boot; none where the machine need not restart.
+    pub(crate) change: Option<String>,
+    /// The Node with which the machine has joined.
+    pub(crate) node: Option<String>,
+}
+
+/// A machine that cannot be as its config says; to try again is of no use.
+#[derive(Debug, thiserror::Error)]
+#[error("the first boot cannot be completed: {0}")]
+pub(crate) struct Refused(String);
+
+/// Completes the first boot, all but the restart.
+pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
+    let root = Root::open(&birth.root)?;
+    let Some(config) = config(&root, birth.file.as_deref())? else {
+        return Ok(Born { config: None, change: None, node: None });
+    };
+    let name = config.metadata.name.clone().unwrap_or_default();
+    let found = host::find(&birth.root);
+    let status = found.os.status().context("cannot see which system this machine has booted")?;
+    let line = found.command_line();
+    let fips = fs::read_to_string("/proc/sys/crypto/fips_enabled").ok();
+    let newborn = Newborn {
+        booted: &status.booted,
+        command_line: line.as_deref(),
+        fips: fips.map(|text| text.trim() == "1"),
+    };
+    let mut change = change(&config, newborn).map_err(Refused)?;
+    if !found.reads_arguments && !change.kernel_arguments.is_empty() {
+        tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
+        change.kernel_arguments = Default::default();
+    }
+    if let Some(reason) = found.os.refusal(&change) {
+        return Err(Refused(reason).into());
+    }
+    let words = (!change.is_empty()).then(|| change.words());
+    if let Some(words) = &words {
+        tracing::info!("completing the first boot for {name}: {words}");
+        found.os.fetch(&change).context("cannot fetch what the first boot needs")?;
+    }
+    // Before the next system is made: what is on the disk now is carried over.
+    let node = match &birth.joining {
+        Some(joining) => Some(join(joining).await?),
+        None => None,
+    };
+    if words.is_some() {
+        found.os.stage(&change, true).context("cannot prepare the next boot")?;
+    } else {
+        tracing::info!("the machine is as {name} says: no restart is needed");
+    }
+    if birth.file.is_none() {
+        put_away(&root, words.is_some())?;
+    }
+    Ok(Born { config: Some(name), change: words, node })
+}
+
+/// The config that is to be completed, if one is.
+fn config(root: &Root, file: Option<&Path>) -> Result<Option<MachineConfig>> {
+    let (shown, bytes) = match file {
+        Some(file) => {
+            let bytes = fs::read(file).with_context(|| format!("--file {}", file.display()))?;
+            (file.display().to_string(), bytes)
+        }
+        None if root.exists(ENCAPSULATED)? => (ENCAPSULATED.to_owned(), root.bytes(ENCAPSULATED)?),
+        None => return Ok(None),
+    };
+    // Not the error's own words: they may hold a piece of the config.
+    let read = serde_json::from_slice(&bytes);
+    read.map(Some).map_err(|error| {
+        anyhow!(
+            "{shown}: not a MachineConfig in JSON (line {}, column {})",
+            error.line(),
+            error.column()
+        )
+    })
+}
+
+/// Joins with the kubeconfig that the server gave, and lets go of it: the machine has its own then.
+async fn join(joining: &Joining) -> Result<String> {
+    let given = joining.root.join(KUBECONFIG.trim_start_matches('/'));
+    if !Places::new(&joining.root).kubeconfig().exists() {
+        join::join(&credentials::read(&given)?, joining).await?;
+    }
+    match fs::remove_file(&given) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", given.display()))
+        }
+        _ => Ok(joining.name.clone()),
+    }
+}
+
+/// Nothing is left to be done.
+fn put_away(root: &Root, restarts: bool) -> Result<()> {
+    let done = match restarts {
+        true => root.rename(ENCAPSULATED, ENCAPSULATED_BACKUP),
+        false => root.remove(ENCAPSULATED),
+    };
+    done.and_then(|()| root.sync_folder(split(ENCAPSULATED).0))
+        .with_context(|| format!("cannot put {ENCAPSULATED} away"))
+}
