@@ -6,7 +6,7 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-.PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds clean
+.PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,15 @@ reference: ## Write the generated pages of docs/reference anew
 
 crds: ## Write deploy/crds anew
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds
+
+image: ## The container image, in target/dist; BINARY=program packs that one
+	scripts/image
+
+deb: ## The Debian package, in target/dist; BINARY=program packs that one
+	scripts/deb
+
+sbom: ## The bill of materials, in target/dist
+	scripts/sbom
 
 clean: ## Remove what was built
 	cargo clean

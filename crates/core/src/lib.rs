@@ -9,6 +9,7 @@
 //! | [`adopt`] | whether a running cluster can be taken over without touching a machine |
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
 //! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
+//! | [`bootstrap`] | what the first control plane gets before there is an API, and where it lies |
 //! | [`generate`] | which MachineConfigs are made out of other objects, and from what |
 //! | [`go`] | what Go's typed world does to values: structs, JSON, YAML, durations |
 //! | [`agent`] | what the daemon of a machine does next, and what it says |
@@ -23,6 +24,7 @@
 //! | [`kubelet`] | what a KubeletConfig makes of the kubelets of a pool |
 //! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
+//! | [`redact`] | what is left of objects that leave the house: everything but secrets |
 //! | [`runtime`] | what image mirrors, image policies and runtime settings make on a machine |
 //! | [`serve`] | what a machine gets on its first boot, and in which version |
 //! | [`template`] | the MachineConfigs that every machine starts from |
@@ -35,6 +37,7 @@ pub mod adopt;
 pub mod agent;
 pub mod api;
 pub mod apply;
+pub mod bootstrap;
 pub mod diff;
 pub mod disruption;
 pub mod drain;
@@ -49,6 +52,7 @@ pub mod moving;
 pub mod os;
 pub mod plan;
 pub mod reconcile_check;
+pub mod redact;
 pub mod render;
 pub mod runtime;
 pub mod secrets;

@@ -5,22 +5,26 @@
 //!
 //! | room | what it runs |
 //! |---|---|
+//! | [`bootstrap`] | the folder that a first control plane is served from: `machinist bootstrap` |
 //! | [`cli`] | the commands, a file each |
 //! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
 //! | [`daemon`] | what runs on a machine: `machinist daemon`, `once`, `join`, `leave` |
 //! | [`enrol`] | a new machine becomes known and gets the sealed half of its config: `machinist enrol` |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
+//! | [`must_gather`] | the state of everything in one archive, without secrets: `machinist must-gather` |
 //! | [`server`] | Ignition configs for machines on their first boot: `machinist server` |
 //! | [`telemetry`] | the log |
 //! | [`up`] | everything in one process: `machinist up` |
 
+pub mod bootstrap;
 pub mod cli;
 pub mod controller;
 pub mod daemon;
 pub mod enrol;
 pub mod home;
 pub mod manifests;
+pub mod must_gather;
 pub mod server;
 pub mod telemetry;
 pub mod up;

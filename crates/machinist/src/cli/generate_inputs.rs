@@ -12,17 +12,16 @@ use machinist_core::api::config::{
 use machinist_core::api::names::object::{
     CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER,
 };
-use machinist_core::api::names::{GROUP, label};
 use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
     MachineConfig, MachineConfigPool,
 };
+use machinist_core::bootstrap::built_in;
 use machinist_core::generate::Sources;
 use machinist_core::kubelet::{self, gates};
 use machinist_core::runtime::registries;
 use machinist_core::template::{Inputs, Templates};
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use super::output;
 use crate::manifests::Document;
@@ -41,10 +40,10 @@ pub(super) struct GenerateInputs {
     container_runtime_configs: Vec<ContainerRuntimeConfig>,
     release_image: Option<String>,
     controller_config: Option<ControllerConfig>,
-    pull_secret: Option<Vec<u8>>,
+    pub(super) pull_secret: Option<Vec<u8>>,
     api_server: Option<APIServer>,
-    node: Option<Node>,
-    feature_gate: Option<FeatureGate>,
+    pub(super) node: Option<Node>,
+    pub(super) feature_gate: Option<FeatureGate>,
     gates: BTreeMap<String, bool>,
     kubelet_configs: Vec<KubeletConfig>,
 }
@@ -56,9 +55,20 @@ impl GenerateInputs {
         let mut pools: Vec<MachineConfigPool> = of(documents)?;
         for name in [POOL_MASTER, POOL_WORKER] {
             if !pools.iter().any(|pool| pool.name_any() == name) {
-                pools.push(built_in(name)?);
+                pools.push(built_in(name));
             }
         }
+        Self::find_with(documents, pools)
+    }
+
+    /// The facts that templates are filled in with, where they are among documents.
+    pub(super) fn controller_config_of(documents: &[Document]) -> Result<Option<ControllerConfig>> {
+        let all: Vec<ControllerConfig> = of(documents)?;
+        Ok(all.into_iter().find(|found| found.name_any() == CONTROLLER_CONFIG))
+    }
+
+    /// Finds them among documents, for these pools.
+    pub(super) fn find_with(documents: &[Document], pools: Vec<MachineConfigPool>) -> Result<Self> {
         let images: Vec<Image> = of(documents)?;
         for image in images.iter().filter(|image| image.name_any() != CLUSTER) {
             let name = image.name_any();
@@ -68,9 +78,7 @@ impl GenerateInputs {
         let versions: Vec<ClusterVersion> = of(documents)?;
         let version = versions.into_iter().find(|version| version.name_any() == CLUSTER_VERSION);
         let running = version.and_then(|version| version.status?.desired);
-        let controller_configs: Vec<ControllerConfig> = of(documents)?;
-        let controller_config =
-            controller_configs.into_iter().find(|found| found.name_any() == CONTROLLER_CONFIG);
+        let controller_config = Self::controller_config_of(documents)?;
         let installed =
             controller_config.as_ref().and_then(|found| found.spec.release_image.clone());
         let feature_gate: Option<FeatureGate> = cluster(documents)?;
@@ -144,7 +152,9 @@ impl GenerateInputs {
 }
 
 /// The objects of a kind. The same object twice is refused: which one counts would be a guess.
-fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(documents: &[Document]) -> Result<Vec<K>> {
+pub(super) fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    documents: &[Document],
+) -> Result<Vec<K>> {
     let (kind, group) = (K::kind(&()), K::group(&()));
     let mut seen: HashMap<(String, &str), &Document> = HashMap::new();
     let mut objects = Vec::new();
@@ -189,18 +199,4 @@ fn pull_secret(
     });
     let data = found.and_then(|secret| secret.data?.remove(".dockerconfigjson"));
     Ok(data.map(|data| data.0))
-}
-
-/// A pool as it comes with every system.
-fn built_in(name: &str) -> Result<MachineConfigPool> {
-    let pool = json!({
-        "apiVersion": format!("{GROUP}/v1"),
-        "kind": "MachineConfigPool",
-        "metadata": {
-            "name": name,
-            "labels": {label::MCO_BUILT_IN: "", format!("{}{name}", label::POOL_PREFIX): ""},
-        },
-        "spec": {"machineConfigSelector": {"matchLabels": {label::ROLE: name}}},
-    });
-    Ok(serde_json::from_value(pool)?)
 }

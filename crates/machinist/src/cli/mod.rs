@@ -5,6 +5,7 @@
 
 mod adopt;
 mod apply;
+mod bootstrap;
 mod completions;
 mod controller;
 mod crds;
@@ -28,7 +29,9 @@ mod ignition;
 mod join;
 mod label;
 mod live;
+mod man;
 mod move_house;
+mod must_gather;
 mod once;
 mod os;
 mod output;
@@ -101,6 +104,7 @@ enum Command {
     Controller(controller::Controller),
     #[command(subcommand)]
     Server(server::Server),
+    Bootstrap(bootstrap::Bootstrap),
     #[command(subcommand)]
     Token(token::Token),
     Pointer(pointer::Pointer),
@@ -125,6 +129,7 @@ enum Command {
     Reboot(reboot::Reboot),
     Adopt(adopt::Adopt),
     Move(move_house::Move),
+    MustGather(must_gather::MustGather),
     Join(join::Join),
     Leave(join::Leave),
     Daemon(daemon::Daemon),
@@ -142,6 +147,7 @@ enum Command {
     Ignition(ignition::Ignition),
     Crds(crds::Crds),
     Completions(completions::Completions),
+    Man(man::Man),
     Version(version::Version),
 }
 
@@ -152,6 +158,7 @@ pub fn run() -> ExitCode {
         Command::Up(command) => command.run(),
         Command::Controller(command) => command.run(),
         Command::Server(command) => command.run(),
+        Command::Bootstrap(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Pointer(command) => command.run(),
         Command::Enrol(command) => command.run(),
@@ -171,6 +178,7 @@ pub fn run() -> ExitCode {
         Command::Reboot(command) => command.run(),
         Command::Adopt(command) => command.run(),
         Command::Move(command) => command.run(),
+        Command::MustGather(command) => command.run(),
         Command::Join(command) => command.run(),
         Command::Leave(command) => command.run(),
         Command::Daemon(command) => command.run(),
@@ -186,6 +194,7 @@ pub fn run() -> ExitCode {
         Command::Rollout(command) => command.run(),
         Command::Crds(command) => command.run(),
         Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
         Command::Version(command) => command.run(),
     };
     match result {

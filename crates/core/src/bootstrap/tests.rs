@@ -1,0 +1,306 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::*;
+use crate::api::Nullable;
+use crate::template::{Inputs, Profile, Templates, shipped};
+
+fn object<K: serde::de::DeserializeOwned>(kind: &str, name: &str, rest: &Value) -> K {
+    let mut value = rest.clone();
+    value["apiVersion"] = json!("machineconfiguration.openshift.io/v1");
+    value["kind"] = json!(kind);
+    value["metadata"]["name"] = json!(name);
+    serde_json::from_value(value).unwrap()
+}
+
+fn facts() -> ControllerConfig {
+    let infra = json!({"status": {"platformStatus": {"type": "None"}}});
+    let spec = json!({"spec": {"clusterDNSIP": "10.96.0.10", "infra": infra}});
+    object("ControllerConfig", "machine-config-controller", &spec)
+}
+
+fn machine_config(name: &str, role: &str, text: &str) -> MachineConfig {
+    let file =
+        json!({"path": format!("/etc/{name}"), "contents": {"source": format!("data:,{text}")}});
+    object(
+        "MachineConfig",
+        name,
+        &json!({
+            "metadata": {"labels": {"machineconfiguration.openshift.io/role": role}},
+            "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [file]}}},
+        }),
+    )
+}
+
+fn pool(name: &str, roles: &[&str]) -> MachineConfigPool {
+    let expression =
+        json!({"key": "machineconfiguration.openshift.io/role", "operator": "In", "values": roles});
+    let spec = json!({"spec": {"machineConfigSelector": {"matchExpressions": [expression]}}});
+    object("MachineConfigPool", name, &spec)
+}
+
+fn kubelet_config(name: &str, pods: i32) -> KubeletConfig {
+    let label = "pools.operator.machineconfiguration.openshift.io/worker";
+    let spec = json!({"spec": {
+        "machineConfigPoolSelector": {"matchLabels": {label: ""}},
+        "kubeletConfig": {"maxPods": pods},
+    }});
+    object("KubeletConfig", name, &spec)
+}
+
+/// Inputs that live long enough to be borrowed.
+struct World {
+    facts: ControllerConfig,
+    pools: Vec<MachineConfigPool>,
+    configs: Vec<MachineConfig>,
+    kubelets: Vec<KubeletConfig>,
+    templates: Templates,
+    gates: BTreeMap<String, bool>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            facts: facts(),
+            pools: choose(Vec::new(), None).unwrap(),
+            configs: vec![machine_config("50-mine", "worker", "mine")],
+            kubelets: Vec::new(),
+            templates: shipped(Profile::Kubernetes),
+            gates: BTreeMap::new(),
+        }
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            pools: self.pools.iter().collect(),
+            machine_configs: self.configs.iter().collect(),
+            kubelet_configs: self.kubelets.iter().collect(),
+            templates: Some(kubelet::Sources {
+                templates: &self.templates,
+                inputs: Inputs {
+                    controller_config: &self.facts,
+                    pull_secret: None,
+                    api_server: None,
+                },
+                gates: &self.gates,
+                node: None,
+            }),
+            ..Sources::default()
+        }
+    }
+
+    fn made(&self) -> Bootstrapped {
+        bootstrap(&self.sources(), "v1").unwrap()
+    }
+
+    fn refusal(&self) -> String {
+        let errors = bootstrap(&self.sources(), "v1").unwrap_err();
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn names(made: &Bootstrapped) -> Vec<String> {
+    made.rendered.iter().map(kube::ResourceExt::name_any).collect()
+}
+
+#[test]
+fn pools_point_at_configs_that_are_there() {
+    let mut world = World::new();
+    world.pools.push(pool("infra", &["worker", "infra"]));
+    world.kubelets.push(kubelet_config("more-pods", 220));
+    let made = world.made();
+    let files = files(&made);
+    let paths: Vec<String> = files.iter().map(|it| format!("{}/{}", it.folder, it.name)).collect();
+    for (pool, config) in made.pools.iter().zip(&made.rendered) {
+        let spec = pool.spec.configuration.clone().unwrap();
+        let status = pool.status.clone().unwrap().configuration.unwrap();
+        assert_eq!((&spec, spec.name.as_ref()), (&status, config.metadata.name.as_ref()));
+        assert!(
+            paths.contains(&format!("machine-configs/{}.yaml", config.name_any())),
+            "{paths:?}"
+        );
+    }
+    assert_eq!(made.pools.len(), 3);
+    assert!(paths.contains(&"controller-config/machine-config-controller.yaml".to_owned()));
+    assert!(!paths.iter().any(|path| path.starts_with("api-server")));
+    // Whatever a pool points at is written before it.
+    assert!(files.is_sorted_by_key(|file| FOLDERS.iter().position(|it| *it == file.folder)));
+    // Only what the pool selects is a source of it, unlike in the real system.
+    let source = made.pools[0].spec.configuration.as_ref().unwrap().source.as_ref().unwrap();
+    let source: Vec<&str> = source.iter().filter_map(|it| it.name.as_deref()).collect();
+    assert!(source.iter().all(|name| name.contains("master")), "{source:?}");
+}
+
+#[test]
+fn what_a_cluster_wrote_into_objects_does_not_count() {
+    let mut world = World::new();
+    let expected = names(&world.made());
+    for pool in &mut world.pools {
+        pool.metadata.uid = Some("u".to_owned());
+        pool.metadata.resource_version = Some("7".to_owned());
+        pool.spec.configuration =
+            Some(PoolConfiguration { name: Some("old".to_owned()), ..Default::default() });
+    }
+    // A rendered or generated config of an earlier day is made anew.
+    let mut stale = machine_config("99-worker-generated-kubelet", "worker", "old");
+    let key = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
+    stale.annotations_mut().insert(key.to_owned(), "v0".to_owned());
+    world.configs.push(stale);
+    let made = world.made();
+    assert_eq!(names(&made), expected);
+    assert_eq!(made.pools[0].metadata.uid, None);
+    assert_eq!(made.rendered[0].metadata.owner_references, None);
+}
+
+#[test]
+fn what_is_generated_takes_the_place_of_what_has_its_name() {
+    let mut world = World::new();
+    world.configs.push(machine_config("00-worker", "worker", "mine"));
+    let made = world.made();
+    assert!(made.warnings[0].contains("MachineConfig 00-worker"), "{:?}", made.warnings);
+    world.configs.pop();
+    assert_eq!(names(&made), names(&world.made()));
+}
+
+#[test]
+fn each_mistake_names_object_field_and_remedy() {
+    type Spoil = fn(&mut World);
+    let cases: [(Spoil, &[&str]); 6] = [
+        (
+            |world| world.kubelets = vec![kubelet_config("a", 1), kubelet_config("b", 2)],
+            &[
+                "KubeletConfig a, b",
+                "spec.machineConfigPoolSelector",
+                "MachineConfigPool worker",
+                "keep one",
+            ],
+        ),
+        (
+            |world| world.kubelets = vec![kubelet_config("a", -1), kubelet_config("b", 2)],
+            &["KubeletConfig a, b"],
+        ),
+        (
+            |world| world.pools.push(pool("../up", &["worker"])),
+            &["MachineConfigPool \"../up\"", "metadata.name"],
+        ),
+        (
+            |world| world.pools.push(pool("lonely", &["lonely"])),
+            &[
+                "MachineConfigPool lonely",
+                "couldn't find any MachineConfigs",
+                "spec.machineConfigSelector",
+            ],
+        ),
+        (
+            |world| world.configs[0].spec.kernel_type = Some("odd".to_owned()),
+            &["MachineConfigPool worker", "MachineConfig 50-mine", "spec.kernelType", "realtime"],
+        ),
+        (
+            |world| {
+                world.facts =
+                    object("ControllerConfig", "machine-config-controller", &json!({"spec": {}}));
+            },
+            &["ControllerConfig machine-config-controller"],
+        ),
+    ];
+    for (spoil, parts) in cases {
+        let mut world = World::new();
+        spoil(&mut world);
+        let refusal = world.refusal();
+        for part in parts {
+            assert!(refusal.contains(part), "{part} is not in {refusal}");
+        }
+    }
+    let none = bootstrap(&Sources::default(), "v1").unwrap_err();
+    assert_eq!(none, [BootstrapError::NoControllerConfig]);
+}
+
+#[test]
+fn pools_that_are_declared_twice() {
+    let at = |pool: &MachineConfigPool, origin: &str| (pool.clone(), origin.to_owned());
+    let own = {
+        let mut own = built_in("worker");
+        own.spec.paused = Some(true);
+        own
+    };
+    let other = pool("worker", &["worker"]);
+    for (declared, expected) in [
+        (vec![], Ok(built_in("worker"))),
+        (vec![at(&own, "a")], Ok(own.clone())),
+        (vec![at(&own, "a"), at(&own, "b")], Ok(own.clone())),
+        (vec![at(&built_in("worker"), "a"), at(&own, "b")], Ok(own.clone())),
+        (vec![at(&own, "a"), at(&built_in("worker"), "b")], Ok(own.clone())),
+        (vec![at(&own, "a"), at(&other, "b")], Err("in a and in b; remove one")),
+    ] {
+        match (choose(declared, None), expected) {
+            (Ok(pools), Ok(expected)) => {
+                assert_eq!(
+                    pools.iter().map(kube::ResourceExt::name_any).collect::<Vec<_>>(),
+                    ["master", "worker"]
+                );
+                assert_eq!(pools[1], expected);
+            }
+            (Err(errors), Err(expected)) => {
+                assert!(errors[0].to_string().contains(expected), "{errors:?}");
+            }
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+    let mut facts = facts();
+    let Nullable::Set(infra) = &mut facts.spec.infra else { panic!() };
+    let status = json!({"controlPlaneTopology": "HighlyAvailableArbiter"});
+    infra.status = Some(serde_json::from_value(status).unwrap());
+    assert_eq!(choose(Vec::new(), Some(&facts)).unwrap().len(), 3);
+}
+
+#[test]
+fn pull_secrets_in_files() {
+    let type_ = "kubernetes.io/dockerconfigjson";
+    let docker = "{\"auths\": {}}";
+    let secret = |type_: &str, field: &str, value: &str| json!({"kind": "Secret", "type": type_, field: {".dockerconfigjson": value}});
+    for (object, expected) in [
+        (json!({"auths": {}}), Ok(docker)),
+        (secret(type_, "data", &STANDARD.encode(docker)), Ok(docker)),
+        (secret(type_, "stringData", docker), Ok(docker)),
+        (
+            secret("Opaque", "stringData", docker),
+            Err("expected secret type kubernetes.io/dockerconfigjson found Opaque"),
+        ),
+        (secret(type_, "data", "{hunter2}"), Err("not base64")),
+        (json!({"kind": "Secret", "type": type_}), Err("there is no .dockerconfigjson")),
+        (json!({"kind": "ConfigMap"}), Err("neither a Secret")),
+        (Value::Null, Err("neither a Secret")),
+    ] {
+        match (pull_secret(&object, docker), expected) {
+            (Ok(bytes), Ok(expected)) => assert_eq!(bytes, expected.as_bytes()),
+            (Err(error), Err(expected)) => {
+                let error = error.to_string();
+                assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
+            }
+            (found, _) => panic!("{object}: {found:?}"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// The order of the manifests says nothing, and every run says the same.
+    #[test]
+    fn the_order_of_manifests_does_not_matter(order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle()) {
+        let mut world = World::new();
+        world.pools.push(pool("infra", &["worker", "infra"]));
+        let all: Vec<MachineConfig> = (0..6)
+            .map(|n| machine_config(&format!("5{n}-x"), if n % 2 == 0 { "worker" } else { "infra" }, &n.to_string()))
+            .collect();
+        world.configs.clone_from(&all);
+        let expected = files(&world.made());
+        world.configs = order.iter().map(|n| all[*n].clone()).collect();
+        prop_assert_eq!(files(&world.made()), expected);
+    }
+}

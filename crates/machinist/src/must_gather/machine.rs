@@ -1,0 +1,63 @@
+//! What the machine knows on which the command runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use machinist_core::redact::Redactor;
+
+use super::{Collected, pretty};
+use crate::daemon::status;
+
+/// How many lines of the daemon's log are collected.
+const LINES: &str = "5000";
+/// What says that a machine is looked after by a daemon, below its root.
+const SIGNS: [&str; 2] = ["etc/machine-config-daemon", "var/lib/machinist"];
+
+/// Whether a daemon looks after the machine.
+#[must_use]
+pub fn is_machine(root: &Path) -> bool {
+    SIGNS.iter().any(|sign| root.join(sign).exists())
+}
+
+/// Collects what a machine knows about itself.
+pub async fn machine(root: &Path, redactor: &Redactor) -> Collected {
+    let mut collected = Collected::default();
+    match status::gather(root).await.and_then(|status| Ok(serde_json::to_value(&status)?)) {
+        Ok(mut status) => {
+            redactor.object(&mut status);
+            collected.add("machine/status.json", pretty(&status));
+        }
+        Err(error) => collected.lacks("the status of the machine", format!("{error:#}")),
+    }
+    match fs::read_to_string(root.join("etc/os-release")) {
+        Ok(text) => collected.add("machine/os-release", text),
+        Err(error) => collected.lacks("/etc/os-release", error.to_string()),
+    }
+    let uname = rustix::system::uname();
+    let words = [uname.sysname(), uname.release(), uname.version(), uname.machine()];
+    let words = words.map(|word| word.to_string_lossy().into_owned()).join(" ");
+    collected.add("machine/uname", words + "\n");
+    for unit in ["machinist-daemon", "machinist-hub", "machinist-server"] {
+        match log(root, unit) {
+            Ok(text) if text.trim().is_empty() => {}
+            Ok(text) => collected.add(format!("machine/{unit}.log"), redactor.log(&text)),
+            Err(why) => collected.lacks(format!("the log of {unit}"), why),
+        }
+    }
+    collected
+}
+
+/// The log of a service, as the journal has it.
+fn log(root: &Path, unit: &str) -> Result<String, String> {
+    let mut journal = Command::new("journalctl");
+    journal.args(["--no-pager", "--quiet", "-o", "short-iso", "-n", LINES, "-u", unit]);
+    if root != Path::new("/") {
+        journal.arg("--root").arg(root);
+    }
+    let answer = journal.output().map_err(|error| format!("journalctl: {error}"))?;
+    if !answer.status.success() {
+        return Err(String::from_utf8_lossy(&answer.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
+}

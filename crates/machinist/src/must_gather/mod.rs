@@ -1,0 +1,205 @@
+//! Everything that somebody needs who is to find out what is wrong, in one archive, without secrets.
+//!
+//! What cannot be read is said, and does not keep the rest from being collected.
+
+mod archive;
+mod machine;
+mod overview;
+mod questions;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use machinist_core::redact::Redactor;
+use machinist_core::render::go_yaml::to_go_yaml;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use archive::pack;
+pub use machine::{is_machine, machine};
+
+use crate::home::Home;
+use crate::home::request::{JSON, refused};
+use questions::{KINDS, Kind};
+
+/// A home that says nothing for this long says nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many questions are under way at a time.
+const AT_A_TIME: usize = 4;
+
+/// What could not be collected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// What it is.
+    pub what: String,
+    /// Why it is not there.
+    pub why: String,
+}
+
+/// What was collected.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The files: their paths in the archive, and what is in them.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// How many objects there are of each kind.
+    pub objects: BTreeMap<String, usize>,
+    /// Kinds that the home does not have.
+    pub absent: Vec<String>,
+    /// What could not be collected.
+    pub missing: Vec<Missing>,
+}
+
+impl Collected {
+    /// Adds a file.
+    fn add(&mut self, path: impl Into<String>, contents: impl Into<Vec<u8>>) {
+        self.files.insert(path.into(), contents.into());
+    }
+
+    /// Notes that something is missing.
+    fn lacks(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.missing.push(Missing { what: what.into(), why: why.into() });
+    }
+
+    /// Takes up what was collected elsewhere.
+    pub fn merge(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.objects.extend(other.objects);
+        self.absent.extend(other.absent);
+        self.missing.extend(other.missing);
+    }
+
+    /// What is in the archive, for programs.
+    #[must_use]
+    pub fn summary(&self, time: &str) -> Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "time": time,
+            "objects": self.objects,
+            "absent": self.absent,
+            "missing": self.missing,
+            "files": self.files.len(),
+        })
+    }
+}
+
+/// Collects the state of a home. `tell` is told about every kind.
+pub async fn home(home: &Home, redactor: &Redactor, tell: impl Fn(&str)) -> Collected {
+    let mut collected = Collected::default();
+    for (path, name) in [("/version", "version.json"), ("/apis", "groups.json")] {
+        match ask(home.get(path)).await {
+            Ok(answer) => collected.add(format!("home/{name}"), pretty(&answer)),
+            Err(why) => collected.lacks(path, why.text()),
+        }
+    }
+    let questions = KINDS.iter().map(async |kind| (kind, ask(home.list_as(kind.path, JSON)).await));
+    let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
+    let mut known: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    while let Some((kind, answer)) = answers.next().await {
+        match answer {
+            Ok(list) => {
+                let objects = objects(kind, list, redactor);
+                tell(&format!("{} {}", objects.len(), kind.name));
+                for object in &objects {
+                    collected.add(place(kind, object), to_go_yaml(object));
+                }
+                collected.objects.insert(kind.name.to_owned(), objects.len());
+                known.insert(kind.name, objects);
+            }
+            Err(Silence::Absent) => collected.absent.push(kind.name.to_owned()),
+            Err(silence) => {
+                let why = silence.text();
+                tell(&format!("cannot read {}: {why}", kind.name));
+                collected.lacks(kind.name, why);
+            }
+        }
+    }
+    // Answers come in any order.
+    collected.absent.sort();
+    collected.missing.sort_by(|a, b| a.what.cmp(&b.what));
+    let of = |kind: &str| known.get(kind).map_or(&[][..], Vec::as_slice);
+    let overview = overview::overview(of("machineconfigpools"), of("nodes"));
+    collected.add("overview.txt", overview);
+    collected
+}
+
+/// Why there is no answer.
+enum Silence {
+    /// The home has no such kind.
+    Absent,
+    /// Something else.
+    Failed(String),
+}
+
+impl Silence {
+    fn text(self) -> String {
+        match self {
+            Self::Absent => "the home has no such thing".to_owned(),
+            Self::Failed(why) => why,
+        }
+    }
+}
+
+async fn ask(question: impl Future<Output = anyhow::Result<Value>>) -> Result<Value, Silence> {
+    match tokio::time::timeout(PATIENCE, question).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if refused(&error) == Some(404) => Err(Silence::Absent),
+        Ok(Err(error)) => Err(Silence::Failed(format!("{error:#}"))),
+        Err(_) => Err(Silence::Failed(format!("no answer for {} seconds", PATIENCE.as_secs()))),
+    }
+}
+
+/// The objects of a list, without secrets. The items of a list do not say what they are.
+fn objects(kind: &Kind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
+    let items = list.get_mut("items").map(Value::take);
+    let Some(Value::Array(mut items)) = items else { return Vec::new() };
+    for item in &mut items {
+        if let Some(fields) = item.as_object_mut() {
+            fields.insert("kind".to_owned(), kind.kind.into());
+            fields.insert("apiVersion".to_owned(), kind.api_version().into());
+        }
+        redactor.object(item);
+    }
+    items
+}
+
+/// Where an object goes.
+fn place(kind: &Kind, object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
+    let clean = |text: &str| text.chars().map(plain).collect::<String>();
+    let (namespace, name) = (clean(text("/metadata/namespace")), clean(text("/metadata/name")));
+    let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("home/{}/{folder}{name}.yaml", kind.name)
+}
+
+fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_objects_stay_in_their_folder() {
+        let kind = &KINDS[0];
+        let object = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
+        assert_eq!(place(kind, &object("a", "")), "home/machineconfigpools/a.yaml");
+        assert_eq!(place(kind, &object("a", "n")), "home/machineconfigpools/n/a.yaml");
+        assert_eq!(place(kind, &object("../a/b", "")), "home/machineconfigpools/.._a_b.yaml");
+    }
+
+    #[test]
+    fn items_say_what_they_are_and_hold_no_secret() {
+        let list = json!({"items": [{"metadata": {"name": "a"}, "spec": {"config": {"passwd": {"users": [{"passwordHash": "hunter2"}]}}}}]});
+        let kind = KINDS.iter().find(|kind| kind.name == "machineconfigs").unwrap();
+        let made = objects(kind, list, &Redactor::new("key"));
+        assert_eq!(made[0]["kind"], "MachineConfig");
+        assert_eq!(made[0]["apiVersion"], "machineconfiguration.openshift.io/v1");
+        assert!(!made[0].to_string().contains("hunter2"));
+        assert!(objects(kind, json!({"kind": "Status"}), &Redactor::new("key")).is_empty());
+    }
+}

@@ -1,0 +1,3 @@
+module machinist/sbom
+
+go 1.19

@@ -1,0 +1,200 @@
+//! What clusters start with, from the least to everything.
+
+use crate::site::{file, machine_config};
+use machinist_e2e::program;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const GROUP: &str = "machineconfiguration.openshift.io";
+const POOL: &str = "pools.operator.machineconfiguration.openshift.io";
+
+/// What a new cluster declares in one more step, and its name.
+pub(crate) type Step = (&'static str, Vec<Value>);
+
+/// The steps; each comes on top of the ones before.
+pub(crate) fn steps() -> Vec<Step> {
+    vec![
+        (
+            "plain",
+            vec![
+                controller_config(false),
+                pool("master"),
+                pool("worker"),
+                file("50-worker-mine", "worker", "/etc/mine", "mine"),
+                file("50-master-mine", "master", "/etc/mine", "of the control plane"),
+            ],
+        ),
+        (
+            "kubelets",
+            vec![
+                settings(
+                    "KubeletConfig",
+                    "pods",
+                    "worker",
+                    &json!({"kubeletConfig": {"maxPods": 220}}),
+                ),
+                settings(
+                    "KubeletConfig",
+                    "log",
+                    "master",
+                    &json!({"logLevel": 4, "autoSizingReserved": true}),
+                ),
+            ],
+        ),
+        (
+            "runtime",
+            vec![settings(
+                "ContainerRuntimeConfig",
+                "processes",
+                "worker",
+                &json!({"containerRuntimeConfig": {"pidsLimit": 4096, "overlaySize": "8G", "logLevel": "warn"}}),
+            )],
+        ),
+        ("mirrors", mirrors()),
+        (
+            "custom pool",
+            vec![
+                infra_pool(),
+                machine_config(
+                    "40-infra",
+                    "infra",
+                    &json!({"kernelArguments": ["quiet"], "kernelType": "realtime"}),
+                ),
+                settings(
+                    "KubeletConfig",
+                    "infra",
+                    "infra",
+                    &json!({"kubeletConfig": {"maxPods": 50}}),
+                ),
+            ],
+        ),
+        ("pull secret", vec![controller_config(true), pull_secret()]),
+        ("cluster settings", cluster_settings()),
+    ]
+}
+
+fn mirrors() -> Vec<Value> {
+    let config = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let mirror =
+        |source: &str| json!([{"source": source, "mirrors": ["mirror.example.net:5000/x"]}]);
+    vec![
+        json!({
+            "apiVersion": "operator.openshift.io/v1alpha1", "kind": "ImageContentSourcePolicy",
+            "metadata": {"name": "old"}, "spec": {"repositoryDigestMirrors": mirror("quay.example.com/a")},
+        }),
+        config(
+            "ImageDigestMirrorSet",
+            "digests",
+            json!({"imageDigestMirrors": mirror("b.example.com/b")}),
+        ),
+        config("ImageTagMirrorSet", "tags", json!({"imageTagMirrors": mirror("c.example.com/c")})),
+        config(
+            "Image",
+            "cluster",
+            json!({"registrySources": {"blockedRegistries": ["bad.example.org"]}}),
+        ),
+    ]
+}
+
+/// The FeatureGate, the Node settings and the API server of the cluster.
+fn cluster_settings() -> Vec<Value> {
+    let config = |kind: &str, spec: Value| json!({"apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": {"name": "cluster"}, "spec": spec});
+    let chosen = json!({"enabled": ["OneGate"], "disabled": ["OtherGate"]});
+    vec![
+        config("FeatureGate", json!({"featureSet": "CustomNoUpgrade", "customNoUpgrade": chosen})),
+        config(
+            "Node",
+            json!({"cgroupMode": "v2", "workerLatencyProfile": "MediumUpdateAverageReaction"}),
+        ),
+        config("APIServer", json!({"tlsSecurityProfile": {"type": "Old", "old": {}}})),
+    ]
+}
+
+fn pool(name: &str) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "MachineConfigPool",
+        "metadata": {
+            "name": name,
+            "labels": {format!("{GROUP}/mco-built-in"): "", format!("{POOL}/{name}"): ""},
+        },
+        "spec": {
+            "machineConfigSelector": {"matchLabels": {format!("{GROUP}/role"): name}},
+            "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{name}"): ""}},
+        },
+    })
+}
+
+fn infra_pool() -> Value {
+    let mut infra = pool("infra");
+    infra["metadata"]["labels"] = json!({format!("{POOL}/infra"): ""});
+    infra["spec"]["machineConfigSelector"] = json!({"matchExpressions": [
+        {"key": format!("{GROUP}/role"), "operator": "In", "values": ["worker", "infra"]},
+    ]});
+    infra
+}
+
+fn settings(kind: &str, name: &str, pool: &str, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    spec["machineConfigPoolSelector"] = json!({"matchLabels": {format!("{POOL}/{pool}"): ""}});
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// What the machines' container runtime shows to registries.
+pub(crate) const DOCKER_CONFIG: &str =
+    r#"{"auths":{"registry.example.com":{"auth":"bWU6aHVudGVyMg=="}}}"#;
+
+pub(crate) fn pull_secret() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull-secret", "namespace": "openshift-config"},
+        "stringData": {".dockerconfigjson": DOCKER_CONFIG},
+    })
+}
+
+/// The facts about a plain cluster, with or without a pull secret.
+pub(crate) fn controller_config(with_pull_secret: bool) -> Value {
+    let mut config = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ControllerConfig",
+        "metadata": {"name": "machine-config-controller"},
+        "spec": {
+            "clusterDNSIP": "10.96.0.10",
+            "infra": {
+                "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"},
+                "spec": {"cloudConfig": {"name": ""}},
+                "status": {
+                    "apiServerInternalURI": "https://api.example.com:6443", "apiServerURL": "", "etcdDiscoveryDomain": "",
+                    "infrastructureName": "", "platformStatus": {"type": "None"},
+                },
+            },
+            "dns": {
+                "apiVersion": "config.openshift.io/v1", "kind": "DNS", "metadata": {"name": "cluster"},
+                "spec": {"baseDomain": "example.com"}, "status": {},
+            },
+            // `kubectl apply` leaves out what is null, and the schema wants these.
+            "additionalTrustBundle": "IyBub25lCg==", "baseOSContainerImage": "quay.example.com/os:1",
+            "cloudProviderCAData": "IyBub25lCg==", "cloudProviderConfig": "", "images": {}, "ipFamilies": "IPv4",
+            "kubeAPIServerServingCAData": "IyBub25lCg==", "network": {"mtuMigration": {}}, "proxy": {},
+            "releaseImage": "", "rootCAData": "IyBub25lCg==",
+        },
+    });
+    if with_pull_secret {
+        config["spec"]["pullSecret"] =
+            json!({"name": "pull-secret", "namespace": "openshift-config"});
+    }
+    config
+}
+
+/// Writes an object as a file of its own; the same object later takes its place.
+pub(crate) fn write(folder: &Path, object: &Value) {
+    let name = format!("{}-{}.json", object["kind"], object["metadata"]["name"]).replace('"', "");
+    fs::write(folder.join(name), object.to_string()).unwrap();
+}
+
+/// `machinist bootstrap` with these arguments.
+pub(crate) fn bootstrap(manifests: &Path, out: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(program::machinist().unwrap());
+    command.arg("bootstrap").arg("--manifests").arg(manifests).arg("--out").arg(out);
+    command.args(["-o", "json"]).args(more).output().unwrap()
+}

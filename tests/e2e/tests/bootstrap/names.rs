@@ -1,0 +1,68 @@
+//! The same manifests, once without an API and once with the controller: the same names, the same bytes.
+
+use crate::inputs::{DOCKER_CONFIG, bootstrap, steps, write};
+use crate::site::Site;
+use anyhow::ensure;
+use machinist_e2e::Lab;
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn bootstrap_and_the_controller_agree_on_the_hub() {
+    agree(&Site::hub());
+}
+
+#[test]
+fn bootstrap_and_the_controller_agree_on_a_real_api_server_with_the_crds_of_openshift() {
+    agree(&Site::openshift());
+}
+
+fn agree(site: &Site) {
+    let lab = Lab::new().unwrap();
+    let (manifests, out) = (lab.folder("manifests").unwrap(), lab.dir().join("out"));
+    site.kubectl(&["create", "namespace", "openshift-config"]);
+    let mut before = String::new();
+    for (step, objects) in steps() {
+        // Those that others refer to come first, as an installer creates them.
+        for object in objects.iter().rev() {
+            write(&manifests, object);
+            site.apply(object);
+        }
+        let output = bootstrap(&manifests, &out, &[]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{step}: {stderr}");
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_ne!(before, summary["pools"].to_string(), "{step} changes nothing");
+        before = summary["pools"].to_string();
+        for made in summary["pools"].as_array().unwrap() {
+            let pool = made["name"].as_str().unwrap();
+            let name = made["rendered"].as_str().unwrap();
+            site.until(&format!("{step}: {pool} to have {name}"), || {
+                let live = &site.get("mcp", pool)["spec"]["configuration"];
+                ensure!(live["name"] == name, "the controller made {}", live["name"]);
+                let source: Vec<&Value> =
+                    live["source"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+                ensure!(
+                    made["source"] == serde_json::to_value(&source)?,
+                    "it was made of {source:?}"
+                );
+                Ok(())
+            });
+            // As real kubectl reads what was written.
+            let path = out.join("machine-configs").join(format!("{name}.yaml"));
+            let read = ["create", "--dry-run=client", "-o", "json", "-f", path.to_str().unwrap()];
+            let written: Value = serde_json::from_str(&site.kubectl(&read)).unwrap();
+            assert_eq!(written["spec"], site.get("mc", name)["spec"], "{step}: {pool}");
+        }
+    }
+    // The pull secret in a file of its own makes no difference.
+    let secret = lab.dir().join("pull.json");
+    fs::write(&secret, DOCKER_CONFIG).unwrap();
+    fs::remove_file(manifests.join("Secret-pull-secret.json")).unwrap();
+    let refused = bootstrap(&manifests, &out, &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && stderr.contains("--pull-secret"), "{stderr}");
+    let output = bootstrap(&manifests, &out, &["--pull-secret", secret.to_str().unwrap()]);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["pools"].to_string(), before);
+}

@@ -1,0 +1,168 @@
+//! The Debian package: the same bytes every time, and on a real machine from installation to purge.
+
+use crate::made;
+use machinist_e2e::pki::Authority;
+use machinist_e2e::{Lab, Machine, cache, program};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+const KUBECONFIG: &str = "/var/lib/machinist-hub/kubeconfig";
+
+/// The package in a folder.
+fn package(out: &Path) -> PathBuf {
+    let entries = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb")).unwrap()
+}
+
+#[test]
+fn two_builds_of_the_package_have_the_same_bytes() {
+    let lab = Lab::new().unwrap();
+    let build = |name: &str| {
+        // As far as packing goes, a script is as good a program.
+        let program = lab.folder(name).unwrap().join("machinist");
+        let script = "#!/bin/sh\nif [ \"$1\" = man ]; then mkdir -p \"$3\"; echo .TH a 1 >\"$3/machinist.1\"; else echo completions; fi\n";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        let out = lab.folder(&format!("{name}-out")).unwrap();
+        made("deb", Some(&program), &out);
+        fs::read(package(&out)).unwrap()
+    };
+    assert!(build("one") == build("two"), "two packages differ");
+}
+
+#[test]
+fn the_package_from_installation_to_purge() {
+    let lab = Lab::new().unwrap();
+    let out = lab.folder("out").unwrap();
+    made("deb", Some(&program::machinist().unwrap()), &out);
+    let machine = lab.machine("a").boot().unwrap();
+    let before = machine.tree("/etc").unwrap();
+    machine.put("/root/machinist.deb", fs::read(package(&out)).unwrap()).unwrap();
+    let installed = machine.sh("dpkg -i /root/machinist.deb 2>&1").unwrap();
+    assert!(installed.contains("Setting up machinist"), "{installed}");
+    // Nothing runs that nobody has asked for.
+    let states = machine.exec(&["systemctl", "is-active", "machinist-hub", "machinist-daemon"]);
+    assert_eq!(states.unwrap().stdout, "inactive\ninactive\n");
+    let units = "/usr/lib/systemd/system/machinist-*.service";
+    assert_eq!(machine.sh(&format!("systemd-analyze verify --man=no {units} 2>&1")).unwrap(), "");
+    // The machines of the kit leave manuals out; the package has them.
+    let listed = machine.sh("dpkg -L machinist").unwrap();
+    for path in ["man/man1/machinist-rollout-status.1.gz", "doc/machinist/machinist.cdx.json"] {
+        assert!(listed.contains(path), "{listed}");
+    }
+
+    hub(&machine);
+    upgrade(&machine);
+    server(&lab, &machine);
+    daemon(&machine);
+
+    // Everything goes with a purge.
+    let purged = machine.sh("dpkg --purge machinist 2>&1").unwrap();
+    assert!(purged.contains("Purging configuration files for machinist"), "{purged}");
+    machine.sh("rm -rf /etc/mcs /etc/ssl/mcs").unwrap();
+    let changes = before.changes(&machine.tree("/etc").unwrap());
+    assert_eq!(changes, Vec::<String>::new(), "/etc is as it was");
+    let left = machine.sh("find / -xdev -name '*machinist*' -not -path '/proc/*' -not -path '/sys/*' -not -path '/run/*' -not -path '/var/log/*'");
+    assert_eq!(left.unwrap(), "");
+    assert_eq!(machine.sh("systemctl list-units --all --no-legend 'machinist*'").unwrap(), "");
+}
+
+/// The hub runs as a user of its own, and root reaches it.
+fn hub(machine: &Machine) {
+    machine.sh("systemctl enable --now machinist-hub 2>&1").unwrap();
+    machine
+        .wait_for("the hub to answer", |machine| {
+            let answer = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
+            Ok(answer.stdout.contains("worker"))
+        })
+        .unwrap();
+    let user = machine.sh("stat -c %U /proc/$(systemctl show -P MainPID machinist-hub)").unwrap();
+    assert!(!user.trim().is_empty() && !user.contains("root"), "it runs as {user}");
+}
+
+/// What runs goes on with the new program, and with its data; what does not run stays so.
+fn upgrade(machine: &Machine) {
+    let process = || machine.sh("systemctl show -P MainPID machinist-hub").unwrap();
+    let before = process();
+    machine.sh("dpkg -i /root/machinist.deb 2>&1 && rm /root/machinist.deb").unwrap();
+    assert_ne!(process(), before, "the hub runs the new program");
+    let state = machine.exec(&["systemctl", "is-active", "machinist-server"]).unwrap();
+    assert_eq!(state.stdout, "inactive\n");
+    machine
+        .wait_for("the hub to answer again", |machine| {
+            let answer = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
+            Ok(answer.stdout.contains("worker"))
+        })
+        .unwrap();
+}
+
+/// The server serves what `machinist bootstrap` wrote; without arguments it says so, and does not try again.
+fn server(lab: &Lab, machine: &Machine) {
+    let refused = machine.exec(&["systemctl", "start", "machinist-server"]).unwrap();
+    machine
+        .wait_for("the server to have given up", |machine| {
+            let state = machine.exec(&["systemctl", "is-failed", "machinist-server"])?;
+            anyhow::ensure!(state.ok(), "{state:?} {refused:?}");
+            Ok(true)
+        })
+        .unwrap();
+    let identity = Authority::new("test").unwrap().issue("server", &[], &["127.0.0.1"]).unwrap();
+    let (certificate, key) = identity.write(&lab.folder("tls").unwrap(), "tls").unwrap();
+    machine.sh("mkdir -p /etc/mcs /etc/ssl/mcs").unwrap();
+    machine.put("/etc/ssl/mcs/tls.crt", fs::read(certificate).unwrap()).unwrap();
+    machine.put("/etc/ssl/mcs/tls.key", fs::read(key).unwrap()).unwrap();
+    machine.sh("chmod 600 /etc/ssl/mcs/tls.key").unwrap();
+    let manifests = fs::read(cache::root().join("examples/kubelet-config.yaml")).unwrap();
+    machine.put("/etc/mcs/manifests.yaml", manifests).unwrap();
+    machine
+        .sh("machinist bootstrap --manifests /etc/mcs/manifests.yaml --out /etc/mcs/bootstrap")
+        .unwrap();
+    let arguments = format!("ARGUMENTS=\"bootstrap --bootstrap-kubeconfig {KUBECONFIG}\"\n");
+    machine.put("/etc/default/machinist-server", arguments).unwrap();
+    machine
+        .sh("systemctl reset-failed machinist-server; systemctl start machinist-server")
+        .unwrap();
+    let ask = "exec 3<>/dev/tcp/127.0.0.1/22624; printf 'GET /config/master HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3";
+    machine
+        .wait_for("the server to answer", |machine| {
+            let answer = machine.exec(&["bash", "-c", ask])?;
+            anyhow::ensure!(answer.stdout.contains("200"), "{answer:?}");
+            Ok(true)
+        })
+        .unwrap();
+}
+
+/// The daemon waits until the machine has joined; leaving takes everything back.
+fn daemon(machine: &Machine) {
+    machine.sh("systemctl start machinist-daemon").unwrap();
+    let state = machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap();
+    assert_eq!(state.stdout, "inactive\n", "it has nobody to ask");
+    machine.sh(&format!("machinist join --kubeconfig {KUBECONFIG} --pool worker 2>&1")).unwrap();
+    machine
+        .wait_for("the machine to be a Node", |machine| {
+            let answer =
+                machine.exec(&["machinist", "get", "nodes", "--kubeconfig", KUBECONFIG])?;
+            let state = machine.exec(&["systemctl", "is-active", "machinist-daemon"])?;
+            Ok(state.stdout == "active\n" && answer.stdout.lines().count() == 2)
+        })
+        .unwrap();
+    gather(machine);
+    machine.sh(&format!("machinist leave --kubeconfig {KUBECONFIG} 2>&1")).unwrap();
+}
+
+/// What the machine knows goes into the archive beside what its home knows.
+fn gather(machine: &Machine) {
+    let gather = "cd /root && machinist must-gather -o g.tar.gz --kubeconfig";
+    machine.sh(&format!("{gather} {KUBECONFIG} 2>&1")).unwrap();
+    let listed = machine.sh("cd /root && tar tzf g.tar.gz && rm g.tar.gz").unwrap();
+    for path in [
+        "/home/nodes/",
+        "/machine/status.json",
+        "/machine/machinist-daemon.log",
+        "/machine/machinist-hub.log",
+        "/overview.txt",
+    ] {
+        assert!(listed.contains(path), "{listed}");
+    }
+}

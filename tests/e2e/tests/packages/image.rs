@@ -1,0 +1,58 @@
+//! The container image. What is packed here is any static program: the kit has one.
+
+use crate::{made, script};
+use machinist_e2e::Lab;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A static program of its own, as if it had been built just now.
+fn program(lab: &Lab, name: &str) -> PathBuf {
+    let path = lab.folder(name).unwrap().join("machinist");
+    let busybox =
+        ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|it| Path::new(it).exists());
+    fs::copy(busybox.unwrap(), &path).unwrap();
+    path
+}
+
+#[test]
+fn two_builds_of_the_image_have_one_digest() {
+    let lab = Lab::new().unwrap();
+    let build = |name: &str, change: &dyn Fn(&Path)| {
+        let (program, out) = (program(&lab, name), lab.folder(&format!("{name}-out")).unwrap());
+        change(&program);
+        made("image", Some(&program), &out);
+        fs::read_to_string(out.join("machinist-image.digest")).unwrap()
+    };
+    let one = build("one", &|_| {});
+    assert!(one.starts_with("sha256:"), "{one}");
+    assert_eq!(build("two", &|_| {}), one);
+    let other = build("other", &|program| {
+        let mut bytes = fs::read(program).unwrap();
+        let at = bytes.windows(7).position(|it| it == b"BusyBox").unwrap();
+        bytes[at] = b'X';
+        fs::write(program, bytes).unwrap();
+    });
+    assert_ne!(other, one, "another program is another image");
+
+    let archive =
+        format!("oci-archive:{}", lab.dir().join("one-out/machinist-image.tar").display());
+    let output = Command::new("skopeo").args(["inspect", "--config", &archive]).output().unwrap();
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/usr/bin/machinist"]));
+    assert_eq!(config["rootfs"]["diff_ids"].as_array().map(Vec::len), Some(1), "{config}");
+    assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    assert_eq!(config["config"]["Labels"]["org.opencontainers.image.title"], "machinist");
+}
+
+#[test]
+fn a_program_that_needs_libraries_is_refused() {
+    let lab = Lab::new().unwrap();
+    let output = script("image", Some(Path::new("/bin/ls")), &lab.folder("out").unwrap());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("needs libraries"), "{stderr}");
+    let output = script("image", Some(Path::new("/nonexistent")), &lab.folder("out").unwrap());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("BINARY=/nonexistent"), "{stderr}");
+}
