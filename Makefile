@@ -73,6 +73,9 @@ reference: ## Write the generated pages of docs/reference anew
 crds: ## Write deploy/crds anew
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds
 
+manifests: ## Write deploy/install.yaml and the Helm chart anew
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test deploy
+
 image: ## The container image, in target/dist; BINARY=program packs that one
 	scripts/image
 

@@ -22,6 +22,7 @@
 //! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
 //! | [`moving`] | what goes from one home of the API to another, and what is in the way |
 //! | [`kubelet`] | what a KubeletConfig makes of the kubelets of a pool |
+//! | [`operator`] | what is deployed into a Kubernetes, in which order, and what is said about it |
 //! | [`plan`] | what a change would do, and where a pool could go back to |
 //! | [`reconcile_check`] | whether a running machine can go from one to the other |
 //! | [`redact`] | what is left of objects that leave the house: everything but secrets |
@@ -49,6 +50,7 @@ pub mod ignition;
 pub mod kubelet;
 pub mod lint;
 pub mod moving;
+pub mod operator;
 pub mod os;
 pub mod plan;
 pub mod reconcile_check;

@@ -125,6 +125,23 @@ fn a_pool_that_selects_nothing_is_degraded_only_if_it_ever_had_something() {
 }
 
 #[test]
+fn a_system_without_templates_may_have_pools_without_configs() {
+    for (profile, is_degraded) in
+        [(json!({}), true), (json!({"machinist.dev/profile": "none"}), false)]
+    {
+        let config: ControllerConfig = serde_json::from_value(json!({
+            "metadata": {"generation": 1, "annotations": profile}, "spec": {},
+            "status": {"observedGeneration": 1, "conditions": [
+                {"type": "TemplateControllerCompleted", "status": "True"},
+            ]},
+        }))
+        .unwrap();
+        let found = ask_with(&pool(&json!({})), &[], Some(&config)).unwrap_err();
+        assert_eq!(matches!(found, SyncError::Render(_)), is_degraded, "{found}");
+    }
+}
+
+#[test]
 fn the_config_to_blame_is_named() {
     let pool = pool(&json!({}));
     let mut configs = vec![arguments("00-a", "a")];

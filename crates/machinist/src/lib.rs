@@ -13,6 +13,7 @@
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
 //! | [`must_gather`] | the state of everything in one archive, without secrets: `machinist must-gather` |
+//! | [`operator`] | deploys the other parts into a Kubernetes and reports: `machinist operator` |
 //! | [`server`] | Ignition configs for machines on their first boot: `machinist server` |
 //! | [`telemetry`] | the log |
 //! | [`up`] | everything in one process: `machinist up` |
@@ -25,6 +26,7 @@ pub mod enrol;
 pub mod home;
 pub mod manifests;
 pub mod must_gather;
+pub mod operator;
 pub mod server;
 pub mod telemetry;
 pub mod up;

@@ -189,11 +189,18 @@ fn nothing(inputs: &Inputs<'_>) -> SyncError {
     let selector = selector.map(selector::to_text).unwrap_or_default();
     let text = format!("no MachineConfigs found matching selector {selector}");
     let had_one = inputs.pool.spec.configuration.as_ref().is_some_and(|c| c.name.is_some());
-    if had_one || inputs.controller_config.is_some() {
+    if had_one || inputs.controller_config.is_some_and(has_templates) {
         SyncError::Render(text)
     } else {
         SyncError::Nothing(text)
     }
+}
+
+/// Whether every pool has MachineConfigs from templates: all systems do, but for one that was installed without any.
+fn has_templates(config: &ControllerConfig) -> bool {
+    let annotations = config.metadata.annotations.as_ref();
+    let profile = annotations.and_then(|all| all.get(annotation::machinist::PROFILE));
+    profile.is_none_or(|profile| profile != "none")
 }
 
 fn source(name: &str) -> ObjectReference {

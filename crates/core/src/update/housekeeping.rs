@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
 
+use crate::api::ControllerConfig;
 use crate::api::names::{annotation, label};
 
 use super::{Goal, NodeView};
@@ -36,6 +37,12 @@ pub fn housekeeping<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Option<Value>
         patch["metadata"]["labels"] = json!({label::NODE_ROLE_CONTROL_PLANE: ""});
     }
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// The shape of the control plane, as machines are told: the only machine of a cluster has nowhere to send its pods to.
+#[must_use]
+pub fn topology(config: &ControllerConfig) -> Option<String> {
+    config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
 /// What is written on a machine that gets its config: the config, and the taint goes.

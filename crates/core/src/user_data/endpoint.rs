@@ -82,7 +82,8 @@ fn platform_address(platform: &Value) -> Option<String> {
 }
 
 /// The host of a URL, with the brackets of an IPv6 address.
-fn host_name(uri: &str) -> Option<&str> {
+#[must_use]
+pub fn host_name(uri: &str) -> Option<&str> {
     let (_, rest) = uri.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

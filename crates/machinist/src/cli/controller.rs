@@ -138,7 +138,7 @@ impl Controller {
 }
 
 /// A name that no other controller has, also not one that runs on this machine after a restart.
-fn identity() -> String {
+pub(super) fn identity() -> String {
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy().into_owned();
     let start = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

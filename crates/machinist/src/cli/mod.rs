@@ -33,6 +33,7 @@ mod man;
 mod move_house;
 mod must_gather;
 mod once;
+mod operator;
 mod os;
 mod output;
 mod pause;
@@ -102,6 +103,7 @@ struct Cli {
 enum Command {
     Up(up::Up),
     Controller(controller::Controller),
+    Operator(operator::Operator),
     #[command(subcommand)]
     Server(server::Server),
     Bootstrap(bootstrap::Bootstrap),
@@ -157,6 +159,7 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(command) => command.run(),
         Command::Controller(command) => command.run(),
+        Command::Operator(command) => command.run(),
         Command::Server(command) => command.run(),
         Command::Bootstrap(command) => command.run(),
         Command::Token(command) => command.run(),

@@ -27,6 +27,8 @@ enum ShippedProfile {
     Kubernetes,
     /// Machines without a kubelet: next to nothing
     Machine,
+    /// None: machines get what people write, and nothing else
+    None,
 }
 
 impl TemplateArgs {
@@ -35,6 +37,7 @@ impl TemplateArgs {
         match (&self.templates, self.profile) {
             (Some(folder), _) => read_templates(folder),
             (None, ShippedProfile::Kubernetes) => Ok(template::shipped(Profile::Kubernetes)),
+            (None, ShippedProfile::None) => Ok(Templates::new()),
             (None, ShippedProfile::Machine) => Ok(template::shipped(Profile::Machine)),
         }
     }

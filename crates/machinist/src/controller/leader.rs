@@ -100,6 +100,7 @@ fn taken(old: &LeaseSpec, election: &Election, now: Timestamp) -> LeaseSpec {
 #[derive(Debug)]
 pub struct Elector {
     api: Api<Lease>,
+    lease: &'static str,
     election: Election,
     seen: Option<Seen>,
 }
@@ -108,7 +109,13 @@ impl Elector {
     /// One that has not looked yet.
     #[must_use]
     pub fn new(client: Client, election: Election) -> Self {
-        Self { api: Api::namespaced(client, &election.namespace), election, seen: None }
+        Self::for_lease(LEASE, client, election)
+    }
+
+    /// The same for the Lease of others than controllers.
+    #[must_use]
+    pub fn for_lease(lease: &'static str, client: Client, election: Election) -> Self {
+        Self { api: Api::namespaced(client, &election.namespace), lease, election, seen: None }
     }
 
     /// Waits until we lead.
@@ -121,7 +128,7 @@ impl Elector {
                 Ok(false) => {
                     let holder = self.holder();
                     if told != holder {
-                        tracing::info!(holder, "another controller leads; standing by");
+                        tracing::info!(holder, "another one leads; standing by");
                         told = holder;
                     }
                 }
@@ -158,7 +165,7 @@ impl Elector {
 
     /// Gives the Lease back, so that another need not wait.
     pub async fn release(&mut self) {
-        let Ok(lease) = self.api.get(LEASE).await else { return };
+        let Ok(lease) = self.api.get(self.lease).await else { return };
         let mut lease = lease;
         let Some(spec) = &mut lease.spec else { return };
         if spec.holder_identity.as_ref() != Some(&self.election.identity) {
@@ -166,7 +173,7 @@ impl Elector {
         }
         spec.holder_identity = None;
         spec.lease_duration_seconds = Some(1);
-        if let Err(error) = self.api.replace(LEASE, &PostParams::default(), &lease).await {
+        if let Err(error) = self.api.replace(self.lease, &PostParams::default(), &lease).await {
             tracing::debug!(%error, "cannot give the lease back");
         }
     }
@@ -179,9 +186,9 @@ impl Elector {
     /// One attempt to take or renew; whether it is ours now.
     async fn attempt(&mut self) -> Result<bool> {
         let now = Timestamp::now();
-        let Some(lease) = self.api.get_opt(LEASE).await.context("get the lease")? else {
+        let Some(lease) = self.api.get_opt(self.lease).await.context("get the lease")? else {
             let lease = Lease {
-                metadata: ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() },
+                metadata: ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() },
                 spec: Some(taken(&LeaseSpec::default(), &self.election, now)),
             };
             return written(self.api.create(&PostParams::default(), &lease).await);
@@ -198,7 +205,7 @@ impl Elector {
         }
         let mut lease = lease;
         lease.spec = Some(taken(&spec, &self.election, now));
-        written(self.api.replace(LEASE, &PostParams::default(), &lease).await)
+        written(self.api.replace(self.lease, &PostParams::default(), &lease).await)
     }
 }
 

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{self, machinist as ours};
 use machinist_core::update::first_boot::custom_pool_labels;
 use machinist_core::update::guarded::Grounds;
-use machinist_core::update::housekeeping::{housekeeping, targeting};
+use machinist_core::update::housekeeping::{housekeeping, targeting, topology};
 use machinist_core::update::{Decision, Policy};
 use serde_json::{Value, json};
 
@@ -31,7 +31,11 @@ impl Turn<'_> {
     /// Sends machines to the target; how many writes failed.
     pub(super) async fn send(&self, names: &[String], target: &str) -> usize {
         let more = Policy::of(self.pool).map(|policy| policy.node_annotations());
-        let more = more.unwrap_or_default();
+        let mut more = more.unwrap_or_default();
+        let config = self.shell.world.controller_config();
+        if let Some(topology) = config.and_then(|config| topology(&config)) {
+            more.insert(annotation::CONTROL_PLANE_TOPOLOGY.to_owned(), Some(topology));
+        }
         let write = |node| self.send_one(node, target, &more).boxed();
         let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
         let (reason, what) = match self.layering.goal(self.pool).image {

@@ -128,6 +128,11 @@ pub mod machinist {
     /// not counted again once a person has taken the config out of [`BAD_CONFIGS`].
     pub const FAILED_MACHINES: &str = "machinist.dev/failed-machines";
 
+    // On the ControllerConfig.
+
+    /// The templates that machines start from; `none` where a pool may have nothing to render. Written by the operator.
+    pub const PROFILE: &str = "machinist.dev/profile";
+
     // On MachineConfigs.
 
     /// On a rendered config whose image is named by a tag: the image by its digest, as the registry said

@@ -1,0 +1,286 @@
+//! What the operator says about the system: Available, Progressing, Degraded, Upgradeable, and versions.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::order::{Part, Seen};
+use crate::api::names::condition::pool;
+use crate::api::names::{GROUP, label, object};
+use crate::api::{Condition, MachineConfigPool, find_condition, set_condition};
+
+/// The parts work.
+pub const AVAILABLE: &str = "Available";
+/// A release is on its way.
+pub const PROGRESSING: &str = "Progressing";
+/// Something is wrong that somebody should look at.
+pub const DEGRADED: &str = "Degraded";
+/// The next release may come.
+pub const UPGRADEABLE: &str = "Upgradeable";
+/// All is well.
+const AS_EXPECTED: &str = "AsExpected";
+
+/// What went wrong in a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What was being done, such as `RenderConfig`.
+    pub task: &'static str,
+    /// Why it failed.
+    pub message: String,
+}
+
+/// What is known after a pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The release that is wanted.
+    pub release: &'a str,
+    /// The parts that are wanted.
+    pub parts: &'a [(Part, Seen)],
+    /// What went wrong, if anything did.
+    pub failure: Option<&'a Failure>,
+    /// The pools.
+    pub pools: &'a [&'a MachineConfigPool],
+    /// What else is to be known about the system.
+    pub remark: Option<&'a str>,
+}
+
+/// What [`PROGRESSING`] says when a release has arrived everywhere.
+fn arrived(release: &str) -> String {
+    format!("Cluster version is {release}")
+}
+
+/// Whether a release has arrived: all parts have it and are ready, or it had arrived before. (A machine that restarts takes its
+/// daemon away for a while; that is no news about the release.)
+#[must_use]
+pub fn has_arrived(before: &[Condition], facts: &Facts<'_>) -> bool {
+    let progressing = find_condition(before, PROGRESSING);
+    let had_arrived = progressing.is_some_and(|it| {
+        it.status == "False" && it.message.as_deref() == Some(&arrived(facts.release))
+    });
+    let has = |(_, seen): &(Part, Seen)| seen.release.as_deref() == Some(facts.release);
+    let is_ready = |(_, seen): &(Part, Seen)| seen.waits.is_none();
+    facts.parts.iter().all(has) && (had_arrived || facts.parts.iter().all(is_ready))
+}
+
+/// The conditions after a pass; those of others stay.
+#[must_use]
+pub fn conditions(before: &[Condition], facts: &Facts<'_>, now: &Time) -> Vec<Condition> {
+    let mut after = before.to_vec();
+    let mut set = |type_: &str, (holds, reason, message): (bool, &str, String)| {
+        set_condition(&mut after, type_, holds, reason, &message, now);
+    };
+    let arrived = has_arrived(before, facts);
+    set(AVAILABLE, available(facts));
+    set(PROGRESSING, progressing(facts, arrived));
+    set(DEGRADED, degraded(facts, arrived));
+    set(UPGRADEABLE, upgradeable(facts));
+    after
+}
+
+fn available(facts: &Facts<'_>) -> (bool, &'static str, String) {
+    let controller = facts.parts.iter().find(|(part, _)| *part == Part::Controller);
+    if controller.is_none_or(|(_, seen)| seen.available == 0) {
+        let waits = controller.and_then(|(_, seen)| seen.waits.clone());
+        let message = waits.unwrap_or_else(|| "there is to be no controller".to_owned());
+        return (false, "NoController", message);
+    }
+    let mut message = format!("Cluster has deployed {}", facts.release);
+    if let Some(remark) = facts.remark {
+        message = format!("{message}; {remark}");
+    }
+    (true, AS_EXPECTED, message)
+}
+
+fn progressing(facts: &Facts<'_>, has_arrived: bool) -> (bool, &'static str, String) {
+    if has_arrived {
+        return (false, AS_EXPECTED, arrived(facts.release));
+    }
+    let reason = |(_, seen): &(Part, Seen)| (!seen.is_at(facts.release)).then(|| why(seen));
+    let first = facts.parts.iter().find_map(reason).unwrap_or_default();
+    (true, "RollingOut", format!("Working towards {}: {first}", facts.release))
+}
+
+/// Why a part has not got the release.
+fn why(seen: &Seen) -> String {
+    seen.waits.clone().unwrap_or_else(|| "it waits for the parts before it".to_owned())
+}
+
+fn degraded(facts: &Facts<'_>, has_arrived: bool) -> (bool, &'static str, String) {
+    let release = facts.release;
+    if let Some(failure) = facts.failure {
+        let what = if has_arrived { "Failed to resync" } else { "Unable to apply" };
+        let message = format!("{what} {release}: {}", failure.message);
+        return (true, reason_of(failure.task), message);
+    }
+    let required = facts.pools.iter().filter(|pool| {
+        let labels = pool.metadata.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(label::REQUIRED_FOR_UPGRADE))
+    });
+    if let Some((name, message)) = required.filter_map(|pool| ill(pool)).next() {
+        let message = format!("MachineConfigPool {name} is degraded: {message}");
+        return (true, "RequiredPoolsFailed", message);
+    }
+    (false, AS_EXPECTED, String::new())
+}
+
+fn reason_of(task: &str) -> &'static str {
+    match task {
+        "Settings" => "SettingsFailed",
+        "Certificates" => "CertificatesFailed",
+        "ControllerConfig" => "ControllerConfigFailed",
+        "Observe" => "ObserveFailed",
+        _ => "ApplyFailed",
+    }
+}
+
+fn upgradeable(facts: &Facts<'_>) -> (bool, &'static str, String) {
+    match facts.pools.iter().find_map(|pool| ill(pool)) {
+        Some((name, _)) => {
+            let message = format!(
+                "MachineConfigPool {name} is degraded, please see `kubectl get mcp` for further details and resolve before upgrading"
+            );
+            (false, "DegradedPool", message)
+        }
+        None => (true, AS_EXPECTED, String::new()),
+    }
+}
+
+/// The name of a pool that is degraded, and why it is.
+fn ill(one: &MachineConfigPool) -> Option<(String, String)> {
+    let conditions = one.status.as_ref()?.conditions.as_deref()?;
+    find_condition(conditions, pool::DEGRADED).filter(|condition| condition.is_true())?;
+    let causes = [pool::RENDER_DEGRADED, pool::NODE_DEGRADED, pool::DEGRADED];
+    let said = causes.iter().filter_map(|cause| find_condition(conditions, cause));
+    let mut said = said.filter(|it| it.is_true()).filter_map(|it| it.message.clone());
+    let message = said.find(|text| !text.is_empty()).unwrap_or_default();
+    Some((one.metadata.name.clone().unwrap_or_default(), message))
+}
+
+/// The status of the ClusterOperator `machine-config`. Versions are those that have arrived.
+#[must_use]
+pub fn cluster_operator_status(
+    before: &Value,
+    conditions: &[Condition],
+    arrived: Option<(&str, &str)>,
+    namespace: &str,
+) -> Value {
+    let versions = match arrived {
+        Some((release, image)) => json!([
+            {"name": "operator", "version": release},
+            {"name": "operator-image", "version": image},
+        ]),
+        None => before["status"]["versions"].clone(),
+    };
+    let related = |group: &str, resource: &str, name: &str| json!({"group": group, "resource": resource, "name": name});
+    json!({
+        "conditions": conditions,
+        "versions": if versions.is_null() { json!([]) } else { versions },
+        "relatedObjects": [
+            related("", "namespaces", namespace),
+            related(GROUP, "machineconfigpools", ""),
+            related(GROUP, "controllerconfigs", ""),
+            related(GROUP, "kubeletconfigs", ""),
+            related(GROUP, "containerruntimeconfigs", ""),
+            related(GROUP, "machineconfigs", ""),
+            related("operator.openshift.io", "machineconfigurations", object::CLUSTER),
+            related("", "nodes", ""),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(release: &str, waits: Option<&str>) -> Seen {
+        let waits = waits.map(str::to_owned);
+        Seen { release: Some(release.to_owned()), present: true, waits, available: 1 }
+    }
+
+    fn shown(conditions: &[Condition]) -> String {
+        let one = |it: &Condition| {
+            format!("{}={} {}", it.type_, it.status, it.reason.as_deref().unwrap_or_default())
+        };
+        conditions.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    fn time(text: &str) -> Time {
+        Time(text.parse().unwrap())
+    }
+
+    fn pool(name: &str, degraded: bool, required: bool) -> MachineConfigPool {
+        let labels = if required { json!({label::REQUIRED_FOR_UPGRADE: ""}) } else { json!({}) };
+        let word = if degraded { "True" } else { "False" };
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": labels}, "spec": {},
+            "status": {"conditions": [
+                {"type": "Degraded", "status": word},
+                {"type": "NodeDegraded", "status": word, "message": "Node a is ill"},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_release_arrives_and_a_restarting_machine_is_no_news() {
+        let now = time("2026-01-01T00:00:00Z");
+        let parts = |daemon: Seen| [(Part::Controller, seen("1", None)), (Part::Daemon, daemon)];
+        let facts = |parts| Facts { release: "1", parts, failure: None, pools: &[], remark: None };
+        let waiting = parts(seen("1", Some("not ready")));
+        let first = conditions(&[], &facts(&waiting), &now);
+        assert_eq!(
+            shown(&first),
+            "Available=True AsExpected, Progressing=True RollingOut, Degraded=False AsExpected, Upgradeable=True AsExpected"
+        );
+        let ready = parts(seen("1", None));
+        let second = conditions(&first, &facts(&ready), &time("2026-01-01T00:01:00Z"));
+        assert!(!find_condition(&second, PROGRESSING).unwrap().is_true());
+        let again = conditions(&second, &facts(&waiting), &time("2026-01-01T00:02:00Z"));
+        assert_eq!(again, second, "nothing is written when nothing is new");
+        let newer = Facts { release: "2", ..facts(&ready) };
+        let third = conditions(&again, &newer, &time("2026-01-01T00:03:00Z"));
+        let progressing = find_condition(&third, PROGRESSING).unwrap();
+        assert!(
+            progressing.is_true()
+                && progressing.message.as_deref().unwrap().starts_with("Working towards 2")
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let now = time("2026-01-01T00:00:00Z");
+        let parts = [(Part::Controller, seen("1", None))];
+        let failure = Failure { task: "Settings", message: "data.server: no".to_owned() };
+        let facts = Facts {
+            release: "1",
+            parts: &parts,
+            failure: Some(&failure),
+            pools: &[],
+            remark: None,
+        };
+        let found = conditions(&[], &facts, &now);
+        let degraded = find_condition(&found, DEGRADED).unwrap();
+        assert_eq!(degraded.reason.as_deref(), Some("SettingsFailed"));
+        assert_eq!(degraded.message.as_deref(), Some("Failed to resync 1: data.server: no"));
+        for (required, expected) in
+            [(true, "True RequiredPoolsFailed"), (false, "False AsExpected")]
+        {
+            let ill = pool("p", true, required);
+            let facts = Facts { failure: None, pools: &[&ill], ..facts };
+            let found = shown(&conditions(&[], &facts, &now));
+            assert!(found.contains(&format!("Degraded={expected}")), "{found}");
+            assert!(found.contains("Upgradeable=False DegradedPool"), "{found}");
+        }
+        let none = Facts { parts: &[], failure: None, ..facts };
+        assert!(shown(&conditions(&[], &none, &now)).starts_with("Available=False NoController"));
+    }
+
+    #[test]
+    fn versions_change_when_they_have_arrived() {
+        let before = json!({"status": {"versions": [{"name": "operator", "version": "1"}]}});
+        let status = cluster_operator_status(&before, &[], None, "ns");
+        assert_eq!(status["versions"][0]["version"], "1");
+        let status = cluster_operator_status(&before, &[], Some(("2", "i:2")), "ns");
+        assert_eq!(status["versions"][0]["version"], "2");
+        assert_eq!(cluster_operator_status(&Value::Null, &[], None, "ns")["versions"], json!([]));
+    }
+}

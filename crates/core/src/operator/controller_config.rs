@@ -1,0 +1,236 @@
+//! The ControllerConfig: the facts about the cluster, for templates and for the server.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::labels;
+use super::parts::Inputs;
+use crate::api::names::{GROUP, annotation, object};
+use crate::user_data::endpoint::{self, host_name};
+
+/// What the cluster says about itself; null where it has no such object.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cluster {
+    /// Infrastructure `cluster`.
+    pub infrastructure: Value,
+    /// Network `cluster`.
+    pub network: Value,
+    /// DNS `cluster`.
+    pub dns: Value,
+    /// Proxy `cluster`.
+    pub proxy: Value,
+    /// The kubeconfig that kubeadm leaves in `kube-public`.
+    pub cluster_info: Option<String>,
+    /// The CA of the API server, as PEM.
+    pub api_authority: String,
+    /// Whether there is one machine alone.
+    pub is_single: bool,
+}
+
+impl Cluster {
+    /// Where machines reach the API, by the cluster's own words.
+    #[must_use]
+    pub fn api_server(&self) -> Option<String> {
+        let infrastructure = self.infrastructure["status"]["apiServerInternalURI"].as_str();
+        let kubeadm = self.cluster_info.as_deref().and_then(server_of_kubeconfig);
+        let url = infrastructure.filter(|url| !url.is_empty()).map(str::to_owned).or(kubeadm)?;
+        Some(url.trim_end_matches('/').to_owned())
+    }
+
+    /// Where machines reach the server: the platform's address for it, or the host of the API.
+    #[must_use]
+    pub fn server(&self, api_server: &str) -> Option<String> {
+        if let Ok(url) = endpoint::host(&self.infrastructure) {
+            return Some(url);
+        }
+        let host = host_name(api_server)?;
+        Some(format!("https://{host}:{}", crate::api::names::port::SERVER_TLS))
+    }
+}
+
+/// The first server in a kubeconfig.
+fn server_of_kubeconfig(text: &str) -> Option<String> {
+    let kubeconfig: Value = serde_saphyr::from_str(text).ok()?;
+    let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str()?;
+    server.starts_with("https://").then(|| server.to_owned())
+}
+
+/// The names of the server's certificate.
+#[must_use]
+pub fn server_names(server: &str, more: &[String]) -> Vec<String> {
+    let host = host_name(server).map(|host| host.trim_matches(['[', ']']).to_owned());
+    let mut names: Vec<String> = host.into_iter().chain(more.iter().cloned()).collect();
+    names.push("machine-config-server".to_owned());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The ControllerConfig, as it is applied.
+#[must_use]
+pub fn controller_config(inputs: &Inputs, cluster: &Cluster, bundle: &str, owner: &Value) -> Value {
+    let (mut infra, mut dns) = (cluster.infrastructure.clone(), cluster.dns.clone());
+    let api_server = inputs.endpoint.as_ref().map_or("", |endpoint| endpoint.api_server.as_str());
+    if infra.is_null() {
+        infra = infrastructure(api_server, cluster.is_single);
+    }
+    if dns.is_null() {
+        dns = json!({"metadata": {"name": object::CLUSTER}, "spec": {"baseDomain": ""}, "status": {}});
+    }
+    for (embedded, kind) in [(&mut infra, "Infrastructure"), (&mut dns, "DNS")] {
+        embedded["apiVersion"] = "config.openshift.io/v1".into();
+        embedded["kind"] = kind.into();
+        // Who wrote it when is of no use to anybody, and would change this object all the time.
+        embedded["metadata"] = json!({"name": object::CLUSTER});
+    }
+    let platform = infra["status"]["platformStatus"]["type"].as_str().unwrap_or("None");
+    let dns_ip = cluster_dns_ip(inputs, cluster);
+    // The field may not be empty; where there is no server, nobody is trusted who is not trusted anyway.
+    let bundle = if bundle.is_empty() { cluster.api_authority.as_str() } else { bundle };
+    let mut spec = json!({
+        "additionalTrustBundle": null,
+        "baseOSContainerImage": "",
+        "cloudProviderCAData": null,
+        "cloudProviderConfig": "",
+        "clusterDNSIP": dns_ip,
+        "dns": dns,
+        "images": {"machineConfigOperator": inputs.image},
+        "infra": infra,
+        "ipFamilies": if dns_ip.contains(':') { "IPv6" } else { "IPv4" },
+        "kubeAPIServerServingCAData": BASE64_STANDARD.encode(&cluster.api_authority),
+        "network": {"mtuMigration": null},
+        "platform": platform.to_lowercase(),
+        "proxy": null,
+        "releaseImage": "",
+        "rootCAData": BASE64_STANDARD.encode(bundle),
+    });
+    let proxy = &cluster.proxy["status"];
+    if proxy.as_object().is_some_and(|proxy| !proxy.is_empty()) {
+        spec["proxy"] = proxy.clone();
+    }
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ControllerConfig",
+        "metadata": {
+            "name": object::CONTROLLER_CONFIG,
+            "labels": labels(),
+            "ownerReferences": owner,
+            "annotations": {
+                annotation::GENERATED_BY_VERSION: format!("machinist-{}", inputs.release),
+                annotation::RELEASE_IMAGE_VERSION: inputs.release,
+                annotation::machinist::PROFILE: inputs.settings.profile.as_str(),
+            },
+        },
+        "spec": spec,
+    })
+}
+
+/// What an Infrastructure would say in a cluster that has none.
+fn infrastructure(api_server: &str, is_single: bool) -> Value {
+    let topology = if is_single { "SingleReplica" } else { "HighlyAvailable" };
+    json!({
+        "spec": {"cloudConfig": {"name": ""}, "platformSpec": {"type": "None"}},
+        "status": {
+            "apiServerInternalURI": api_server,
+            "apiServerURL": api_server,
+            "controlPlaneTopology": topology,
+            "etcdDiscoveryDomain": "",
+            "infrastructureName": "",
+            "infrastructureTopology": topology,
+            "platform": "None",
+            "platformStatus": {"type": "None"},
+        },
+    })
+}
+
+/// The tenth address of the first service network, unless it is said.
+fn cluster_dns_ip(inputs: &Inputs, cluster: &Cluster) -> String {
+    if let Some(address) = &inputs.settings.cluster_dns_ip {
+        return address.clone();
+    }
+    let network = cluster.network["spec"]["serviceNetwork"][0].as_str().unwrap_or_default();
+    let base = network.split('/').next().unwrap_or_default();
+    match base.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(address)) => {
+            std::net::Ipv4Addr::from_bits(address.to_bits().saturating_add(10)).to_string()
+        }
+        Ok(std::net::IpAddr::V6(address)) => {
+            std::net::Ipv6Addr::from_bits(address.to_bits().saturating_add(10)).to_string()
+        }
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ControllerConfig;
+    use crate::operator::parts::Endpoint;
+    use crate::operator::settings::Settings;
+    use crate::update::housekeeping::topology;
+
+    fn inputs() -> Inputs {
+        let (api_server, server) = ("https://a:6443".to_owned(), "https://a:22623".to_owned());
+        Inputs {
+            namespace: "ns".to_owned(),
+            image: "image:1".to_owned(),
+            release: "1".to_owned(),
+            log: "info".to_owned(),
+            settings: Settings::default(),
+            endpoint: Some(Endpoint { api_server, server }),
+        }
+    }
+
+    #[test]
+    fn a_plain_kubernetes_has_one_too() {
+        let cluster = Cluster { api_authority: "CA".to_owned(), ..Cluster::default() };
+        let object = controller_config(&inputs(), &cluster, "BUNDLE", &Value::Null);
+        let typed: ControllerConfig = serde_json::from_value(object).unwrap();
+        assert_eq!(typed.spec.root_ca_data.unwrap().0, b"BUNDLE");
+        assert_eq!(typed.spec.kube_api_server_serving_ca_data.unwrap().0, b"CA");
+        assert_eq!(typed.spec.platform.as_deref(), Some("none"));
+        assert_eq!(typed.spec.other, Default::default(), "all fields are known");
+        let alone = Cluster { is_single: true, ..cluster };
+        let object = controller_config(&inputs(), &alone, "BUNDLE", &Value::Null);
+        let typed: ControllerConfig = serde_json::from_value(object).unwrap();
+        assert_eq!(topology(&typed).as_deref(), Some("SingleReplica"));
+    }
+
+    #[test]
+    fn a_cluster_that_knows_more_says_so() {
+        let cluster = Cluster {
+            infrastructure: json!({
+                "metadata": {"name": "cluster", "uid": "u", "resourceVersion": "5"},
+                "status": {"apiServerInternalURI": "https://api-int.example.com:6443", "platformStatus": {"type": "AWS"}},
+            }),
+            network: json!({"spec": {"serviceNetwork": ["172.30.0.0/16"]}}),
+            proxy: json!({"status": {"httpProxy": "http://p"}}),
+            ..Cluster::default()
+        };
+        assert_eq!(cluster.api_server().as_deref(), Some("https://api-int.example.com:6443"));
+        assert_eq!(
+            cluster.server("https://x").as_deref(),
+            Some("https://api-int.example.com:22623")
+        );
+        let object = controller_config(&inputs(), &cluster, "", &Value::Null);
+        assert_eq!(object["spec"]["clusterDNSIP"], "172.30.0.10");
+        assert_eq!(object["spec"]["platform"], "aws");
+        assert_eq!(object["spec"]["proxy"]["httpProxy"], "http://p");
+        assert_eq!(object["spec"]["infra"]["metadata"], json!({"name": "cluster"}));
+    }
+
+    #[test]
+    fn kubeadm_says_where_the_api_is() {
+        let info = "apiVersion: v1\nkind: Config\nclusters:\n- cluster: {server: 'https://10.0.0.1:6443'}\n";
+        let cluster = Cluster { cluster_info: Some(info.to_owned()), ..Cluster::default() };
+        assert_eq!(cluster.api_server().as_deref(), Some("https://10.0.0.1:6443"));
+        assert_eq!(
+            cluster.server("https://[fd00::1]:6443").as_deref(),
+            Some("https://[fd00::1]:22623")
+        );
+        assert_eq!(Cluster::default().api_server(), None);
+        let names = server_names("https://[fd00::1]:22623", &["b".to_owned()]);
+        assert_eq!(names, ["b", "fd00::1", "machine-config-server"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! In which order a new release reaches the parts: the controller, then the server, then the daemons.
+
+use serde_json::Value;
+
+use super::RELEASE;
+
+/// The parts, in the order in which they get a new release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Renders and rolls out.
+    Controller,
+    /// Serves new machines.
+    Server,
+    /// Is on every machine.
+    Daemon,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Controller, Self::Server, Self::Daemon];
+
+    /// The name of its object.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "machine-config-controller",
+            Self::Server => "machine-config-server",
+            Self::Daemon => "machine-config-daemon",
+        }
+    }
+
+    /// The kind of its object.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Controller => "Deployment",
+            Self::Server | Self::Daemon => "DaemonSet",
+        }
+    }
+}
+
+/// How a part is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Which release it is of; none if it is not there, or of nobody knows which.
+    pub release: Option<String>,
+    /// Whether it is there.
+    pub present: bool,
+    /// Why it is not ready, if it is not.
+    pub waits: Option<String>,
+    /// How many of its pods can be used.
+    pub available: i64,
+}
+
+impl Seen {
+    /// Out of the part's object, if there is one.
+    #[must_use]
+    pub fn of(part: Part, object: Option<&Value>) -> Self {
+        let Some(object) = object else {
+            let waits = format!("{} {} is not there yet", part.kind().to_lowercase(), part.name());
+            return Self { waits: Some(waits), ..Self::default() };
+        };
+        let release = object["metadata"]["annotations"][RELEASE].as_str().map(str::to_owned);
+        let (waits, available) = match part {
+            Part::Controller => deployment(part.name(), object),
+            Part::Server | Part::Daemon => daemon_set(part.name(), object),
+        };
+        Self { release, present: true, waits, available }
+    }
+
+    /// Whether the release has arrived here.
+    #[must_use]
+    pub fn is_at(&self, release: &str) -> bool {
+        self.release.as_deref() == Some(release) && self.waits.is_none()
+    }
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
+}
+
+fn is_observed(object: &Value) -> bool {
+    number(&object["status"]["observedGeneration"]) >= number(&object["metadata"]["generation"])
+}
+
+fn deployment(name: &str, object: &Value) -> (Option<String>, i64) {
+    let status = &object["status"];
+    let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
+    let (replicas, updated) = (number(&status["replicas"]), number(&status["updatedReplicas"]));
+    let (ready, available) =
+        (number(&status["readyReplicas"]), number(&status["availableReplicas"]));
+    let is_ready =
+        is_observed(object) && updated == wanted && replicas == wanted && available == wanted;
+    let waits = (!is_ready).then(|| {
+        format!(
+            "deployment {name} is not ready. status: (replicas: {replicas}, updated: {updated}, ready: {ready}, unavailable: {})",
+            (wanted - available).max(0)
+        )
+    });
+    (waits, available)
+}
+
+fn daemon_set(name: &str, object: &Value) -> (Option<String>, i64) {
+    let status = &object["status"];
+    let desired = number(&status["desiredNumberScheduled"]);
+    let (updated, ready) =
+        (number(&status["updatedNumberScheduled"]), number(&status["numberReady"]));
+    let available = number(&status["numberAvailable"]);
+    let is_ready = is_observed(object) && updated == desired && available == desired;
+    let waits = (!is_ready).then(|| {
+        format!(
+            "daemonset {name} is not ready. status: (desired: {desired}, updated: {updated}, ready: {ready}, unavailable: {})",
+            (desired - available).max(0)
+        )
+    });
+    (waits, available)
+}
+
+/// Which parts may be written now, of those that are wanted, in their order.
+///
+/// A part that is missing is made, and one that is of this release is kept as it should be, whatever the others do. But
+/// a part of another release waits until all parts before it have this one and are ready.
+#[must_use]
+pub fn writable(parts: &[(Part, Seen)], release: &str) -> Vec<Part> {
+    let mut writable = Vec::new();
+    let mut earlier_are_done = true;
+    for (part, seen) in parts {
+        let is_upgrade = seen.present && seen.release.as_deref() != Some(release);
+        if !is_upgrade || earlier_are_done {
+            writable.push(*part);
+        }
+        earlier_are_done &= seen.is_at(release);
+    }
+    writable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn seen(release: Option<&str>, ready: bool) -> Seen {
+        let waits = (!ready).then(|| "no".to_owned());
+        Seen {
+            release: release.map(str::to_owned),
+            present: release.is_some(),
+            waits,
+            available: 0,
+        }
+    }
+
+    fn asked(all: [(Option<&str>, bool); 3]) -> Vec<Part> {
+        let seen = all.map(|(release, ready)| seen(release, ready));
+        let parts: Vec<_> = Part::ALL.into_iter().zip(seen).collect();
+        writable(&parts, "2")
+    }
+
+    #[test]
+    fn controllers_first_then_the_server_then_the_daemons() {
+        use Part::{Controller, Daemon, Server};
+        let old = (Some("1"), true);
+        for (why, all, expected) in [
+            ("nothing is there", [(None, false); 3], vec![Controller, Server, Daemon]),
+            ("all are old", [old; 3], vec![Controller]),
+            ("the controller is on its way", [(Some("2"), false), old, old], vec![Controller]),
+            ("it has arrived", [(Some("2"), true), old, old], vec![Controller, Server]),
+            (
+                "the server too",
+                [(Some("2"), true), (Some("2"), true), old],
+                vec![Controller, Server, Daemon],
+            ),
+            (
+                "one was deleted meanwhile",
+                [(Some("2"), false), old, (None, false)],
+                vec![Controller, Daemon],
+            ),
+            (
+                "a repair waits for nobody",
+                [(Some("2"), false), (Some("2"), true), (Some("2"), false)],
+                vec![Controller, Server, Daemon],
+            ),
+        ] {
+            assert_eq!(asked(all), expected, "{why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_part_gets_a_new_release_before_the_one_ahead_of_it(states in proptest::array::uniform3((0u8..3, any::<bool>()))) {
+            let all = states.map(|(release, ready)| ([None, Some("1"), Some("2")][usize::from(release)], ready));
+            let writable = asked(all);
+            for (index, part) in Part::ALL.iter().enumerate() {
+                let is_upgrade = all[index].0 == Some("1");
+                let ahead = all[..index].iter().all(|(release, ready)| *release == Some("2") && *ready);
+                prop_assert_eq!(writable.contains(part), !is_upgrade || ahead);
+            }
+        }
+    }
+
+    #[test]
+    fn readiness_is_what_the_status_says() {
+        let mut object = json!({
+            "metadata": {"generation": 2, "annotations": {RELEASE: "2"}}, "spec": {"replicas": 2},
+            "status": {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2},
+        });
+        assert!(Seen::of(Part::Controller, Some(&object)).is_at("2"));
+        object["status"]["availableReplicas"] = 1.into();
+        let waits = Seen::of(Part::Controller, Some(&object)).waits.unwrap();
+        assert!(waits.ends_with("(replicas: 2, updated: 2, ready: 2, unavailable: 1)"), "{waits}");
+        object["status"] = json!({"observedGeneration": 2, "desiredNumberScheduled": 0});
+        assert!(
+            Seen::of(Part::Server, Some(&object)).is_at("2"),
+            "no machine, nothing to wait for"
+        );
+        object["status"]["observedGeneration"] = 1.into();
+        assert!(Seen::of(Part::Daemon, Some(&object)).waits.is_some());
+        assert!(Seen::of(Part::Daemon, None).waits.unwrap().contains("not there"));
+    }
+}

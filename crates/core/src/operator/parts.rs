@@ -1,0 +1,307 @@
+//! The objects of the parts, as the operator applies them.
+
+use serde_json::{Value, json};
+
+use super::order::Part;
+use super::settings::Settings;
+use super::{BUNDLE_KEY, RELEASE, SERVER_CA, SERVER_TLS, labels};
+use crate::api::names::{label, port};
+
+/// Where the CAs of the server are in the controller's container.
+const BUNDLE_FOLDER: &str = "/etc/machinist/server-ca";
+/// A user who is nobody.
+const NOBODY: u32 = 65534;
+
+/// What the parts are made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// The namespace of the system.
+    pub namespace: String,
+    /// The image that all parts run.
+    pub image: String,
+    /// The release.
+    pub release: String,
+    /// What the parts log.
+    pub log: String,
+    /// What the administrator chose.
+    pub settings: Settings,
+    /// Where machines reach the API and the server; without it there is no server.
+    pub endpoint: Option<Endpoint>,
+}
+
+/// Where machines reach the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The API.
+    pub api_server: String,
+    /// The machine config server.
+    pub server: String,
+}
+
+impl Inputs {
+    /// Which parts there are to be, in the order in which a new release reaches them.
+    #[must_use]
+    pub fn wanted(&self) -> Vec<Part> {
+        let has_server = self.endpoint.is_some();
+        Part::ALL.into_iter().filter(|part| *part != Part::Server || has_server).collect()
+    }
+
+    /// The object of a part.
+    #[must_use]
+    pub fn object(&self, part: Part) -> Value {
+        match part {
+            Part::Controller => self.controller(),
+            Part::Server => self.server(),
+            Part::Daemon => self.daemon(),
+        }
+    }
+
+    fn controller(&self) -> Value {
+        let mut args = vec![
+            "controller".to_owned(),
+            format!("--namespace={}", self.namespace),
+            format!("--profile={}", self.settings.profile.as_str()),
+            format!("--metrics-listen-address=0.0.0.0:{}", port::METRICS_LOCAL),
+        ];
+        let (mut volumes, mut mounts) = (vec![], vec![]);
+        if let Some(endpoint) = &self.endpoint {
+            let namespace = self.settings.user_data_namespace.as_ref().unwrap_or(&self.namespace);
+            args.push(format!("--server-url={}", endpoint.server));
+            args.push(format!("--server-ca-file={BUNDLE_FOLDER}/{BUNDLE_KEY}"));
+            args.push(format!("--user-data-namespace={namespace}"));
+            volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
+            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_FOLDER, "readOnly": true}));
+        }
+        let probe = |path: &str| json!({"httpGet": {"path": path, "port": "metrics"}});
+        let mut container = self.container("controller", &args, 50);
+        container["ports"] = json!([{"name": "metrics", "containerPort": port::METRICS_LOCAL}]);
+        container["readinessProbe"] = probe("/readyz");
+        container["livenessProbe"] = probe("/healthz");
+        container["securityContext"] = unprivileged();
+        container["volumeMounts"] = mounts.into();
+        let mut pod = json!({
+            "serviceAccountName": Part::Controller.name(),
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": nobody(),
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 100, "preference": control_plane(label::NODE_ROLE_CONTROL_PLANE)},
+                ]},
+                "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+                    "weight": 50,
+                    "podAffinityTerm": {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": selector(Part::Controller)},
+                    },
+                }]},
+            },
+            "tolerations": on_control_plane(),
+            "containers": [container],
+        });
+        pod["volumes"] = volumes.into();
+        let mut object = self.around(Part::Controller, &pod);
+        object["spec"]["replicas"] = self.settings.controller_replicas.into();
+        object["spec"]["strategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
+        object
+    }
+
+    fn server(&self) -> Value {
+        let api_server = self.endpoint.as_ref().map(|it| it.api_server.as_str());
+        let args = [
+            "server".to_owned(),
+            "start".to_owned(),
+            format!("--apiserver-url={}", api_server.unwrap_or_default()),
+            format!("--namespace={}", self.namespace),
+        ];
+        let mut container = self.container("server", &args, 50);
+        container["ports"] = json!([
+            {"name": "https", "containerPort": port::SERVER_TLS},
+            {"name": "http", "containerPort": port::SERVER_PLAIN},
+        ]);
+        container["readinessProbe"] = json!({"tcpSocket": {"port": "https"}});
+        container["securityContext"] = unprivileged();
+        container["volumeMounts"] = json!([
+            {"name": "tls", "mountPath": "/etc/ssl/mcs", "readOnly": true},
+            {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
+        ]);
+        let mut nobody = nobody();
+        nobody["fsGroup"] = NOBODY.into();
+        let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}});
+        let pod = json!({
+            "serviceAccountName": Part::Server.name(),
+            "priorityClassName": "system-cluster-critical",
+            "hostNetwork": true,
+            "securityContext": nobody,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    control_plane(label::NODE_ROLE_CONTROL_PLANE),
+                    control_plane(label::NODE_ROLE_MASTER),
+                ],
+            }}},
+            "tolerations": on_control_plane(),
+            "containers": [container],
+            "volumes": [secret("tls", SERVER_TLS), secret("bootstrap-token", "node-bootstrapper-token")],
+        });
+        self.around(Part::Server, &pod)
+    }
+
+    fn daemon(&self) -> Value {
+        let args = [
+            "daemon".to_owned(),
+            "start".to_owned(),
+            "--root=/rootfs".to_owned(),
+            format!("--drift={}", self.settings.drift),
+        ];
+        let mut container = self.container("daemon", &args, 20);
+        let name =
+            json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+        if let Some(variables) = container["env"].as_array_mut() {
+            variables.push(name);
+        }
+        container["securityContext"] = json!({"privileged": true});
+        container["volumeMounts"] = json!([
+            {"name": "rootfs", "mountPath": "/rootfs", "mountPropagation": "HostToContainer"},
+        ]);
+        let pod = json!({
+            "serviceAccountName": Part::Daemon.name(),
+            "priorityClassName": "system-node-critical",
+            "hostNetwork": true,
+            "hostPID": true,
+            "nodeSelector": {label::OS: "linux"},
+            "tolerations": [{"operator": "Exists"}],
+            // An update that is under way is finished or undone, not cut off.
+            "terminationGracePeriodSeconds": 600,
+            "containers": [container],
+            "volumes": [{"name": "rootfs", "hostPath": {"path": "/"}}],
+        });
+        let mut object = self.around(Part::Daemon, &pod);
+        object["spec"]["updateStrategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
+        object
+    }
+
+    fn container(&self, name: &str, args: &[String], memory: u32) -> Value {
+        json!({
+            "name": name,
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": args,
+            "env": [{"name": "MACHINIST_LOG", "value": self.log}],
+            "resources": {"requests": {"cpu": "20m", "memory": format!("{memory}Mi")}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        })
+    }
+
+    /// The object around a pod. The release is on the object and not on the pod: pods are made anew only when something is
+    /// really different.
+    fn around(&self, part: Part, pod: &Value) -> Value {
+        let mut labels = labels();
+        labels["k8s-app"] = part.name().into();
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": part.kind(),
+            "metadata": {
+                "name": part.name(),
+                "namespace": self.namespace,
+                "labels": labels,
+                "annotations": {RELEASE: self.release},
+            },
+            "spec": {
+                "selector": {"matchLabels": selector(part)},
+                "template": {
+                    "metadata": {
+                        "labels": labels,
+                        "annotations": {"kubectl.kubernetes.io/default-container": pod["containers"][0]["name"]},
+                    },
+                    "spec": pod,
+                },
+            },
+        })
+    }
+}
+
+fn selector(part: Part) -> Value {
+    json!({"k8s-app": part.name()})
+}
+
+fn control_plane(label: &str) -> Value {
+    json!({"matchExpressions": [{"key": label, "operator": "Exists"}]})
+}
+
+fn on_control_plane() -> Value {
+    let tolerated =
+        [label::NODE_ROLE_CONTROL_PLANE, label::NODE_ROLE_MASTER, "node-role.kubernetes.io/etcd"];
+    tolerated
+        .iter()
+        .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}))
+        .collect()
+}
+
+fn nobody() -> Value {
+    json!({"runAsNonRoot": true, "runAsUser": NOBODY, "seccompProfile": {"type": "RuntimeDefault"}})
+}
+
+fn unprivileged() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs() -> Inputs {
+        Inputs {
+            namespace: "ns".to_owned(),
+            image: "image:1".to_owned(),
+            release: "1".to_owned(),
+            log: "info".to_owned(),
+            settings: Settings::default(),
+            endpoint: Some(Endpoint {
+                api_server: "https://a:6443".to_owned(),
+                server: "https://a:22623".to_owned(),
+            }),
+        }
+    }
+
+    fn args(object: &Value) -> String {
+        object["spec"]["template"]["spec"]["containers"][0]["args"].to_string()
+    }
+
+    #[test]
+    fn there_is_no_server_where_machines_cannot_be_told_where_the_api_is() {
+        let alone = Inputs { endpoint: None, ..inputs() };
+        assert_eq!(alone.wanted(), [Part::Controller, Part::Daemon]);
+        assert!(!args(&alone.object(Part::Controller)).contains("--server-url"));
+        assert_eq!(inputs().wanted(), Part::ALL);
+        assert!(args(&inputs().object(Part::Controller)).contains("--server-url=https://a:22623"));
+        assert!(args(&inputs().object(Part::Server)).contains("--apiserver-url=https://a:6443"));
+    }
+
+    #[test]
+    fn a_new_release_with_the_same_image_restarts_nothing() {
+        let newer = Inputs { release: "2".to_owned(), ..inputs() };
+        for part in Part::ALL {
+            let (old, new) = (inputs().object(part), newer.object(part));
+            assert_eq!(old["spec"], new["spec"]);
+            assert_ne!(old["metadata"], new["metadata"]);
+        }
+    }
+
+    #[test]
+    fn selectors_find_the_pods_and_only_the_daemon_is_privileged() {
+        for part in Part::ALL {
+            let object = inputs().object(part);
+            let labels = &object["spec"]["template"]["metadata"]["labels"];
+            assert_eq!(object["spec"]["selector"]["matchLabels"]["k8s-app"], labels["k8s-app"]);
+            let pod = &object["spec"]["template"]["spec"];
+            let privileged = pod["containers"][0]["securityContext"]["privileged"] == true;
+            assert_eq!(privileged, part == Part::Daemon);
+            assert_eq!(pod["securityContext"]["runAsNonRoot"] == true, part != Part::Daemon);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The settings in the ConfigMap `machinist-settings`: what no object of the API has a place for.
+
+use std::collections::BTreeMap;
+
+use crate::drift::Policy;
+use crate::go::duration;
+use crate::user_data::endpoint::host_name;
+
+/// How many controllers there may be.
+const REPLICAS: std::ops::RangeInclusive<u32> = 1..=5;
+
+/// What an administrator chose. [`Settings::default`] is what holds where nothing is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where machines reach the API; found out where it is not said.
+    pub api_server_url: Option<String>,
+    /// Where machines reach the machine config server; on the API's host where it is not said.
+    pub server_url: Option<String>,
+    /// Further names and addresses in the server's certificate.
+    pub server_names: Vec<String>,
+    /// Whether there is a machine config server.
+    pub server: bool,
+    /// The templates that every machine's config starts from.
+    pub profile: Profile,
+    /// How many controllers there are; one of them leads.
+    pub controller_replicas: u32,
+    /// What daemons do about changes by hand.
+    pub drift: Policy,
+    /// The namespace of the Secrets with pointer configs; that of the system where it is not said.
+    pub user_data_namespace: Option<String>,
+    /// How many seconds machines know a new CA before it is used.
+    pub certificate_overlap: i64,
+    /// The address of the cluster's DNS service, for the templates.
+    pub cluster_dns_ip: Option<String>,
+}
+
+/// Templates that come with Machinist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// None: machines get what people write, and nothing else.
+    #[default]
+    None,
+    /// Next to nothing: role, proxy, certificates.
+    Machine,
+    /// The kubelet and the container runtime too, for machines that are installed by us.
+    Kubernetes,
+}
+
+impl Profile {
+    /// The word in flags and settings.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Machine => "machine",
+            Self::Kubernetes => "kubernetes",
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            api_server_url: None,
+            server_url: None,
+            server_names: Vec::new(),
+            server: true,
+            profile: Profile::None,
+            controller_replicas: 2,
+            drift: Policy::default(),
+            user_data_namespace: None,
+            certificate_overlap: 24 * 60 * 60,
+            cluster_dns_ip: None,
+        }
+    }
+}
+
+/// A setting that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("ConfigMap {}: data.{key}: {problem}", super::SETTINGS)]
+pub struct SettingsError {
+    /// The key.
+    pub key: String,
+    /// What is wrong, and what to write instead.
+    pub problem: String,
+}
+
+impl Settings {
+    /// Reads the data of the ConfigMap.
+    ///
+    /// # Errors
+    /// A key is unknown or its value is none.
+    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
+        let mut settings = Self::default();
+        for (key, value) in data {
+            let value = value.trim();
+            if value.is_empty() {
+                continue;
+            }
+            let error = |problem: String| SettingsError { key: key.clone(), problem };
+            settings.set(key, value).map_err(error)?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let text = || Some(value.trim_end_matches('/').to_owned());
+        match key {
+            "apiServerURL" => {
+                self.api_server_url = text().filter(|url| is_https(url));
+                self.api_server_url.as_ref().map(drop).ok_or_else(|| no_url(value, 6443))?;
+            }
+            "serverURL" => {
+                self.server_url = text().filter(|url| is_https(url));
+                self.server_url.as_ref().map(drop).ok_or_else(|| no_url(value, 22623))?;
+            }
+            "serverNames" => {
+                let names = value.split([',', ' ', '\n']).filter(|name| !name.is_empty());
+                self.server_names = names.map(str::to_owned).collect();
+            }
+            "server" => self.server = one_of(value, &[("true", true), ("false", false)])?,
+            "profile" => {
+                let all = [Profile::None, Profile::Machine, Profile::Kubernetes];
+                self.profile = one_of(value, &all.map(|profile| (profile.as_str(), profile)))?;
+            }
+            "controllerReplicas" => {
+                let count = value.parse().ok().filter(|count| REPLICAS.contains(count));
+                let wrong = || format!("{value:?} is no number from 1 to {}", REPLICAS.end());
+                self.controller_replicas = count.ok_or_else(wrong)?;
+            }
+            "drift" => {
+                self.drift = one_of(value, &[("report", Policy::Report), ("heal", Policy::Heal)])?;
+            }
+            "userDataNamespace" => self.user_data_namespace = Some(value.to_owned()),
+            "certificateOverlap" => {
+                let nanoseconds = duration::parse(value).filter(|time| *time >= 0);
+                let wrong = || format!("{value:?} is no duration; write 24h or 90m");
+                self.certificate_overlap = nanoseconds.ok_or_else(wrong)? / 1_000_000_000;
+            }
+            "clusterDNSIP" => self.cluster_dns_ip = Some(value.to_owned()),
+            _ => {
+                return Err(
+                    "there is no such setting; see docs/install-kubernetes.md for all".to_owned()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_https(url: &str) -> bool {
+    url.starts_with("https://") && !url.contains(char::is_whitespace) && host_name(url).is_some()
+}
+
+fn no_url(value: &str, port: u16) -> String {
+    format!("{value:?} is no address; write https://HOST:{port}")
+}
+
+fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let found = all.iter().find(|(word, _)| *word == value).map(|(_, meant)| *meant);
+    found.ok_or_else(|| {
+        let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+        format!("{value:?} is none of {}", words.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(key: &str, value: &str) -> Result<Settings, String> {
+        let data = [(key.to_owned(), value.to_owned())].into();
+        Settings::read(&data).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        assert_eq!(Settings::read(&BTreeMap::new()).unwrap(), Settings::default());
+        assert_eq!(read("server", " ").unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn values() {
+        assert!(!read("server", "false").unwrap().server);
+        assert_eq!(read("profile", "machine").unwrap().profile, Profile::Machine);
+        assert_eq!(read("controllerReplicas", "3").unwrap().controller_replicas, 3);
+        assert_eq!(read("certificateOverlap", "90m").unwrap().certificate_overlap, 5400);
+        assert_eq!(read("serverNames", "a, b\nc").unwrap().server_names, ["a", "b", "c"]);
+        let url = read("apiServerURL", "https://api.example.com:6443/").unwrap().api_server_url;
+        assert_eq!(url.as_deref(), Some("https://api.example.com:6443"));
+        assert_eq!(read("drift", "heal").unwrap().drift, Policy::Heal);
+    }
+
+    #[test]
+    fn bad_ones_are_named_with_their_remedy() {
+        for (key, value, words) in [
+            ("apiServerURL", "api:6443", "write https://HOST:6443"),
+            ("serverURL", "http://a", "write https://HOST:22623"),
+            ("server", "maybe", "none of true, false"),
+            ("profile", "openshift", "none of none, machine, kubernetes"),
+            ("controllerReplicas", "0", "from 1 to 5"),
+            ("certificateOverlap", "soon", "write 24h"),
+            ("replicas", "2", "no such setting"),
+        ] {
+            let error = read(key, value).unwrap_err();
+            assert!(error.contains(words), "{error}");
+            assert!(
+                error.starts_with(&format!("ConfigMap machinist-settings: data.{key}: ")),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The server's CA and certificate: reads what there is, does what `core::operator::certificates` says, looks again.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use machinist_core::operator::certificates::{Serving, Signer, State, Step, Trusted, Wanted, next};
+use machinist_core::operator::{BUNDLE_KEY, SERVER_CA, SERVER_TLS, labels};
+use machinist_hub::auth::certificates::{Ca, Pair, Validity};
+use serde_json::{Value, json};
+
+use super::observe::get;
+use super::write::Writer;
+
+/// On the Secret of the CA: whoever writes something new here asks for a new CA.
+const ROTATE: &str = "machinist.dev/rotate";
+/// On the Secret of the CA: the last wish that was fulfilled.
+const ROTATED: &str = "machinist.dev/rotated";
+/// No state needs more steps than this.
+const STEPS: usize = 10;
+
+/// Everything that there is, keys and all.
+#[derive(Default)]
+struct Kept {
+    current: Option<Pair>,
+    next: Option<Pair>,
+    rotate: String,
+    rotated: String,
+    bundle: Vec<String>,
+    serving: Option<(Pair, String)>,
+}
+
+/// Keeps the certificates; gives the CAs that machines are to trust.
+pub(super) async fn keep(
+    writer: &Writer,
+    namespace: &str,
+    names: &[String],
+    overlap: i64,
+) -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    for _ in 0..STEPS {
+        let mut kept = read(writer, namespace).await?;
+        let rotate = !kept.rotate.is_empty() && kept.rotate != kept.rotated;
+        let wanted = Wanted { names: names.to_vec(), overlap, rotate };
+        let Some(step) = next(&kept.state(), &wanted, now) else {
+            return Ok(kept.bundle.concat());
+        };
+        tracing::info!(step = about(&step), "certificates of the server");
+        match step {
+            Step::MakeSigner => kept.current = Some(Ca::make("machine-config-server")?),
+            Step::MakeNext => {
+                kept.next = Some(Ca::make("machine-config-server")?);
+                kept.rotated = kept.rotate.clone();
+            }
+            Step::UseNext => kept.current = kept.next.take(),
+            Step::Trust(bundle) => {
+                writer.apply(&bundle_object(namespace, &bundle)).await?;
+                continue;
+            }
+            Step::Sign => {
+                let signer = kept.current.as_ref().context("there is no CA")?;
+                let pair = Ca::load(signer)?.server("machine-config-server", names)?;
+                writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
+                continue;
+            }
+        }
+        writer.apply(&signer_object(namespace, &kept)).await?;
+    }
+    bail!("the certificates of the server do not settle: remove Secret {SERVER_CA} to begin anew")
+}
+
+fn about(step: &Step) -> &'static str {
+    match step {
+        Step::MakeSigner => "making a CA",
+        Step::MakeNext => "making the next CA",
+        Step::Trust(_) => "telling machines whom to trust",
+        Step::UseNext => "using the next CA",
+        Step::Sign => "signing the server's certificate",
+    }
+}
+
+impl Kept {
+    /// What the decision needs to know. What cannot be read does not count.
+    fn state(&self) -> State {
+        let signer = |pair: &Option<Pair>| {
+            let pair = pair.as_ref()?;
+            Ca::load(pair).ok()?;
+            let validity = Validity::of(&pair.certificate).ok()?;
+            let certificate = pair.certificate.clone();
+            Some(Signer { certificate, from: validity.not_before, to: validity.not_after })
+        };
+        let trusted = self.bundle.iter().map(|certificate| {
+            let to = Validity::of(certificate).map_or(0, |validity| validity.not_after);
+            Trusted { certificate: certificate.clone(), to }
+        });
+        let serving = self.serving.as_ref().and_then(|(pair, signer)| {
+            let validity = Validity::of(&pair.certificate).ok()?;
+            let (from, to) = (validity.not_before, validity.not_after);
+            Some(Serving { names: validity.sans, from, to, signer: signer.clone() })
+        });
+        State {
+            current: signer(&self.current),
+            next: signer(&self.next),
+            bundle: trusted.collect(),
+            serving,
+        }
+    }
+}
+
+async fn read(writer: &Writer, namespace: &str) -> Result<Kept> {
+    let path = |plural: &str, name: &str| format!("/api/v1/namespaces/{namespace}/{plural}/{name}");
+    let signer = get(&writer.home, &path("secrets", SERVER_CA)).await?;
+    let serving = get(&writer.home, &path("secrets", SERVER_TLS)).await?;
+    let bundle = get(&writer.home, &path("configmaps", SERVER_CA)).await?;
+    let pair = |object: &Value, name: &str| {
+        let key = secret_text(object, &format!("{name}.key"))?;
+        Some(Pair { certificate: secret_text(object, &format!("{name}.crt"))?, key })
+    };
+    let annotation =
+        |key: &str| signer["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
+    Ok(Kept {
+        current: pair(&signer, "tls"),
+        next: pair(&signer, "next"),
+        rotate: annotation(ROTATE),
+        rotated: annotation(ROTATED),
+        bundle: certificates(bundle["data"][BUNDLE_KEY].as_str().unwrap_or_default()),
+        serving: pair(&serving, "tls").zip(secret_text(&serving, "ca.crt")),
+    })
+}
+
+fn secret_text(secret: &Value, key: &str) -> Option<String> {
+    let data = BASE64_STANDARD.decode(secret["data"][key].as_str()?).ok()?;
+    String::from_utf8(data).ok()
+}
+
+/// The certificates in a file, each ended.
+fn certificates(text: &str) -> Vec<String> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let parts = text.split_inclusive(END).filter(|part| part.ends_with(END));
+    parts.map(|part| format!("{}\n", part.trim().replace("\r\n", "\n"))).collect()
+}
+
+fn secret(namespace: &str, name: &str, data: &BTreeMap<&str, &str>) -> Value {
+    let data: BTreeMap<_, _> =
+        data.iter().map(|(key, text)| (key, BASE64_STANDARD.encode(text))).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels()},
+        "data": data,
+    })
+}
+
+fn signer_object(namespace: &str, kept: &Kept) -> Value {
+    let mut data = BTreeMap::new();
+    if let Some(pair) = &kept.current {
+        data.extend([("tls.crt", pair.certificate.as_str()), ("tls.key", pair.key.as_str())]);
+    }
+    if let Some(pair) = &kept.next {
+        data.extend([("next.crt", pair.certificate.as_str()), ("next.key", pair.key.as_str())]);
+    }
+    let mut object = secret(namespace, SERVER_CA, &data);
+    object["metadata"]["annotations"] = json!({ROTATED: kept.rotated});
+    object
+}
+
+fn serving_object(namespace: &str, pair: &Pair, signer: &str) -> Value {
+    let data = [("tls.crt", pair.certificate.as_str()), ("tls.key", &pair.key), ("ca.crt", signer)];
+    secret(namespace, SERVER_TLS, &data.into())
+}
+
+fn bundle_object(namespace: &str, bundle: &[String]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": SERVER_CA, "namespace": namespace, "labels": labels()},
+        "data": {BUNDLE_KEY: bundle.concat()},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_read_as_it_was_written() {
+        let all = ["b", "a"].map(|name| Ca::make(name).unwrap().certificate);
+        let sorted: Vec<String> = certificates(&all.concat());
+        assert_eq!(sorted, all.map(|one| format!("{}\n", one.trim().replace("\r\n", "\n"))));
+        assert_eq!(certificates(&sorted.concat()), sorted);
+        assert!(certificates("nonsense").is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_does_not_count() {
+        let bad = Pair { certificate: "x".to_owned(), key: "y".to_owned() };
+        let kept = Kept {
+            current: Some(bad.clone()),
+            serving: Some((bad, String::new())),
+            ..Kept::default()
+        };
+        assert_eq!(kept.state(), State::default());
+    }
+}

@@ -1,0 +1,148 @@
+//! What the operator looks at: one watch a kind, and a few objects that are asked for.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use machinist_core::api::operator::MachineConfiguration;
+use machinist_core::api::{ControllerConfig, MachineConfigPool};
+use machinist_core::operator::controller_config::Cluster;
+use machinist_core::operator::order::{Part, Seen};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::home::cache::Cache;
+use crate::home::request::{Home, METADATA, refused};
+
+/// The CA of the API server is in every namespace.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// What is known, and kept in step.
+#[derive(Debug, Clone, Default)]
+pub(super) struct World {
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) daemon_sets: Cache<DaemonSet>,
+    pub(super) config_maps: Cache<ConfigMap>,
+    /// Only those that we made: there are many others, and large ones.
+    secrets: Cache<PartialObjectMeta<Secret>>,
+    pub(super) controller_configs: Cache<ControllerConfig>,
+    pub(super) machine_configurations: Cache<MachineConfiguration>,
+    pub(super) pools: Cache<MachineConfigPool>,
+}
+
+impl World {
+    /// Starts the watches; they end with the tasks.
+    pub(super) fn follow(client: &Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
+        let world = Self::default();
+        let all = watcher::Config::default;
+        macro_rules! follow {
+            ($cache:ident, $api:expr, $config:expr) => {
+                tasks.spawn(world.$cache.clone().follow($api, $config, forget_fields))
+            };
+        }
+        follow!(deployments, Api::namespaced(client.clone(), namespace), all());
+        follow!(daemon_sets, Api::namespaced(client.clone(), namespace), all());
+        follow!(config_maps, Api::namespaced(client.clone(), namespace), all());
+        let ours = all().labels("app.kubernetes.io/managed-by=machine-config-operator");
+        follow!(secrets, Api::namespaced(client.clone(), namespace), ours);
+        follow!(controller_configs, Api::all(client.clone()), all());
+        follow!(machine_configurations, Api::all(client.clone()), all());
+        follow!(pools, Api::all(client.clone()), all());
+        world
+    }
+
+    /// Waits until everything has been seen once.
+    pub(super) async fn ready(&self) {
+        self.deployments.ready().await;
+        self.daemon_sets.ready().await;
+        self.config_maps.ready().await;
+        self.secrets.ready().await;
+        self.controller_configs.ready().await;
+        self.machine_configurations.ready().await;
+        self.pools.ready().await;
+    }
+
+    /// Wakes whoever waits after a change of anything.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        let sender = watch::Sender::new(0);
+        let receiver = sender.subscribe();
+        for mut one in [
+            self.deployments.changes(),
+            self.daemon_sets.changes(),
+            self.config_maps.changes(),
+            self.secrets.changes(),
+            self.controller_configs.changes(),
+            self.machine_configurations.changes(),
+            self.pools.changes(),
+        ] {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::select! {
+                        changed = one.changed() => if changed.is_err() { return },
+                        () = sender.closed() => return,
+                    }
+                    sender.send_modify(|count| *count += 1);
+                }
+            });
+        }
+        receiver
+    }
+
+    /// How a part is.
+    pub(super) fn part(&self, namespace: &str, part: Part) -> Seen {
+        let object = match part {
+            Part::Controller => {
+                self.deployments.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
+            }
+            Part::Server | Part::Daemon => {
+                self.daemon_sets.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
+            }
+        };
+        Seen::of(part, object.and_then(Result::ok).as_ref())
+    }
+
+    /// The data of a ConfigMap in our namespace.
+    pub(super) fn data(&self, namespace: &str, name: &str) -> BTreeMap<String, String> {
+        let map = self.config_maps.get_in(namespace, name);
+        map.and_then(|map| map.data.clone()).unwrap_or_default()
+    }
+}
+
+/// What the cluster says about itself.
+pub(super) async fn cluster(home: &Home, world: &World, namespace: &str) -> Result<Cluster> {
+    let config = |plural: &str| format!("/apis/config.openshift.io/v1/{plural}/cluster");
+    let info = get(home, "/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
+    let mut authority = world.data(namespace, ROOT_CA);
+    let machines = home
+        .get_as("/api/v1/nodes?limit=2", METADATA)
+        .await
+        .context("cannot count the machines")?;
+    Ok(Cluster {
+        infrastructure: get(home, &config("infrastructures")).await?,
+        network: get(home, &config("networks")).await?,
+        dns: get(home, &config("dnses")).await?,
+        proxy: get(home, &config("proxies")).await?,
+        cluster_info: info["data"]["kubeconfig"].as_str().map(str::to_owned),
+        api_authority: authority.remove("ca.crt").unwrap_or_default(),
+        is_single: machines["items"].as_array().is_some_and(|items| items.len() == 1),
+    })
+}
+
+/// An object; null where there is none, or no such kind.
+pub(super) async fn get(home: &Home, path: &str) -> Result<Value> {
+    match home.get(path).await {
+        Err(error) if refused(&error) == Some(404) => Ok(Value::Null),
+        answer => answer.with_context(|| format!("cannot read {path}")),
+    }
+}
+
+/// Who wrote which field is of no use here.
+fn forget_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}

@@ -1,0 +1,235 @@
+//! One pass: everything is looked at and applied once.
+
+use anyhow::{Error, Result, ensure};
+use kube::Client;
+use machinist_core::api::names::{annotation, object};
+use machinist_core::operator::conditions::Failure;
+use machinist_core::operator::controller_config::{Cluster, controller_config, server_names};
+use machinist_core::operator::order::{Part, Seen, writable};
+use machinist_core::operator::parts::{Endpoint, Inputs};
+use machinist_core::operator::settings::Settings;
+use machinist_core::operator::{self as core, Management};
+use serde_json::Value;
+
+use super::observe::{self, World, get};
+use super::write::Writer;
+use super::{Options, certificates};
+use crate::controller::leader::Lead;
+use crate::home::request::Home;
+
+/// Said where machines cannot be told where the API is.
+const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
+                         apiServerURL in ConfigMap machinist-settings";
+
+/// An operator in its time of leadership.
+#[derive(Debug)]
+pub(super) struct Operator {
+    pub(super) writer: Writer,
+    pub(super) world: World,
+    pub(super) namespace: String,
+    pub(super) release: String,
+    pub(super) image: String,
+}
+
+/// What came of a pass.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// The parts that there are to be, and how they are.
+    pub(super) parts: Vec<(Part, Seen)>,
+    /// What went wrong.
+    pub(super) failure: Option<Failure>,
+    /// What else is to be known.
+    pub(super) remark: Option<&'static str>,
+}
+
+/// Where a pass failed.
+trait During<T> {
+    fn during(self, task: &'static str) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<Error>> During<T> for Result<T, E> {
+    fn during(self, task: &'static str) -> Result<T, Failure> {
+        self.map_err(|error| Failure { task, message: format!("{:#}", error.into()) })
+    }
+}
+
+impl Operator {
+    pub(super) fn new(
+        client: Client,
+        options: &Options,
+        image: &str,
+        world: World,
+        lead: Lead,
+    ) -> Self {
+        Self {
+            writer: Writer { home: Home::new(client), lead },
+            world,
+            namespace: options.namespace.clone(),
+            release: options.release.clone(),
+            image: image.to_owned(),
+        }
+    }
+
+    /// Looks at everything once; whether all went well.
+    pub(super) async fn pass(&self) -> bool {
+        let owner = match self.owner().await {
+            Ok(Some(owner)) => owner,
+            // We are being deinstalled: what is gone stays gone.
+            Ok(None) => return true,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot read the own namespace");
+                return false;
+            }
+        };
+        let mut done = Done::default();
+        if let Err(failure) = self.work(&owner, &mut done).await {
+            tracing::warn!(task = failure.task, message = failure.message, "a pass failed");
+            done.failure = Some(failure);
+        }
+        let well = done.failure.is_none();
+        match self.tell(&owner, &done).await {
+            Ok(()) => well,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot say how the system is");
+                false
+            }
+        }
+    }
+
+    /// The owner of what is outside of the namespace; none when the namespace is going.
+    async fn owner(&self) -> Result<Option<Value>> {
+        let namespace =
+            get(&self.writer.home, &format!("/api/v1/namespaces/{}", self.namespace)).await?;
+        let uid = namespace["metadata"]["uid"].as_str();
+        let is_going = !namespace["metadata"]["deletionTimestamp"].is_null();
+        Ok(uid.filter(|_| !is_going).map(|uid| core::owner(&self.namespace, uid)))
+    }
+
+    async fn work(&self, owner: &Value, done: &mut Done) -> Result<(), Failure> {
+        let own = self.world.machine_configurations.get(object::CLUSTER);
+        if own.is_none() {
+            self.writer.create(&core::machine_configuration(owner)).await.during("Apply")?;
+        }
+        let spec = own.as_ref().map(|own| &own.spec);
+        let management = Management::of(spec.and_then(|spec| spec.management_state.as_deref()));
+        // Until it is known which parts there are to be, all are.
+        done.parts = self.seen(&Part::ALL);
+        let settings = Settings::read(&self.world.data(&self.namespace, core::SETTINGS));
+        let settings = settings.during("Settings")?;
+        let cluster = observe::cluster(&self.writer.home, &self.world, &self.namespace).await;
+        let cluster = cluster.during("Observe")?;
+        let mut inputs = Inputs {
+            namespace: self.namespace.clone(),
+            image: self.image.clone(),
+            release: self.release.clone(),
+            log: core::log_filter(spec.and_then(|spec| spec.log_level.as_deref())).to_owned(),
+            endpoint: None,
+            settings,
+        };
+        if inputs.settings.server {
+            inputs.endpoint = endpoint(&inputs.settings, &cluster);
+            done.remark = inputs.endpoint.is_none().then_some(NO_SERVER);
+        }
+        done.parts = self.seen(&inputs.wanted());
+        match management {
+            Management::Unmanaged => {
+                done.remark =
+                    Some("nothing is kept as it should be: spec.managementState is Unmanaged");
+                return Ok(());
+            }
+            Management::Removed => {
+                done.remark = Some("nothing is deployed: spec.managementState is Removed");
+                done.parts.clear();
+                return self.remove(&inputs, &Part::ALL).await;
+            }
+            Management::Managed => {}
+        }
+        for pool in core::pools(owner) {
+            let name = pool["metadata"]["name"].as_str().unwrap_or_default();
+            if self.world.pools.get(name).is_none() {
+                self.writer.create(&pool).await.during("Apply")?;
+            }
+        }
+        let mut bundle = String::new();
+        if let Some(endpoint) = &inputs.endpoint {
+            let names = server_names(&endpoint.server, &inputs.settings.server_names);
+            let overlap = inputs.settings.certificate_overlap;
+            let kept = certificates::keep(&self.writer, &self.namespace, &names, overlap).await;
+            bundle = kept.during("Certificates")?;
+        }
+        let mut failed = Ok(());
+        if self.may_write_controller_config(&done.parts) {
+            // The parts do not wait for it.
+            failed = self.write_controller_config(&inputs, &cluster, &bundle, owner).await;
+        }
+        for part in writable(&done.parts, &self.release) {
+            self.write(&inputs, part).await.during("Apply")?;
+        }
+        let wanted = inputs.wanted();
+        let others: Vec<Part> =
+            Part::ALL.into_iter().filter(|part| !wanted.contains(part)).collect();
+        self.remove(&inputs, &others).await?;
+        done.parts = self.seen(&wanted);
+        failed.during("ControllerConfig")
+    }
+
+    fn seen(&self, parts: &[Part]) -> Vec<(Part, Seen)> {
+        parts.iter().map(|part| (*part, self.world.part(&self.namespace, *part))).collect()
+    }
+
+    /// The controller of a release reads its ControllerConfig first: that of another release waits for it, but
+    /// certificates go on being handed out.
+    fn may_write_controller_config(&self, parts: &[(Part, Seen)]) -> bool {
+        let Some(found) = self.world.controller_configs.get(object::CONTROLLER_CONFIG) else {
+            return true;
+        };
+        let annotations = found.metadata.annotations.as_ref();
+        let release = annotations.and_then(|all| all.get(annotation::RELEASE_IMAGE_VERSION));
+        let arrived =
+            |(part, seen): &(Part, Seen)| *part == Part::Controller && seen.is_at(&self.release);
+        release == Some(&self.release) || parts.iter().any(arrived)
+    }
+
+    async fn write_controller_config(
+        &self,
+        inputs: &Inputs,
+        cluster: &Cluster,
+        bundle: &str,
+        owner: &Value,
+    ) -> Result<()> {
+        ensure!(
+            !cluster.api_authority.is_empty(),
+            "ConfigMap kube-root-ca.crt has no ca.crt: kube-controller-manager has to put the CA of the API there"
+        );
+        self.writer.apply(&controller_config(inputs, cluster, bundle, owner)).await.map(drop)
+    }
+
+    async fn write(&self, inputs: &Inputs, part: Part) -> Result<()> {
+        let mut written = self.writer.apply(&inputs.object(part)).await?;
+        // Who wrote which field is of no use here.
+        written["metadata"]["managedFields"] = Value::Null;
+        match part {
+            Part::Controller => self.world.deployments.put(serde_json::from_value(written)?),
+            Part::Server | Part::Daemon => {
+                self.world.daemon_sets.put(serde_json::from_value(written)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, inputs: &Inputs, parts: &[Part]) -> Result<(), Failure> {
+        for part in parts {
+            if self.world.part(&self.namespace, *part).present {
+                self.writer.delete(&inputs.object(*part)).await.during("Apply")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where machines reach the cluster: as it is said, else by the cluster's own words.
+fn endpoint(settings: &Settings, cluster: &Cluster) -> Option<Endpoint> {
+    let api_server = settings.api_server_url.clone().or_else(|| cluster.api_server())?;
+    let server = settings.server_url.clone().or_else(|| cluster.server(&api_server))?;
+    Some(Endpoint { api_server, server })
+}

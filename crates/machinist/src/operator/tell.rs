@@ -1,0 +1,85 @@
+//! What the operator says: conditions on MachineConfiguration `cluster`, and a ClusterOperator where there are any.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use machinist_core::api::names::object;
+use machinist_core::api::{Condition, MachineConfigPool};
+use machinist_core::operator::conditions::{
+    Facts, cluster_operator_status, conditions, has_arrived,
+};
+use serde_json::{Value, json};
+
+use super::observe::get;
+use super::pass::{Done, Operator};
+
+const OWN: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
+const GROUP: &str = "/apis/config.openshift.io/v1";
+const CLUSTER_OPERATOR: &str = "machine-config";
+
+impl Operator {
+    /// Says what came of a pass, unless it is said already.
+    pub(super) async fn tell(&self, owner: &Value, done: &Done) -> Result<()> {
+        // It was made in this pass; the watch brings it, and another pass with it.
+        let Some(own) = self.world.machine_configurations.get(object::CLUSTER) else {
+            return Ok(());
+        };
+        let pools = self.world.pools.all();
+        let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
+        let facts = Facts {
+            release: &self.release,
+            parts: &done.parts,
+            failure: done.failure.as_ref(),
+            pools: &pools,
+            remark: done.remark,
+        };
+        let status = own.status.clone().unwrap_or_default();
+        let before = status.conditions.clone().unwrap_or_default();
+        let after = conditions(&before, &facts, &Time(Timestamp::now()));
+        let generation = own.metadata.generation;
+        if after != before || status.observed_generation != generation {
+            let patch = json!({
+                "metadata": {"resourceVersion": own.metadata.resource_version},
+                "status": {"conditions": after, "observedGeneration": generation},
+            });
+            let path = format!("{OWN}/{}/status", object::CLUSTER);
+            let about =
+                || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
+            self.writer.merge(&path, &patch).await.with_context(about)?;
+        }
+        let arrived =
+            has_arrived(&after, &facts).then_some((self.release.as_str(), self.image.as_str()));
+        self.tell_cluster_operator(owner, &after, arrived).await
+    }
+
+    async fn tell_cluster_operator(
+        &self,
+        owner: &Value,
+        conditions: &[Condition],
+        arrived: Option<(&str, &str)>,
+    ) -> Result<()> {
+        let kinds = get(&self.writer.home, GROUP).await?;
+        let kinds = kinds["resources"].as_array().cloned().unwrap_or_default();
+        if !kinds.iter().any(|kind| kind["name"] == "clusteroperators") {
+            return Ok(());
+        }
+        let path = format!("{GROUP}/clusteroperators/{CLUSTER_OPERATOR}");
+        let mut found = get(&self.writer.home, &path).await?;
+        if found.is_null() {
+            let object = json!({
+                "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+                "metadata": {"name": CLUSTER_OPERATOR, "ownerReferences": owner}, "spec": {},
+            });
+            self.writer.create(&object).await?;
+            found = get(&self.writer.home, &path).await?;
+        }
+        let status = cluster_operator_status(&found, conditions, arrived, &self.namespace);
+        let is_said = |field: &str| found["status"][field] == status[field];
+        if ["conditions", "versions", "relatedObjects"].into_iter().all(is_said) {
+            return Ok(());
+        }
+        let patch = json!({"status": status});
+        let about = || format!("cannot write the status of ClusterOperator {CLUSTER_OPERATOR}");
+        self.writer.merge(&format!("{path}/status"), &patch).await.with_context(about)
+    }
+}

@@ -1,0 +1,104 @@
+//! Every write of the operator: with server-side apply, while it leads.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use http::Method;
+use machinist_core::api::names::FIELD_MANAGER;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::controller::leader::Lead;
+use crate::home::request::{Home, JSON, MERGE_PATCH, refused};
+
+/// How long a write may take at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+/// Writes objects of the few kinds that the operator makes.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    pub(super) home: Home,
+    pub(super) lead: Lead,
+}
+
+impl Writer {
+    /// Makes an object as it is said, or brings it back to that. Fields that are not said belong to others.
+    pub(super) async fn apply(&self, object: &Value) -> Result<Value> {
+        let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", path(object)?);
+        self.send(Method::PATCH, &path, APPLY_PATCH, object)
+            .await
+            .with_context(|| format!("cannot apply {}", name(object)))
+    }
+
+    /// Makes an object unless there is one of its name.
+    pub(super) async fn create(&self, object: &Value) -> Result<()> {
+        let path = path(object)?;
+        let list = path.rsplit_once('/').map_or(path.as_str(), |(list, _)| list);
+        match self.send(Method::POST, list, JSON, object).await {
+            Err(error) if refused(&error) == Some(409) => Ok(()),
+            answer => answer.map(drop).with_context(|| format!("cannot make {}", name(object))),
+        }
+    }
+
+    /// Removes an object, with what belongs to it.
+    pub(super) async fn delete(&self, object: &Value) -> Result<()> {
+        let options = serde_json::json!({"propagationPolicy": "Background"});
+        match self.send(Method::DELETE, &path(object)?, JSON, &options).await {
+            Err(error) if refused(&error) == Some(404) => Ok(()),
+            answer => answer.map(drop).with_context(|| format!("cannot remove {}", name(object))),
+        }
+    }
+
+    /// Merges a patch into what is at a path.
+    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<()> {
+        self.send(Method::PATCH, path, MERGE_PATCH, patch).await.map(drop)
+    }
+
+    async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Value> {
+        ensure!(self.lead.holds(), "this operator does not lead any more");
+        let writing = self.home.write(method, path, kind, body);
+        let answer = timeout(PATIENCE, writing).await.map_err(|_| anyhow!("no answer in time"))?;
+        Ok(answer?.body)
+    }
+}
+
+/// `Kind name`, for people.
+fn name(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+/// The path of an object.
+fn path(object: &Value) -> Result<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let plural = format!("{}s", kind.to_lowercase());
+    let (name, namespace) =
+        (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
+    ensure!(!version.is_empty() && !kind.is_empty() && !name.is_empty(), "{object} is no object");
+    let root = if version.contains('/') { "/apis" } else { "/api" };
+    let place =
+        if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    Ok(format!("{root}/{version}{place}/{plural}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "n"}});
+        assert_eq!(path(&secret).unwrap(), "/api/v1/namespaces/n/secrets/a");
+        let config = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig", "metadata": {"name": "c"},
+        });
+        assert_eq!(
+            path(&config).unwrap(),
+            "/apis/machineconfiguration.openshift.io/v1/controllerconfigs/c"
+        );
+        assert!(path(&json!({})).is_err());
+    }
+}
