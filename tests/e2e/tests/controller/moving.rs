@@ -27,6 +27,10 @@ fn target(site: &Site) -> String {
 fn a_hub_moves_to_a_cluster_and_no_machine_notices() {
     let mut hub = Site::hub();
     hub.apply_example("chrony.yaml");
+    // What is generated from the settings of the home needs them in the new one.
+    let before = hub.rendered("worker", "");
+    hub.apply_example("mirrors.yaml");
+    hub.rendered("worker", &before);
     hub.populate(3, Behaviour::default());
     let check = hub.home.machinist(&["adopt", "--check"]).unwrap();
     assert!(check.ok() && check.stdout.contains("No machine would be touched"), "{check:?}");
@@ -44,6 +48,9 @@ fn a_hub_moves_to_a_cluster_and_no_machine_notices() {
     cluster.watch();
     assert_eq!((target(&cluster), machines(&cluster)), (config.clone(), before.clone()));
     cluster.updated("worker");
+    let owner = &cluster.get("mc", "99-worker-generated-registries")["metadata"]["ownerReferences"];
+    let image = cluster.get("image.config.openshift.io", "cluster");
+    assert_eq!(owner[0]["uid"], image["metadata"]["uid"], "{owner}");
     let status = &cluster.get("mcp", "worker")["status"];
     assert_eq!(status["updatedMachineCount"], 3, "{status}");
     assert_eq!(cluster.get("mcp", "worker")["spec"]["paused"], false);
