@@ -2,6 +2,8 @@
 //! reboot. The administrator's NodeDisruptionPolicy is merged over the policies of the system, and
 //! whatever no policy knows costs a reboot.
 
+mod registries;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -16,6 +18,8 @@ use crate::ignition::schema::Config;
 use crate::reconcile_check::Change;
 
 use DisruptionActionType as Type;
+
+pub use registries::{REGISTRIES, unsafe_because};
 
 /// What a change costs, and which files and units make it so.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -144,7 +148,7 @@ pub fn system_policy() -> NodeDisruptionPolicy {
             vec![reload("crio.service")],
         ),
         file("/etc/containers/policy.json", vec![reload("crio.service")]),
-        file("/etc/containers/registries.conf", vec![plain(Type::Special)]),
+        file(REGISTRIES, vec![plain(Type::Special)]),
         file("/etc/containers/registries.d", vec![reload("crio.service")]),
         file("/etc/crio/policies", vec![reload("crio.service")]),
         file("/etc/nmstate/openshift", vec![plain(Type::None)]),

@@ -10,6 +10,7 @@
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
 //! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
 //! | [`bootstrap`] | what the first control plane gets before there is an API, and where it lies |
+//! | [`certificates`] | which certificates and secrets the cluster keeps up to date on a machine |
 //! | [`generate`] | which MachineConfigs are made out of other objects, and from what |
 //! | [`go`] | what Go's typed world does to values: structs, JSON, YAML, durations |
 //! | [`agent`] | what the daemon of a machine does next, and what it says |
@@ -34,11 +35,14 @@
 //! | [`user_data`] | what points a machine at its config before it has one |
 //! | [`secrets`] | what must never be shown |
 
+#![forbid(unsafe_code)]
+
 pub mod adopt;
 pub mod agent;
 pub mod api;
 pub mod apply;
 pub mod bootstrap;
+pub mod certificates;
 pub mod diff;
 pub mod disruption;
 pub mod drain;

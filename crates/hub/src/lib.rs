@@ -10,6 +10,8 @@
 //! A [`Hub`] is a store with the kinds it serves. [`Hub::router`] is a `tower::Service`, so that a
 //! client in the same process needs no socket; [`server`] serves it over TLS.
 
+#![forbid(unsafe_code)]
+
 pub mod admit;
 pub mod audit;
 pub mod auth;

@@ -1,18 +1,17 @@
 //! What the actions after a change want, and how they are called.
 
 use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
+use crate::disruption::unsafe_because;
 use crate::reconcile_check::Change;
 
-/// The file whose change may or may not want a drain.
-const REGISTRIES: &str = "/etc/containers/registries.conf";
-
-/// Whether a machine has to be emptied before a change. Which changes of the registries are harmless
-/// is told by whether the file is new: everything else may take an image away from a running pod.
+/// Whether a machine has to be emptied before a change. For the image registries it depends on what
+/// changes there.
 #[must_use]
 pub fn wants_drain(actions: &[DisruptionAction], change: &Change) -> bool {
     let has = |type_: &Type| actions.iter().any(|action| action.type_ == *type_);
-    let had_registries = || change.old.storage.files.iter().any(|file| file.path == REGISTRIES);
-    has(&Type::Reboot) || has(&Type::Drain) || has(&Type::Special) && had_registries()
+    has(&Type::Reboot)
+        || has(&Type::Drain)
+        || has(&Type::Special) && unsafe_because(change).is_some()
 }
 
 /// Whether a machine has to restart after a change.
@@ -83,6 +82,7 @@ pub fn line(actions: &[DisruptionAction]) -> String {
 mod tests {
     use super::*;
     use crate::apply::{empty_config, from_ignition};
+    use crate::disruption::REGISTRIES;
     use crate::reconcile_check::{Overrides, reconcilable};
     use serde_json::{Value, json};
 
@@ -93,15 +93,15 @@ mod tests {
     #[test]
     fn which_actions_want_a_drain() {
         let with = from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
-            {"path": REGISTRIES, "contents": {"source": "data:,x"}}]}}));
+            {"path": REGISTRIES, "contents": {"source": "data:,short-name-mode=%22x%22%0Aunqualified-search-registries=%5B'a'%5D"}}]}}));
         let added = reconcilable(&empty_config(), &with, Overrides::default()).unwrap();
-        let changed = reconcilable(&with, &with, Overrides::default()).unwrap();
+        let removed = reconcilable(&with, &empty_config(), Overrides::default()).unwrap();
         for (list, change, expected) in [
             (json!([{"type": "Reboot"}]), &added, true),
             (json!([{"type": "Drain"}, {"type": "DaemonReload"}]), &added, true),
-            (json!([{"type": "None"}]), &changed, false),
+            (json!([{"type": "None"}]), &removed, false),
             (json!([{"type": "Special"}]), &added, false),
-            (json!([{"type": "Special"}]), &changed, true),
+            (json!([{"type": "Special"}]), &removed, true),
         ] {
             assert_eq!(wants_drain(&actions(&list), change), expected, "{list}");
         }

@@ -145,6 +145,13 @@ pub fn rebooting(is: bool) -> Annotations {
     of([(annotation::POST_CONFIG_ACTION, Some(value))])
 }
 
+/// Why the operating system that was staged was not put in place at the last restart, if it was not.
+#[must_use]
+pub fn finalized(failure: Option<&str>) -> Annotations {
+    let failure: String = failure.unwrap_or_default().chars().take(LONGEST_REASON).collect();
+    of([(annotation::OSTREE_FINALIZE_STAGED_FAILURE, Some(&failure))])
+}
+
 /// What all that somebody else may write about a machine says: a failure is worth another attempt at
 /// once when it has changed.
 #[must_use]

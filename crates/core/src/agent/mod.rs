@@ -15,10 +15,14 @@
 //! | `reports` | what its MachineConfigNode says, in the words of the real daemon |
 //! | `actions` | which actions want a drain or a restart |
 //! | `policy` | the disruption policy and the overrides in force |
+//! | `kubelet` | what follows from asking the kubelet whether it is well |
+//! | `memory` | which memory a daemon that rests can give back |
 //! | `retry` | when to try again |
 
 pub mod actions;
 pub mod annotations;
+pub mod kubelet;
+pub mod memory;
 mod next;
 mod pending;
 mod policy;

@@ -12,6 +12,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | `cluster` | files that the cluster keeps up to date beside the config |
 //! | `managed` | which paths a config speaks about, and what it wants there |
 //! | `originals` | what is kept before a path is taken over, and what is put back |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
@@ -21,6 +22,7 @@
 //! | `steps` | in which order things are done |
 //! | `verify` | what a config wants beside what is there, and the plan that puts differences right |
 
+mod cluster;
 mod current;
 mod error;
 mod managed;
@@ -39,6 +41,7 @@ mod view;
 
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, refresh, surrender};
 pub use current::{EMPTY_NAME, current_config, empty_config, from_ignition};
 pub use error::ApplyError;
 pub use node::{Content, Meta, Node, Owner, Source};
@@ -106,7 +109,8 @@ pub fn plan(
     let enabled = systemd::before_writing(&change.old, &change.new, &mut view, &mut record)?;
     originals::release(&before, &wanted, &mut view)?;
     let listed = systemd::listed(&change.new, &mut view)?;
-    originals::acquire(&before, &wanted, &mut view)?;
+    let written = verify::without_others(&wanted, change, &mut view)?;
+    originals::acquire(&before, &written, &mut view)?;
     notes.extend(systemd::enablement(
         &systemd::Change { old: &change.old, new: &change.new, listed, enabled },
         &mut view,

@@ -97,6 +97,44 @@ pub(super) fn give_back(path: &str, view: &mut View) -> Result<(), ApplyError> {
     }
 }
 
+/// Keeps a file that another writer than a config takes over. Of a secret no copy is made.
+pub(super) fn keep_of_cluster(
+    path: &str,
+    is_secret: bool,
+    view: &mut View,
+) -> Result<(), ApplyError> {
+    keep(path, Origin::File, is_secret, view)
+}
+
+/// Whether a path was taken over.
+pub(super) fn is_taken(path: &str, view: &mut View) -> Result<bool, ApplyError> {
+    let (orig, mark) = (view.resolve(&original(path))?, view.resolve(&no_original(path))?);
+    Ok(view.exists(&orig)? || view.exists(&mark)?)
+}
+
+/// Every path that was taken over and not given back.
+pub(super) fn taken(view: &mut View) -> Result<BTreeSet<String>, ApplyError> {
+    let mut taken = BTreeSet::new();
+    for (folder, ending) in [(ORIGINALS, ".mcdorig"), (NO_ORIGINALS, ".mcdnoorig")] {
+        let folder = view.resolve(folder)?;
+        let mut folders = vec![folder.clone()];
+        while let Some(at) = folders.pop() {
+            for name in view.names(&at)? {
+                let path = format!("{at}/{name}");
+                match view.node(&path)? {
+                    Node::Folder { .. } => folders.push(path),
+                    _ => taken.extend(
+                        path.strip_prefix(&folder)
+                            .and_then(|path| path.strip_suffix(ending))
+                            .map(str::to_owned),
+                    ),
+                }
+            }
+        }
+    }
+    Ok(taken)
+}
+
 /// Keeps a file that no stamp is made for: the keys of `core`.
 pub(super) fn keep_unmarked(
     path: &str,

@@ -108,6 +108,25 @@ fn certificates_outlive_their_config() {
 }
 
 #[test]
+fn a_certificate_that_the_cluster_has_replaced_does_not_go_back() {
+    let mut tree = tree();
+    let with = |ca: &str, motd: &str| {
+        let files = [file("/etc/kubernetes/kubelet-ca.crt", ca), file("/etc/motd", motd)];
+        json!({"storage": {"files": files}})
+    };
+    apply(&mut tree, &with("first", "1"));
+    tree.file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
+    apply(&mut tree, &with("first", "2"));
+    assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "rotated");
+    assert_eq!(text(&tree, "/etc/motd"), "2");
+    apply(&mut tree, &with("second", "2"));
+    assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "second");
+    tree.put("/etc/kubernetes/kubelet-ca.crt", Node::Absent);
+    apply(&mut tree, &with("second", "3"));
+    assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "second");
+}
+
+#[test]
 fn what_a_config_brought_is_no_original() {
     let mut tree = tree();
     apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "1")]}}));

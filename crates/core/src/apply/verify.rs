@@ -15,6 +15,7 @@ use crate::api::MachineConfig;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBECONFIG, KUBELET_CA};
 use crate::ignition::contents;
 use crate::ignition::schema::{Config, File};
+use crate::reconcile_check::Change;
 
 /// Files that come with a config and are then kept up to date by another writer: the certificates
 /// and the secret of the cluster.
@@ -23,6 +24,30 @@ const OTHERS: [&str; 3] = [
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
     INTERNAL_REGISTRY_PULL_SECRET,
 ];
+
+/// What a change writes: not the files that another writer keeps up to date and the config says no
+/// other thing about than before, for they may be newer.
+pub(super) fn without_others(
+    wanted: &[Want],
+    change: &Change,
+    view: &mut View,
+) -> Result<Vec<Want>, ApplyError> {
+    let said = |config: &Config, path: &str| {
+        let mut files = config.storage.files.iter().rev();
+        files.find(|file| file.path == path).map(|file| file.contents.clone())
+    };
+    let mut written = Vec::with_capacity(wanted.len());
+    for want in wanted {
+        let path = want.path.as_str();
+        let is_others = OTHERS.contains(&path)
+            && said(&change.old, path) == said(&change.new, path)
+            && matches!(view.before(path)?, Node::File { .. });
+        if !is_others {
+            written.push(want.clone());
+        }
+    }
+    Ok(written)
+}
 
 /// What speaks about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

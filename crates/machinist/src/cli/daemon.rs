@@ -81,6 +81,14 @@ pub(super) struct Start {
     #[arg(long, value_name = "POLICY", default_value = "report")]
     drift: Policy,
 
+    /// Whether the kubelet is asked every half minute if it is well [default: yes, unless --register]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    kubelet_healthz_enabled: Option<bool>,
+
+    /// Where the kubelet says that it is well
+    #[arg(long, value_name = "URL", default_value = "http://localhost:10248/healthz")]
+    kubelet_healthz_endpoint: http::Uri,
+
     /// A label of a Node that is made (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, requires = "register")]
     label: Vec<(String, String)>,
@@ -134,6 +142,10 @@ impl Start {
             listen: self.listen,
             registration: self.register.then_some(registration),
             drift: self.drift,
+            kubelet: self
+                .kubelet_healthz_enabled
+                .unwrap_or(!self.register)
+                .then(|| self.kubelet_healthz_endpoint.clone()),
             renews: self.home.is(&Places::new(&self.root).kubeconfig()),
         })
     }

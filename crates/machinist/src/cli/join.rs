@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use serde_json::Value;
 
@@ -22,7 +22,8 @@ use crate::telemetry;
 /// the first config is a change like any other, with the drain and the restart that it costs.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist join --server https://hub.example:6443 --ca-file ca.crt --token abcdef.secret --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
+    group = ArgGroup::new("any_token").multiple(true),
+    after_help = "Example:\n  machinist join --server https://hub.example:6443 --ca-file ca.crt --token-file token --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
 )]
 pub(super) struct Join {
     /// A kubeconfig to join with: of an administrator, or of the machine
@@ -34,14 +35,24 @@ pub(super) struct Join {
         long,
         value_name = "URL",
         conflicts_with = "kubeconfig",
-        requires = "token",
+        requires = "any_token",
         requires = "ca_file"
     )]
     server: Option<String>,
 
-    /// A bootstrap token: machinist hub token --role bootstrap
-    #[arg(long, value_name = "TOKEN", env = "MACHINIST_TOKEN", hide_env_values = true)]
+    /// A bootstrap token: machinist hub token --role bootstrap. Others on this host may see it: prefer --token-file
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        group = "any_token",
+        env = "MACHINIST_TOKEN",
+        hide_env_values = true
+    )]
     token: Option<String>,
+
+    /// A file with the bootstrap token, or - for standard input
+    #[arg(long, value_name = "PATH", group = "any_token")]
+    token_file: Option<PathBuf>,
 
     /// The certificate that the API is known by
     #[arg(long, value_name = "PATH")]
@@ -131,8 +142,27 @@ impl Join {
         };
         let authority = read(self.ca_file.as_deref().context("--ca-file is missing")?)?;
         let server = self.server.as_deref().unwrap_or_default();
-        let token = self.token.as_deref().unwrap_or_default();
-        Ok(credentials::with_token(server, token, &authority))
+        Ok(credentials::with_token(server, &self.token()?, &authority))
+    }
+
+    /// The token, from wherever it is.
+    fn token(&self) -> Result<String> {
+        let Some(path) = &self.token_file else {
+            return Ok(self.token.clone().unwrap_or_default());
+        };
+        let text = if path == Path::new("-") {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(path)
+        };
+        let text = text.with_context(|| format!("--token-file {}", path.display()))?;
+        let token = text.trim();
+        anyhow::ensure!(
+            !token.is_empty() && !token.contains(char::is_whitespace),
+            "--token-file {}: there has to be one token in it, as machinist hub token prints it",
+            path.display()
+        );
+        Ok(token.to_owned())
     }
 }
 

@@ -1,9 +1,9 @@
 //! `machinist os`: the operating system of this machine, by hand.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use machinist_core::os::kernel_arguments::split;
 use machinist_core::os::{Change, Deployment, HostStatus, KernelArguments};
@@ -11,8 +11,7 @@ use machinist_core::os::{Change, Deployment, HostStatus, KernelArguments};
 use super::once::printable;
 use super::output::{ERROR, TextOrJson};
 use super::{Outcome, output};
-use crate::daemon::os::Os;
-use crate::daemon::os::ostree::Ostree;
+use crate::daemon::os::{Os, host};
 
 /// Look at the operating system of this machine, and change its image and kernel arguments by hand
 ///
@@ -47,19 +46,9 @@ struct Where {
 }
 
 impl Where {
-    fn os(&self) -> Result<Ostree> {
-        find(&self.root)
+    fn os(&self) -> Box<dyn Os> {
+        host::find(&self.root).os
     }
-}
-
-fn find(root: &Path) -> Result<Ostree> {
-    if !Ostree::is_here(root) {
-        bail!(
-            "--root {}: this machine has not booted an ostree deployment: its system is changed by its packages",
-            root.display()
-        );
-    }
-    Ok(Ostree::new(root))
 }
 
 /// Show what is booted, what the next boot starts, and what is kept
@@ -76,7 +65,7 @@ pub(super) struct Status {
 
 impl Status {
     fn run(&self) -> Result<Outcome> {
-        let os = self.place.os()?;
+        let os = self.place.os();
         let status = os.status()?;
         match self.output {
             TextOrJson::Json => output::print_json(&status)?,
@@ -184,12 +173,12 @@ fn carry_out(
     change: &Change,
     act: impl FnOnce(&dyn Os) -> Result<()>,
 ) -> Result<Outcome> {
-    let os = place.os()?;
+    let os = place.os();
     if let Some(reason) = os.refusal(change) {
         output::print(&format!("{ERROR}Refused, nothing was done:{ERROR:#} {reason}\n"))?;
         return Ok(Outcome::Refused);
     }
-    act(&os)?;
+    act(os.as_ref())?;
     Ok(Outcome::Done)
 }
 
@@ -203,7 +192,7 @@ pub(super) struct Unstage {
 
 impl Unstage {
     fn run(&self) -> Result<Outcome> {
-        self.place.os()?.unstage()?;
+        self.place.os().unstage()?;
         output::print("The next boot starts what runs now.\n")?;
         Ok(Outcome::Done)
     }
@@ -219,7 +208,7 @@ pub(super) struct Confirm {
 
 impl Confirm {
     fn run(&self) -> Result<Outcome> {
-        self.place.os()?.confirm()?;
+        self.place.os().confirm()?;
         output::print("What is no longer needed is gone.\n")?;
         Ok(Outcome::Done)
     }

@@ -94,6 +94,17 @@ impl Sysroot {
         run(&mut pull).map(drop).with_context(|| format!("pull {image}"))
     }
 
+    /// Copies programs to where the machine has its `/usr/local/bin`.
+    pub(crate) fn add_programs(&self, programs: &[&Path]) -> Result<()> {
+        let folder = self.var().join("usrlocal/bin");
+        fs::create_dir_all(&folder)?;
+        for program in programs {
+            let name = program.file_name().context("a program without a name")?;
+            fs::copy(program, folder.join(name))?;
+        }
+        Ok(())
+    }
+
     /// Chooses an entry for the next start.
     pub(super) fn choose(&self, index: usize) {
         self.chosen.store(index, Ordering::Relaxed);

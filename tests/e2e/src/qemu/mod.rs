@@ -16,7 +16,7 @@ use crate::{environment, wait_within};
 use anyhow::{Context, Result, anyhow};
 use disk::Image;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -41,11 +41,23 @@ pub struct Qemu {
 impl Qemu {
     /// A machine with a disk on which `debian/v1` is deployed with these kernel arguments; switched off.
     pub fn new(lab: &Lab, name: &str, kargs: &[&str]) -> Result<Self> {
+        Self::with_programs(lab, name, kargs, &[])
+    }
+
+    /// Like [`Qemu::new`], with programs of the host in `/usr/local/bin`.
+    pub fn with_programs(
+        lab: &Lab,
+        name: &str,
+        kargs: &[&str],
+        programs: &[&Path],
+    ) -> Result<Self> {
         environment::find("qemu-system-x86_64")?;
         let dir = lab.folder(name)?;
         let kargs: Vec<_> = kargs.iter().map(|&karg| karg.to_owned()).collect();
         let sysroot = dir.join("sysroot");
-        Sysroot::make(&sysroot, &dir, "debian/v1", &kargs, false)?.pull("debian/v2")?;
+        let made = Sysroot::make(&sysroot, &dir, "debian/v1", &kargs, false)?;
+        made.pull("debian/v2")?;
+        made.add_programs(programs)?;
         let image = Image::make(&dir.join("disk.raw"), &sysroot)?;
         let (name, process) = (name.to_owned(), Mutex::new(None));
         Ok(Self { name, dir, image, boot_loader: false, process, lab: lab.clone() })

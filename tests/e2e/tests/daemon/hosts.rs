@@ -128,6 +128,45 @@ fn a_host_without_a_boot_loader_says_so_and_goes_on() {
     assert_eq!(machine.boots(), boots + 1);
     let reason = status(&machine)["os"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("no boot loader that can be told of kernel arguments"), "{reason}");
+
+    // What another config would do is told without doing it.
+    let plan = |spec: &Value| {
+        let config = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": "other"}, "spec": spec,
+        });
+        machine.put("/run/config.json", config.to_string()).unwrap();
+        machine.exec(&["machinist", "daemon", "plan", "-f", "/run/config.json"]).unwrap()
+    };
+    let said = plan(&arguments(&["b=1"], "one\n"));
+    assert!(said.ok() && said.stdout.contains("kernel argument b=1 comes"), "{said:?}");
+    assert!(said.stdout.contains("nobody reads kernel arguments here"), "{said:?}");
+    let mut image = arguments(&[], "one\n");
+    image["osImageURL"] = json!(A);
+    let said = plan(&image);
+    assert!(said.code == 3 && said.stdout.contains("spec.osImageURL: "), "{said:?}");
+}
+
+/// An image of the pool's own counts before the config's, and going back to the config's is a change too.
+fn layered(site: &Site, machine: &Machine) {
+    let (boots, config) = (machine.boots(), site.annotation("r", "currentConfig"));
+    // In the place of a pool that builds images: what its controller writes, by hand.
+    site.patch_pool(&json!({"spec": {"paused": true}}));
+    site.annotate("r", &[("desiredImage", A)]);
+    site.wait_state(machine, "Done", |site, name| Ok(site.annotation(name, "currentImage") == A));
+    assert_eq!(site.annotation("r", "currentConfig"), config);
+    assert_eq!(status(machine)["os"]["status"]["booted"]["image"], A);
+    assert_eq!(read(machine, "/etc/machine-config-daemon/currentimage"), A);
+    assert_eq!(machine.boots(), boots + 1);
+    // Without images of its own the pool has the image of its config again.
+    site.patch_pool(&json!({"spec": {"paused": false}}));
+    site.wait_state(machine, "Done", |site, name| {
+        Ok(site.annotation(name, "currentImage").is_empty())
+    });
+    assert_eq!(status(machine)["os"]["status"]["booted"]["image"], B);
+    assert_eq!(read(machine, "/etc/machine-config-daemon/currentimage"), "");
+    assert_eq!(machine.boots(), boots + 2);
+    assert!(read(machine, "/proc/cmdline").contains("x=1 y"));
 }
 
 #[test]
@@ -159,13 +198,16 @@ fn rpm_ostree_is_called_as_the_real_daemon_calls_it() {
     let system = status(&machine)["os"].clone();
     assert_eq!(system["status"]["booted"]["image"], B, "{system}");
 
+    layered(&site, &machine);
+    let boots = machine.boots();
+
     // What gets lost on the way down is staged once more.
     machine.sh("rm /var/fakes/calls; touch /var/fakes/lose-staged").unwrap();
     let mut spec = arguments(&["x=2"], "two\n");
     spec["osImageURL"] = json!(B);
     let config = site.declare_spec("50-os", &spec);
     site.wait_done(&machine, &config);
-    assert_eq!(machine.boots(), boots + 3);
+    assert_eq!(machine.boots(), boots + 2);
     let kargs = "cleanup -p\nkargs --delete-if-present=x=1 --delete-if-present=y --append=x=2\n";
     assert_eq!(calls(), kargs.repeat(2));
 

@@ -66,12 +66,11 @@ impl Site {
         token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
         let token = command::run(&mut token).unwrap();
         machine.put("/run/ca.crt", std::fs::read(self.data.join("pki/ca.crt")).unwrap()).unwrap();
+        // Not on the command line, where every user of the machine could see it.
+        machine.put("/run/token", token).unwrap();
         let server = format!("https://{}:6443", self.lab.address());
-        let script = format!(
-            "machinist join --server {server} --ca-file /run/ca.crt --token {} --pool worker",
-            token.trim()
-        );
-        machine.sh(&script).unwrap();
+        let given = "--ca-file /run/ca.crt --token-file /run/token --pool worker";
+        machine.sh(&format!("machinist join --server {server} {given}")).unwrap();
     }
 
     /// Runs our own program as the administrator; any exit code is an answer.

@@ -84,7 +84,10 @@ fn what_has_come_is_not_fetched_again() {
         .wait_for("the first layer to be kept", |m| Ok(m.sh(&format!("ls {kept}")).is_ok()))
         .unwrap();
     fs::rename(&aside, &blob).unwrap();
+    // On many systems this is so from the start.
+    machine.sh("mount -o remount,bind,ro /sysroot").unwrap();
     do_os(&machine, &["fetch", &image]);
+    assert!(machine.exec(&["touch", "/sysroot/x"]).unwrap().stderr.contains("Read-only"));
     assert_eq!(site.registry.fetches(&layers[0]).unwrap(), 1);
     do_os(&machine, &["stage", "--image", &image]);
     machine.reboot().unwrap();

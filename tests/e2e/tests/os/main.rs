@@ -1,9 +1,13 @@
 //! Operating systems of machines with ostree: images from a registry, kernel arguments, and what goes wrong with them.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod crash;
 mod fetching;
+#[path = "../daemon/site.rs"]
+#[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
+mod hub;
 mod refusals;
 mod site;
 mod staging;
+mod story;

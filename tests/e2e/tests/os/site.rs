@@ -18,7 +18,10 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        let lab = Lab::new().unwrap();
+        Self::in_lab(Lab::new().unwrap())
+    }
+
+    pub(crate) fn in_lab(lab: Lab) -> Self {
         Self { registry: Registry::start(&lab).unwrap(), lab }
     }
 

@@ -2,18 +2,20 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use machinist_core::agent::Pending;
 use machinist_core::api::MachineConfig;
-use machinist_core::apply::Plan;
+use machinist_core::apply::{self, ClusterFiles, Plan};
 use machinist_core::diff::read_both;
 use machinist_core::drift::{Finding, Reference};
 use machinist_core::health::Marker;
-use machinist_core::reconcile_check::Change;
+use machinist_core::reconcile_check;
 
-use super::super::once::{self, Recovered};
+use super::super::once::{self, Change, Recovered};
 use super::super::root::Root;
 use super::super::state::{self, State};
 use super::super::{drift, health};
@@ -26,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     path: PathBuf,
+    /// How often a config was written.
+    changes: Arc<AtomicU64>,
 }
 
 /// What a change did.
@@ -39,11 +43,16 @@ pub(super) struct Done {
 
 impl Disk {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), changes: Arc::default() }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How often a config was written.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Does something with the root, for itself alone.
@@ -94,10 +103,11 @@ impl Disk {
         &self,
         old: MachineConfig,
         new: MachineConfig,
-        change: Change,
+        change: reconcile_check::Change,
         pending: Pending,
         force: bool,
     ) -> Result<Done> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.alone(move |root| {
             once::recover(root)?;
             state::set_pending(root, Some(&pending))?;
@@ -124,6 +134,7 @@ impl Disk {
 
     /// Goes back to the config before, whatever it takes.
     pub(super) async fn go_back(&self, pending: &Pending) -> Result<()> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         let previous = pending.previous.clone();
         self.alone(move |root| {
             let current = once::current(root)?.context("the disk does not say what it has")?;
@@ -132,6 +143,22 @@ impl Disk {
             let plan = once::plan(root, &current, &previous, &change)?;
             once::carry_out(root, plan)?;
             state::set_pending(root, None)
+        })
+        .await
+    }
+
+    /// Brings the files up to date that the cluster keeps so. Gives what was done.
+    pub(super) async fn refresh(&self, wanted: ClusterFiles) -> Result<Vec<Change>> {
+        self.alone(move |root| {
+            once::recover(root)?;
+            let plan = apply::refresh(&wanted, root, once::style())?;
+            let changes = plan.steps.iter().map(once::describe).collect();
+            if !plan.steps.is_empty()
+                && let Some(note) = once::carry_out(root, plan)?
+            {
+                tracing::warn!("{note}");
+            }
+            Ok(changes)
         })
         .await
     }

@@ -252,6 +252,8 @@ impl Agent {
         self.disk.set_pending(None).await?;
         (self.acted, self.well) = (None, None);
         self.disk.forget().await?;
+        // Who lacks the cluster's certificates is not done.
+        self.refresh().await?;
         let done = annotations::done(config, image);
         if !annotations::missing(node, done.clone()).is_empty() {
             let text = format!("Update completed for config {config} and node has been uncordoned");

@@ -51,6 +51,7 @@ struct Inner {
     updated: Family<Updated, Gauge>,
     host: Family<Host, Gauge>,
     drift: Gauge,
+    kubelet: Gauge,
     reboots_failed: Counter,
     pivot_errors: Gauge,
 }
@@ -65,17 +66,21 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let (state, updated, host) = (Family::default(), Family::default(), Family::default());
-        let (drift, reboots_failed) = (Gauge::default(), Counter::default());
+        let (drift, kubelet) = (Gauge::default(), Gauge::default());
+        let reboots_failed = Counter::default();
         registry.register("mcd_state", "State of the machine, since when", state.clone());
         registry.register("mcd_update_state", "The last update, since when", updated.clone());
         registry.register("mcd_host_os_and_version", "The system of the machine", host.clone());
         registry.register("mcd_config_drift", "When drift was seen; 0 is none", drift.clone());
+        let help = "How often in a row the kubelet did not answer";
+        registry.register("mcd_kubelet_state", help, kubelet.clone());
         let help = "Restarts that could not be ordered";
         registry.register("mcd_reboots_failed", help, reboots_failed.clone());
         let pivot_errors = Gauge::default();
         let help = "Changes of the operating system that failed since the last that did not";
         registry.register("mcd_pivot_errors_total", help, pivot_errors.clone());
-        let inner = Inner { registry, state, updated, host, drift, reboots_failed, pivot_errors };
+        let inner =
+            Inner { registry, state, updated, host, drift, kubelet, reboots_failed, pivot_errors };
         Self { inner: Arc::new(inner) }
     }
 }
@@ -110,6 +115,11 @@ impl Metrics {
     /// Whether the disk is not as it should be.
     pub(super) fn drift(&self, is: bool) {
         self.inner.drift.set(if is { now() } else { 0 });
+    }
+
+    /// How often in a row the kubelet did not answer.
+    pub(super) fn kubelet(&self, failures: u32) {
+        self.inner.kubelet.set(failures.into());
     }
 
     /// A restart could not be ordered.
@@ -190,5 +200,7 @@ mod tests {
         assert!(text.contains("mcd_update_state{config=\"rendered-a\",err=\"\"} "), "{text}");
         assert!(text.contains("mcd_reboots_failed_total 1"), "{text}");
         assert!(text.contains("mcd_config_drift 0"), "{text}");
+        metrics.kubelet(3);
+        assert!(metrics.text().contains("mcd_kubelet_state 3"));
     }
 }

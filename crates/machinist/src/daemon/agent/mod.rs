@@ -14,17 +14,23 @@
 //! | `os` | the operating system beneath the files: fetched, staged, looked at after the restart |
 //! | `watch` | drift: seen, told, put right |
 //! | `node` | its Node: the watch, and the only way to write annotations |
+//! | `certificates` | what the cluster keeps up to date beside the config |
+//! | `kubelet` | whether the kubelet answers |
 //! | `report` | MachineConfigNode and events, beside the work |
 //! | `disk` | the disk, beside the loop |
 //! | `register` | the Node of a host without kubelet |
 //! | `renew` | the machine's certificate, before it ends |
+//! | `memory` | what a daemon that rests does not need |
 //! | `metrics` | figures and health |
 //!
 //! A signal to stop is looked at between two steps only: what has begun is brought to its end.
 
+mod certificates;
 mod disk;
 mod finish;
 mod gate;
+mod kubelet;
+mod memory;
 mod metrics;
 mod node;
 mod os;
@@ -55,6 +61,7 @@ use tokio_util::sync::CancellationToken;
 use super::drift::Watch;
 use super::os::host::{self, Found};
 use super::status::Note;
+use certificates::Certificates;
 use disk::Disk;
 use metrics::Metrics;
 use node::Own;
@@ -76,6 +83,8 @@ pub(crate) struct Options {
     pub(crate) drift: Policy,
     /// Whether the machine's identity is its own, and renewed by it.
     pub(crate) renews: bool,
+    /// Where the kubelet says that it is well, if there is one.
+    pub(crate) kubelet: Option<http::Uri>,
 }
 
 /// Why a daemon has ended.
@@ -109,6 +118,7 @@ struct Agent {
     reporter: Reporter,
     metrics: Metrics,
     heart: Option<register::Heart>,
+    certificates: Certificates,
     boot: String,
     stop: CancellationToken,
     /// Whether a signal has to wait.
@@ -172,6 +182,11 @@ pub(crate) async fn run(
     let heart = options.registration.clone().map(|registration| {
         register::Heart::new(client.clone(), options.name.clone(), registration)
     });
+    let (certificates, following) = Certificates::new(client.clone());
+    tasks.spawn(following);
+    if let Some(endpoint) = options.kubelet.clone() {
+        tasks.spawn(kubelet::ask_again_and_again(endpoint, metrics.clone()));
+    }
     let is_protected = Arc::new(AtomicBool::new(false));
     let mut agent = Agent {
         client,
@@ -180,6 +195,7 @@ pub(crate) async fn run(
         reporter,
         metrics,
         heart,
+        certificates,
         boot: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         is_protected,
@@ -250,6 +266,7 @@ impl Agent {
     /// Takes one turn after the other until it is told to stop.
     async fn live(&mut self) {
         let mut changes = self.own.changes();
+        let mut certificates = self.certificates.changes();
         loop {
             if self.stop.is_cancelled() {
                 return;
@@ -269,11 +286,14 @@ impl Agent {
                     None => std::future::pending().await,
                 }
             };
+            let rest = memory::give_back_after(memory::QUIET);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 _ = changes.changed() => {}
+                _ = certificates.changed() => self.retry = None,
                 () = sleep => {}
                 () = watch::next(&mut self.watch) => self.drifted().await,
+                never = rest => match never {},
             }
         }
     }
@@ -287,9 +307,17 @@ impl Agent {
             }
         }
         self.retry = None;
-        let flow = match self.turn(node).await {
-            Ok(flow) => flow,
-            Err(error) => Flow::Wait(Some(self.fail(node, &error).await)),
+        let turned = self.turn(node).await;
+        // Whatever becomes of the config, before a pause the certificates are brought up to date.
+        let refreshed = match turned {
+            Ok(Flow::Again) => Ok(()),
+            _ => self.refresh().await,
+        };
+        let flow = match (turned, refreshed) {
+            (Ok(flow), Ok(())) => flow,
+            (Err(error), _) | (Ok(_), Err(error)) => {
+                Flow::Wait(Some(self.fail(node, &error).await))
+            }
         };
         self.take_note();
         flow

@@ -136,7 +136,7 @@ pub(super) async fn machine_configuration(client: &Client) -> Result<Option<Mach
     }
 }
 
-fn refused_with(error: &anyhow::Error, code: u16) -> bool {
+pub(super) fn refused_with(error: &anyhow::Error, code: u16) -> bool {
     let api = error.chain().find_map(|cause| cause.downcast_ref::<kube::Error>());
     matches!(api, Some(kube::Error::Api(status)) if status.code == code)
 }

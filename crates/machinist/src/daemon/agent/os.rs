@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
+use machinist_core::agent::annotations::{self, Annotations};
 use machinist_core::agent::{OsStep, Pending, reports};
 use machinist_core::api::MachineConfig;
 use machinist_core::health::Failing;
@@ -236,6 +237,18 @@ impl Agent {
         let name = layered_image(config).or(name).unwrap_or_default();
         let problem = self.explained(problem).await;
         bail!("unexpected on-disk state validating against {name}: {problem}")
+    }
+
+    /// What there is to say about how the staged operating system was put in place at the restart.
+    pub(super) async fn tell_finalized(&self, node: &Arc<Node>) -> Annotations {
+        if self.os.kind == Kind::Plain {
+            return Annotations::new();
+        }
+        let failure = self.host(|found| Ok(found.finalize_failure())).await.ok().flatten();
+        if let Some(failure) = &failure {
+            self.reporter.warn(node, "FailedFinalization", failure.as_str());
+        }
+        annotations::finalized(failure.as_deref())
     }
 
     /// A problem together with what ostree has said about it.

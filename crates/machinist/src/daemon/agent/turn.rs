@@ -124,7 +124,9 @@ impl Agent {
     async fn say_restarted(&mut self, node: &Arc<Node>) -> Result<Flow> {
         tracing::info!("Detected Rebooting Annotation, applying MCN.");
         self.reporter.tell(node, reports::rebooted());
-        self.own.annotate(annotations::rebooting(false)).await?;
+        let mut said = annotations::rebooting(false);
+        said.extend(self.tell_finalized(node).await);
+        self.own.annotate(said).await?;
         Ok(Flow::Again)
     }
 

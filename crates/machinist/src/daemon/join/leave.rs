@@ -14,7 +14,7 @@ use machinist_core::api::names::path::{
     CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_FOLDER, NO_ORIGINALS, NODE_ANNOTATIONS,
     NODE_ANNOTATIONS_BACKUP, ORIGINALS,
 };
-use machinist_core::apply::{RECORD, empty_config};
+use machinist_core::apply::{self, Plan, RECORD, empty_config};
 use machinist_core::diff::read_both;
 use machinist_core::health::MARKER;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ use super::{credentials, service};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The annotations that are the daemon's.
-const ANNOTATIONS: [&str; 11] = [
+const ANNOTATIONS: [&str; 12] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
     annotation::CURRENT_IMAGE,
@@ -40,6 +40,7 @@ const ANNOTATIONS: [&str; 11] = [
     annotation::POST_CONFIG_ACTION,
     annotation::DESIRED_DRAIN,
     annotation::LAST_APPLIED_DRAIN,
+    annotation::LAST_SYNCED_CONTROLLER_CONFIG,
     machinist::REBOOT,
     machinist::RESTART,
     machinist::RESTART_PENDING,
@@ -82,17 +83,25 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
 /// Gives every managed file back, then removes the daemon's own ones.
 fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
     once::recover(root)?;
-    let Some(old) = once::current(root)? else { return Ok((String::new(), Vec::new())) };
+    let old = once::current(root)?.unwrap_or_else(empty_config);
     let empty = empty_config();
     // A change that a running machine refuses does not keep it from leaving.
     let change = read_both(&old, &empty)
         .ok_or_else(|| anyhow!("{CURRENT_CONFIG}: its Ignition config cannot be read"))?;
-    let plan = once::plan(root, &old, &empty, &change)?;
-    let changes = plan.steps.iter().map(once::describe);
-    let changes = changes.filter(|change| !change.path.starts_with(DAEMON_FOLDER)).collect();
-    if let Some(note) = once::carry_out(root, plan)? {
-        tracing::warn!("{note}");
-    }
+    let mut changes = Vec::new();
+    let mut do_all = |plan: Plan| -> Result<()> {
+        let steps = plan.steps.iter().map(once::describe);
+        changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_FOLDER)));
+        if !plan.steps.is_empty()
+            && let Some(note) = once::carry_out(root, plan)?
+        {
+            tracing::warn!("{note}");
+        }
+        Ok(())
+    };
+    do_all(once::plan(root, &old, &empty, &change)?)?;
+    // Then what the cluster kept up to date beside its configs.
+    do_all(apply::surrender(root, once::style())?)?;
     match host::give_back(root.path(), &old) {
         Ok(None) => {}
         Ok(Some(note)) => tracing::warn!("{note}"),

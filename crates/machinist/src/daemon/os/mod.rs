@@ -14,7 +14,7 @@
 mod bootc;
 mod extensions_repo;
 pub(crate) mod host;
-pub(crate) mod ostree;
+mod ostree;
 mod plain;
 mod rpm_ostree;
 mod run;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use machinist_core::os::image_ref::{OSTREE_REFS, Pinned};
-use machinist_core::os::manifest::{Layers, diff_ids};
+use machinist_core::os::manifest::{Blob, Layers, diff_ids};
 
 use super::host::Host;
 use super::pull::{self, Place};
@@ -67,7 +67,9 @@ pub(super) fn forget(host: &Host) -> Result<()> {
 fn make_sure_of_room(place: &Place<'_>, image: &Pinned, layers: &Layers) -> Result<()> {
     const REPOSITORY: &str = "/ostree/repo";
     let unpacked = layers.unpacked();
-    let need = layers.to_fetch(|blob| place.has(blob)).saturating_add(unpacked);
+    // What is not as it should be is gone by now.
+    let is_here = |blob: &Blob| place.blob(&blob.sha256).exists();
+    let need = layers.to_fetch(is_here).saturating_add(unpacked);
     let mut needs = vec![(IMAGES, need)];
     // Where files can move from the tree into the repository, they take no room there.
     if beside_the_repository(place.host, IMAGES)?.is_none() {
@@ -133,7 +135,10 @@ fn commit(place: &Place<'_>, image: &Pinned, config: &[u8]) -> Result<()> {
     let mut words = vec!["ostree", "commit", REPO, "--bootable"];
     words.extend(moved.is_some().then_some("--consume"));
     words.extend([branch.as_str(), &tree, &origin, &version, "--subject=An image, unpacked"]);
-    place.host.run_on_sysroot(&words).map(drop)
+    place.host.run_on_sysroot(&words)?;
+    // ostree makes sure of the files, and not of the name that they have. Without it they would be fetched again.
+    let repository = File::open(place.host.path("/ostree/repo"))?;
+    rustix::fs::syncfs(repository).context("cannot write to the disk")
 }
 
 /// The version that an image gives itself, else the beginning of its digest.

@@ -46,11 +46,6 @@ impl Ostree {
     pub(crate) fn new(root: &Path) -> Self {
         Self { host: Host::new(root) }
     }
-
-    /// Whether the host whose root is there has booted a deployment, and has the command to make more.
-    pub(crate) fn is_here(root: &Path) -> bool {
-        root.join("run/ostree-booted").exists() && root.join("usr/bin/ostree").exists()
-    }
 }
 
 impl Os for Ostree {

@@ -1,0 +1,125 @@
+//! Certificates and secrets that the cluster keeps up to date on its machines, without a config and
+//! without a restart, in paused pools too: what the ControllerConfig says, and where that belongs.
+//!
+//! | ControllerConfig | on the machine |
+//! |---|---|
+//! | `kubeAPIServerServingCAData` | `/etc/kubernetes/kubelet-ca.crt` |
+//! | `cloudProviderCAData` | `/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem` |
+//! | `internalRegistryPullSecret` | `/etc/mco/internal-registry-pull-secret.json` |
+//! | `imageRegistryBundleData`, `imageRegistryBundleUserData` | `/etc/docker/certs.d/<registry>/ca.crt` |
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::agent::annotations::Annotations;
+use crate::api::ControllerConfig;
+use crate::api::names::annotation::LAST_SYNCED_CONTROLLER_CONFIG;
+use crate::api::names::object::CONTROLLER_CONFIG;
+use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBELET_CA};
+use crate::api::{ControllerConfigSpec, ImageRegistryBundle};
+use crate::apply::{ClusterFile, ClusterFiles, Content};
+
+/// The certificates of the cloud provider.
+pub const CLOUD_CA: &str =
+    "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
+
+/// Why a ControllerConfig cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificatesError {
+    /// A registry is not one.
+    #[error(
+        "ControllerConfig {CONTROLLER_CONFIG}: spec.{field}: file {file:?} is no registry: write its host name, with \"..\" in place of the colon before a port"
+    )]
+    Registry {
+        /// Where it stands.
+        field: &'static str,
+        /// What is there.
+        file: String,
+    },
+}
+
+/// Takes everything away that machines do not need: a ControllerConfig is large.
+pub fn trim(config: &mut ControllerConfig) {
+    config.metadata.managed_fields = None;
+    config.status = None;
+    let spec = std::mem::take(&mut config.spec);
+    config.spec = ControllerConfigSpec {
+        kube_api_server_serving_ca_data: spec.kube_api_server_serving_ca_data,
+        cloud_provider_ca_data: spec.cloud_provider_ca_data,
+        internal_registry_pull_secret: spec.internal_registry_pull_secret,
+        image_registry_bundle_data: spec.image_registry_bundle_data,
+        image_registry_bundle_user_data: spec.image_registry_bundle_user_data,
+        ..ControllerConfigSpec::default()
+    };
+}
+
+/// Which version of it this is.
+#[must_use]
+pub fn version(config: &ControllerConfig) -> &str {
+    config.metadata.resource_version.as_deref().unwrap_or_default()
+}
+
+/// What a machine says once it has it.
+#[must_use]
+pub fn synced(config: &ControllerConfig) -> Annotations {
+    let value = Some(version(config).to_owned());
+    Annotations::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
+}
+
+/// What a ControllerConfig says about the files of a machine.
+///
+/// # Errors
+/// A registry has a name that no folder can have.
+pub fn wanted(config: &ControllerConfig) -> Result<ClusterFiles, CertificatesError> {
+    let spec = &config.spec;
+    let mut files = Vec::new();
+    let mut add = |path, data: Option<&[u8]>, is_secret| {
+        let data = data.unwrap_or_default();
+        // Nobody says that a machine is to trust nobody.
+        if path == KUBELET_CA && data.is_empty() {
+            return;
+        }
+        let content = Content::new(ending_in_newline(data));
+        files.push(ClusterFile { path, content, is_secret, only_where_it_is: data.is_empty() });
+    };
+    let api_server = spec.kube_api_server_serving_ca_data.as_ref();
+    add(KUBELET_CA, api_server.map(|data| data.0.as_slice()), false);
+    let cloud = spec.cloud_provider_ca_data.as_ref();
+    add(CLOUD_CA, cloud.map(|data| data.0.as_slice()), false);
+    let secret = spec.internal_registry_pull_secret.as_ref();
+    add(INTERNAL_REGISTRY_PULL_SECRET, secret.map(|secret| secret.0.as_slice()), true);
+    let origin = format!("the certificates of ControllerConfig version {}", version(config));
+    Ok(ClusterFiles { origin, files, registries: registries(spec)? })
+}
+
+/// As the real daemon writes them.
+fn ending_in_newline(data: &[u8]) -> Vec<u8> {
+    let mut bytes = data.to_vec();
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// Certificates of registries; what an administrator says counts more.
+fn registries(spec: &ControllerConfigSpec) -> Result<BTreeMap<String, Content>, CertificatesError> {
+    let mut found = BTreeMap::new();
+    type Field<'a> = (&'static str, &'a Option<Vec<ImageRegistryBundle>>);
+    let fields: [Field<'_>; 2] = [
+        ("imageRegistryBundleData", &spec.image_registry_bundle_data),
+        ("imageRegistryBundleUserData", &spec.image_registry_bundle_user_data),
+    ];
+    for (field, bundles) in fields {
+        for bundle in bundles.iter().flatten() {
+            let name = bundle.file.replace("..", ":");
+            if name.is_empty() || name == "." || name.contains(['/', '\0']) {
+                let file = bundle.file.clone();
+                return Err(CertificatesError::Registry { field, file });
+            }
+            found.insert(name, Content::new(bundle.data.0.clone()));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,191 @@
+//! From a ControllerConfig to a tree, and back when the machine leaves.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::apply::{MemoryTree, Meta, Node, Owner, Plan, Style, Tree as _, refresh, surrender};
+
+const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+const REGISTRY: &str = "/etc/docker/certs.d/registry:5000/ca.crt";
+const USERS: &str = "/etc/docker/certs.d/mirror.example/ca.crt";
+
+fn base64(text: &str) -> Value {
+    serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap()
+}
+
+fn config(spec: &Value) -> ControllerConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": CONTROLLER_CONFIG, "resourceVersion": "7"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn whole() -> Value {
+    json!({
+        "kubeAPIServerServingCAData": base64("api"),
+        "cloudProviderCAData": base64("cloud\n"),
+        "internalRegistryPullSecret": base64("{}"),
+        "imageRegistryBundleData": [{"file": "registry..5000", "data": base64("own")}],
+        "imageRegistryBundleUserData": [{"file": "mirror.example", "data": base64("theirs")}],
+    })
+}
+
+fn bring(tree: &mut MemoryTree, spec: &Value) -> Plan {
+    let plan = refresh(&wanted(&config(spec)).unwrap(), tree, STYLE).unwrap();
+    tree.apply(&plan);
+    plan
+}
+
+fn with_place() -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    let meta = Meta { mode: 0o755, owner: Owner::default() };
+    tree.put("/etc/docker/certs.d", Node::Folder { meta });
+    tree
+}
+
+fn text(tree: &MemoryTree, path: &str) -> String {
+    tree.bytes(path).map_or("-".to_owned(), |bytes| String::from_utf8(bytes).unwrap())
+}
+
+fn mode(tree: &MemoryTree, path: &str) -> u32 {
+    match tree.node(path).unwrap() {
+        Node::File { meta, .. } => meta.mode,
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+#[test]
+fn everything_comes_to_its_place_and_only_once() {
+    let mut tree = with_place();
+    bring(&mut tree, &whole());
+    for (path, expected) in [
+        (KUBELET_CA, "api\n"),
+        (CLOUD_CA, "cloud\n"),
+        (INTERNAL_REGISTRY_PULL_SECRET, "{}\n"),
+        (REGISTRY, "own"),
+        (USERS, "theirs"),
+    ] {
+        assert_eq!(text(&tree, path), expected, "{path}");
+    }
+    assert_eq!(mode(&tree, KUBELET_CA), 0o644);
+    assert_eq!(mode(&tree, INTERNAL_REGISTRY_PULL_SECRET), 0o600);
+    assert_eq!(bring(&mut tree, &whole()).steps, []);
+}
+
+#[test]
+fn only_what_differs_is_written_and_permissions_stay() {
+    let mut tree = with_place();
+    bring(&mut tree, &whole());
+    let Node::File { content, .. } = tree.node(KUBELET_CA).unwrap() else { panic!() };
+    let meta = Meta { mode: 0o600, owner: Owner { uid: 5, gid: 6 } };
+    tree.put(KUBELET_CA, Node::File { meta, content });
+    let mut spec = whole();
+    spec["kubeAPIServerServingCAData"] = base64("rotated");
+    let plan = bring(&mut tree, &spec);
+    let paths: Vec<&str> = plan.steps.iter().map(|step| step.path.as_str()).collect();
+    assert_eq!(paths, [KUBELET_CA]);
+    assert_eq!((text(&tree, KUBELET_CA).as_str(), mode(&tree, KUBELET_CA)), ("rotated\n", 0o600));
+    assert!(format!("{plan:?}").contains("version 7"));
+}
+
+#[test]
+fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
+    let mut tree = MemoryTree::new();
+    assert_eq!(bring(&mut tree, &json!({})).steps, []);
+    tree.file(KUBELET_CA, b"mine");
+    tree.file(CLOUD_CA, b"old");
+    tree.file(INTERNAL_REGISTRY_PULL_SECRET, b"{\"old\": 1}");
+    bring(&mut tree, &json!({"cloudProviderCAData": null}));
+    assert_eq!(text(&tree, KUBELET_CA), "mine");
+    assert_eq!(text(&tree, CLOUD_CA), "\n");
+    assert_eq!(text(&tree, INTERNAL_REGISTRY_PULL_SECRET), "\n");
+}
+
+#[test]
+fn registries_come_and_go() {
+    let mut tree = MemoryTree::new();
+    bring(&mut tree, &whole());
+    assert_eq!(text(&tree, REGISTRY), "-", "there is no place for it");
+
+    let mut tree = with_place();
+    tree.file("/etc/docker/certs.d/stale:1/ca.crt", b"stale");
+    tree.file("/etc/docker/certs.d/stale:1/deep/er", b"stale");
+    tree.file("/etc/docker/certs.d/file", b"no folder");
+    // A cluster that names no registry says nothing about them.
+    bring(&mut tree, &json!({}));
+    assert_eq!(text(&tree, "/etc/docker/certs.d/stale:1/ca.crt"), "stale");
+    bring(&mut tree, &whole());
+    assert!(tree.node("/etc/docker/certs.d/stale:1").unwrap().is_absent());
+    assert_eq!(text(&tree, "/etc/docker/certs.d/file"), "no folder");
+
+    let mut spec = whole();
+    spec["imageRegistryBundleUserData"] = json!(null);
+    bring(&mut tree, &spec);
+    assert!(tree.node("/etc/docker/certs.d/mirror.example").unwrap().is_absent());
+    assert_eq!(text(&tree, REGISTRY), "own");
+    // Not even the last one.
+    bring(&mut tree, &json!({}));
+    assert!(tree.node("/etc/docker/certs.d/registry:5000").unwrap().is_absent());
+}
+
+#[test]
+fn an_administrator_counts_more_than_the_cluster() {
+    let mut spec = whole();
+    spec["imageRegistryBundleUserData"] =
+        json!([{"file": "registry..5000", "data": base64("users")}]);
+    let mut tree = with_place();
+    bring(&mut tree, &spec);
+    assert_eq!(text(&tree, REGISTRY), "users");
+}
+
+#[test]
+fn a_registry_that_is_no_name_is_refused_with_its_place() {
+    for file in ["a/b", "", ".", "../../x", "a\0b"] {
+        let bundle = json!([{"file": file, "data": base64("x")}]);
+        let error = wanted(&config(&json!({"imageRegistryBundleUserData": bundle}))).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("spec.imageRegistryBundleUserData: file"), "{error}");
+    }
+}
+
+#[test]
+fn a_machine_that_leaves_has_what_it_had() {
+    let mut tree = with_place();
+    tree.file(KUBELET_CA, b"mine");
+    tree.file(USERS, b"mine too");
+    tree.file("/etc/mco/other", b"");
+    let before = tree.clone();
+    let mut spec = whole();
+    bring(&mut tree, &spec);
+    spec["kubeAPIServerServingCAData"] = base64("rotated");
+    bring(&mut tree, &spec);
+    let plan = surrender(&tree, STYLE).unwrap();
+    tree.apply(&plan);
+    let own = "/etc/machine-config-daemon";
+    let nodes = |tree: &MemoryTree| {
+        let nodes = tree.nodes().iter().filter(|(path, _)| !path.starts_with(own));
+        nodes.map(|(path, node)| (path.clone(), node.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&tree), nodes(&before));
+    let left = tree
+        .nodes()
+        .iter()
+        .filter(|(path, node)| path.starts_with(own) && !matches!(node, Node::Folder { .. }));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn nothing_else_is_kept_in_memory_and_no_secret_is_shown() {
+    let mut spec = whole();
+    spec["images"] = json!({"a": "b"});
+    spec["internalRegistryPullSecret"] = base64("hunter2");
+    let mut full = config(&spec);
+    let files = wanted(&full).unwrap();
+    trim(&mut full);
+    assert_eq!(wanted(&full).unwrap(), files);
+    assert_eq!(full.spec.images, None);
+    assert!(!format!("{files:?}").contains("hunter2"));
+    let annotations = synced(&full);
+    assert_eq!(annotations[LAST_SYNCED_CONTROLLER_CONFIG].as_deref(), Some("7"));
+}

@@ -1,0 +1,115 @@
+//! Whether a change of the image registries may meet running pods: a pod whose image can be found
+//! from now on in one place more is safe, one whose image is found elsewhere or not at all is not.
+//! The rule is the real daemon's, down to what it does not look at.
+
+use std::collections::BTreeMap;
+
+use crate::ignition::contents;
+use crate::ignition::schema::Config;
+use crate::reconcile_check::Change;
+use crate::runtime::registries_conf::{Mirror, RegistriesConf, Registry};
+
+/// The file.
+pub const REGISTRIES: &str = "/etc/containers/registries.conf";
+
+/// How a mirror says that it is asked for images by digest only.
+const BY_DIGEST: &str = "digest-only";
+/// No such file is larger.
+const LARGEST: u64 = 16 << 20;
+
+/// Why a change of [`REGISTRIES`] wants the machine emptied; none where it is safe. A file that cannot
+/// be read is not safe: nobody can say what it changes. No file is an empty one.
+#[must_use]
+pub fn unsafe_because(change: &Change) -> Option<String> {
+    let read = |config| read(config).map_err(|problem| format!("{REGISTRIES}: {problem}"));
+    match (read(&change.old), read(&change.new)) {
+        (Ok(old), Ok(new)) => {
+            unsafe_change(&old, &new).map(|problem| format!("{REGISTRIES}: {problem}"))
+        }
+        (Err(problem), _) | (_, Err(problem)) => Some(problem),
+    }
+}
+
+/// What a config says; of several entries for the file the last one counts.
+fn read(config: &Config) -> Result<RegistriesConf, String> {
+    let file = config.storage.files.iter().rev().find(|file| file.path == REGISTRIES);
+    let bytes = file.map_or(Ok(Vec::new()), |file| contents::decode(&file.contents, LARGEST));
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    RegistriesConf::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
+}
+
+fn unsafe_change(old: &RegistriesConf, new: &RegistriesConf) -> Option<String> {
+    // They are asked in their order, so that only the end is free.
+    let search = |conf: &RegistriesConf| conf.search.clone().unwrap_or_default();
+    if !search(new).starts_with(&search(old)) {
+        return Some(
+            "unqualified-search-registries: one was removed, or their order changed".into(),
+        );
+    }
+    let (old, new) = (by_scope(old), by_scope(new));
+    if let Some(gone) = old.keys().find(|scope| !new.contains_key(*scope)) {
+        return Some(format!("registry {gone} has been removed"));
+    }
+    new.iter().find_map(|(scope, registry)| {
+        let problem = match old.get(scope) {
+            Some(before) if before == registry => None,
+            Some(before) => changed(before, registry),
+            None if is_by_digest(registry) => None,
+            None => Some("has been added, and is asked for more than digests".to_owned()),
+        };
+        problem.map(|problem| format!("registry {scope} {problem}"))
+    })
+}
+
+/// Registries by what they are for; the last of several counts.
+fn by_scope<'a>(conf: &'a RegistriesConf) -> BTreeMap<&'a str, &'a Registry> {
+    let scope = |registry: &'a Registry| {
+        if registry.prefix.is_empty() { &registry.location } else { &registry.prefix }
+    };
+    conf.registries.iter().map(|registry| (scope(registry).as_str(), registry)).collect()
+}
+
+/// What is unsafe about a registry that is another one now.
+fn changed(old: &Registry, new: &Registry) -> Option<String> {
+    for (field, differs) in [
+        ("prefix", old.prefix != new.prefix),
+        ("location", old.location != new.location),
+        ("blocked", old.blocked != new.blocked),
+        ("insecure", old.insecure != new.insecure),
+    ] {
+        if differs {
+            return Some(format!("has another {field}"));
+        }
+    }
+    let gone = old.mirrors.iter().find(|mirror| find(&mirror.location, new).is_none());
+    if let Some(gone) = gone {
+        return Some(format!("has lost its mirror {}", gone.location));
+    }
+    new.mirrors.iter().find_map(|mirror| {
+        let Mirror { location, pull_from_mirror: pull, .. } = mirror;
+        match find(location, old) {
+            Some(before) if before.pull_from_mirror != *pull && pull != BY_DIGEST => {
+                Some(format!("has a mirror {location} with another pull-from-mirror"))
+            }
+            None if pull != BY_DIGEST && !new.mirror_by_digest_only => {
+                Some(format!("has a new mirror {location} that is asked for more than digests"))
+            }
+            _ => None,
+        }
+    })
+}
+
+fn find<'a>(location: &str, registry: &'a Registry) -> Option<&'a Mirror> {
+    registry.mirrors.iter().find(|mirror| mirror.location == location)
+}
+
+/// Whether a registry is asked by digest alone.
+fn is_by_digest(registry: &Registry) -> bool {
+    if registry.mirrors.is_empty() {
+        return registry.mirror_by_digest_only;
+    }
+    registry.mirrors.iter().all(|mirror| mirror.pull_from_mirror == BY_DIGEST)
+}
+
+#[cfg(test)]
+mod tests;
