@@ -65,13 +65,19 @@ impl Ignition {
 
     /// Fetches, and writes files, users and units into a root.
     pub fn apply(&self, config: &str, root: &Path) -> Result<()> {
-        let selinux = root.join("etc/selinux/config");
-        if !selinux.exists() {
-            fs::create_dir_all(root.join("etc/selinux"))?;
-            fs::write(&selinux, "SELINUX=disabled\nSELINUXTYPE=targeted\n")?;
-        }
         self.fetch(config)?;
-        self.stage("files", root)
+        // Without this file Ignition ends with an error; with it, ostree would look for the policy that it names.
+        let file = root.join("etc/selinux/config");
+        let is_ours = !file.exists();
+        if is_ours {
+            fs::create_dir_all(root.join("etc/selinux"))?;
+            fs::write(&file, "SELINUX=disabled\nSELINUXTYPE=targeted\n")?;
+        }
+        self.stage("files", root)?;
+        if is_ours {
+            fs::remove_file(file)?;
+        }
+        Ok(())
     }
 
     fn stage(&self, stage: &str, root: &Path) -> Result<()> {

@@ -42,7 +42,7 @@ kind: ClusterRole
 metadata: {name: machine-config-daemon}
 rules:
 - apiGroups: [machineconfiguration.openshift.io]
-  resources: [machineconfigs, machineconfigpools]
+  resources: [machineconfigs, machineconfigpools, controllerconfigs]
   verbs: [get, list, watch]
 - apiGroups: [machineconfiguration.openshift.io]
   resources: [machineconfignodes, machineconfignodes/status]
