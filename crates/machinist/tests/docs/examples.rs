@@ -35,14 +35,18 @@ fn every_example_is_valid() {
 fn every_how_to_makes_what_it_says() {
     let cases = [
         ("chrony.yaml", "worker", "/etc/chrony.conf"),
-        ("hugepages.yaml", "worker", "hugepagesz=1G"),
-        ("selinux.yaml", "worker", "enforcing=0"),
-        ("realtime.yaml", "worker", "kernelType: realtime"),
-        ("ssh-keys.yaml", "worker", "sshAuthorizedKeys"),
-        ("kernel-module.yaml", "worker", "kmods-via-containers@demo-module.service"),
-        ("layered-image.yaml", "worker", "osImageURL: registry.example.com/os/worker@sha256:"),
+        ("how-to/hugepages.yaml", "worker", "hugepagesz=1G"),
+        ("how-to/selinux.yaml", "worker", "enforcing=0"),
+        ("how-to/realtime.yaml", "worker", "kernelType: realtime"),
+        ("how-to/ssh-keys.yaml", "worker", "sshAuthorizedKeys"),
+        ("how-to/kernel-module.yaml", "worker", "kmods-via-containers@demo-module.service"),
+        (
+            "how-to/layered-image.yaml",
+            "worker",
+            "osImageURL: registry.example.com/os/worker@sha256:",
+        ),
         ("infra-pool.yaml", "infra", "kernelType: realtime"),
-        ("first.yaml", "worker", "/etc/motd"),
+        ("how-to/first.yaml", "worker", "/etc/motd"),
     ];
     for (file, pool, words) in cases {
         let file = format!("examples/{file}");
