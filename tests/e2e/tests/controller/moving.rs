@@ -61,6 +61,16 @@ fn a_hub_moves_to_a_cluster_and_no_machine_notices() {
     assert_eq!((target(&cluster), machines(&cluster)), (config.clone(), before));
     cluster.nothing_was_broken();
 
+    // And back, into a hub that is new.
+    let mut home = Site::hub();
+    let path = home.home.kubeconfig().to_str().unwrap().to_owned();
+    let back = home.home.machinist(&["move", "--from", &paths[1], "--to", &path]).unwrap();
+    assert!(back.ok(), "{back:?}");
+    home.watch();
+    assert_eq!((target(&home), machines(&home)), (config, machines(&cluster)));
+    home.updated("worker");
+    home.nothing_was_broken();
+
     // A source that somebody changed while no controller looked is named, with the file and the pool.
     cluster.kill_controller();
     cluster.apply(&file("50-worker-chrony", "worker", "/etc/other", "x"));
