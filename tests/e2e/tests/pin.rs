@@ -62,19 +62,16 @@ fn a_tag_is_pinned_once_and_for_all_machines() {
     let two = rendered(&home, "two");
     assert_eq!(two["metadata"]["annotations"][PINNED], first);
 
-    // A tag that nobody knows: the pool keeps its config, and says what to do.
+    // A tag that nobody knows keeps nobody from rendering, as with the original; but it is said.
     let unknown = format!("{}/os/test:unknown", registry.host());
     declare(&home, &unknown, "three");
-    wait_for("the pool to say why", || {
-        let pool = home.get(&format!("{API}/machineconfigpools/worker")).body;
-        let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let bad = conditions.iter().find(|it| it["type"] == "RenderDegraded");
-        let text = bad.and_then(|it| it["message"].as_str()).unwrap_or_default();
-        Ok(text.contains(&unknown) && text.contains("404") && text.contains("by its digest"))
+    let three = rendered(&home, "three");
+    assert_eq!(three["metadata"]["annotations"][PINNED], Value::Null);
+    wait_for("somebody to say so", || {
+        let events = home.get("/api/v1/namespaces/default/events").body.to_string();
+        Ok(events.contains("OSImageNotPinned") && events.contains("by its digest"))
     })
     .unwrap();
-    let pool = home.get(&format!("{API}/machineconfigpools/worker")).body;
-    assert_eq!(pool["spec"]["configuration"]["name"], two["metadata"]["name"]);
 
     // By digest nobody is asked.
     declare(&home, &second, "four");

@@ -21,8 +21,8 @@ use serde_json::Value;
 use super::generate::DOCKER_CONFIG_KEY;
 use super::shell::Shell;
 
-/// How long a registry may take for all of it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a registry may take for all of it: a pool waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer counts: the configs of several pools that come together get the same.
 const FRESH: Duration = Duration::from_secs(60);
 /// After a question that failed.

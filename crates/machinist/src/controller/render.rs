@@ -106,8 +106,8 @@ async fn pass(shell: &Shell, pins: &Pins) -> bool {
     again
 }
 
-/// An image that is named by a tag is pinned before any machine may have it; says so if that cannot be
-/// done now.
+/// An image that is named by a tag is pinned before any machine may have it. Says what to wait for, if
+/// that is not known yet.
 async fn pin_image(
     shell: &Shell,
     pins: &Pins,
@@ -131,12 +131,15 @@ async fn pin_image(
             None
         }
         Known::NotYet => Some(Render::NotYet),
+        // Nobody waits for a registry that does not answer: the original would not ask it. A host that
+        // unpacks images itself takes none without a digest.
         Known::Failed(why) => {
             let image = new.spec.os_image_url.clone().unwrap_or_default();
-            Some(Render::Bad(format!(
-                "Failed to render configuration for pool {}: osImageURL {image}: cannot find out which image the tag means: {why}; name the image by its digest, or make the registry answer",
-                pool.name_any()
-            )))
+            let message = format!(
+                "osImageURL {image}: cannot find out which image the tag means: {why}; machines may get different ones: name the image by its digest"
+            );
+            shell.events.report(Component::Render, pool, true, "OSImageNotPinned", message);
+            None
         }
     }
 }

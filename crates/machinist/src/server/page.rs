@@ -94,9 +94,11 @@ impl Pages {
         let handed = self.program.as_ref().and_then(|_| program_route(method, path));
         let start = Instant::now();
         let answer = match split.or(handed).unwrap_or_else(|| route(method, path, query)) {
-            Route::Program => {
-                self.program.as_ref().map_or_else(|| empty(StatusCode::NOT_FOUND), Program::answer)
-            }
+            Route::Program => match (self.door.knock(peer.address.ip()), &self.program) {
+                (Err(refusal), _) => self.refused(&refusal),
+                (Ok(()), Some(program)) => program.answer(),
+                (Ok(()), None) => empty(StatusCode::NOT_FOUND),
+            },
             Route::Config { pool } => return self.config(&pool, &head, peer, "").await,
             Route::Sealed { pool } => return self.config(&pool, &head, peer, "sealed").await,
             Route::Enrol { pool } => return self.enrol(&pool, &head, body, peer).await,
