@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use machinist_core::api::names::object;
 use machinist_core::user_data::secret;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
 use super::home_args::HomeArgs;
 use super::live::duration;
+use super::signals::told_to_stop;
 use super::template_args::TemplateArgs;
 use crate::controller::leader::Election;
 use crate::controller::{self, Files, Options, UserData};
@@ -86,14 +86,7 @@ impl Controller {
         runtime.block_on(async {
             options.user_data = self.user_data()?;
             let client = self.home.patient_client().await?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let stop = async {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
+            let stop = told_to_stop()?;
             controller::run(client, options, stop).await?;
             Ok(Outcome::Done)
         })

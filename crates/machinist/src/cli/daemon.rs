@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use machinist_core::drift::Policy;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::daemon_looks::{Plan, Status};
 use super::home_args::HomeArgs;
+use super::signals::told_to_stop;
 use crate::daemon::agent::{self, Ended, Options, Registration};
 use crate::daemon::join::places::Places;
 use crate::telemetry;
@@ -110,15 +110,10 @@ impl Start {
             .context("cannot start the runtime")?;
         let ended = runtime.block_on(async {
             let stop = CancellationToken::new();
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let told = stop.clone();
+            let (told, waiting) = (told_to_stop()?, stop.clone());
             tokio::spawn(async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                told.cancel();
+                told.await;
+                waiting.cancel();
             });
             loop {
                 let client = self.home.patient_client().await?;

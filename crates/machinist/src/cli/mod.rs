@@ -46,6 +46,7 @@ mod rollback;
 mod rollout;
 mod schema_check;
 mod server;
+mod signals;
 mod template_args;
 mod token;
 mod up;

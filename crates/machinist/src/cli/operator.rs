@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use machinist_core::api::names::object;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
 use super::controller::identity;
 use super::home_args::HomeArgs;
 use super::live::duration;
+use super::signals::told_to_stop;
 use crate::controller::leader::Election;
 use crate::operator::{self, Options};
 use crate::telemetry;
@@ -84,14 +84,7 @@ impl Operator {
             .context("cannot start the runtime")?;
         runtime.block_on(async {
             let client = self.home.patient_client().await?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let stop = async {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
+            let stop = told_to_stop()?;
             operator::run(client, options, stop).await?;
             Ok(Outcome::Done)
         })

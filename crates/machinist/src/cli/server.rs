@@ -9,11 +9,11 @@ use machinist_core::api::config::APIServer;
 use machinist_core::api::names::{object, port};
 use machinist_core::serve::network::Network;
 use machinist_core::serve::tls_profile;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::home_args::HomeArgs;
+use super::signals::told_to_stop;
 use crate::manifests;
 use crate::server::{
     self, Access, Enrolment, Folder, Identity, Introduction, Listen, Options, Place, Program, tls,
@@ -333,14 +333,9 @@ fn until_stopped<F: Future<Output = Result<()>>>(
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let waiting = stop.clone();
+        let (told, waiting) = (told_to_stop()?, stop.clone());
         tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            told.await;
             waiting.cancel();
         });
         serve(stop).await.context("Machine Config Server exited with error")?;
