@@ -1,3 +1,5 @@
+//! Bootstrap: layouts, names, and input that is no good.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

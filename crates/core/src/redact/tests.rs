@@ -1,3 +1,5 @@
+//! No secret is left, wherever it hides.
+
 use std::io::Write as _;
 
 use flate2::Compression;

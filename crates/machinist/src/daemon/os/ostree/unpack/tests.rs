@@ -1,3 +1,5 @@
+//! Layers on a disk: whiteouts, links, owners, and layers that want out.
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
