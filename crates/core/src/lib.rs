@@ -33,6 +33,7 @@
 //! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
 //! | [`user_data`] | what points a machine at its config before it has one |
+//! | [`hex`] | digests as people write them |
 //! | [`secrets`] | what must never be shown |
 
 #![forbid(unsafe_code)]
@@ -50,6 +51,7 @@ pub mod drift;
 pub mod generate;
 pub mod go;
 pub mod health;
+pub mod hex;
 pub mod ignition;
 pub mod kubelet;
 pub mod lint;

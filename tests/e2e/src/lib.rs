@@ -49,6 +49,7 @@ pub mod lab;
 pub mod leftovers;
 pub mod load;
 pub mod machine;
+pub mod objects;
 pub mod pki;
 pub mod power;
 pub mod program;

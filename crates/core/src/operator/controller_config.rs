@@ -166,21 +166,8 @@ fn cluster_dns_ip(inputs: &Inputs, cluster: &Cluster) -> String {
 mod tests {
     use super::*;
     use crate::api::ControllerConfig;
-    use crate::operator::parts::Endpoint;
-    use crate::operator::settings::Settings;
+    use crate::operator::parts::tests::inputs;
     use crate::update::housekeeping::topology;
-
-    fn inputs() -> Inputs {
-        let (api_server, server) = ("https://a:6443".to_owned(), "https://a:22623".to_owned());
-        Inputs {
-            namespace: "ns".to_owned(),
-            image: "image:1".to_owned(),
-            release: "1".to_owned(),
-            log: "info".to_owned(),
-            settings: Settings::default(),
-            endpoint: Some(Endpoint { api_server, server }),
-        }
-    }
 
     #[test]
     fn a_plain_kubernetes_has_one_too() {

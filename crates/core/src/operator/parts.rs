@@ -251,10 +251,11 @@ fn unprivileged() -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn inputs() -> Inputs {
+    /// What an operator in an ordinary cluster deploys from.
+    pub(in super::super) fn inputs() -> Inputs {
         Inputs {
             namespace: "ns".to_owned(),
             image: "image:1".to_owned(),

@@ -1,9 +1,6 @@
 //! Which credentials images of operating systems are fetched with.
 
-/// The credentials of the cluster's own registry.
-pub const INTERNAL: &str = "/etc/mco/internal-registry-pull-secret.json";
-/// The credentials of the kubelet.
-pub const KUBELET: &str = "/var/lib/kubelet/config.json";
+use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET as INTERNAL, PULL_SECRET as KUBELET};
 
 /// The file to use: the first if it is there and JSON, else the kubelet's if that is there.
 #[must_use]

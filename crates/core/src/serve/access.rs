@@ -78,7 +78,7 @@ pub fn make(random: [u8; 32]) -> New {
 }
 
 fn hash(secret: &str) -> String {
-    Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::hex::hex(&Sha256::digest(secret))
 }
 
 impl Token {

@@ -3,19 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
 use machinist_core::user_data::secret;
 
 use super::Outcome;
 use super::home_args::HomeArgs;
-use super::live::duration;
+use super::lease_args::LeaseArgs;
 use super::signals::told_to_stop;
 use super::template_args::TemplateArgs;
-use crate::controller::leader::Election;
 use crate::controller::{self, Files, Options, UserData};
 use crate::telemetry;
 
@@ -41,17 +39,8 @@ pub(super) struct Controller {
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
 
-    /// How long the lease is valid without being renewed
-    #[arg(long, value_name = "TIME", default_value = "137s", value_parser = duration::parse)]
-    lease_duration: Duration,
-
-    /// How long to go on leading without having renewed it
-    #[arg(long, value_name = "TIME", default_value = "107s", value_parser = duration::parse)]
-    lease_renew_deadline: Duration,
-
-    /// How often to try to take or renew it
-    #[arg(long, value_name = "TIME", default_value = "26s", value_parser = duration::parse)]
-    lease_retry_period: Duration,
+    #[command(flatten)]
+    lease: LeaseArgs,
 
     #[command(flatten)]
     templates: TemplateArgs,
@@ -93,26 +82,12 @@ impl Controller {
     }
 
     fn options(&self) -> Result<Options> {
-        ensure!(
-            self.lease_renew_deadline < self.lease_duration,
-            "--lease-renew-deadline has to be shorter than --lease-duration: a controller must stop before another begins"
-        );
-        ensure!(
-            self.lease_retry_period < self.lease_renew_deadline,
-            "--lease-retry-period has to be shorter than --lease-renew-deadline"
-        );
         let namespace = self.resourcelock_namespace.as_ref().unwrap_or(&self.namespace);
         let identity = self.identity.clone().unwrap_or_else(identity);
         Ok(Options {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
-            election: Election {
-                namespace: namespace.clone(),
-                identity,
-                duration: self.lease_duration,
-                renew_deadline: self.lease_renew_deadline,
-                retry: self.lease_retry_period,
-            },
+            election: self.lease.election(namespace.clone(), identity)?,
             metrics_listen: Some(self.metrics_listen_address),
             user_data: None,
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 
 use super::daemon::host_name;
 use super::output::TextOrJson;
-use super::{Outcome, output};
+use super::{Outcome, once, output};
 use crate::daemon::first_boot::{Birth, Born, Refused, complete};
 use crate::daemon::join::{Joining, SERVICE};
 use crate::telemetry;
@@ -28,7 +28,7 @@ use crate::telemetry;
     after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine"
 )]
 pub(super) struct FirstBoot {
-    /// A MachineConfig in JSON to complete instead
+    /// A MachineConfig to complete instead, in a file or -
     #[arg(long, value_name = "FILE", alias = "machineconfig-file")]
     file: Option<PathBuf>,
 
@@ -44,7 +44,7 @@ pub(super) struct FirstBoot {
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
 
-    /// Do not restart the machine
+    /// Do not restart the machine; nor is one whose root is not /
     #[arg(long)]
     no_reboot: bool,
 
@@ -61,7 +61,8 @@ impl FirstBoot {
     pub(super) fn run(&self) -> Result<Outcome> {
         telemetry::start_log();
         let joining = self.join.then(|| self.joining()).transpose()?;
-        let birth = Birth { root: self.root.clone(), file: self.file.clone(), joining };
+        let config = self.file.as_deref().map(once::read).transpose()?;
+        let birth = Birth { root: self.root.clone(), config, joining };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let born = runtime.context("cannot start the runtime")?.block_on(complete(&birth));
         let born = match born {
@@ -76,6 +77,8 @@ impl FirstBoot {
             TextOrJson::Text => output::print(&text(&born))?,
         }
         match &born {
+            // Another root is that of a machine that does not run here.
+            _ if self.root != Path::new("/") => {}
             Born { change: Some(_), .. } if !self.no_reboot => systemctl(&["reboot"])?,
             // Not waited for: the daemon comes after this very service.
             Born { change: None, node: Some(_), .. } => {

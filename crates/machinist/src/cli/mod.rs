@@ -28,6 +28,7 @@ mod hub;
 mod ignition;
 mod join;
 mod label;
+mod lease_args;
 mod live;
 mod man;
 mod move_house;

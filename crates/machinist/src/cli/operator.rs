@@ -1,17 +1,14 @@
 //! `machinist operator`: deploys the other parts into a Kubernetes, and keeps them so.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
 
 use super::Outcome;
 use super::controller::identity;
 use super::home_args::HomeArgs;
-use super::live::duration;
+use super::lease_args::LeaseArgs;
 use super::signals::told_to_stop;
-use crate::controller::leader::Election;
 use crate::operator::{self, Options};
 use crate::telemetry;
 
@@ -44,39 +41,19 @@ pub(super) struct Operator {
     #[arg(long, value_name = "VERSION", env = "RELEASE_VERSION", default_value = env!("CARGO_PKG_VERSION"))]
     release_version: String,
 
-    /// How long the lease is valid without being renewed
-    #[arg(long, value_name = "TIME", default_value = "137s", value_parser = duration::parse)]
-    lease_duration: Duration,
-
-    /// How long to go on leading without having renewed it
-    #[arg(long, value_name = "TIME", default_value = "107s", value_parser = duration::parse)]
-    lease_renew_deadline: Duration,
-
-    /// How often to try to take or renew it
-    #[arg(long, value_name = "TIME", default_value = "26s", value_parser = duration::parse)]
-    lease_retry_period: Duration,
+    #[command(flatten)]
+    lease: LeaseArgs,
 }
 
 impl Operator {
     pub(super) fn run(&self) -> Result<Outcome> {
         telemetry::start_log();
-        ensure!(
-            self.lease_retry_period < self.lease_renew_deadline
-                && self.lease_renew_deadline < self.lease_duration,
-            "--lease-retry-period has to be shorter than --lease-renew-deadline, and that shorter than --lease-duration"
-        );
         let options = Options {
             namespace: self.namespace.clone(),
             image: self.image.clone(),
             pod: self.pod_name.clone(),
             release: self.release_version.clone(),
-            election: Election {
-                namespace: self.namespace.clone(),
-                identity: identity(),
-                duration: self.lease_duration,
-                renew_deadline: self.lease_renew_deadline,
-                retry: self.lease_retry_period,
-            },
+            election: self.lease.election(self.namespace.clone(), identity())?,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -164,6 +164,10 @@ async fn authorization(
             anyhow::anyhow!("the registry wants a password, and the pull secret has none for it")
         })?,
         Some(Challenge::Bearer { url }) => {
+            anyhow::ensure!(
+                is_insecure || url.starts_with("https://"),
+                "the registry has its tokens given out without TLS: nobody is told a password there"
+            );
             let header = basic.map(|basic| secret(&basic)).transpose()?;
             let answer = exchange(&url, is_insecure, header).await?;
             let status = answer.status();

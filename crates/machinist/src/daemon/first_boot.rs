@@ -5,7 +5,7 @@
 //! that something is left to be done goes last.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
 use machinist_core::api::MachineConfig;
@@ -23,8 +23,8 @@ use super::root::{Root, split};
 pub(crate) struct Birth {
     /// The root of the machine.
     pub(crate) root: PathBuf,
-    /// The config, if not where the server has put it.
-    pub(crate) file: Option<PathBuf>,
+    /// The config, if it is not the one that the server has put there.
+    pub(crate) config: Option<MachineConfig>,
     /// How the machine joins, where no kubelet makes a Node for it.
     pub(crate) joining: Option<Joining>,
 }
@@ -49,19 +49,16 @@ pub(crate) struct Refused(String);
 /// Completes the first boot, all but the restart.
 pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
     let root = Root::open(&birth.root)?;
-    let Some(config) = config(&root, birth.file.as_deref())? else {
+    let given = birth.config.clone().map_or_else(|| served(&root), |config| Ok(Some(config)))?;
+    let Some(config) = given else {
         return Ok(Born { config: None, change: None, node: None });
     };
     let name = config.metadata.name.clone().unwrap_or_default();
     let found = host::find(&birth.root);
     let status = found.os.status().context("cannot see which system this machine has booted")?;
     let line = found.command_line();
-    let fips = fs::read_to_string("/proc/sys/crypto/fips_enabled").ok();
-    let newborn = Newborn {
-        booted: &status.booted,
-        command_line: line.as_deref(),
-        fips: fips.map(|text| text.trim() == "1"),
-    };
+    let newborn =
+        Newborn { booted: &status.booted, command_line: line.as_deref(), fips: host::fips() };
     let mut change = change(&config, newborn).map_err(Refused)?;
     if !found.reads_arguments && !change.kernel_arguments.is_empty() {
         tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
@@ -85,27 +82,21 @@ pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
     } else {
         tracing::info!("the machine is as {name} says: no restart is needed");
     }
-    if birth.file.is_none() {
+    if birth.config.is_none() {
         put_away(&root, words.is_some())?;
     }
     Ok(Born { config: Some(name), change: words, node })
 }
 
-/// The config that is to be completed, if one is.
-fn config(root: &Root, file: Option<&Path>) -> Result<Option<MachineConfig>> {
-    let (shown, bytes) = match file {
-        Some(file) => {
-            let bytes = fs::read(file).with_context(|| format!("--file {}", file.display()))?;
-            (file.display().to_string(), bytes)
-        }
-        None if root.exists(ENCAPSULATED)? => (ENCAPSULATED.to_owned(), root.bytes(ENCAPSULATED)?),
-        None => return Ok(None),
-    };
+/// The config that the server has left to be completed, if it has.
+fn served(root: &Root) -> Result<Option<MachineConfig>> {
+    if !root.exists(ENCAPSULATED)? {
+        return Ok(None);
+    }
     // Not the error's own words: they may hold a piece of the config.
-    let read = serde_json::from_slice(&bytes);
-    read.map(Some).map_err(|error| {
+    serde_json::from_slice(&root.bytes(ENCAPSULATED)?).map(Some).map_err(|error| {
         anyhow!(
-            "{shown}: not a MachineConfig in JSON (line {}, column {})",
+            "{ENCAPSULATED}: not a MachineConfig (line {}, column {}): put the file back that Ignition wrote, or remove it to leave the machine as it is",
             error.line(),
             error.column()
         )

@@ -76,7 +76,11 @@ fn path(object: &Value) -> Result<String> {
     let plural = format!("{}s", kind.to_lowercase());
     let (name, namespace) =
         (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
-    ensure!(!version.is_empty() && !kind.is_empty() && !name.is_empty(), "{object} is no object");
+    // Not the object itself: it may be a Secret.
+    ensure!(
+        !version.is_empty() && !kind.is_empty() && !name.is_empty(),
+        "an object without apiVersion, kind or name: {version} {kind} {name}"
+    );
     let root = if version.contains('/') { "/apis" } else { "/api" };
     let place =
         if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };

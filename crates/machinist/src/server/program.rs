@@ -4,9 +4,10 @@ use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
+use http::Response;
 use http::header::{self, HeaderValue};
-use http::{Response, StatusCode};
 use http_body_util::Full;
+use machinist_core::hex::hex;
 use machinist_core::serve::birth::Birth;
 use sha2::{Digest as _, Sha512};
 
@@ -35,7 +36,7 @@ impl Program {
         ensure!(is_url, "first boot: {url:?} is no URL: name the server as machines reach it");
         // The file that runs, also when another has taken its place meanwhile.
         let bytes = std::fs::read("/proc/self/exe").context("first boot: cannot read machinist")?;
-        let sha512 = Sha512::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha512 = hex(&Sha512::digest(&bytes));
         let url = url.trim_end_matches('/').to_owned();
         Ok(Self { bytes: bytes.into(), sha512, url, joins })
     }
@@ -49,7 +50,6 @@ impl Program {
     /// The page.
     pub(super) fn answer(&self) -> Response<Full<Bytes>> {
         let mut answer = Response::new(Full::new(self.bytes.clone()));
-        *answer.status_mut() = StatusCode::OK;
         let kind = HeaderValue::from_static("application/octet-stream");
         answer.headers_mut().insert(header::CONTENT_TYPE, kind);
         answer

@@ -155,30 +155,8 @@ pub(crate) fn pull_secret() -> Value {
 
 /// The facts about a plain cluster, with or without a pull secret.
 pub(crate) fn controller_config(with_pull_secret: bool) -> Value {
-    let mut config = json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ControllerConfig",
-        "metadata": {"name": "machine-config-controller"},
-        "spec": {
-            "clusterDNSIP": "10.96.0.10",
-            "infra": {
-                "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"},
-                "spec": {"cloudConfig": {"name": ""}},
-                "status": {
-                    "apiServerInternalURI": "https://api.example.com:6443", "apiServerURL": "", "etcdDiscoveryDomain": "",
-                    "infrastructureName": "", "platformStatus": {"type": "None"},
-                },
-            },
-            "dns": {
-                "apiVersion": "config.openshift.io/v1", "kind": "DNS", "metadata": {"name": "cluster"},
-                "spec": {"baseDomain": "example.com"}, "status": {},
-            },
-            // `kubectl apply` leaves out what is null, and the schema wants these.
-            "additionalTrustBundle": "IyBub25lCg==", "baseOSContainerImage": "quay.example.com/os:1",
-            "cloudProviderCAData": "IyBub25lCg==", "cloudProviderConfig": "", "images": {}, "ipFamilies": "IPv4",
-            "kubeAPIServerServingCAData": "IyBub25lCg==", "network": {"mtuMigration": {}}, "proxy": {},
-            "releaseImage": "", "rootCAData": "IyBub25lCg==",
-        },
-    });
+    let mut config = machinist_e2e::objects::controller_config();
+    config["spec"]["baseOSContainerImage"] = "quay.example.com/os:1".into();
     if with_pull_secret {
         config["spec"]["pullSecret"] =
             json!({"name": "pull-secret", "namespace": "openshift-config"});

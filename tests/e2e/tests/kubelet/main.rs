@@ -185,27 +185,7 @@ fn kubelet_config(name: &str, settings: &Value) -> Value {
 
 /// The facts about a plain cluster.
 fn controller_config(dns: &str) -> Value {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
-        "metadata": {"name": "machine-config-controller"},
-        "spec": {
-            "clusterDNSIP": dns,
-            "infra": {
-                "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"},
-                "spec": {"cloudConfig": {"name": ""}},
-                "status": {
-                    "apiServerInternalURI": "https://api.example.com:6443", "apiServerURL": "", "etcdDiscoveryDomain": "",
-                    "infrastructureName": "", "platformStatus": {"type": "None"},
-                },
-            },
-            "dns": {
-                "apiVersion": "config.openshift.io/v1", "kind": "DNS", "metadata": {"name": "cluster"},
-                "spec": {"baseDomain": "example.com"}, "status": {},
-            },
-            // `kubectl apply` leaves out what is null, and the schema wants these.
-            "additionalTrustBundle": "IyBub25lCg==", "baseOSContainerImage": "", "cloudProviderCAData": "IyBub25lCg==",
-            "cloudProviderConfig": "", "images": {}, "ipFamilies": "IPv4", "kubeAPIServerServingCAData": "IyBub25lCg==",
-            "network": {"mtuMigration": {}}, "proxy": {}, "releaseImage": "", "rootCAData": "IyBub25lCg==",
-        },
-    })
+    let mut config = machinist_e2e::objects::controller_config();
+    config["spec"]["clusterDNSIP"] = dns.into();
+    config
 }

@@ -1,6 +1,5 @@
 //! The disk, asked and changed beside the loop: one thread for each question, none while nobody asks.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,12 +181,6 @@ impl Disk {
     /// Puts aside what only a new machine needs.
     pub(super) async fn end_first_boot(&self) -> Result<Vec<String>> {
         self.alone(state::end_first_boot).await
-    }
-
-    /// Whether the kernel runs in FIPS mode, where it can tell.
-    pub(super) fn fips(&self) -> Option<bool> {
-        let text = fs::read_to_string("/proc/sys/crypto/fips_enabled").ok()?;
-        Some(text.trim() == "1")
     }
 }
 

@@ -15,6 +15,7 @@ use machinist_core::reconcile_check::{Change, Section, reconcilable};
 use machinist_core::update::NodeView;
 
 use super::super::health;
+use super::super::os::host;
 use super::super::state::State;
 use super::{Agent, Flow, Unreconcilable, node};
 
@@ -103,7 +104,7 @@ impl Agent {
         let os_refusal = self.os_refusal(os.as_ref()).await?;
         let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
             let wanted = new.spec.fips.unwrap_or_default();
-            match self.disk.fips() {
+            match host::fips() {
                 Some(has) if has != wanted => Err(Section::Fips.to_string()),
                 _ => os_refusal.map_or(Ok(change), Err),
             }

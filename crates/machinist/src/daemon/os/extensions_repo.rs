@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context as _, Result};
+use machinist_core::api::names::path::PULL_SECRET;
 use machinist_core::os::Change;
 use machinist_core::os::extensions::{REPO_FILE, REPO_FOLDER, fetch, repo_file, repo_pause};
-use machinist_core::os::pull_secret::KUBELET;
 
 use super::run::Host;
 
@@ -25,7 +25,7 @@ impl ExtensionsRepo {
     /// Brings the packages that a change needs; nothing where it needs none.
     pub(super) fn bring(host: &Host, change: &Change) -> Result<Option<Self>> {
         let Some(image) = &change.extensions_image else { return Ok(None) };
-        let authfile = host.path(KUBELET).is_file().then_some(KUBELET);
+        let authfile = host.path(PULL_SECRET).is_file().then_some(PULL_SECRET);
         let calls = fetch(image, authfile);
         let mut failures = 0;
         while let Err(error) = host.act("nice", &calls.pull) {

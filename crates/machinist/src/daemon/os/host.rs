@@ -77,6 +77,12 @@ pub(crate) fn give_back(root: &Path, config: &MachineConfig) -> Result<Option<St
 
 const FINALIZE: &str = "ostree-finalize-staged.service";
 
+/// Whether the kernel runs in FIPS mode, where it can tell.
+pub(crate) fn fips() -> Option<bool> {
+    let text = std::fs::read_to_string("/proc/sys/crypto/fips_enabled").ok()?;
+    Some(text.trim() == "1")
+}
+
 /// Looks.
 pub(crate) fn find(root: &Path) -> Found {
     let host = Host::new(root);

@@ -7,9 +7,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use machinist_core::os::rpm_ostree::{self as calls, Call, TRIES, pause};
-use machinist_core::os::{
-    Change, HostStatus, extensions, host, kernel_arguments, kernel_type, pull_secret,
-};
+use machinist_core::os::{Change, HostStatus, extensions, host, kernel_arguments, kernel_type};
 
 use super::Os;
 use super::extensions_repo::ExtensionsRepo;
@@ -70,9 +68,7 @@ impl RpmOstree {
 
 /// Has the credentials found by whoever fetches images.
 pub(super) fn link_credentials(host: &Host, place: &str) -> Result<()> {
-    let internal = fs::read(host.path(pull_secret::INTERNAL)).ok();
-    let has_kubelet = host.path(pull_secret::KUBELET).is_file();
-    let Some(chosen) = pull_secret::choose(internal.as_deref(), has_kubelet) else { return Ok(()) };
+    let Some(chosen) = host.credentials() else { return Ok(()) };
     let place = host.path(place);
     if fs::read_link(&place).is_ok_and(|target| target.as_os_str() == chosen) {
         return Ok(());

@@ -4,10 +4,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use machinist_core::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET};
+use machinist_core::os::pull_secret;
 
 /// Where programs are.
 const FOLDERS: [&str; 6] =
@@ -19,6 +21,14 @@ const TOLD: usize = 256;
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     root: PathBuf,
+}
+
+/// What became of a program.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: String,
 }
 
 impl Host {
@@ -46,6 +56,12 @@ impl Host {
         fs::read_to_string(self.path(path)).ok()
     }
 
+    /// The credentials that images are fetched with, if there are any.
+    pub(super) fn credentials(&self) -> Option<&'static str> {
+        let internal = fs::read(self.path(INTERNAL_REGISTRY_PULL_SECRET)).ok();
+        pull_secret::choose(internal.as_deref(), self.path(PULL_SECRET).is_file())
+    }
+
     /// What the kernel was booted with; none where the root is not that of a running machine.
     pub(super) fn command_line(&self) -> Option<String> {
         self.text("/proc/cmdline")
@@ -64,6 +80,23 @@ impl Host {
     }
 
     fn run<S: AsRef<str>>(&self, program: &str, arguments: &[S], aloud: bool) -> Result<String> {
+        let said = self.answer(program, arguments, aloud)?;
+        if said.status.success() {
+            return Ok(String::from_utf8_lossy(&said.stdout).into_owned());
+        }
+        let first = arguments.first().map(AsRef::as_ref).unwrap_or_default();
+        let (complaint, status) = (shorten(said.stderr.trim()), said.status);
+        Err(anyhow!("error running {program} {first}: {complaint}: {status}"))
+    }
+
+    /// Runs a program whose failure is an answer, too. All that it complains of goes to the log, and
+    /// what it says if that is wanted.
+    pub(super) fn answer<S: AsRef<str>>(
+        &self,
+        program: &str,
+        arguments: &[S],
+        aloud: bool,
+    ) -> Result<Answer> {
         let mut command = if self.root == Path::new("/") {
             Command::new(program)
         } else {
@@ -74,25 +107,24 @@ impl Host {
         command.args(arguments.iter().map(AsRef::as_ref));
         command.env("LC_ALL", "C").env("RPMOSTREE_CLIENT_ID", "machine-config-operator");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+        let mut child = command.spawn().with_context(|| {
+            format!("cannot run {program}: install it on this machine, or in its image")
+        })?;
         let streams = child.stdout.take().zip(child.stderr.take());
         let Some((stdout, stderr)) = streams else { bail!("cannot read what {program} says") };
         let name = program.to_owned();
         let complaints = thread::spawn(move || read(stderr, &name, true));
-        let said = read(stdout, program, aloud);
-        let complaints = complaints.join().unwrap_or_default();
+        let stdout = read(stdout, program, aloud);
+        let stderr = complaints.join().unwrap_or_default();
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
         let status = child.wait().with_context(|| format!("cannot wait for {program}"))?;
-        if status.success() {
-            return Ok(said);
-        }
-        let first = arguments.first().map(AsRef::as_ref).unwrap_or_default();
-        Err(anyhow!("error running {program} {first}: {}: {status}", shorten(complaints.trim())))
+        Ok(Answer { status, stdout, stderr })
     }
 }
 
 /// Reads all of a stream; line by line into the log, if that is wanted.
-fn read(stream: impl Read, program: &str, aloud: bool) -> String {
-    let mut text = String::new();
+fn read(stream: impl Read, program: &str, aloud: bool) -> Vec<u8> {
+    let mut all = Vec::new();
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     // Progress bars end their lines without a new one; the log need not see each.
@@ -102,10 +134,10 @@ fn read(stream: impl Read, program: &str, aloud: bool) -> String {
         {
             tracing::info!("{program}: {last}");
         }
-        text.push_str(&part);
+        all.extend_from_slice(&line);
         line.clear();
     }
-    text
+    all
 }
 
 /// The end of a long complaint says most.
@@ -130,7 +162,10 @@ mod tests {
         let error = host.ask("sh", &["-c", "echo a; echo why >&2; exit 3"]).unwrap_err();
         assert_eq!(error.to_string(), "error running sh -c: why: exit status: 3");
         let error = host.ask("no-such-program", &["x"]).unwrap_err();
-        assert!(format!("{error:#}").starts_with("cannot run no-such-program: "), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with("cannot run no-such-program: install"),
+            "{error:#}"
+        );
         let long = shorten(&format!("{}end", "ä".repeat(300)));
         assert!(long.starts_with("[47 more chars] ä") && long.ends_with("end"), "{long}");
     }

@@ -3,15 +3,16 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
+use super::super::run;
+
 /// A host, seen from its own root or from a pod in which that is a folder.
 #[derive(Debug)]
 pub(super) struct Host {
-    root: PathBuf,
+    inner: run::Host,
 }
 
 /// Makes the sysroot writable for one program alone, as ostree's own commands do for themselves.
@@ -19,12 +20,22 @@ const WRITABLE: &str = "mount -o remount,rw /sysroot && exec \"$@\"";
 
 impl Host {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { inner: run::Host::new(root) }
     }
 
     /// Where a path of the host is for us.
     pub(super) fn path(&self, inside: &str) -> PathBuf {
-        self.root.join(inside.trim_start_matches('/'))
+        self.inner.path(inside)
+    }
+
+    /// The credentials that images are fetched with, if there are any.
+    pub(super) fn credentials(&self) -> Option<&'static str> {
+        self.inner.credentials()
+    }
+
+    /// Whether the host has a program.
+    pub(super) fn has(&self, program: &str) -> bool {
+        self.inner.has(program)
     }
 
     /// What is in a file; none where there is no such file.
@@ -43,17 +54,26 @@ impl Host {
 
     /// The same, with every byte that it says.
     pub(super) fn bytes(&self, words: &[&str]) -> Result<Vec<u8>> {
-        let output = self.output(words)?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        self.succeed(words, false)
+    }
+
+    /// Runs a program that takes its time: what it says on its way goes to the log.
+    pub(super) fn run_aloud(&self, words: &[&str]) -> Result<()> {
+        self.succeed(words, true).map(drop)
+    }
+
+    fn succeed(&self, words: &[&str], aloud: bool) -> Result<Vec<u8>> {
+        let answer = self.answer(words, aloud)?;
+        if answer.status.success() {
+            return Ok(answer.stdout);
         }
         let shown = words.iter().take(3).copied().collect::<Vec<_>>().join(" ");
-        bail!("{shown}: {}", complaint(&String::from_utf8_lossy(&output.stderr)))
+        bail!("{shown}: {}", complaint(&answer.stderr))
     }
 
     /// Runs a program whose failure is an answer too.
     pub(super) fn ask(&self, words: &[&str]) -> Result<Option<String>> {
-        let output = self.output(words)?;
+        let output = self.answer(words, false)?;
         let said = output.status.success().then_some(output.stdout);
         Ok(said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -70,20 +90,10 @@ impl Host {
         self.run(&wrapped)
     }
 
-    fn output(&self, words: &[&str]) -> Result<Output> {
-        let mut command = if self.root == Path::new("/") {
-            Command::new(words.first().copied().unwrap_or_default())
-        } else {
-            let mut command = Command::new("chroot");
-            command.arg(&self.root).args(words.first());
-            command
-        };
-        command.args(words.iter().skip(1)).env("LC_ALL", "C").stdin(Stdio::null());
-        let program = words.first().copied().unwrap_or_default();
+    fn answer(&self, words: &[&str], aloud: bool) -> Result<run::Answer> {
+        let (program, arguments) = words.split_first().context("nothing to run")?;
         tracing::debug!(?words, "run");
-        command.output().with_context(|| {
-            format!("cannot start {program}: install it on this machine, in its image")
-        })
+        self.inner.answer(program, arguments, aloud)
     }
 
     /// How many bytes can be written to the file system of a folder.
@@ -121,6 +131,6 @@ mod tests {
         assert_eq!(host.ask(&["false"]).unwrap(), None);
         assert_eq!(host.run(&["echo", "yes"]).unwrap(), "yes\n");
         let error = host.run(&["no-such-program"]).unwrap_err().to_string();
-        assert!(error.contains("cannot start no-such-program"), "{error}");
+        assert!(error.contains("cannot run no-such-program"), "{error}");
     }
 }

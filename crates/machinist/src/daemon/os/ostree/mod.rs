@@ -58,10 +58,7 @@ impl Os for Ostree {
     }
 
     fn refusal(&self, change: &Change) -> Option<String> {
-        let has_skopeo = ["usr/bin/skopeo", "usr/local/bin/skopeo"]
-            .iter()
-            .any(|place| self.host.path(place).exists());
-        refusal(change, has_skopeo)
+        refusal(change, self.host.has("skopeo"))
     }
 
     fn fetch(&self, change: &Change) -> Result<()> {
@@ -121,15 +118,6 @@ fn refusal(change: &Change, has_skopeo: bool) -> Option<String> {
         format!(
             "extensions: {extension}: a machine with ostree takes no packages: use an image with it"
         )
-    })
-}
-
-/// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 

@@ -6,15 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use machinist_core::hex::hex;
 use machinist_core::os::image_ref::Pinned;
 use machinist_core::os::manifest::{Blob, Layers, Manifest, architecture};
 use sha2::{Digest as _, Sha256};
 
 use super::host::Host;
-
-/// Pull secrets, the first that there is: that of the cluster's own registry, and the machine's.
-const SECRETS: [&str; 2] =
-    ["/etc/mco/internal-registry-pull-secret.json", "/var/lib/kubelet/config.json"];
 
 /// Where an image is kept while it is brought onto the machine.
 #[derive(Debug)]
@@ -46,7 +43,7 @@ fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
     words.extend(secret.as_deref());
     words.push(&name);
     let bytes = host.bytes(&words)?;
-    let found = super::hex(&Sha256::digest(&bytes));
+    let found = hex(&Sha256::digest(&bytes));
     if found != image.sha256 {
         bail!("{image}: its manifest has the digest sha256:{found}: it was changed on the way");
     }
@@ -55,11 +52,7 @@ fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
 
 /// The option that names the pull secret.
 fn secret(host: &Host) -> Option<String> {
-    let is_usable = |path: &&str| {
-        let text = fs::read(host.path(path)).unwrap_or_default();
-        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&text).is_ok()
-    };
-    SECRETS.into_iter().find(is_usable).map(|path| format!("--authfile={path}"))
+    host.credentials().map(|path| format!("--authfile={path}"))
 }
 
 impl Place<'_> {
@@ -101,7 +94,7 @@ impl Place<'_> {
     /// Fetches what is missing.
     pub(super) fn copy(&self, image: &Pinned) -> Result<()> {
         let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.folder));
-        let mut words = vec!["skopeo", "copy", "--quiet", "--retry-times=3"];
+        let mut words = vec!["skopeo", "copy", "--retry-times=3"];
         // The signatures have been looked at by then; a folder cannot keep them.
         words.push("--remove-signatures");
         // Another packing would be another digest.
@@ -109,7 +102,7 @@ impl Place<'_> {
         let secret = secret(self.host);
         words.extend(secret.as_deref());
         words.extend([from.as_str(), &to]);
-        self.host.run(&words).map(drop)
+        self.host.run_aloud(&words)
     }
 
     /// Makes sure that what was fetched is what the manifest names; gives the image's config.
@@ -125,7 +118,7 @@ impl Place<'_> {
             bail!("{image}: other layers have come than its manifest names");
         }
         let config = fs::read(self.blob(&found.config.sha256)).context("its config is missing")?;
-        if super::hex(&Sha256::digest(&config)) != found.config.sha256 {
+        if hex(&Sha256::digest(&config)) != found.config.sha256 {
             bail!("{image}: its config is not what it should be");
         }
         Ok(config)
@@ -156,7 +149,7 @@ fn is_intact(path: &Path, sha256: &str) -> bool {
         let mut buffer = vec![0; 1 << 18];
         loop {
             match io::Read::read(&mut file, &mut buffer)? {
-                0 => return Ok(super::hex(&sum.finalize())),
+                0 => return Ok(hex(&sum.finalize())),
                 count => sum.update(&buffer[..count]),
             }
         }
@@ -176,6 +169,7 @@ fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machinist_core::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET};
     use machinist_core::os::manifest::Packed;
 
     #[test]
@@ -185,7 +179,7 @@ mod tests {
         let place = Place { host: &host, folder: "/images/x".to_owned() };
         fs::create_dir_all(root.path().join("images/x/oci/blobs/sha256")).unwrap();
         let blob = |bytes: &[u8]| {
-            let sha256 = super::super::hex(&Sha256::digest(bytes));
+            let sha256 = hex(&Sha256::digest(bytes));
             Blob { sha256, size: bytes.len() as u64, packed: Packed::Plain }
         };
         let (good, short, changed) = (blob(b"good"), blob(b"short"), blob(b"same size"));
@@ -205,13 +199,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let host = Host::new(root.path());
         assert_eq!(secret(&host), None);
-        for path in SECRETS {
+        let places = [INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET];
+        for path in places {
             fs::create_dir_all(host.path(path).parent().unwrap()).unwrap();
         }
-        fs::write(host.path(SECRETS[0]), "not JSON").unwrap();
-        fs::write(host.path(SECRETS[1]), r#"{"auths":{}}"#).unwrap();
+        fs::write(host.path(places[0]), "not JSON").unwrap();
+        fs::write(host.path(places[1]), r#"{"auths":{}}"#).unwrap();
         assert_eq!(secret(&host).unwrap(), "--authfile=/var/lib/kubelet/config.json");
-        fs::write(host.path(SECRETS[0]), r#"{"auths":{}}"#).unwrap();
+        fs::write(host.path(places[0]), r#"{"auths":{}}"#).unwrap();
         let first = "--authfile=/etc/mco/internal-registry-pull-secret.json";
         assert_eq!(secret(&host).unwrap(), first);
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use anyhow::{Context as _, Result, bail};
+use machinist_core::hex::hex;
 use machinist_core::os::layers::{Meaning, Own, meaning, place};
 use machinist_core::os::manifest::Packed;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -30,7 +31,7 @@ pub(super) fn layer(tree: &mut Tree, blob: File, packed: Packed, diff_id: &str) 
     }
     // What stands after the end of the archive belongs to the layer all the same.
     io::copy(&mut source, &mut io::sink())?;
-    let found = super::hex(&source.into_inner().sum.finalize());
+    let found = hex(&source.into_inner().sum.finalize());
     if found != diff_id {
         bail!("the layer's contents have the digest {found} and should have {diff_id}");
     }

@@ -39,7 +39,7 @@ fn tar(entries: &[&str]) -> Vec<u8> {
 }
 
 fn sum(bytes: &[u8]) -> String {
-    super::super::hex(&Sha256::digest(bytes))
+    hex(&Sha256::digest(bytes))
 }
 
 fn file(bytes: &[u8]) -> File {

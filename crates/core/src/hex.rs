@@ -1,0 +1,23 @@
+//! Digests as people and registries write them.
+
+use std::fmt::Write as _;
+
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_digits_a_byte() {
+        assert_eq!(hex(&[0, 10, 255]), "000aff");
+        assert_eq!(hex(&[]), "");
+    }
+}
