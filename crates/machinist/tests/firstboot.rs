@@ -82,3 +82,92 @@ fn a_config_may_be_given_in_a_file() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["config"], "50-worker-chrony");
 }
+
+/// What the kernel of a machine says of FIPS mode.
+fn has_fips(root: &Path, has: &str) {
+    let folder = root.join("proc/sys/crypto");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("fips_enabled"), has).unwrap();
+}
+
+/// The kernel says whether it runs in FIPS mode, and a config that does not want it cannot be had then.
+#[test]
+fn fips_mode_is_found_out_and_is_there_to_stay() {
+    let fips = |has: Option<&str>, wanted: bool| {
+        let root = root(Some(&config(&json!({"fips": wanted}))));
+        if let Some(has) = has {
+            has_fips(root.path(), has);
+        }
+        let output = firstboot(root.path(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said, root.path().join(LEFT).exists())
+    };
+    for (has, wanted, why) in [
+        (Some("1\n"), false, "spec.fips is false, and this machine runs in FIPS mode"),
+        // Nobody here could turn it on.
+        (Some("0\n"), true, "spec.fips is true, and this machine has no boot loader"),
+        (None, true, "spec.fips is true, and this machine has no boot loader"),
+    ] {
+        let (code, said, left) = fips(has, wanted);
+        assert_eq!((code, left), (Some(3), true), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    for (has, wanted) in [(Some("1\n"), true), (Some("0\n"), false), (None, false)] {
+        let (code, said, left) = fips(has, wanted);
+        assert_eq!((code, left), (Some(0), false), "{has:?} {wanted}: {said}");
+    }
+}
+
+fn write_config(root: &Path, spec: &Value) -> String {
+    let mut config = config(spec);
+    config["spec"]["config"]["storage"]["files"] =
+        json!([{"path": "/etc/greeting", "mode": 420, "contents": {"source": "data:,hello"}}]);
+    let path = root.join("config.json");
+    fs::write(&path, config.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Without Ignition and without a server; FIPS mode may come with the first config, and with no other.
+#[test]
+fn what_ignition_would_have_written_can_be_written_too() {
+    let root = root(None);
+    let file = write_config(root.path(), &json!({"fips": true}));
+    has_fips(root.path(), "1\n");
+    let output = firstboot(root.path(), &["--file", &file, "--write"]);
+    assert!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(said["written"].as_u64() > Some(0), "{said}");
+    assert_eq!(fs::read_to_string(root.path().join("etc/greeting")).unwrap(), "hello");
+    let file = write_config(root.path(), &json!({"fips": false}));
+    has_fips(root.path(), "0\n");
+    let output = firstboot(root.path(), &["--file", &file, "--write"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("FIPS"), "{output:?}");
+}
+
+/// The flags of the original lead the same way: what the host cannot do is refused before a file is written.
+#[test]
+fn once_from_is_a_first_boot() {
+    let once = |root: &Path, file: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+        command.args(["daemon", "start", "--once-from", file, "--skip-reboot", "--root-mount"]);
+        command.arg(root).output().unwrap()
+    };
+    let root = root(None);
+    let image = format!("quay.example.com/os@sha256:{}", "0".repeat(64));
+    let file = write_config(root.path(), &json!({"osImageURL": image}));
+    let output = once(root.path(), &file);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("osImageURL"), "{output:?}");
+    assert!(!root.path().join("etc/greeting").exists());
+    let file = write_config(root.path(), &json!({}));
+    let output = once(root.path(), &file);
+    assert!(output.status.success(), "{output:?}");
+    assert!(root.path().join("etc/greeting").exists());
+    assert!(root.path().join("etc/machine-config-daemon/currentconfig").exists());
+    let output = once(root.path(), "https://example.com/config");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("fetch it, and name the file"),
+        "{output:?}"
+    );
+}

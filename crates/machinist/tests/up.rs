@@ -138,3 +138,17 @@ fn two_cannot_share_a_directory() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("in use"));
     up.stop();
 }
+
+/// Whoever may read a config can read the token that machines join with: it is not for everybody.
+#[test]
+fn the_token_that_machines_join_with_is_not_given_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = Command::new(env!("CARGO_BIN_EXE_machinist"));
+    up.args(["up", "--api-listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--data"]);
+    up.arg(folder.path().join("data")).args(["--server-anonymous", "--server-join-token-file"]);
+    let output = up.arg(folder.path().join("token")).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("add --server-sealed"), "{said}");
+    assert!(!folder.path().join("data").exists());
+}

@@ -43,12 +43,22 @@ fn authority(config: &Value) -> String {
     String::from_utf8(BASE64_STANDARD.decode(data).unwrap_or_default()).unwrap()
 }
 
-fn controller(lab: &Lab, home: &Home, authority: &Path) -> machinist_e2e::lab::Process {
+/// What a machine brings.
+fn header(config: &Value) -> &Value {
+    &config["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"]
+}
+
+fn controller(
+    lab: &Lab,
+    home: &Home,
+    authority: &Path,
+    token: &Path,
+) -> machinist_e2e::lab::Process {
     let mut controller = Command::new(program::machinist().unwrap());
     controller.args(["controller", "--metrics-listen-address", "127.0.0.1:0"]);
     controller.arg("--kubeconfig").arg(home.kubeconfig());
     controller.args(["--server-url", "https://api-int.example.com:22623"]);
-    controller.arg("--server-ca-file").arg(authority);
+    controller.arg("--server-ca-file").arg(authority).arg("--server-token-file").arg(token);
     lab.spawn("controller", &controller).unwrap()
 }
 
@@ -58,6 +68,8 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     let lab = home.cluster().unwrap().lab().clone();
     let file = lab.dir().join("ca.crt");
     fs::write(&file, "first\n").unwrap();
+    let token = lab.dir().join("token");
+    fs::write(&token, "one.token\n").unwrap();
     // An upgrade: what the installer of long ago has left is there, in spec 2.
     let old = br#"{"ignition":{"config":{"append":[{"source":"https://x:22623/config/worker"}]},"version":"2.2.0"}}"#;
     let old = json!({
@@ -68,7 +80,7 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     assert_eq!(home.post("/api/v1/namespaces", &namespace).code, 201);
     assert_eq!(home.post(SECRETS, &old).code, 201);
     assert_eq!(home.post(POOLS, &pool("worker")).code, 201);
-    let _controller = controller(&lab, &home, &file);
+    let _controller = controller(&lab, &home, &file, &token);
     let url = "https://api-int.example.com:22623/config/worker";
     wait_for("the secret of worker", || {
         Ok(pointer(&home, "worker").is_ok_and(|config| source(&config) == url))
@@ -79,6 +91,7 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
         (config["ignition"]["version"].as_str(), authority(&config).as_str()),
         (Some("3.5.0"), "first\n")
     );
+    assert_eq!(header(&config), "Bearer one.token");
     let unmanaged = home.get(&format!("{SECRETS}/worker-user-data")).body;
     assert_eq!(unmanaged["data"], old["data"], "the unmanaged one is left alone");
 
@@ -111,6 +124,15 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     wait_for("the new CA", || {
         let is_new =
             |pool| pointer(&home, pool).is_ok_and(|config| authority(&config) == "first\nsecond\n");
+        Ok(is_new("worker") && is_new("infra"))
+    })
+    .unwrap();
+
+    // And so does another token.
+    fs::write(&token, "two.token\n").unwrap();
+    wait_for("the new token", || {
+        let is_new =
+            |pool| pointer(&home, pool).is_ok_and(|config| header(&config) == "Bearer two.token");
         Ok(is_new("worker") && is_new("infra"))
     })
     .unwrap();

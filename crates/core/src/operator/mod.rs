@@ -14,6 +14,7 @@ pub mod conditions;
 pub mod controller_config;
 pub mod order;
 pub mod parts;
+mod server;
 pub mod settings;
 
 use serde_json::{Value, json};
@@ -28,6 +29,9 @@ pub const SERVER_CA: &str = "machine-config-server-ca";
 pub const SERVER_TLS: &str = "machine-config-server-tls";
 /// The key of the CAs in their ConfigMap.
 pub const BUNDLE_KEY: &str = "ca-bundle.crt";
+/// The namespace of provisioning tokens and enrolments: the only Secrets that the server may see. It comes with
+/// `deploy/extras/server-access.yaml`.
+pub const ACCESS_NAMESPACE: &str = "machinist-access";
 /// Which release an object is of; on everything that the operator makes.
 pub const RELEASE: &str = "machinist.dev/release";
 

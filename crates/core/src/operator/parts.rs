@@ -3,14 +3,16 @@
 use serde_json::{Value, json};
 
 use super::order::Part;
-use super::settings::Settings;
-use super::{BUNDLE_KEY, RELEASE, SERVER_CA, SERVER_TLS, labels};
+use super::settings::{Settings, TOKEN_KEY};
+use super::{BUNDLE_KEY, RELEASE, SERVER_CA, labels};
 use crate::api::names::{label, port};
 
-/// Where the CAs of the server are in the controller's container.
-const BUNDLE_FOLDER: &str = "/etc/machinist/server-ca";
+/// Where the CAs of the server are in the containers of the controller and the server.
+pub(super) const BUNDLE_FOLDER: &str = "/etc/machinist/server-ca";
+/// Where the provisioning token of pointer configs is in the controller's container.
+const TOKEN_FOLDER: &str = "/etc/machinist/server-token";
 /// A user who is nobody.
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
 /// What the parts are made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +73,13 @@ impl Inputs {
             args.push(format!("--user-data-namespace={namespace}"));
             volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
             mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_FOLDER, "readOnly": true}));
+            if let Some(secret) = &self.settings.server_token {
+                args.push(format!("--server-token-file={TOKEN_FOLDER}/{TOKEN_KEY}"));
+                volumes.push(json!({"name": "server-token", "secret": {"secretName": secret}}));
+                mounts.push(
+                    json!({"name": "server-token", "mountPath": TOKEN_FOLDER, "readOnly": true}),
+                );
+            }
         }
         let probe = |path: &str| json!({"httpGet": {"path": path, "port": "metrics"}});
         let mut container = self.container("controller", &args, 50);
@@ -104,46 +113,6 @@ impl Inputs {
         object["spec"]["strategy"] =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
         object
-    }
-
-    fn server(&self) -> Value {
-        let api_server = self.endpoint.as_ref().map(|it| it.api_server.as_str());
-        let args = [
-            "server".to_owned(),
-            "start".to_owned(),
-            format!("--apiserver-url={}", api_server.unwrap_or_default()),
-            format!("--namespace={}", self.namespace),
-        ];
-        let mut container = self.container("server", &args, 50);
-        container["ports"] = json!([
-            {"name": "https", "containerPort": port::SERVER_TLS},
-            {"name": "http", "containerPort": port::SERVER_PLAIN},
-        ]);
-        container["readinessProbe"] = json!({"tcpSocket": {"port": "https"}});
-        container["securityContext"] = unprivileged();
-        container["volumeMounts"] = json!([
-            {"name": "tls", "mountPath": "/etc/ssl/mcs", "readOnly": true},
-            {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
-        ]);
-        let mut nobody = nobody();
-        nobody["fsGroup"] = NOBODY.into();
-        let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}});
-        let pod = json!({
-            "serviceAccountName": Part::Server.name(),
-            "priorityClassName": "system-cluster-critical",
-            "hostNetwork": true,
-            "securityContext": nobody,
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    control_plane(label::NODE_ROLE_CONTROL_PLANE),
-                    control_plane(label::NODE_ROLE_MASTER),
-                ],
-            }}},
-            "tolerations": on_control_plane(),
-            "containers": [container],
-            "volumes": [secret("tls", SERVER_TLS), secret("bootstrap-token", "node-bootstrapper-token")],
-        });
-        self.around(Part::Server, &pod)
     }
 
     fn daemon(&self) -> Value {
@@ -181,7 +150,7 @@ impl Inputs {
         object
     }
 
-    fn container(&self, name: &str, args: &[String], memory: u32) -> Value {
+    pub(super) fn container(&self, name: &str, args: &[String], memory: u32) -> Value {
         json!({
             "name": name,
             "image": self.image,
@@ -195,7 +164,7 @@ impl Inputs {
 
     /// The object around a pod. The release is on the object and not on the pod: pods are made anew only when something is
     /// really different.
-    fn around(&self, part: Part, pod: &Value) -> Value {
+    pub(super) fn around(&self, part: Part, pod: &Value) -> Value {
         let mut labels = labels();
         labels["k8s-app"] = part.name().into();
         json!({
@@ -225,11 +194,11 @@ fn selector(part: Part) -> Value {
     json!({"k8s-app": part.name()})
 }
 
-fn control_plane(label: &str) -> Value {
+pub(super) fn control_plane(label: &str) -> Value {
     json!({"matchExpressions": [{"key": label, "operator": "Exists"}]})
 }
 
-fn on_control_plane() -> Value {
+pub(super) fn on_control_plane() -> Value {
     let tolerated =
         [label::NODE_ROLE_CONTROL_PLANE, label::NODE_ROLE_MASTER, "node-role.kubernetes.io/etcd"];
     tolerated
@@ -238,11 +207,11 @@ fn on_control_plane() -> Value {
         .collect()
 }
 
-fn nobody() -> Value {
+pub(super) fn nobody() -> Value {
     json!({"runAsNonRoot": true, "runAsUser": NOBODY, "seccompProfile": {"type": "RuntimeDefault"}})
 }
 
-fn unprivileged() -> Value {
+pub(super) fn unprivileged() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "readOnlyRootFilesystem": true,

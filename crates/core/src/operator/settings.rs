@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
+use super::ACCESS_NAMESPACE;
+use crate::api::names::object;
 use crate::drift::Policy;
 use crate::go::duration;
 use crate::user_data::endpoint::host_name;
@@ -32,7 +36,16 @@ pub struct Settings {
     pub certificate_overlap: i64,
     /// The address of the cluster's DNS service, for the templates.
     pub cluster_dns_ip: Option<String>,
+    /// The Secret with the provisioning token of pointer configs; without one everyone is answered.
+    pub server_token: Option<String>,
+    /// Whether machines complete their first boot with the program that the server hands out.
+    pub first_boot: bool,
+    /// Whether the secrets in configs are for enrolled machines alone.
+    pub sealed: bool,
 }
+
+/// The key of the token in the Secret that `serverToken` names.
+pub const TOKEN_KEY: &str = "token";
 
 /// Templates that come with Machinist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +84,9 @@ impl Default for Settings {
             user_data_namespace: None,
             certificate_overlap: 24 * 60 * 60,
             cluster_dns_ip: None,
+            server_token: None,
+            first_boot: false,
+            sealed: false,
         }
     }
 }
@@ -103,6 +119,31 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Whether the server needs to see provisioning tokens or enrolments.
+    #[must_use]
+    pub fn needs_access(&self) -> bool {
+        self.server_token.is_some() || self.sealed
+    }
+
+    /// What is wrong with the Secret that `serverToken` names, given that Secret, or null where there is none.
+    ///
+    /// # Errors
+    /// It is not there, or holds no token.
+    pub fn check_token(&self, secret: &Value) -> Result<(), SettingsError> {
+        let Some(name) = &self.server_token else { return Ok(()) };
+        let fault = match (secret.is_null(), secret["data"][TOKEN_KEY].as_str()) {
+            (true, _) => format!("there is no Secret {name}"),
+            (false, None | Some("")) => format!("Secret {name} has no key {TOKEN_KEY}"),
+            (false, Some(_)) => return Ok(()),
+        };
+        let problem = format!(
+            "{fault}: machinist token create --all-pools --namespace {ACCESS_NAMESPACE} >token && \
+             kubectl -n {} create secret generic {name} --from-file={TOKEN_KEY}=token",
+            object::NAMESPACE
+        );
+        Err(SettingsError { key: "serverToken".to_owned(), problem })
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let text = || Some(value.trim_end_matches('/').to_owned());
         match key {
@@ -118,7 +159,26 @@ impl Settings {
                 let names = value.split([',', ' ', '\n']).filter(|name| !name.is_empty());
                 self.server_names = names.map(str::to_owned).collect();
             }
-            "server" => self.server = one_of(value, &[("true", true), ("false", false)])?,
+            "server" => self.server = yes_or_no(value)?,
+            "serverToken" => {
+                let is_name = value.bytes().all(|byte| {
+                    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
+                });
+                if !is_name {
+                    return Err(format!(
+                        "{value:?} is no name of a Secret: name the Secret that holds the token, never the token itself"
+                    ));
+                }
+                self.server_token = Some(value.to_owned());
+            }
+            "firstBoot" if value == "join" => {
+                return Err(
+                    "in a Kubernetes the kubelet makes the Node and the daemon is a pod, so machines do not join by themselves: write true; for machines of a hub there is machinist server start --first-boot-join"
+                        .to_owned(),
+                );
+            }
+            "firstBoot" => self.first_boot = yes_or_no(value)?,
+            "sealed" => self.sealed = yes_or_no(value)?,
             "profile" => {
                 let all = [Profile::None, Profile::Machine, Profile::Kubernetes];
                 self.profile = one_of(value, &all.map(|profile| (profile.as_str(), profile)))?;
@@ -156,6 +216,10 @@ fn no_url(value: &str, port: u16) -> String {
     format!("{value:?} is no address; write https://HOST:{port}")
 }
 
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    one_of(value, &[("true", true), ("false", false)])
+}
+
 fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
     let found = all.iter().find(|(word, _)| *word == value).map(|(_, meant)| *meant);
     found.ok_or_else(|| {
@@ -167,6 +231,7 @@ fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn read(key: &str, value: &str) -> Result<Settings, String> {
         let data = [(key.to_owned(), value.to_owned())].into();
@@ -189,6 +254,32 @@ mod tests {
         let url = read("apiServerURL", "https://api.example.com:6443/").unwrap().api_server_url;
         assert_eq!(url.as_deref(), Some("https://api.example.com:6443"));
         assert_eq!(read("drift", "heal").unwrap().drift, Policy::Heal);
+        let token = read("serverToken", "pointer-token").unwrap();
+        assert!(token.server_token.as_deref() == Some("pointer-token") && token.needs_access());
+        let sealed = read("sealed", "true").unwrap();
+        assert!(sealed.sealed && sealed.needs_access());
+        let first_boot = read("firstBoot", "true").unwrap();
+        assert!(first_boot.first_boot && !first_boot.needs_access());
+    }
+
+    #[test]
+    fn the_secret_of_the_token_has_to_be_there() {
+        let settings = read("serverToken", "pointer").unwrap();
+        for (secret, fault) in [
+            (Value::Null, Some("there is no Secret pointer: machinist token create --all-pools")),
+            (json!({"data": {"other": "eA=="}}), Some("Secret pointer has no key token: ")),
+            (json!({"data": {"token": ""}}), Some("Secret pointer has no key token: ")),
+            (json!({"data": {"token": "eA=="}}), None),
+        ] {
+            let found = settings.check_token(&secret).err().map(|error| error.to_string());
+            let expected = fault
+                .map(|fault| format!("ConfigMap machinist-settings: data.serverToken: {fault}"));
+            match (&found, expected) {
+                (Some(found), Some(expected)) => assert!(found.starts_with(&expected), "{found}"),
+                (found, expected) => assert_eq!(*found, expected),
+            }
+        }
+        assert_eq!(Settings::default().check_token(&Value::Null), Ok(()));
     }
 
     #[test]
@@ -201,6 +292,10 @@ mod tests {
             ("controllerReplicas", "0", "from 1 to 5"),
             ("certificateOverlap", "soon", "write 24h"),
             ("replicas", "2", "no such setting"),
+            ("serverToken", "Abcdef.0123", "never the token itself"),
+            ("firstBoot", "join", "machinist server start --first-boot-join"),
+            ("firstBoot", "yes", "none of true, false"),
+            ("sealed", "yes", "none of true, false"),
         ] {
             let error = read(key, value).unwrap_err();
             assert!(error.contains(words), "{error}");

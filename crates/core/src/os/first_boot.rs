@@ -1,6 +1,6 @@
 //! What is left to do on the first boot, after Ignition: kernel arguments, the image, FIPS.
 
-use super::{Change, Deployment, Wanted, kernel_arguments};
+use super::{Change, Deployment, KernelArguments, Wanted, kernel_arguments};
 use crate::api::MachineConfig;
 
 /// The kernel argument that turns FIPS mode on.
@@ -44,6 +44,21 @@ pub fn change(config: &MachineConfig, newborn: Newborn<'_>) -> Result<Change, St
         extensions_image: wanted.extensions_image.clone(),
     };
     Ok(Change::between(&had, &wanted, newborn.booted))
+}
+
+/// Leaves the kernel arguments out, where nobody would read them. FIPS mode is more than a wish: it cannot be left out.
+///
+/// # Errors
+/// FIPS mode is wanted, and would not come.
+pub fn leave_arguments_out(change: &mut Change) -> Result<(), String> {
+    if change.kernel_arguments.append.iter().any(|argument| argument == FIPS) {
+        return Err(
+            "spec.fips is true, and this machine has no boot loader that could be told to turn FIPS mode on: install the machine with it, or leave fips out"
+                .to_owned(),
+        );
+    }
+    change.kernel_arguments = KernelArguments::default();
+    Ok(())
 }
 
 /// Those of the wanted arguments that a machine was booted with, in the order of its command line: the
@@ -103,6 +118,19 @@ mod tests {
         assert_eq!(on.kernel_arguments.append, ["fips=1"]);
         assert!(change(&config(A, &[], true), newborn(Some(true))).unwrap().is_empty());
         let refused = change(&config(A, &[], false), newborn(Some(true))).unwrap_err();
+        assert!(refused.contains("spec.fips"), "{refused}");
+    }
+
+    #[test]
+    fn where_nobody_reads_arguments_they_are_left_out_but_not_fips() {
+        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
+        let newborn = Newborn { booted: &booted, command_line: None, fips: None };
+        let mut plain = change(&config(A, &["a"], false), newborn).unwrap();
+        assert!(!plain.is_empty());
+        leave_arguments_out(&mut plain).unwrap();
+        assert!(plain.is_empty());
+        let mut fips = change(&config(A, &["a"], true), newborn).unwrap();
+        let refused = leave_arguments_out(&mut fips).unwrap_err();
         assert!(refused.contains("spec.fips"), "{refused}");
     }
 }

@@ -13,6 +13,14 @@ pub const PAGE: &str = "/machinist";
 /// The unit that completes the first boot.
 pub const UNIT: &str = "machinist-firstboot.service";
 
+/// What enables the unit: links in the folder of units.
+pub const LINKS: [&str; 2] = [
+    "multi-user.target.wants/machinist-firstboot.service",
+    "kubelet.service.requires/machinist-firstboot.service",
+];
+/// In the unit, the hash of the program that came with it: what a machine that leaves may remove.
+const PROGRAM_HASH: &str = "ProgramHash=sha512-";
+
 /// Where the program comes from, and what becomes of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Birth {
@@ -71,9 +79,20 @@ fn unit(birth: &Birth) -> String {
          \n\
          [Install]\n\
          WantedBy=multi-user.target\n\
-         RequiredBy=kubelet.service\n",
-        join.unwrap_or_default()
+         RequiredBy=kubelet.service\n\
+         \n\
+         # Not for systemd: machinist leave removes the program, if it still is this one.\n\
+         [X-Machinist]\n\
+         {PROGRAM_HASH}{}\n",
+        join.unwrap_or_default(),
+        birth.sha512
     )
+}
+
+/// The hash of the program that came with a unit, as hexadecimal digits.
+#[must_use]
+pub fn program_hash(unit: &str) -> Option<&str> {
+    unit.lines().find_map(|line| line.strip_prefix(PROGRAM_HASH))
 }
 
 #[cfg(test)]
@@ -95,7 +114,46 @@ mod tests {
         assert_eq!((file.path.as_str(), file.mode), ("/usr/local/bin/machinist", Some(0o755)));
         let text = config.systemd.units[0].contents.clone().unwrap();
         assert!(text.contains("machinist firstboot --join --pool edge\n"), "{text}");
+        assert_eq!(program_hash(&text), Some("ab"));
         birth.joins = None;
         assert!(unit(&birth).contains("machinist firstboot\n"));
+        assert_eq!(program_hash("[Unit]\n"), None);
+    }
+
+    /// What each line of the unit is worth, as systemd reads it.
+    fn words(text: &str, key: &str) -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn it_comes_after_the_network_and_before_whatever_needs_the_config() {
+        let text = unit(&Birth { url: String::new(), sha512: String::new(), joins: None });
+        for (key, names) in [
+            ("Wants", &["network-online.target"][..]),
+            ("After", &["network-online.target", "machinist-enrol.service"]),
+            (
+                "Before",
+                &[
+                    "kubelet.service",
+                    "kubelet-dependencies.target",
+                    "crio.service",
+                    "containerd.service",
+                    "machinist-daemon.service",
+                ],
+            ),
+            ("ConditionPathExists", &["/etc/ignition-machine-config-encapsulated.json"]),
+            ("WantedBy", &["multi-user.target"]),
+            // A machine that is not as it should be takes no pods.
+            ("RequiredBy", &["kubelet.service"]),
+        ] {
+            let found = words(&text, key);
+            for name in names {
+                assert!(found.iter().any(|one| one == name), "{key}={name} is not in {text}");
+            }
+        }
+        let enabled = ["WantedBy", "RequiredBy"].map(|key| words(&text, key).join(" "));
+        let folders = [format!("{}.wants", enabled[0]), format!("{}.requires", enabled[1])];
+        assert_eq!(folders.map(|folder| format!("{folder}/{UNIT}")), LINKS);
     }
 }

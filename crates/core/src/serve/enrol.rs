@@ -28,12 +28,21 @@ pub const CA_FILE: &str = "/etc/machinist/enrol-ca.crt";
 pub const TOKEN_FILE: &str = "/etc/machinist/enrol-token";
 /// There once the machine has everything.
 pub const DONE_FILE: &str = "/etc/machinist/enrolled";
+/// The machine's own key.
+pub const KEY_FILE: &str = "/etc/machinist/enrol.key";
+/// The folder of these files.
+pub const FOLDER: &str = "/etc/machinist";
+/// Everything that an enrolment leaves on a machine, but for what was in the sealed half.
+pub const FILES: [&str; 5] = [INSTRUCTIONS_FILE, CA_FILE, TOKEN_FILE, KEY_FILE, DONE_FILE];
+/// The unit that enrols the machine.
+pub const UNIT: &str = "machinist-enrol.service";
+/// What enables it: a link in the folder of units.
+pub const LINK: &str = "multi-user.target.wants/machinist-enrol.service";
 /// As many requests may wait for a person.
 pub const MOST_WAITING: usize = 1000;
 
 const USER: &str = "machinist:enrolled:";
 const GROUP: &str = "machinist:pool:";
-const UNIT: &str = "machinist-enrol.service";
 /// Everything that needs the other half waits for it.
 const UNIT_TEXT: &str = "[Unit]
 Description=Enrol this machine and fetch the sealed half of its config

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 use machinist_core::drift::Policy;
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::daemon_looks::{Plan, Status};
+use super::firstboot::FirstBoot;
 use super::home_args::HomeArgs;
 use super::signals::told_to_stop;
 use crate::daemon::agent::{self, Ended, Options, Registration};
@@ -89,6 +90,15 @@ pub(super) struct Start {
     #[arg(long, value_name = "URL", default_value = "http://localhost:10248/healthz")]
     kubelet_healthz_endpoint: http::Uri,
 
+    /// Bring the machine to the MachineConfig or Ignition config in this file, restart it, and end, without
+    /// an API: the same as machinist firstboot --write --file FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "register"])]
+    once_from: Option<PathBuf>,
+
+    /// With --once-from: do not restart the machine
+    #[arg(long, requires = "once_from")]
+    skip_reboot: bool,
+
     /// A label of a Node that is made (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, requires = "register")]
     label: Vec<(String, String)>,
@@ -102,6 +112,15 @@ pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
 
 impl Start {
     fn run(&self) -> Result<Outcome> {
+        if let Some(file) = &self.once_from {
+            ensure!(
+                !file.to_string_lossy().contains("://"),
+                "--once-from {}: it is not fetched from elsewhere: fetch it, and name the file",
+                file.display()
+            );
+            let (file, root) = (file.clone(), self.root.clone());
+            return FirstBoot::once_from(file, root, self.skip_reboot).run();
+        }
         telemetry::start_log();
         // One thread: a daemon that does nothing must cost nothing.
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -149,6 +168,6 @@ impl Start {
 /// The name of this host, as a kubelet would take it.
 pub(super) fn host_name() -> Result<String> {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-    anyhow::ensure!(!name.is_empty(), "this host has no name: give --node-name");
+    ensure!(!name.is_empty(), "this host has no name: give --node-name");
     Ok(name)
 }

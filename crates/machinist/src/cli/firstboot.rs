@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use machinist_core::api::names::label::NODE_ROLE_PREFIX;
+use machinist_core::api::names::object;
 
 use super::daemon::host_name;
 use super::output::TextOrJson;
@@ -16,28 +17,37 @@ use crate::daemon::first_boot::{Birth, Born, Refused, complete};
 use crate::daemon::join::{Joining, SERVICE};
 use crate::telemetry;
 
+/// The pool of machines about which nothing is said.
+const POOL: &str = object::POOL_WORKER;
+
 /// Complete the first boot of this machine: kernel arguments, the OS image, FIPS, joining
 ///
 /// Ignition has written files, units and users. What it cannot do is left in
 /// /etc/ignition-machine-config-encapsulated.json, and is done here; the machine restarts if anything
 /// has changed. Where the machine is as its config says, there is no restart. Does nothing where
 /// nothing is left. The exit code is 3 when this host cannot be as the config says.
+///
+/// With --write a machine takes the same way without Ignition and without a server: bootstrap in place.
 #[derive(Debug, Args)]
 #[command(
     alias = "firstboot-complete-machineconfig",
-    after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine"
+    after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine\n  machinist firstboot --file config.yaml --write"
 )]
 pub(super) struct FirstBoot {
     /// A MachineConfig to complete instead, in a file or -
     #[arg(long, value_name = "FILE", alias = "machineconfig-file")]
     file: Option<PathBuf>,
 
+    /// Write the files, units and users of FILE too, as Ignition would have; then the machine restarts
+    #[arg(long, requires = "file")]
+    write: bool,
+
     /// Join the home that /etc/kubernetes/kubeconfig describes, with an identity of the machine's own
     #[arg(long)]
     join: bool,
 
     /// The pool that the machine is to be in
-    #[arg(long, value_name = "NAME", default_value = "worker")]
+    #[arg(long, value_name = "NAME", default_value = POOL)]
     pool: String,
 
     /// The name of the machine's Node [default: the name of the host]
@@ -58,11 +68,25 @@ pub(super) struct FirstBoot {
 }
 
 impl FirstBoot {
+    /// What `machinist daemon start --once-from` is: everything that a config says, and then a restart.
+    pub(super) fn once_from(file: PathBuf, root: PathBuf, no_reboot: bool) -> Self {
+        Self {
+            file: Some(file),
+            write: true,
+            join: false,
+            pool: POOL.to_owned(),
+            node_name: None,
+            no_reboot,
+            root,
+            output: TextOrJson::Text,
+        }
+    }
+
     pub(super) fn run(&self) -> Result<Outcome> {
         telemetry::start_log();
         let joining = self.join.then(|| self.joining()).transpose()?;
         let config = self.file.as_deref().map(once::read).transpose()?;
-        let birth = Birth { root: self.root.clone(), config, joining };
+        let birth = Birth { root: self.root.clone(), config, writes: self.write, joining };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let born = runtime.context("cannot start the runtime")?.block_on(complete(&birth));
         let born = match born {
@@ -79,9 +103,13 @@ impl FirstBoot {
         match &born {
             // Another root is that of a machine that does not run here.
             _ if self.root != Path::new("/") => {}
-            Born { change: Some(_), .. } if !self.no_reboot => systemctl(&["reboot"])?,
+            born if born.needs_restart() => {
+                if !self.no_reboot {
+                    systemctl(&["reboot"])?;
+                }
+            }
             // Not waited for: the daemon comes after this very service.
-            Born { change: None, node: Some(_), .. } => {
+            Born { node: Some(_), .. } => {
                 systemctl(&["daemon-reload"])?;
                 systemctl(&["start", "--no-block", SERVICE])?;
             }
@@ -121,9 +149,12 @@ fn text(born: &Born) -> String {
     if let Some(node) = &born.node {
         let _ = writeln!(text, "{node} has joined.");
     }
-    let _ = match &born.change {
-        Some(change) => writeln!(text, "{config} is in force with the next boot: {change}."),
-        None => writeln!(text, "The machine is as {config} says; no restart is needed."),
+    let _ = match (&born.change, born.written) {
+        (Some(change), _) => writeln!(text, "{config} is in force with the next boot: {change}."),
+        (None, 0) => writeln!(text, "The machine is as {config} says; no restart is needed."),
+        (None, count) => {
+            writeln!(text, "{config} is written ({count} changes); the next boot has all of it.")
+        }
     };
     text
 }

@@ -118,7 +118,7 @@ struct ListenArgs {
     #[arg(long, value_name = "URL", help_heading = "Access", requires = "sealed_ca")]
     sealed_url: Option<String>,
 
-    /// Whom machines trust at that URL
+    /// Whom machines trust at that URL; it may be replaced at any time
     #[arg(long, value_name = "FILE", help_heading = "Access", requires = "sealed_url")]
     sealed_ca: Option<PathBuf>,
 
@@ -177,7 +177,8 @@ impl ListenArgs {
         ensure!(url.starts_with("https://"), "--sealed-url {url}: it has to begin with https://");
         let authority = std::fs::read_to_string(file)
             .with_context(|| format!("--sealed-ca: cannot read {}", file.display()))?;
-        Ok(Some(Enrolment { url: url.trim_end_matches('/').to_owned(), authority }))
+        let authority_file = Some(file.clone());
+        Ok(Some(Enrolment { url: url.trim_end_matches('/').to_owned(), authority, authority_file }))
     }
 
     fn program(&self) -> Result<Option<Program>> {
@@ -217,6 +218,11 @@ pub(super) struct Start {
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 
+    /// The namespace of provisioning tokens and enrolments: only there the server needs Secrets [default: that
+    /// of the system's own objects]
+    #[arg(long, value_name = "NAME", help_heading = "Access")]
+    access_namespace: Option<String>,
+
     /// Serve also when the home has no ControllerConfig, as a hub; machines then get no certificates from it
     #[arg(long)]
     allow_missing_controller_config: bool,
@@ -228,6 +234,7 @@ impl Start {
         ensure!(!self.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
         let options = Options {
             namespace: self.namespace.clone(),
+            access_namespace: self.access_namespace.as_ref().unwrap_or(&self.namespace).clone(),
             introduction: Introduction::Files {
                 api_server: self.apiserver_url.clone(),
                 folder: self.bootstrap_token_dir.clone(),

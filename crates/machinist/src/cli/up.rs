@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use super::template_args::TemplateArgs;
@@ -69,8 +69,9 @@ pub(super) struct Up {
     server_first_boot: Option<String>,
 
     /// A file with the bootstrap token that new machines join with (machinist hub token --role
-    /// bootstrap); whoever may read a config can read it; it may be replaced at any time
-    #[arg(long, value_name = "FILE", conflicts_with = "server_anonymous")]
+    /// bootstrap); whoever may read a config can read it, with --server-sealed only enrolled machines; it
+    /// may be replaced at any time
+    #[arg(long, value_name = "FILE")]
     server_join_token_file: Option<PathBuf>,
 }
 
@@ -111,8 +112,18 @@ fn parse_san(text: &str) -> Result<String, String> {
 }
 
 impl Up {
+    /// Whether anybody who asks would get the token that machines join with.
+    fn gives_the_token_away(&self) -> bool {
+        let is_open = self.server_anonymous && self.server_sealed.is_none();
+        is_open && self.server_join_token_file.is_some()
+    }
+
     pub(super) fn run(&self) -> Result<Outcome> {
         telemetry::start_log();
+        ensure!(
+            !self.gives_the_token_away(),
+            "--server-join-token-file: with --server-anonymous everyone on the network could read the token: add --server-sealed, so that only enrolled machines get it, or leave --server-anonymous out"
+        );
         let config = Config {
             directory: self.data.directory()?,
             api_listen: self.api_listen,

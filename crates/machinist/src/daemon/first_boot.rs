@@ -11,10 +11,11 @@ use anyhow::{Context as _, Result, anyhow};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG};
 use machinist_core::apply::Tree as _;
-use machinist_core::os::first_boot::{Newborn, change};
+use machinist_core::os::first_boot::{Newborn, change, leave_arguments_out};
 use serde::Serialize;
 
 use super::join::{self, Joining, credentials, places::Places};
+use super::once;
 use super::os::host;
 use super::root::{Root, split};
 
@@ -25,6 +26,8 @@ pub(crate) struct Birth {
     pub(crate) root: PathBuf,
     /// The config, if it is not the one that the server has put there.
     pub(crate) config: Option<MachineConfig>,
+    /// Whether its files, units and users are written too: there was no Ignition that did.
+    pub(crate) writes: bool,
     /// How the machine joins, where no kubelet makes a Node for it.
     pub(crate) joining: Option<Joining>,
 }
@@ -35,10 +38,19 @@ pub(crate) struct Birth {
 pub(crate) struct Born {
     /// The config; none where nothing is left to be done.
     pub(crate) config: Option<String>,
-    /// What changes with the next boot; none where the machine need not restart.
+    /// What changes with the next boot; none where the system beneath the files is as it should be.
     pub(crate) change: Option<String>,
+    /// How many files, links and folders were written in Ignition's place.
+    pub(crate) written: usize,
     /// The Node with which the machine has joined.
     pub(crate) node: Option<String>,
+}
+
+impl Born {
+    /// Whether something of it is in force with the next boot only.
+    pub(crate) fn needs_restart(&self) -> bool {
+        self.change.is_some() || self.written > 0
+    }
 }
 
 /// A machine that cannot be as its config says; to try again is of no use.
@@ -51,22 +63,27 @@ pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
     let root = Root::open(&birth.root)?;
     let given = birth.config.clone().map_or_else(|| served(&root), |config| Ok(Some(config)))?;
     let Some(config) = given else {
-        return Ok(Born { config: None, change: None, node: None });
+        return Ok(Born { config: None, change: None, written: 0, node: None });
     };
     let name = config.metadata.name.clone().unwrap_or_default();
     let found = host::find(&birth.root);
     let status = found.os.status().context("cannot see which system this machine has booted")?;
     let line = found.command_line();
-    let newborn =
-        Newborn { booted: &status.booted, command_line: line.as_deref(), fips: host::fips() };
+    let newborn = Newborn {
+        booted: &status.booted,
+        command_line: line.as_deref(),
+        fips: host::fips(&birth.root),
+    };
     let mut change = change(&config, newborn).map_err(Refused)?;
     if !found.reads_arguments && !change.kernel_arguments.is_empty() {
         tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
-        change.kernel_arguments = Default::default();
+        leave_arguments_out(&mut change).map_err(Refused)?;
     }
     if let Some(reason) = found.os.refusal(&change) {
         return Err(Refused(reason).into());
     }
+    // Before anything is fetched: the files say from where, and whom to trust.
+    let written = if birth.writes { write(&root, &config)? } else { 0 };
     let words = (!change.is_empty()).then(|| change.words());
     if let Some(words) = &words {
         tracing::info!("completing the first boot for {name}: {words}");
@@ -79,13 +96,25 @@ pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
     };
     if words.is_some() {
         found.os.stage(&change, true).context("cannot prepare the next boot")?;
-    } else {
+    } else if written == 0 {
         tracing::info!("the machine is as {name} says: no restart is needed");
     }
     if birth.config.is_none() {
         put_away(&root, words.is_some())?;
     }
-    Ok(Born { config: Some(name), change: words, node })
+    Ok(Born { config: Some(name), change: words, written, node })
+}
+
+/// Writes what Ignition would have; says how much.
+fn write(root: &Root, config: &MachineConfig) -> Result<usize> {
+    let report = once::first(root, config)?;
+    if let Some(reason) = report.refused {
+        return Err(Refused(reason).into());
+    }
+    for note in &report.notes {
+        tracing::info!("{note}");
+    }
+    Ok(report.changes.len())
 }
 
 /// The config that the server has left to be completed, if it has.

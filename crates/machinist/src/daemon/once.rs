@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE};
-use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _};
+use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _, empty_config};
 use machinist_core::os::with_layered_image;
 use machinist_core::reconcile_check::{self, Overrides, reconcilable};
 use serde::Serialize;
@@ -123,17 +123,34 @@ pub fn recover(root: &Root) -> Result<Option<Recovered>> {
 
 /// Brings a root to a config.
 pub fn once(root: &Root, new: &MachineConfig) -> Result<Report> {
+    recover_and_bring(root, new, empty_config())
+}
+
+/// Brings a root to its first config, as Ignition would have. Only then FIPS mode may come: it is set
+/// with the machine's first restart.
+pub(super) fn first(root: &Root, new: &MachineConfig) -> Result<Report> {
+    let mut nothing = empty_config();
+    nothing.spec.fips = new.spec.fips;
+    recover_and_bring(root, new, nothing)
+}
+
+fn recover_and_bring(root: &Root, new: &MachineConfig, nothing: MachineConfig) -> Result<Report> {
     let recovered = recover(root)?;
     let said = recovered.as_ref().map(ToString::to_string);
-    bring(root, new, recovered).map_err(|error| match said {
+    bring(root, new, nothing, recovered).map_err(|error| match said {
         // It happened, whatever became of this run.
         Some(said) => error.context(said),
         None => error,
     })
 }
 
-fn bring(root: &Root, new: &MachineConfig, recovered: Option<Recovered>) -> Result<Report> {
-    let old = current(root)?.unwrap_or_else(apply::empty_config);
+fn bring(
+    root: &Root,
+    new: &MachineConfig,
+    nothing: MachineConfig,
+    recovered: Option<Recovered>,
+) -> Result<Report> {
+    let old = current(root)?.unwrap_or(nothing);
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
     let mut report = Report {
         from: name(&old),

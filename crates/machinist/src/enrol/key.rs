@@ -1,14 +1,11 @@
 //! The machine's own key: made once, kept on its disk, never sent.
 
 use anyhow::{Context as _, Result};
-use machinist_core::serve::enrol;
+use machinist_core::serve::enrol::{self, KEY_FILE as FILE};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _};
 use sha2::{Digest as _, Sha256};
 
 use super::disk::Disk;
-
-/// Where it is kept.
-const FILE: &str = "/etc/machinist/enrol.key";
 
 /// A key with the request for its certificate.
 pub(super) struct Key {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use machinist_core::ignition::parse_and_upgrade;
+use machinist_core::serve::birth;
 use machinist_core::serve::enrol::{
     CA_FILE, DONE_FILE, INSTRUCTIONS_FILE, Instructions, TOKEN_FILE,
 };
@@ -174,7 +175,7 @@ fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Lets units that were sealed start, where this machine's own systemd runs.
+/// Lets units start that were sealed or wait for what was, where this machine's own systemd runs.
 ///
 /// # Errors
 /// systemd does not answer.
@@ -186,14 +187,17 @@ pub fn start_units(units: &[String]) -> Result<()> {
             false => bail!("systemctl {} failed", arguments.join(" ")),
         }
     };
-    if units.is_empty() {
-        return Ok(());
+    if !units.is_empty() {
+        systemctl(&["daemon-reload"])?;
     }
-    systemctl(&["daemon-reload"])?;
     for unit in units {
         systemctl(&["enable", unit])?;
         // Not waited for: it may be ordered after us.
         systemctl(&["start", "--no-block", unit])?;
+    }
+    // It was passed over if an earlier attempt of ours had failed: what it completes was not there then.
+    if Path::new("/etc/systemd/system").join(birth::UNIT).exists() {
+        systemctl(&["start", "--no-block", birth::UNIT])?;
     }
     Ok(())
 }

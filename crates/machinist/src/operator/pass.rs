@@ -116,6 +116,11 @@ impl Operator {
         done.parts = self.seen(&Part::ALL);
         let settings = Settings::read(&self.world.data(&self.namespace, core::SETTINGS));
         let settings = settings.during("Settings")?;
+        if let Some(name) = &settings.server_token {
+            let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
+            let secret = get(&self.writer.home, &path).await.during("Observe")?;
+            settings.check_token(&secret).during("Settings")?;
+        }
         let cluster = observe::cluster(&self.writer.home, &self.world, &self.namespace).await;
         let cluster = cluster.during("Observe")?;
         let mut inputs = Inputs {

@@ -239,11 +239,13 @@ impl Board {
             }
             Introduction::Files { api_server, folder } => {
                 let token = read_token(&folder.join("token")).await?;
+                // Whoever wrote it with a shell has ended the line.
+                let token = token.trim_end();
                 let authority = match self.authority() {
                     Some(authority) => authority,
                     None => read(&folder.join("ca.crt")).await?,
                 };
-                Ok(kubeconfig::of_machine(api_server, &authority, Some(&token)).into())
+                Ok(kubeconfig::of_machine(api_server, &authority, Some(token)).into())
             }
         }
     }

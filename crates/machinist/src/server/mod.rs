@@ -114,11 +114,18 @@ pub struct Enrolment {
     pub url: String,
     /// Whom they are to trust there, as PEM.
     pub authority: String,
+    /// The file that this is in, if it is; it may be replaced at any time.
+    pub authority_file: Option<PathBuf>,
 }
 
 impl Enrolment {
     fn sealing(&self, pool: String, paths: Vec<String>) -> Sealing {
-        Sealing { pool, url: self.url.clone(), authority: self.authority.clone(), paths }
+        let file = self.authority_file.as_deref();
+        // One that is being replaced is read the next time.
+        let read = file.and_then(|file| std::fs::read_to_string(file).ok());
+        let read = read.filter(|text| !text.trim().is_empty());
+        let authority = read.unwrap_or_else(|| self.authority.clone());
+        Sealing { pool, url: self.url.clone(), authority, paths }
     }
 }
 
@@ -127,6 +134,8 @@ impl Enrolment {
 pub struct Options {
     /// The namespace of the system's own objects.
     pub namespace: String,
+    /// The namespace of provisioning tokens and enrolments.
+    pub access_namespace: String,
     /// How new machines reach the API.
     pub introduction: Introduction,
     /// Whether a home without a ControllerConfig is served too.
@@ -164,11 +173,12 @@ pub async fn start(
     let begin = async {
         let (mut tokens, mut registrar) = (None, None);
         if listen.access.tokens || options.enrolment.is_some() {
-            let home = HomeTokens::follow(client.clone(), &options.namespace, &mut tasks).await;
+            let namespace = options.access_namespace.as_str();
+            let home = HomeTokens::follow(client.clone(), namespace, &mut tasks).await;
             tokens = Some(Tokens::Home(Box::new(home)));
         }
         if options.enrolment.is_some() {
-            let (client, namespace) = (client.clone(), options.namespace.as_str());
+            let (client, namespace) = (client.clone(), options.access_namespace.as_str());
             registrar = Some(Registrar::of_home(client, namespace, &mut tasks).await?);
         }
         let program = options.program.clone();

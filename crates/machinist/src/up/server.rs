@@ -29,6 +29,7 @@ pub(super) async fn start(
     let api_server = config.api_url(address);
     let options = server::Options {
         namespace: contents::NAMESPACE.to_owned(),
+        access_namespace: contents::NAMESPACE.to_owned(),
         introduction: Introduction::Known {
             api_server,
             authority: authority.to_owned(),
@@ -38,6 +39,7 @@ pub(super) async fn start(
         enrolment: config.server_sealed.as_ref().map(|url| Enrolment {
             url: url.trim_end_matches('/').to_owned(),
             authority: authority.to_owned(),
+            authority_file: None,
         }),
         program: config
             .server_first_boot

@@ -1,14 +1,17 @@
 //! A whole life in a real Kubernetes, from our own image: install, a change with drain and restart, an upgrade that touches no
 //! machine, and a deinstallation that leaves what users made.
 
-use crate::support::{NAMESPACE, client_at, deploy, get, install, wait_condition};
+use crate::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
 use anyhow::{Context as _, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::{Cluster, Image, Lab, Machine, block_on, command, program, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// Where the server finds tokens and enrolments, and what lets it.
+const ACCESS: &str = "extras/server-access.yaml";
 const USERS: &str = r#"
 apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
@@ -132,6 +135,7 @@ impl Life<'_> {
     fn whole(&self) -> Result<()> {
         self.installed().context("install")?;
         self.changed().context("change")?;
+        self.guarded().context("settings of the server")?;
         self.upgraded().context("upgrade")?;
         self.gone().context("deinstall")
     }
@@ -198,21 +202,58 @@ impl Life<'_> {
 
     /// A new machine gets the same config, and trusts the server by the CA that the cluster hands out.
     fn served(&self) -> Result<()> {
+        wait_for("the server to serve the config", || {
+            Ok(self.config("none")?.contains("/etc/from-cluster"))
+        })?;
+        wait_for("the pointer config", || Ok(!self.pointer()?.is_empty()))
+    }
+
+    /// What a new worker gets that brings a token.
+    fn config(&self, token: &str) -> Result<String> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
         let bundle = get(self.cluster, &path)?["data"]["ca-bundle.crt"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        let server =
-            client_at(&format!("https://{}:22623", self.machines[0].address()), &bundle, "none")?;
-        wait_for("the server to serve the config", || {
-            let request = http::Request::get("/config/worker")
-                .header("accept", "application/vnd.coreos.ignition+json;version=3.5.0")
-                .body(Vec::new())?;
-            Ok(block_on(server.request_text(request))?.contains("/etc/from-cluster"))
-        })?;
+        let url = format!("https://{}:22623", self.machines[0].address());
+        let request = http::Request::get("/config/worker")
+            .header("accept", "application/vnd.coreos.ignition+json;version=3.5.0")
+            .body(Vec::new())?;
+        Ok(block_on(client_at(&url, &bundle, token)?.request_text(request))?)
+    }
+
+    /// What points workers there; empty where nothing does.
+    fn pointer(&self) -> Result<String> {
         let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/worker-user-data-managed");
-        wait_for("the pointer config", || Ok(!get(self.cluster, &secret)?.is_null()))
+        let secret = get(self.cluster, &secret)?;
+        let data = secret["data"]["userData"].as_str().unwrap_or_default();
+        Ok(String::from_utf8(BASE64_STANDARD.decode(data)?)?)
+    }
+
+    /// The settings of the server: it wants the token that pointer configs hold, gives no secret away, and hands out the
+    /// program for the first boot.
+    fn guarded(&self) -> Result<()> {
+        let cluster = self.cluster;
+        cluster.kubectl(&["apply", "-f", &path(&deploy(ACCESS))])?;
+        let mut create = Command::new(program::machinist()?);
+        create.args(["token", "create", "--all-pools", "--namespace", "machinist-access"]);
+        let token = command::run(create.arg("--kubeconfig").arg(cluster.kubeconfig()))?;
+        let token = token.trim();
+        let literal = format!("--from-literal=token={token}");
+        cluster.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", "pointer", &literal])?;
+        let settings = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machinist-settings");
+        let data = json!({"serverToken": "pointer", "sealed": "true", "firstBoot": "true"});
+        merge(cluster, &settings, &json!({"data": data}))?;
+        wait_for("the server to want a token", || {
+            ensure!(self.config("none").is_err(), "everyone is answered");
+            let open = self.config(token)?;
+            for part in ["machinist-enrol.service", "machinist-firstboot.service"] {
+                ensure!(open.contains(part), "no {part}");
+            }
+            // Only root may read it.
+            Ok(!open.contains("/etc/from-cluster"))
+        })?;
+        wait_for("the token in the pointer config", || Ok(self.pointer()?.contains(token)))
     }
 
     fn upgraded(&self) -> Result<()> {
@@ -288,6 +329,7 @@ impl Life<'_> {
             "machines stay as they are"
         );
         ensure!(self.restarts() == [0, 1], "{:?}", self.restarts());
+        cluster.kubectl(&["delete", "-f", &path(&deploy(ACCESS)), "--timeout=120s"])?;
         let everything =
             ["delete", "-k", &path(&deploy("")), "--ignore-not-found", "--timeout=120s"];
         cluster.kubectl(&everything)?;

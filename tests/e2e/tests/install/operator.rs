@@ -118,6 +118,7 @@ fn the_operator_deploys_repairs_rotates_upgrades_and_says_so() {
     deploys(&cluster);
     repairs(&cluster);
     complains(&cluster);
+    guards_the_server(&cluster);
     rotates(&cluster);
     drop(operator);
     let _operator = start(&cluster, "2");
@@ -199,6 +200,49 @@ fn complains(cluster: &Cluster) {
     .unwrap();
     settings(cluster, "");
     wait_condition(cluster, "Degraded", "False").unwrap();
+}
+
+fn arguments(cluster: &Cluster, part: &str) -> Result<String> {
+    let object = get(cluster, &path(part))?;
+    Ok(object["spec"]["template"]["spec"]["containers"][0]["args"].to_string())
+}
+
+/// Settings of the server reach its arguments and those of the controller; a token that is not there is missed.
+fn guards_the_server(cluster: &Cluster) {
+    settings(cluster, ", serverToken: pointer, sealed: 'true', firstBoot: 'true'");
+    wait_condition(
+        cluster,
+        "Degraded",
+        "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.serverToken: there is no Secret pointer",
+    )
+    .unwrap();
+    assert!(!arguments(cluster, "server").unwrap().contains("--require-token"));
+    let token = "--from-literal=token=abcdef.secret";
+    cluster.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", "pointer", token]).unwrap();
+    wait_condition(cluster, "Degraded", "False").unwrap();
+    let url = "https://api.example.com:22623";
+    wait_for("the server to be told", || {
+        let (server, controller) =
+            (arguments(cluster, "server")?, arguments(cluster, "controller")?);
+        for word in [
+            "--require-token".to_owned(),
+            "--access-namespace=machinist-access".to_owned(),
+            format!("--sealed-url={url}"),
+            format!("--first-boot-url={url}"),
+        ] {
+            ensure!(server.contains(&format!("{word:?}")), "{word}: {server}");
+        }
+        Ok(controller.contains("--server-token-file="))
+    })
+    .unwrap();
+    settings(cluster, "");
+    wait_for("the server to be as before", || {
+        Ok(!arguments(cluster, "server")?.contains("--require-token"))
+    })
+    .unwrap();
+    for part in ["controller", "server"] {
+        roll_out(cluster, part);
+    }
 }
 
 fn rotates(cluster: &Cluster) {

@@ -1,7 +1,9 @@
 //! What each part may do, and that it may do nothing else: every verb on every kind that the API serves is asked about
 //! with the part's own token.
 
-use crate::support::{CONTROLLER, DAEMON, NAMESPACE, OPERATOR, SERVER, client, install, token};
+use crate::support::{
+    CONTROLLER, DAEMON, NAMESPACE, OPERATOR, SERVER, client, deploy, install, token,
+};
 use anyhow::Result;
 use futures::StreamExt as _;
 use k8s_openapi::api::authorization::v1::{
@@ -9,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use machinist_e2e::{Cluster, block_on};
+use machinist_e2e::{Cluster, block_on, wait_for};
 use std::collections::BTreeSet;
 
 const VERBS: [&str; 8] =
@@ -162,6 +164,57 @@ async fn found(client: &Client, kinds: &[(String, String, bool)]) -> Result<BTre
     Ok(said)
 }
 
+/// What a part is answered.
+fn code(client: &Client, path: &str) -> u16 {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    match block_on(client.request_text(request)) {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
+fn apply_extra(cluster: &Cluster, name: &str) {
+    let path = deploy("extras").join(name).display().to_string();
+    cluster.kubectl(&["apply", "-f", &path]).unwrap();
+}
+
+/// A ControllerConfig may hold the pull secret of the cluster's registry: a daemon reads it only where an administrator
+/// says so, and then that one object.
+fn certificates(cluster: &Cluster) {
+    let list = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
+    let (own, other) = (format!("{list}/machine-config-controller"), format!("{list}/other"));
+    let watched = format!("{list}?fieldSelector=metadata.name%3Dmachine-config-controller");
+    let daemon = client(cluster, &token(cluster, DAEMON, None).unwrap()).unwrap();
+    for path in [&own, &other, &watched, list] {
+        assert_eq!(code(&daemon, path), 403, "{path}");
+    }
+    apply_extra(cluster, "daemon-certificates.yaml");
+    // A new right is in force a moment after it was made.
+    wait_for("the daemon to be let in", || Ok(code(&daemon, &watched) == 200)).unwrap();
+    // There is none, and that may be known.
+    assert_eq!(code(&daemon, &own), 404);
+    for path in [other.as_str(), list] {
+        assert_eq!(code(&daemon, path), 403, "{path}");
+    }
+    let write = format!("--as=system:serviceaccount:{NAMESPACE}:{DAEMON}");
+    let write = ["auth", "can-i", "patch", "controllerconfigs/machine-config-controller", &write];
+    assert_eq!(cluster.try_kubectl(&write).unwrap().stdout.trim(), "no");
+}
+
+/// The server sees the Secrets with tokens and enrolments where an administrator says so, and no others.
+fn access(cluster: &Cluster) {
+    let secrets = |namespace: &str| format!("/api/v1/namespaces/{namespace}/secrets");
+    let server = client(cluster, &token(cluster, SERVER, None).unwrap()).unwrap();
+    assert_eq!(code(&server, &secrets("machinist-access")), 403);
+    apply_extra(cluster, "server-access.yaml");
+    let seen = || Ok(code(&server, &secrets("machinist-access")) == 200);
+    wait_for("the server to be let in", seen).unwrap();
+    for namespace in [NAMESPACE, "default", "kube-system"] {
+        assert_eq!(code(&server, &secrets(namespace)), 403, "{namespace}");
+    }
+}
+
 #[test]
 fn each_part_may_do_what_it_has_to_and_nothing_else() {
     let cluster = Cluster::start().unwrap();
@@ -175,6 +228,8 @@ fn each_part_may_do_what_it_has_to_and_nothing_else() {
         let less: Vec<_> = written.difference(&found).collect();
         assert!(more.is_empty() && less.is_empty(), "{part} may also {more:?}, may not {less:?}");
     }
+    certificates(&cluster);
+    access(&cluster);
     // Rights on one object by its name.
     for (part, args, expected) in [
         (OPERATOR, ["get", "namespaces/openshift-machine-config-operator", ""], "yes"),

@@ -136,6 +136,9 @@ fn a_cluster_keeps_enrolments_too() {
     // The token with which the machine joins the cluster is a secret, and so came this way.
     let kubeconfig = fs::read_to_string(root.join("etc/kubernetes/kubeconfig")).unwrap();
     assert!(kubeconfig.contains("a.secret"), "{kubeconfig}");
-    let open = String::from_utf8(server.get("/config/worker").1).unwrap();
-    assert!(!open.contains("a.secret"), "{open}");
+    let open = || String::from_utf8(server.get("/config/worker").1).unwrap();
+    assert!(!open().contains("a.secret"), "{}", open());
+    // Another CA is handed out without a restart.
+    fs::write(&authority, "replaced").unwrap();
+    wait_for("the other CA", || Ok(open().contains("data:,replaced"))).unwrap();
 }

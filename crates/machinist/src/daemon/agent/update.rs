@@ -104,7 +104,7 @@ impl Agent {
         let os_refusal = self.os_refusal(os.as_ref()).await?;
         let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
             let wanted = new.spec.fips.unwrap_or_default();
-            match host::fips() {
+            match host::fips(self.disk.path()) {
                 Some(has) if has != wanted => Err(Section::Fips.to_string()),
                 _ => os_refusal.map_or(Ok(change), Err),
             }

@@ -25,7 +25,7 @@ use super::super::os::host;
 use super::super::root::Root;
 use super::super::systemd::Systemd;
 use super::places::Places;
-use super::{credentials, service};
+use super::{born, credentials, service};
 
 /// How long the home may take to let the machine go.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     if let Some(systemd) = systemd.as_ref().filter(|_| places.unit(service::NAME).exists()) {
         systemd.stop(service::NAME).await.context("the daemon cannot be stopped")?;
     }
-    let (from, changes) = give_back(&Root::open(root)?)?;
+    let (from, mut changes) = give_back(&Root::open(root)?)?;
     let node = match (client, places.kubeconfig().exists()) {
         (Some(client), _) => let_go(&client, name).await,
         (None, true) => let_go_with_own(&places, name).await,
@@ -74,6 +74,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     service::remove(&places)?;
     Places::remove(&places.kubeconfig())?;
     Places::remove_empty(&places.folder());
+    changes.extend(born::remove(&Root::open(root)?)?);
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
     }

@@ -7,7 +7,9 @@
 //! | `places` | where things are |
 //! | `service` | the service that runs the daemon |
 //! | `leave` | everything as it was |
+//! | `born` | what a first boot has left, and goes with it |
 
+mod born;
 pub(crate) mod credentials;
 mod leave;
 pub(crate) mod places;

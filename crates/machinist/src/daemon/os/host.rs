@@ -77,9 +77,11 @@ pub(crate) fn give_back(root: &Path, config: &MachineConfig) -> Result<Option<St
 
 const FINALIZE: &str = "ostree-finalize-staged.service";
 
-/// Whether the kernel runs in FIPS mode, where it can tell.
-pub(crate) fn fips() -> Option<bool> {
-    let text = std::fs::read_to_string("/proc/sys/crypto/fips_enabled").ok()?;
+/// Whether the kernel of a machine runs in FIPS mode, where it can tell. Where a root has no /proc of its
+/// own, the kernel is ours.
+pub(crate) fn fips(root: &Path) -> Option<bool> {
+    let of = |root: &Path| std::fs::read_to_string(root.join("proc/sys/crypto/fips_enabled"));
+    let text = of(root).or_else(|_| of(Path::new("/"))).ok()?;
     Some(text.trim() == "1")
 }
 

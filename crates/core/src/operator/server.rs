@@ -1,0 +1,126 @@
+//! The machine config server, as the operator applies it, and what the settings have to say about it.
+
+use serde_json::{Value, json};
+
+use super::order::Part;
+use super::parts::{
+    BUNDLE_FOLDER, Inputs, NOBODY, control_plane, nobody, on_control_plane, unprivileged,
+};
+use super::{ACCESS_NAMESPACE, BUNDLE_KEY, SERVER_CA, SERVER_TLS};
+use crate::api::names::{label, port};
+
+impl Inputs {
+    pub(super) fn server(&self) -> Value {
+        let endpoint = self.endpoint.as_ref();
+        let api_server = endpoint.map(|it| it.api_server.as_str()).unwrap_or_default();
+        let url = endpoint.map(|it| it.server.as_str()).unwrap_or_default();
+        let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}});
+        let mut volumes =
+            vec![secret("tls", SERVER_TLS), secret("bootstrap-token", "node-bootstrapper-token")];
+        let mut mounts = vec![
+            json!({"name": "tls", "mountPath": "/etc/ssl/mcs", "readOnly": true}),
+            json!({"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true}),
+        ];
+        let mut args = vec![
+            "server".to_owned(),
+            "start".to_owned(),
+            format!("--apiserver-url={api_server}"),
+            format!("--namespace={}", self.namespace),
+        ];
+        if self.settings.needs_access() {
+            args.push(format!("--access-namespace={ACCESS_NAMESPACE}"));
+        }
+        if self.settings.server_token.is_some() {
+            args.push("--require-token".to_owned());
+        }
+        if self.settings.sealed {
+            args.push(format!("--sealed-url={url}"));
+            args.push(format!("--sealed-ca={BUNDLE_FOLDER}/{BUNDLE_KEY}"));
+            volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
+            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_FOLDER, "readOnly": true}));
+        }
+        if self.settings.first_boot {
+            args.push(format!("--first-boot-url={url}"));
+        }
+        let mut container = self.container("server", &args, 50);
+        container["ports"] = json!([
+            {"name": "https", "containerPort": port::SERVER_TLS},
+            {"name": "http", "containerPort": port::SERVER_PLAIN},
+        ]);
+        container["readinessProbe"] = json!({"tcpSocket": {"port": "https"}});
+        container["securityContext"] = unprivileged();
+        container["volumeMounts"] = mounts.into();
+        let mut nobody = nobody();
+        nobody["fsGroup"] = NOBODY.into();
+        let pod = json!({
+            "serviceAccountName": Part::Server.name(),
+            "priorityClassName": "system-cluster-critical",
+            "hostNetwork": true,
+            "securityContext": nobody,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    control_plane(label::NODE_ROLE_CONTROL_PLANE),
+                    control_plane(label::NODE_ROLE_MASTER),
+                ],
+            }}},
+            "tolerations": on_control_plane(),
+            "containers": [container],
+            "volumes": volumes,
+        });
+        self.around(Part::Server, &pod)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parts::tests::inputs;
+    use super::super::settings::Settings;
+    use super::*;
+
+    /// What each setting of the server adds to the arguments of server and controller; each volume has its mount.
+    #[test]
+    fn settings_of_the_server_reach_its_arguments() {
+        let access = "--access-namespace=machinist-access";
+        let token = Settings { server_token: Some("t".to_owned()), ..Settings::default() };
+        let sealed = Settings { sealed: true, ..Settings::default() };
+        let first_boot = Settings { first_boot: true, ..Settings::default() };
+        let all = Settings { sealed: true, first_boot: true, ..token.clone() };
+        let token_file = "--server-token-file=/etc/machinist/server-token/token";
+        let (url, ca) =
+            ("--sealed-url=https://a:22623", "--sealed-ca=/etc/machinist/server-ca/ca-bundle.crt");
+        let program = "--first-boot-url=https://a:22623";
+        for (settings, server, controller) in [
+            (Settings::default(), &[][..], &[][..]),
+            (token, &[access, "--require-token"], &[token_file]),
+            (sealed, &[access, url, ca], &[]),
+            (first_boot, &[program], &[]),
+            (all, &[access, "--require-token", url, ca, program], &[token_file]),
+        ] {
+            let chosen = Inputs { settings, ..inputs() };
+            for (part, expected) in [(Part::Server, server), (Part::Controller, controller)] {
+                let (plain, object) = (inputs().object(part), chosen.object(part));
+                let pod = |object: &Value| object["spec"]["template"]["spec"].clone();
+                let words = |object: &Value| -> Vec<String> {
+                    let args = &pod(object)["containers"][0]["args"];
+                    serde_json::from_value(args.clone()).unwrap()
+                };
+                let usual = words(&plain);
+                let mut more = words(&object);
+                more.retain(|word| !usual.contains(word));
+                assert_eq!(more, expected, "{part:?}");
+                let names = |list: &Value| -> Vec<String> {
+                    let all = list.as_array().unwrap().iter();
+                    all.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+                };
+                let pod = pod(&object);
+                let mounts = &pod["containers"][0]["volumeMounts"];
+                assert_eq!(names(&pod["volumes"]), names(mounts), "{part:?}");
+                let secrets = pod["volumes"].to_string();
+                assert_eq!(
+                    secrets.contains(r#""secretName":"t""#),
+                    controller.contains(&token_file) && part == Part::Controller
+                );
+            }
+        }
+    }
+}
