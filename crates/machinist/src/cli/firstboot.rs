@@ -103,11 +103,7 @@ impl FirstBoot {
         match &born {
             // Another root is that of a machine that does not run here.
             _ if self.root != Path::new("/") => {}
-            born if born.needs_restart() => {
-                if !self.no_reboot {
-                    systemctl(&["reboot"])?;
-                }
-            }
+            born if born.needs_restart() => self.restart()?,
             // Not waited for: the daemon comes after this very service.
             Born { node: Some(_), .. } => {
                 systemctl(&["daemon-reload"])?;
@@ -116,6 +112,10 @@ impl FirstBoot {
             _ => {}
         }
         Ok(Outcome::Done)
+    }
+
+    fn restart(&self) -> Result<()> {
+        if self.no_reboot { Ok(()) } else { systemctl(&["reboot"]) }
     }
 
     fn joining(&self) -> Result<Joining> {

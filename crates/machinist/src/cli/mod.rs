@@ -136,7 +136,7 @@ enum Command {
     MustGather(must_gather::MustGather),
     Join(join::Join),
     Leave(join::Leave),
-    Daemon(daemon::Daemon),
+    Daemon(Box<daemon::Daemon>),
     Once(once::Once),
     #[command(name = "firstboot")]
     FirstBoot(firstboot::FirstBoot),

@@ -43,7 +43,7 @@ pub(crate) struct Site {
     lab: Lab,
     /// Whom machines trust.
     authority: PathBuf,
-    #[expect(dead_code, reason = "kept alive")]
+    /// A server of its own lives as long as we do.
     beside: Option<Process>,
 }
 

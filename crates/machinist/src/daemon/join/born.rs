@@ -68,8 +68,7 @@ fn program(root: &Root, hash: Option<&str>) -> Result<Option<String>> {
             continue;
         }
         let file = root.read_only(path);
-        let found =
-            file.and_then(|file| sha512(file)).with_context(|| format!("cannot read {path}"))?;
+        let found = file.and_then(sha512).with_context(|| format!("cannot read {path}"))?;
         if found == hash {
             return Ok(Some(path.to_owned()));
         }
