@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use crate::diff::{self, Diff};
 use crate::render::provenance::{Item, Kind, provenance};
-use crate::render::{RenderError, Rendered, render};
+use crate::render::{RenderError, Rendered, System, render};
 
 /// What would become of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,17 +65,18 @@ impl Verdict {
 
 /// Looks at all pools, in the order of their names.
 #[must_use]
-pub fn check(
-    pools: &[MachineConfigPool],
+pub fn check<'a>(
+    pools: &'a [MachineConfigPool],
     machine_configs: &[MachineConfig],
-    controller_config: Option<&ControllerConfig>,
+    system: impl Into<System<'a>>,
 ) -> Vec<Verdict> {
+    let system = system.into().among(pools);
     let mut verdicts: Vec<Verdict> = pools
         .iter()
         .map(|pool| Verdict {
             pool: pool.name_any(),
             now: target(pool).map(str::to_owned),
-            outcome: outcome(pool, machine_configs, controller_config),
+            outcome: outcome(pool, machine_configs, system),
         })
         .collect();
     verdicts.sort_by(|a, b| a.pool.cmp(&b.pool));
@@ -90,10 +91,10 @@ fn target(pool: &MachineConfigPool) -> Option<&str> {
 fn outcome(
     pool: &MachineConfigPool,
     machine_configs: &[MachineConfig],
-    controller_config: Option<&ControllerConfig>,
+    system: System<'_>,
 ) -> Outcome {
     let now = target(pool);
-    let rendered = match render(pool, machine_configs, controller_config) {
+    let rendered = match render(pool, machine_configs, system) {
         Ok(rendered) => rendered,
         Err(RenderError::NothingSelected { .. }) if now.is_none() => return Outcome::Empty,
         Err(error) => return Outcome::Unrenderable { problem: error.to_string() },
@@ -102,7 +103,7 @@ fn outcome(
         return Outcome::Same;
     }
     let old = machine_configs.iter().find(|one| now == Some(one.name_any().as_str()));
-    let differences = old.map(|old| differences(old, &rendered, pool, controller_config));
+    let differences = old.map(|old| differences(old, &rendered, pool, system.controller_config));
     Outcome::Other { rendered: rendered.name, differences: differences.unwrap_or_default() }
 }
 

@@ -48,7 +48,7 @@ fn ask_with(
     sync(&Inputs {
         pool,
         machine_configs: &configs,
-        controller_config,
+        system: controller_config.into(),
         version: "v",
         overrides: Overrides::default(),
     })

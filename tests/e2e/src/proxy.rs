@@ -1,4 +1,4 @@
-//! A wire between a client and a server that can be slow, and be cut.
+//! A wire between a client and a server that can be slow, stop, and be cut.
 
 use crate::runtime;
 use anyhow::{Context, Result};
@@ -25,6 +25,8 @@ pub struct Proxy {
 struct Wire {
     /// How long every byte takes, one way, in milliseconds.
     delay: AtomicU64,
+    /// How many bytes may still go from the server to its clients.
+    left: watch::Sender<u64>,
     /// Changes with each cut.
     cuts: watch::Sender<u64>,
 }
@@ -33,7 +35,11 @@ impl Proxy {
     /// Listens on a free port of an address, and carries everything to the server.
     pub fn start(address: &str, server: &str) -> Result<Self> {
         let server = server.to_owned();
-        let wire = Arc::new(Wire { delay: AtomicU64::new(0), cuts: watch::Sender::new(0) });
+        let wire = Arc::new(Wire {
+            delay: AtomicU64::new(0),
+            left: watch::Sender::new(u64::MAX),
+            cuts: watch::Sender::new(0),
+        });
         let listener = crate::block_on(TcpListener::bind((address, 0)));
         let listener = listener.with_context(|| format!("listen on {address}"))?;
         let address = listener.local_addr()?;
@@ -57,6 +63,21 @@ impl Proxy {
         self.wire.delay.store(delay, Ordering::Relaxed);
     }
 
+    /// Lets so many more bytes go from the server to its clients, over all connections, and then none.
+    pub fn stop_after(&self, bytes: u64) {
+        self.wire.left.send_replace(bytes);
+    }
+
+    /// Lets everything go again.
+    pub fn go_on(&self) {
+        self.wire.left.send_replace(u64::MAX);
+    }
+
+    /// Whether nothing more goes from the server to its clients.
+    pub fn is_stopped(&self) -> bool {
+        *self.wire.left.borrow() == 0
+    }
+
     /// Cuts all connections; new ones work.
     pub fn cut(&self) {
         self.wire.cuts.send_modify(|count| *count += 1);
@@ -70,21 +91,44 @@ impl Drop for Proxy {
     }
 }
 
+impl Wire {
+    /// Waits until bytes may go from the server; gives how many.
+    async fn grant(&self, wanted: usize) -> usize {
+        let mut left = self.left.subscribe();
+        let wanted = wanted as u64;
+        loop {
+            // The sender is our own.
+            let _ = left.wait_for(|left| *left > 0).await;
+            let mut granted = 0;
+            self.left.send_modify(|left| {
+                granted = wanted.min(*left);
+                if *left != u64::MAX {
+                    *left -= granted;
+                }
+            });
+            if granted > 0 {
+                return usize::try_from(granted).unwrap_or(usize::MAX);
+            }
+        }
+    }
+}
+
 async fn carry(client: TcpStream, server: String, wire: Arc<Wire>) {
     let mut cut = wire.cuts.subscribe();
     let Ok(server) = TcpStream::connect(server).await else { return };
     let ((client_in, client_out), (server_in, server_out)) =
         (client.into_split(), server.into_split());
     tokio::select! {
-        () = one_way(client_in, server_out, Arc::clone(&wire)) => {}
-        () = one_way(server_in, client_out, wire) => {}
+        () = one_way(client_in, server_out, Arc::clone(&wire), false) => {}
+        () = one_way(server_in, client_out, wire, true) => {}
         _ = cut.changed() => {}
     }
 }
 
 /// Carries bytes one way. They wait in a queue, so that slow does not mean narrow.
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire>) {
+async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire>, counted: bool) {
     let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(1024);
+    let gate = Arc::clone(&wire);
     let reading = async move {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -97,8 +141,13 @@ async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire
     let writing = async move {
         while let Some((at, bytes)) = receiver.recv().await {
             sleep_until(at).await;
-            if to.write_all(&bytes).await.is_err() {
-                return;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let count = if counted { gate.grant(rest.len()).await } else { rest.len() };
+                if to.write_all(&rest[..count]).await.is_err() {
+                    return;
+                }
+                rest = &rest[count..];
             }
         }
         // The other side may have more to say.
@@ -112,6 +161,27 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_wire_that_is_stopped_carries_on_later() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = server.local_addr().unwrap().to_string();
+        let speaks = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            stream.write_all(b"abcdef").unwrap();
+        });
+        let proxy = Proxy::start("127.0.0.1", &target).unwrap();
+        proxy.stop_after(4);
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        let mut four = [0; 4];
+        client.read_exact(&mut four).unwrap();
+        assert_eq!((&four, proxy.is_stopped()), (b"abcd", true));
+        proxy.go_on();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "ef");
+        speaks.join().unwrap();
+    }
 
     #[test]
     fn bytes_arrive_late_and_a_cut_ends_the_connection() {

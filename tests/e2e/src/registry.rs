@@ -2,8 +2,11 @@
 
 use crate::image::Image;
 use crate::lab::{Lab, Process};
+use crate::pki::Authority;
 use crate::{command, environment, wait_for};
 use anyhow::{Context, Result, anyhow};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -13,21 +16,55 @@ use std::sync::Mutex;
 /// The port of every registry; each is on an address of its own.
 pub(crate) const PORT: u16 = 5000;
 
-/// A plain-HTTP registry on the lab's bridge, where machines and the test reach it.
+/// Who may fetch from a registry that is guarded.
+pub const USER: &str = "machine";
+/// The password of that user.
+pub const PASSWORD: &str = "pull-me-if-you-can";
+/// The same as the registry keeps it: its bcrypt sum.
+const SUM: &str = "$2b$04$Jfu2R/21YS7hUH24qR7dhu4K0.87nfXt1DMWNqkMB0L4eDOgteYVu";
+
+/// A registry on the lab's bridge, where machines and the test reach it.
 #[derive(Debug)]
 pub struct Registry {
     process: Mutex<Process>,
     lab: Lab,
+    guarded: bool,
 }
 
 impl Registry {
-    /// Starts an empty registry.
+    /// Starts an empty registry that speaks plain HTTP with everyone.
     pub fn start(lab: &Lab) -> Result<Self> {
+        Self::start_with(lab, None)
+    }
+
+    /// Starts an empty registry with a certificate of that authority, which gives and takes images only for
+    /// [`USER`] with [`PASSWORD`].
+    pub fn guarded(lab: &Lab, authority: &Authority) -> Result<Self> {
+        Self::start_with(lab, Some(authority))
+    }
+
+    fn start_with(lab: &Lab, authority: Option<&Authority>) -> Result<Self> {
         lab.bridge()?;
         let dir = lab.folder("registry")?;
         let config = dir.join("config.yml");
+        let mut guard = (String::new(), String::new());
+        if let Some(authority) = authority {
+            let identity = authority.issue("registry", &[], &[&lab.address()])?;
+            let (certificate, key) = identity.write(&dir, "registry")?;
+            let users = dir.join("users");
+            fs::write(&users, format!("{USER}:{SUM}\n"))?;
+            guard = (
+                format!(
+                    ", tls: {{certificate: {}, key: {}}}",
+                    certificate.display(),
+                    key.display()
+                ),
+                format!("auth: {{htpasswd: {{realm: kit, path: {}}}}}\n", users.display()),
+            );
+        }
+        let (tls, auth) = guard;
         let text = format!(
-            "version: 0.1\nlog: {{level: warn}}\nhttp: {{addr: '{}:{PORT}'}}\nstorage:\n  \
+            "version: 0.1\nlog: {{level: warn}}\nhttp: {{addr: '{}:{PORT}'{tls}}}\n{auth}storage:\n  \
              filesystem: {{rootdirectory: {}}}\n  delete: {{enabled: true}}\n",
             lab.address(),
             dir.join("store").display()
@@ -36,7 +73,7 @@ impl Registry {
         let mut registry = Command::new(environment::find("docker-registry")?);
         registry.arg("serve").arg(&config);
         let process = Mutex::new(lab.spawn("registry", &registry)?);
-        let registry = Self { process, lab: lab.clone() };
+        let registry = Self { process, lab: lab.clone(), guarded: authority.is_some() };
         wait_for("the registry to listen", || {
             registry.process.lock().map_err(|_| anyhow!("a test thread died"))?.alive()?;
             Ok(TcpStream::connect((lab.address(), PORT)).is_ok())
@@ -47,6 +84,12 @@ impl Registry {
     /// The registry's host and port, the first part of every image name in it.
     pub fn host(&self) -> String {
         format!("{}:{PORT}", self.lab.address())
+    }
+
+    /// A pull secret for this registry with a password, the right one or another.
+    pub fn pull_secret(&self, password: &str) -> Value {
+        let auth = BASE64_STANDARD.encode(format!("{USER}:{password}"));
+        json!({"auths": {self.host(): {"auth": auth}}})
     }
 
     /// Pushes an image under a name such as `os/debian:1`; gives its pullspec by digest.
@@ -62,6 +105,9 @@ impl Registry {
     pub fn push_layout(&self, name: &str, layout: &Path) -> Result<()> {
         let mut skopeo = Command::new(environment::find("skopeo")?);
         skopeo.args(["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"]);
+        if self.guarded {
+            skopeo.arg(format!("--dest-creds={USER}:{PASSWORD}"));
+        }
         skopeo.arg(format!("oci:{}:latest", layout.display()));
         skopeo.arg(format!("docker://{}/{name}", self.host()));
         command::run(&mut skopeo).map(drop).with_context(|| format!("push {name}"))
@@ -86,6 +132,9 @@ impl Registry {
     pub fn digest(&self, name: &str) -> Result<String> {
         let mut skopeo = Command::new(environment::find("skopeo")?);
         skopeo.args(["inspect", "--tls-verify=false", "--format", "{{.Digest}}"]);
+        if self.guarded {
+            skopeo.arg(format!("--creds={USER}:{PASSWORD}"));
+        }
         skopeo.arg(format!("docker://{}/{name}", self.host()));
         Ok(command::run(&mut skopeo)?.trim().to_owned())
     }

@@ -26,12 +26,12 @@ pub use pull_secret::{PullSecretError, pull_secret};
 use crate::api::config::APIServer;
 use crate::api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
-    PoolConfiguration,
+    OSImageStream, PoolConfiguration,
 };
 use crate::generate::naming::{Family, Member};
 use crate::generate::sync::is_generated;
 use crate::generate::{Sources, generate};
-use crate::render::{MAX_SIZE, RenderError, render};
+use crate::render::{MAX_SIZE, RenderError, System, render};
 use crate::{kubelet, runtime};
 
 /// Everything that a first control plane starts from.
@@ -56,6 +56,7 @@ pub struct Bootstrapped {
 /// All that is wrong with the inputs.
 pub fn bootstrap(
     sources: &Sources<'_>,
+    streams: Option<&OSImageStream>,
     version: &str,
 ) -> Result<Bootstrapped, Vec<BootstrapError>> {
     let Some(base) = sources.templates else {
@@ -86,9 +87,11 @@ pub fn bootstrap(
     }));
     let all: Vec<&MachineConfig> =
         given.into_iter().chain(made.generated.iter().map(|made| &made.machine_config)).collect();
+    let system = System { controller_config: Some(controller_config), streams, worker: None }
+        .among(sources.pools.iter().copied());
     let (mut pools, mut rendered) = (Vec::new(), Vec::new());
     for pool in &sources.pools {
-        match rendered_pool(pool, &all, controller_config, version, &mut warnings) {
+        match rendered_pool(pool, &all, system, version, &mut warnings) {
             Ok((pool, config)) => {
                 pools.push(pool);
                 rendered.push(config);
@@ -122,12 +125,12 @@ pub fn bootstrap(
 fn rendered_pool(
     pool: &MachineConfigPool,
     all: &[&MachineConfig],
-    controller_config: &ControllerConfig,
+    system: System<'_>,
     version: &str,
     warnings: &mut Vec<String>,
 ) -> Result<(MachineConfigPool, MachineConfig), RenderError> {
     let mut pool = told_anew(pool);
-    let rendered = render(&pool, all.iter().copied(), Some(controller_config))?;
+    let rendered = render(&pool, all.iter().copied(), system)?;
     for (machine_config, report) in &rendered.warnings {
         let entries = report.entries.iter();
         warnings.extend(
@@ -140,7 +143,7 @@ fn rendered_pool(
         source: Some(source),
         ..PoolConfiguration::default()
     };
-    let object = rendered.into_object(&pool, Some(controller_config), version)?;
+    let object = rendered.into_object(&pool, system.controller_config, version)?;
     let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
     if size > MAX_SIZE / 5 * 4 {
         let name = object.name_any();

@@ -97,11 +97,11 @@ impl World {
     }
 
     fn made(&self) -> Bootstrapped {
-        bootstrap(&self.sources(), "v1").unwrap()
+        bootstrap(&self.sources(), None, "v1").unwrap()
     }
 
     fn refusal(&self) -> String {
-        let errors = bootstrap(&self.sources(), "v1").unwrap_err();
+        let errors = bootstrap(&self.sources(), None, "v1").unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 }
@@ -218,7 +218,7 @@ fn each_mistake_names_object_field_and_remedy() {
             assert!(refusal.contains(part), "{part} is not in {refusal}");
         }
     }
-    let none = bootstrap(&Sources::default(), "v1").unwrap_err();
+    let none = bootstrap(&Sources::default(), None, "v1").unwrap_err();
     assert_eq!(none, [BootstrapError::NoControllerConfig]);
 }
 

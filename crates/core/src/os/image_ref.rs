@@ -70,6 +70,63 @@ impl std::fmt::Display for Pinned {
     }
 }
 
+/// Why a text does not name an image in a registry, with a tag, a digest or neither. A name without a
+/// registry would be another image on machines that look for it elsewhere.
+#[must_use]
+pub fn not_a_reference(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        return Some("it is empty");
+    }
+    if text.contains("://") {
+        return Some("it is an address, not the name of an image");
+    }
+    let (name, digest) = match text.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (text, None),
+    };
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_sum = |sum: &str| sum.len() == 64 && sum.bytes().all(hex);
+    if digest.is_some_and(|digest| !digest.strip_prefix("sha256:").is_some_and(is_sum)) {
+        return Some("its digest is not sha256: and 64 hexadecimal digits");
+    }
+    let Some((registry, rest)) = name.split_once('/').filter(|(host, _)| is_registry(host)) else {
+        return Some("it names no registry");
+    };
+    let (path, tag) = match rest.rsplit_once(':') {
+        Some((path, tag)) => (path, Some(tag)),
+        None => (rest, None),
+    };
+    if !registry.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte)) {
+        return Some("its registry is not the name of a host");
+    }
+    if !path.split('/').all(is_part) {
+        return Some(
+            "its name has a part that is not of small letters and digits, with . _ - between",
+        );
+    }
+    if tag.is_some_and(|tag| !is_tag(tag)) {
+        return Some("its tag is not of letters, digits and . _ -, at most 128");
+    }
+    None
+}
+
+fn is_registry(host: &str) -> bool {
+    host == "localhost" || host.contains(['.', ':'])
+}
+
+fn is_part(part: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let mut bytes = part.bytes();
+    let ends = bytes.next().is_some_and(plain) && part.bytes().last().is_some_and(plain);
+    ends && bytes.all(|byte| plain(byte) || b"._-".contains(&byte))
+}
+
+fn is_tag(tag: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let first = tag.bytes().next().is_some_and(plain);
+    first && tag.len() <= 128 && tag.bytes().all(|byte| plain(byte) || b".-".contains(&byte))
+}
+
 /// The refs of all images that we have brought into an ostree repository.
 pub const OSTREE_REFS: &str = "machinist/image";
 
@@ -126,6 +183,37 @@ mod tests {
         for (image, reason) in cases {
             let error = Pinned::parse(&image).unwrap_err().to_string();
             assert!(error.contains(reason) && error.starts_with("osImageURL"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_names_an_image_in_a_registry() {
+        for image in [
+            "quay.io/os/fedora-coreos:stable".to_owned(),
+            "10.0.0.1:5000/os".to_owned(),
+            "localhost/a_b/c.d:V1.0-x".to_owned(),
+            "[fd00::1]:5000/os:1".to_owned(),
+            format!("quay.io/os/x:4.20@sha256:{SUM}"),
+        ] {
+            assert_eq!(not_a_reference(&image), None, "{image}");
+        }
+        for (image, reason) in [
+            ("", "empty"),
+            ("docker://quay.io/os", "address"),
+            ("quay.io/os@sha256:12", "digest"),
+            ("quay.io/os@latest", "digest"),
+            ("fedora:42", "no registry"),
+            ("library/fedora", "no registry"),
+            ("qu ay.io/os", "registry is not"),
+            ("quay.io/", "a part"),
+            ("quay.io/Os", "a part"),
+            ("quay.io/a//b", "a part"),
+            ("quay.io/a b:1", "a part"),
+            ("quay.io/os:", "tag"),
+            ("quay.io/os:a b", "tag"),
+        ] {
+            let found = not_a_reference(image).unwrap_or_default();
+            assert!(found.contains(reason), "{image}: {found}");
         }
     }
 

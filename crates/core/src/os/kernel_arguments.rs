@@ -62,6 +62,20 @@ pub fn missing(wanted: &[String], command_line: &str) -> Vec<String> {
     split_all(wanted).into_iter().filter(|word| !present.contains(&bare(word))).collect()
 }
 
+/// The arguments that a list has more often than another, each once.
+#[must_use]
+pub fn too_many(arguments: &[String], have: &[String], most: &[String]) -> Vec<String> {
+    let count =
+        |list: &[String], word: &str| list.iter().filter(|one| bare(one) == bare(word)).count();
+    let mut found: Vec<String> = Vec::new();
+    for word in arguments {
+        if count(have, word) > count(most, word) && !found.contains(word) {
+            found.push(word.clone());
+        }
+    }
+    found
+}
+
 /// An argument without its quotes: `a="b c"` and `"a=b c"` mean the same.
 fn bare(argument: &str) -> String {
     argument.replace('"', "")

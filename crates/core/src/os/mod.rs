@@ -16,12 +16,13 @@
 //! | `host` | which kind of host a machine is |
 //! | `rpm_ostree`, `bootc`, `plain` | what is called, in which order, and what the answers mean |
 //! | `ostree`, `image_ref`, `layers`, `manifest` | how an image becomes a tree of ostree's |
-//! | `pull_secret` | which credentials images are fetched with |
+//! | `pull_secret`, `download` | which credentials images are fetched with, and what follows where that fails |
 //! | `first_boot` | what Ignition has left to be done |
 //! | `verify` | whether a machine has booted what it is to, and what follows if not |
 
 pub mod bootc;
 mod change;
+pub mod download;
 pub mod extensions;
 pub mod first_boot;
 pub mod host;

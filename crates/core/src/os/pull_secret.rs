@@ -1,5 +1,8 @@
-//! Which credentials images of operating systems are fetched with.
+//! Which credentials images of operating systems are fetched with, and what to do when they are not enough.
 
+use serde_json::Value;
+
+use super::image_ref::Pinned;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET as INTERNAL, PULL_SECRET as KUBELET};
 
 /// The file to use: the first if it is there and JSON, else the kubelet's if that is there.
@@ -12,9 +15,72 @@ pub fn choose(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'static str
     has_kubelet.then_some(KUBELET)
 }
 
+/// What programs say when a registry wants to know better who asks.
+const REFUSALS: [&str; 4] = [
+    "unauthorized",
+    "authentication required",
+    "invalid username/password",
+    "requested access to the resource is denied",
+];
+
+/// Why a machine does not get an image, and what to do, if a program complained that the registry does not
+/// let it. The credentials are the file that was used and what is in it; nothing of that is said.
+#[must_use]
+pub fn refused(
+    complaint: &str,
+    image: &Pinned,
+    credentials: Option<(&str, &[u8])>,
+) -> Option<String> {
+    let complaint = complaint.to_lowercase();
+    if !REFUSALS.iter().any(|words| complaint.contains(words)) {
+        return None;
+    }
+    let registry = image.repository.split('/').next().unwrap_or_default();
+    Some(match credentials {
+        None => format!(
+            "the registry {registry} wants credentials for {image}, and this machine has no pull secret: put one with an entry for {registry} into {KUBELET}"
+        ),
+        Some((file, bytes)) if !has_entry(bytes, image) => format!(
+            "the registry {registry} wants credentials for {image}, and the pull secret {file} has none for it: add an entry for {registry}, or for the mirror that it is fetched from"
+        ),
+        Some((file, _)) => format!(
+            "the registry {registry} does not accept the credentials of the pull secret {file} for {image}: correct its entry for {registry}"
+        ),
+    })
+}
+
+fn has_entry(bytes: &[u8], image: &Pinned) -> bool {
+    let secret: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let (host, path) = image.repository.split_once('/').unwrap_or((&image.repository, ""));
+    crate::render::pin::credentials(&secret, host, path).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_image_registry_and_remedy_and_no_secret() {
+        let image = Pinned { repository: "q.io:5000/os/a".to_owned(), sha256: "0".repeat(64) };
+        let refusal = "level=fatal msg=\"reading manifest: unauthorized: authentication required\"";
+        let entry = |name: &str| format!(r#"{{"auths":{{"{name}":{{"auth":"aHVudGVyMg=="}}}}}}"#);
+        let (other, own) = (entry("other.io"), entry("q.io:5000"));
+        for (secret, expected) in [
+            (None, "no pull secret: put one with an entry for q.io:5000 into /var/lib/kubelet"),
+            (Some(&other), "the pull secret /f has none for it: add an entry for q.io:5000"),
+            (
+                Some(&own),
+                "does not accept the credentials of the pull secret /f for q.io:5000/os/a@",
+            ),
+        ] {
+            let secret = secret.map(|text| ("/f", text.as_bytes()));
+            let told = refused(refusal, &image, secret).unwrap();
+            assert!(told.contains(expected) && told.contains(&image.to_string()), "{told}");
+            assert!(!told.contains("aHVudGVyMg"), "{told}");
+        }
+        assert_eq!(refused("manifest unknown", &image, None), None);
+        assert_eq!(refused("open /x: permission denied", &image, None), None);
+    }
 
     #[test]
     fn an_empty_secret_does_not_count() {

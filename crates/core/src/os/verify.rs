@@ -36,11 +36,12 @@ pub enum Outcome {
     },
 }
 
-/// What became of a change. There is no command line where nobody reads kernel arguments; `attempts`
-/// says how often the change has been staged again.
+/// What became of a change of a machine that had booted `was` before. There is no command line where nobody
+/// reads kernel arguments; `attempts` says how often the change has been staged again.
 #[must_use]
 pub fn after_restart(
     change: &Change,
+    was: &Deployment,
     wanted: &Wanted,
     status: &HostStatus,
     command_line: Option<&str>,
@@ -49,22 +50,38 @@ pub fn after_restart(
     // By its image, where it has one: the checksum of an image may be another one each time.
     let target = Wanted { image: change.image.clone(), ..Wanted::default() };
     let image = wrong_image(&target, &status.booted);
-    let arguments = command_line
-        .filter(|_| !change.kernel_arguments.is_empty())
-        .and_then(|line| wrong_arguments(wanted, line));
+    let line = command_line.filter(|_| !change.kernel_arguments.is_empty());
+    let arguments = line.and_then(|line| {
+        wrong_arguments(wanted, line).or_else(|| stale_arguments(change, was, &status.booted))
+    });
     let checksum = change.checksum.as_deref().filter(|_| change.image.is_none());
     let checksum = checksum.filter(|it| **it != status.booted.checksum);
     let checksum = checksum
         .map(|it| format!("expected the operating system {it}, have {}", status.booted.checksum));
     let Some(problem) = image.or(checksum).or(arguments) else { return Outcome::Booted };
-    if is_there(change, wanted, status) || attempts >= MOST_ATTEMPTS {
+    if is_there(change, was, wanted, status) || attempts >= MOST_ATTEMPTS {
         return Outcome::NotBooted { problem };
     }
     Outcome::Lost
 }
 
+/// Kernel arguments that were to go and have not gone: there are more of them than the change leaves. Where the
+/// operating system changes as well, that tells; and others may bring the same arguments along.
+fn stale_arguments(change: &Change, was: &Deployment, booted: &Deployment) -> Option<String> {
+    if change.image.is_some() || change.checksum.is_some() || was.kernel_arguments.is_empty() {
+        return None;
+    }
+    let left = kernel_arguments::apply(&was.kernel_arguments, &change.kernel_arguments);
+    let stale = kernel_arguments::too_many(
+        &change.kernel_arguments.delete,
+        &booted.kernel_arguments,
+        &left,
+    );
+    (!stale.is_empty()).then(|| format!("unexpected kernel arguments: [{}]", stale.join(" ")))
+}
+
 /// Whether what was to be booted is the default, and something else has been booted.
-fn is_there(change: &Change, wanted: &Wanted, status: &HostStatus) -> bool {
+fn is_there(change: &Change, was: &Deployment, wanted: &Wanted, status: &HostStatus) -> bool {
     let fits = |deployment: &Deployment| {
         let image = wanted.image.as_deref().filter(|_| change.image.is_some());
         let has_image =
@@ -75,7 +92,12 @@ fn is_there(change: &Change, wanted: &Wanted, status: &HostStatus) -> bool {
         );
         // Without an image only the arguments tell the two apart.
         image.map_or_else(
-            || !change.kernel_arguments.append.is_empty() && missing.is_empty(),
+            || {
+                // Some hosts do not say what is to be booted with which.
+                !deployment.kernel_arguments.is_empty()
+                    && missing.is_empty()
+                    && stale_arguments(change, was, deployment).is_none()
+            },
             has_image,
         )
     };
@@ -157,9 +179,49 @@ mod tests {
             (&back, status(A, None), with(""), 0, Outcome::Booted),
             (&back, status(B, Some(a_next)), with(""), 1, Outcome::Lost),
         ] {
+            let was = deployment(A, &[]);
             let wanted = wanted(change.image.as_deref(), "k=1");
-            let found = after_restart(change, &wanted, &status, line, attempts);
+            let found = after_restart(change, &was, &wanted, &status, line, attempts);
             assert_eq!(found, expected, "{change:?} {status:?}");
         }
+    }
+
+    #[test]
+    fn arguments_that_were_only_to_go() {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let change = Change {
+            kernel_arguments: KernelArguments {
+                delete: words(&["k=1", "q"]),
+                append: words(&["q"]),
+            },
+            ..Change::default()
+        };
+        let wanted = Wanted { kernel_arguments: words(&["q"]), ..Wanted::default() };
+        // Whoever installed the machine gave it the argument too: one of the two stays.
+        let was = deployment(A, &["root=x", "k=1", "k=1", "q"]);
+        let (old, new) = (was.clone(), deployment(A, &["root=x", "k=1", "q"]));
+        let status = |booted: &Deployment, next: Option<&Deployment>| HostStatus {
+            booted: booted.clone(),
+            next: next.cloned(),
+            ..HostStatus::default()
+        };
+        let not =
+            || Outcome::NotBooted { problem: "unexpected kernel arguments: [k=1]".to_owned() };
+        for (status, attempts, expected) in [
+            (status(&new, None), 0, Outcome::Booted),
+            (status(&old, None), 0, Outcome::Lost),
+            (status(&old, None), 3, not()),
+            (status(&old, Some(&new)), 0, not()),
+            (status(&old, Some(&old)), 0, Outcome::Lost),
+        ] {
+            let line = status.booted.kernel_arguments.join(" ");
+            let found = after_restart(&change, &was, &wanted, &status, Some(&line), attempts);
+            assert_eq!(found, expected, "{status:?}");
+        }
+        // Not where a host does not say what it was booted with.
+        let unknown = Deployment::default();
+        let status = status(&old, None);
+        let found = after_restart(&change, &unknown, &wanted, &status, Some("k=1 q"), 0);
+        assert_eq!(found, Outcome::Booted);
     }
 }

@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
 use crate::api::operator::NodeDisruptionPolicy;
-use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use crate::diff::{self, Diff};
 use crate::update::{
     Assignment, Halted, NodeView, Policy, Waiting, assign, decide, max_unavailable,
@@ -47,6 +47,8 @@ pub struct World {
     pub nodes: Vec<Node>,
     /// The ControllerConfig, where there is one.
     pub controller_config: Option<ControllerConfig>,
+    /// The OSImageStream `cluster`, where there is one.
+    pub streams: Option<OSImageStream>,
     /// What changes cost: the administrator's policy over that of the system.
     pub policy: NodeDisruptionPolicy,
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use crate::reconcile_check::Overrides;
-use crate::render::render;
 use crate::render::sync::{Inputs, Rollback, SyncError, sync};
+use crate::render::{System, render};
 
 use super::{Changes, World};
 
@@ -34,6 +34,7 @@ pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a MachineConfigPool>,
     pub(super) configs: Vec<&'a MachineConfig>,
     controller_config: Option<&'a ControllerConfig>,
+    streams: Option<&'a OSImageStream>,
 }
 
 impl<'a> View<'a> {
@@ -43,6 +44,7 @@ impl<'a> View<'a> {
             pools: world.pools.iter().collect(),
             configs: world.machine_configs.iter().collect(),
             controller_config: world.controller_config.as_ref(),
+            streams: world.streams.as_ref(),
         }
     }
 
@@ -57,7 +59,13 @@ impl<'a> View<'a> {
                 config_name,
             ),
             controller_config: self.controller_config,
+            streams: self.streams,
         }
+    }
+
+    fn system(&self) -> System<'a> {
+        let (controller_config, streams) = (self.controller_config, self.streams);
+        System { controller_config, streams, worker: None }.among(self.pools.iter().copied())
     }
 
     pub(super) fn pool(&self, name: &str) -> Option<&'a MachineConfigPool> {
@@ -139,12 +147,12 @@ pub(super) fn outlook(view: &View<'_>, pool: &MachineConfigPool) -> Outlook {
     let inputs = Inputs {
         pool,
         machine_configs: &view.configs,
-        controller_config: view.controller_config,
+        system: view.system(),
         version: "",
         overrides: Overrides::default(),
     };
     let configs = view.configs.iter().copied();
-    let made = render(pool, configs, view.controller_config)
+    let made = render(pool, configs, view.system())
         .ok()
         .and_then(|made| made.into_object(pool, view.controller_config, "").ok());
     let current = target_of(pool).to_owned();

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::api::{MachineConfig, MachineConfigPool};
 use crate::reconcile_check::{Overrides, reconcilable};
-use crate::render::render;
 use crate::render::sync::Rollback;
+use crate::render::{System, render};
 use crate::update::{NodeView, Policy, pool_of};
 
 use super::outlook::target_of;
@@ -123,7 +123,7 @@ pub fn rollback(
     pool: &MachineConfigPool,
     members: &[&Node],
     configs: &[MachineConfig],
-    controller_config: Option<&ControllerConfig>,
+    system: System<'_>,
     wanted: Option<&str>,
 ) -> Result<Rollback, NoRollback> {
     let name = pool.metadata.name.clone().unwrap_or_default();
@@ -150,7 +150,7 @@ pub fn rollback(
     if bad.contains(&to) {
         return Err(NoRollback::Bad { pool: name, config: to });
     }
-    let from = render(pool, configs, controller_config).map(|rendered| rendered.name);
+    let from = render(pool, configs, system).map(|rendered| rendered.name);
     // Sources that cannot be rendered leave the pool where it was.
     let from = from.unwrap_or_else(|_| Rollback::of(pool).map_or(current, |before| before.from));
     if from == to {
@@ -288,7 +288,7 @@ mod tests {
             let nodes = [node("m1", &full(spec))];
             let members: Vec<&Node> = nodes.iter().collect();
             let wanted = wanted.map(full);
-            let found = rollback(&pool, &members, &world(), None, wanted.as_deref());
+            let found = rollback(&pool, &members, &world(), System::default(), wanted.as_deref());
             match found {
                 Ok(found) => assert_eq!(
                     (found.from, found.to),

@@ -1,5 +1,6 @@
 //! Why a pool cannot be rendered.
 
+use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
 use crate::ignition::IgnitionError;
 
@@ -68,6 +69,58 @@ pub enum RenderError {
         /// Who sets the image.
         machine_config: String,
     },
+    /// The same, with the pool's annotation.
+    #[error(
+        "cannot override MachineConfig osImageURL and set MachineConfigPool annotation {OS_IMAGE} simultaneously (osImageURL from MachineConfig {machine_config}, annotation of MachineConfigPool {pool}; remove one of the two)"
+    )]
+    ImageAndAnnotation {
+        /// Who sets the image.
+        machine_config: String,
+        /// Whose annotation it is.
+        pool: String,
+    },
+    /// The same, both on the pool.
+    #[error(
+        "cannot set MachineConfigPool annotation {OS_IMAGE} and MachineConfigPool spec.osImageStream.name simultaneously (MachineConfigPool {pool}, stream {stream}; remove one of the two)"
+    )]
+    AnnotationAndStream {
+        /// The pool.
+        pool: String,
+        /// The stream that it names.
+        stream: String,
+    },
+    /// An annotation that names no image.
+    #[error(
+        "MachineConfigPool {pool}: metadata.annotations: {OS_IMAGE}: {image:?}: {reason} (write REGISTRY/NAME@sha256:DIGEST or REGISTRY/NAME:TAG, or remove the annotation: then the machines get the image of the system)"
+    )]
+    Annotation {
+        /// The pool.
+        pool: String,
+        /// What it says.
+        image: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A pool names a stream, and nobody has said which there are.
+    #[error(
+        "could not get OSImageStream for pool {pool}: osimagestream.machineconfiguration.openshift.io \"cluster\" not found (create it with its status, or remove spec.osImageStream from the pool)"
+    )]
+    NoStreams {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool names a stream that there is not.
+    #[error(
+        "could not get OSImageStreamSet for pool {pool}: osimagestreams.machineconfiguration.openshift.io {stream:?} not found ({}; name one of them in spec.osImageStream.name of the pool, or add it to status.availableStreams of OSImageStream cluster)", streams(.there)
+    )]
+    UnknownStream {
+        /// The pool.
+        pool: String,
+        /// The stream.
+        stream: String,
+        /// Those that there are.
+        there: Vec<String>,
+    },
     /// A character that no rendered config can hold: the hash is made over YAML, and the real
     /// system's YAML reader refuses it.
     #[error("the rendered config cannot be written: {refusal} (remove it from the MachineConfigs)")]
@@ -87,6 +140,24 @@ pub enum RenderError {
         /// The largest size.
         max: usize,
     },
+}
+
+impl RenderError {
+    /// Whether it is about the object with the streams rather than about what is rendered: the real
+    /// system tells such errors as they are.
+    #[must_use]
+    pub fn is_about_streams(&self) -> bool {
+        matches!(self, Self::NoStreams { .. } | Self::UnknownStream { .. })
+    }
+}
+
+/// The streams that there are, in words.
+fn streams(there: &[String]) -> String {
+    if there.is_empty() {
+        "its status names no streams".to_owned()
+    } else {
+        format!("streams there: {}", there.join(", "))
+    }
 }
 
 /// What is wrong with one MachineConfig.

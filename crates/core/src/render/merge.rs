@@ -1,8 +1,9 @@
 //! Many MachineConfigs become one spec.
 
-use crate::api::{ControllerConfig, MachineConfig, MachineConfigSpec};
+use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::{self, Config};
 
+use super::base::Base;
 use super::check::SPECIAL_KERNELS;
 use super::error::RenderError;
 use super::select::name_of;
@@ -58,10 +59,7 @@ pub struct RenderedSpec {
 }
 
 /// Merges MachineConfigs that are in merge order.
-pub(super) fn merge(
-    sources: &[Prepared<'_>],
-    controller_config: Option<&ControllerConfig>,
-) -> Result<RenderedSpec, RenderError> {
+pub(super) fn merge(sources: &[Prepared<'_>], base: &Base) -> Result<RenderedSpec, RenderError> {
     let special_kernel = |source: &&Prepared<'_>| {
         let kernel = source.spec().kernel_type.as_deref().unwrap_or_default();
         SPECIAL_KERNELS.contains(&kernel)
@@ -80,23 +78,18 @@ pub(super) fn merge(
             kernel_from: kernel_from.name().to_owned(),
         });
     }
-    let cc = controller_config.map(|cc| &cc.spec);
-    let base_image = cc.and_then(|cc| cc.base_os_container_image.clone());
-    let base_extensions = cc.and_then(|cc| cc.base_os_extensions_container_image.clone());
     let concat = |field: fn(&MachineConfigSpec) -> &Option<Vec<String>>| {
         sources.iter().flat_map(|source| field(source.spec()).iter().flatten().cloned()).collect()
     };
     Ok(RenderedSpec {
         os_image_url: last_set(sources, |spec| spec.os_image_url.as_deref())
-            .map(|(image, _)| image.to_owned())
-            .or(base_image)
-            .unwrap_or_default(),
+            .map_or(base.image(), |(image, _)| image)
+            .to_owned(),
         base_os_extensions_container_image: last_set(sources, |spec| {
             spec.base_os_extensions_container_image.as_deref()
         })
-        .map(|(image, _)| image.to_owned())
-        .or(base_extensions)
-        .unwrap_or_default(),
+        .map_or(base.extensions.as_str(), |(image, _)| image)
+        .to_owned(),
         config: merge_ignition(sources),
         kernel_arguments: concat(|spec| &spec.kernel_arguments),
         extensions: concat(|spec| &spec.extensions),

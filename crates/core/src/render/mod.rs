@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! pool + MachineConfigs ─ select ─→ merge order ─ check each ─→ merge ─→ name ─→ Rendered
-//!                                                                 └─ provenance (who said what)
+//! pool + annotation, stream, ControllerConfig ─ base ─→ images ──┘  └─ provenance (who said what)
 //! Rendered + what the API holds ─ sync ─→ what the controller has to write
 //! ```
 
+mod base;
 pub mod check;
 mod error;
 pub mod go_yaml;
@@ -23,6 +24,7 @@ use crate::api::names::annotation;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
 use crate::ignition::Report;
 
+pub use base::{Annotated, Base, System};
 pub use error::{Problem, RenderError};
 pub use merge::{Prepared, RenderedSpec};
 pub use name::rendered_name;
@@ -42,15 +44,17 @@ pub struct Rendered<'a> {
     pub sources: Vec<Prepared<'a>>,
     /// What the Ignition configs of the sources were warned about: (MachineConfig, warnings).
     pub warnings: Vec<(&'a str, Report)>,
-    /// Whether an administrator's MachineConfig replaces the OS image of the system.
+    /// The images that there were before, and whose word they are.
+    pub base: Base,
+    /// Whether an administrator's MachineConfig or annotation replaces the OS image of the system.
     pub os_image_overridden: bool,
 }
 
 /// Renders a pool from the MachineConfigs there are.
-pub fn render<'a>(
+pub fn render<'a, 's>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
-    controller_config: Option<&ControllerConfig>,
+    system: impl Into<System<'s>>,
 ) -> Result<Rendered<'a>, RenderError> {
     let mut sources = Vec::new();
     let mut warnings = Vec::new();
@@ -68,21 +72,28 @@ pub fn render<'a>(
         };
         sources.push(Prepared { machine_config, ignition });
     }
-    let spec = merge::merge(&sources, controller_config)?;
-    let base_image = controller_config.and_then(|cc| cc.spec.base_os_container_image.as_deref());
-    let os_image_overridden = spec.os_image_url != base_image.unwrap_or_default();
-    if os_image_overridden && pool.spec.os_image_stream.is_some() {
+    let base = Base::of(pool, &system.into())?;
+    let spec = merge::merge(&sources, &base)?;
+    let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
+    if spec.os_image_url != base.image() {
         let image = merge::last_set(&sources, |spec| spec.os_image_url.as_deref());
         let machine_config = image.map(|(_, source)| source.name().to_owned()).unwrap_or_default();
-        return Err(RenderError::ImageAndStream { machine_config });
+        if pool.spec.os_image_stream.as_ref().is_some_and(|stream| !stream.name.is_empty()) {
+            return Err(RenderError::ImageAndStream { machine_config });
+        }
+        // One that the pool follows is there to be overridden.
+        if base.annotated.as_ref().is_some_and(|annotated| annotated.pool == pool_name) {
+            let pool = pool_name.to_owned();
+            return Err(RenderError::ImageAndAnnotation { machine_config, pool });
+        }
     }
-    let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
+    let os_image_overridden = spec.os_image_url != base.system_image;
     let value = to_value(&spec);
     if let Some(refusal) = go_yaml::go_yaml_refusal(&value) {
         return Err(RenderError::Unwritable { refusal });
     }
     let name = rendered_name(pool_name, &value);
-    Ok(Rendered { name, spec, sources, warnings, os_image_overridden })
+    Ok(Rendered { name, spec, sources, warnings, base, os_image_overridden })
 }
 
 /// JSON of something that always has one: maps with string keys, numbers, strings.

@@ -45,7 +45,7 @@ impl Tagged {
 /// What a config needs before machines may have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pin {
-    /// Nothing: there is no image, or it is named by its digest.
+    /// Nothing: there is no image, it is named by its digest, or it has been pinned.
     Needless,
     /// The pool's config before has the same tag: what it meant then, it means now.
     As(String),
@@ -53,11 +53,13 @@ pub enum Pin {
     Ask(Tagged),
 }
 
-/// How the image of a new config is pinned, given the config that the pool has.
+/// How the image of a config is pinned, given the config that the pool has.
 #[must_use]
 pub fn pin(new: &MachineConfig, present: Option<&MachineConfig>) -> Pin {
     let image = new.spec.os_image_url.as_deref().unwrap_or_default();
-    let Some(tagged) = Tagged::of(image) else { return Pin::Needless };
+    let Some(tagged) = Tagged::of(image).filter(|_| pinned(new).is_none()) else {
+        return Pin::Needless;
+    };
     let present = present.filter(|present| present.spec.os_image_url.as_deref() == Some(image));
     match present.and_then(pinned) {
         Some(known) => Pin::As(known.to_owned()),
@@ -183,6 +185,7 @@ mod tests {
         let known = config("q.io/a:1", Some("q.io/a@sha256:1"));
         assert_eq!(pin(&new, Some(&known)), Pin::As("q.io/a@sha256:1".to_owned()));
         assert_eq!(pin(&config("q.io/a@sha256:1", None), None), Pin::Needless);
+        assert_eq!(pin(&known, None), Pin::Needless);
     }
 
     #[test]

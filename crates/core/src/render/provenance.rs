@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::api::MachineConfigSpec;
+use crate::api::names::annotation::machinist::OS_IMAGE;
+use crate::api::names::object::CLUSTER;
 use crate::ignition::schema::{Storage, Unit};
 
 use super::{Prepared, Rendered, to_value};
@@ -257,16 +259,31 @@ fn wants(source: &Prepared<'_>, image: &Option<String>) -> bool {
     image.as_ref().is_some_and(|image| !image.is_empty()) && !source.is_generated()
 }
 
+/// Who has a say in a field before MachineConfigs have.
+fn base_of(
+    scalar: &Scalar,
+    rendered: &Rendered<'_>,
+    controller_config: Option<&str>,
+) -> Vec<String> {
+    if !scalar.has_base {
+        return Vec::new();
+    }
+    let base = &rendered.base;
+    let stream = base.stream.as_ref().map(|name| format!("OSImageStream {CLUSTER}, stream {name}"));
+    let annotated = base.annotated.as_ref().filter(|_| scalar.name == "osImageURL");
+    let annotated =
+        annotated.map(|it| format!("MachineConfigPool {}, annotation {OS_IMAGE}", it.pool));
+    let controller_config = controller_config.map(|name| format!("ControllerConfig {name}"));
+    controller_config.into_iter().chain(stream).chain(annotated).collect()
+}
+
 /// The fields of the spec: the last one that counts holds.
 fn scalar_fields(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Vec<Item> {
     let item = |scalar: &Scalar| {
-        let base = controller_config.filter(|_| scalar.has_base);
         let asking = rendered.sources.iter().filter(|source| (scalar.has_a_say)(source));
-        let asking: Vec<String> = base
-            .map(|name| format!("ControllerConfig {name}"))
-            .into_iter()
-            .chain(asking.map(|source| source.name().to_owned()))
-            .collect();
+        let asking = asking.map(|source| source.name().to_owned());
+        let base = base_of(scalar, rendered, controller_config).into_iter();
+        let asking: Vec<String> = base.chain(asking).collect();
         let last = asking.len().checked_sub(1)?;
         let all_hold = scalar.name == "fips";
         let contribution = |(index, source): (usize, String)| {

@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::reconcile_check::{Overrides, Refusal, reconcilable};
 
-use super::{RenderError, render};
+use super::{RenderError, System, render};
 
 /// What the API holds, as far as the rendering of one pool goes.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +19,8 @@ pub struct Inputs<'a> {
     pub pool: &'a MachineConfigPool,
     /// All MachineConfigs, rendered ones among them.
     pub machine_configs: &'a [&'a MachineConfig],
-    /// The ControllerConfig, where there is one.
-    pub controller_config: Option<&'a ControllerConfig>,
+    /// What the images come from, beside MachineConfigs.
+    pub system: System<'a>,
     /// What the controller calls itself in what it makes.
     pub version: &'a str,
     /// Changes that are waved through.
@@ -41,8 +41,10 @@ pub struct Sync {
     /// Whether the pool was rolled back from a config that its sources no longer make: the
     /// rollback is over.
     pub end_rollback: bool,
-    /// Whether an administrator's MachineConfig replaces the OS image of the system.
+    /// Whether an administrator's MachineConfig or annotation replaces the OS image of the system.
     pub os_image_overridden: bool,
+    /// The pool whose annotation does that, unless it is a MachineConfig.
+    pub annotated_by: Option<String>,
 }
 
 /// Why a pool has no new rendered config.
@@ -86,7 +88,7 @@ pub enum SyncError {
 
 /// What is to be written for a pool.
 pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
-    if let Some(reason) = inputs.controller_config.and_then(incomplete) {
+    if let Some(reason) = inputs.system.controller_config.and_then(incomplete) {
         return Err(SyncError::NotYet(reason));
     }
     match inputs.pool.spec.machine_config_selector.as_ref().map(selector::is_empty) {
@@ -95,9 +97,10 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
         None => return Err(nothing(inputs)),
     }
     let configs = || inputs.machine_configs.iter().copied();
-    let rendered = match render(inputs.pool, configs(), inputs.controller_config) {
+    let rendered = match render(inputs.pool, configs(), inputs.system) {
         Ok(rendered) => rendered,
         Err(RenderError::NothingSelected { .. }) => return Err(nothing(inputs)),
+        Err(error) if error.is_about_streams() => return Err(SyncError::Render(error.to_string())),
         Err(error) => {
             let text = format!("could not generate rendered MachineConfig: {error}");
             return Err(SyncError::Render(text));
@@ -106,8 +109,11 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
     let name = rendered.name.clone();
     let sources: Vec<ObjectReference> = rendered.sources.iter().map(|s| source(s.name())).collect();
     let os_image_overridden = rendered.os_image_overridden;
+    let annotated = rendered.base.annotated.as_ref();
+    let annotated = annotated.filter(|it| it.image == rendered.spec.os_image_url);
+    let annotated_by = annotated.map(|it| it.pool.clone());
     let wanted = rendered
-        .into_object(inputs.pool, inputs.controller_config, inputs.version)
+        .into_object(inputs.pool, inputs.system.controller_config, inputs.version)
         .map_err(|error| SyncError::Render(format!("size validation failed: {error}")))?;
     let by_name = |name: &str| configs().find(|mc| mc.metadata.name.as_deref() == Some(name));
     let existing = by_name(&name);
@@ -137,7 +143,15 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
         ..PoolConfiguration::default()
     });
     let create = existing.is_none().then_some(wanted);
-    Ok(Sync { rendered: name, create, repair, point, end_rollback, os_image_overridden })
+    Ok(Sync {
+        rendered: name,
+        create,
+        repair,
+        point,
+        end_rollback,
+        os_image_overridden,
+        annotated_by,
+    })
 }
 
 /// A pool that an administrator sent back to an earlier config, for as long as its sources make the
@@ -189,7 +203,7 @@ fn nothing(inputs: &Inputs<'_>) -> SyncError {
     let selector = selector.map(selector::to_text).unwrap_or_default();
     let text = format!("no MachineConfigs found matching selector {selector}");
     let had_one = inputs.pool.spec.configuration.as_ref().is_some_and(|c| c.name.is_some());
-    if had_one || inputs.controller_config.is_some_and(has_templates) {
+    if had_one || inputs.system.controller_config.is_some_and(has_templates) {
         SyncError::Render(text)
     } else {
         SyncError::Nothing(text)
@@ -225,8 +239,9 @@ fn check_change(
     };
     for without in (0..sources.len()).rev() {
         let rest = sources.iter().enumerate().filter(|(n, _)| *n != without).map(|(_, mc)| *mc);
-        let Ok(rendered) = render(inputs.pool, rest, inputs.controller_config) else { continue };
-        let object = rendered.into_object(inputs.pool, inputs.controller_config, inputs.version);
+        let Ok(rendered) = render(inputs.pool, rest, inputs.system) else { continue };
+        let controller_config = inputs.system.controller_config;
+        let object = rendered.into_object(inputs.pool, controller_config, inputs.version);
         let Ok(object) = object else { continue };
         if reconcilable(old, &object, inputs.overrides).is_ok() {
             let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();

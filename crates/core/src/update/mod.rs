@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! pools + nodes ─ membership ─→ nodes of a pool ─ candidates ─→ who goes now, who waits and why
-//!                                               └ pool_status ─→ counts and conditions
+//!                                               └ pool_status, stream_status ─→ counts, conditions, the stream
 //! pool + MachineOSConfig + MachineOSBuild ─ layering ─→ the goal: a config, or an image with its config
 //! pool ─ policy ─→ who goes first, when, how many may fail ─ decide ─→ the decision with all that
 //! report ─ machine_config_node ─→ what the MachineConfigNode says
@@ -25,6 +25,7 @@ mod node;
 mod policy;
 mod pool_status;
 mod rendered;
+mod stream_status;
 mod waiting;
 
 pub use estimate::estimate;
@@ -38,4 +39,5 @@ pub use policy::{
 pub use pool_status::{pool_status, pool_status_for};
 pub(crate) use rendered::pool_of;
 pub use rendered::{needed, removable};
+pub use stream_status::stream_of;
 pub use waiting::{Names, Waiting};

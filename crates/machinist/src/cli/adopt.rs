@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use machinist_core::adopt::{self, Verdict};
-use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
+use machinist_core::render::System;
 use serde::Serialize;
 
+use super::generate_inputs::cluster;
 use super::live::session::SessionArgs;
 use super::output::{ERROR, FAINT, HEADING, TextOrJson};
 use super::pool_inputs::of_kind;
@@ -27,8 +29,8 @@ pub(super) struct Adopt {
     #[arg(long, required = true)]
     check: bool,
 
-    /// Manifests instead of the home (pools, MachineConfigs with the rendered ones, the ControllerConfig): a file, a folder or -
-    /// for standard input; may be given more than once
+    /// Manifests instead of the home (pools, MachineConfigs with the rendered ones, the ControllerConfig, the OSImageStream): a
+    /// file, a folder or - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
 
@@ -48,12 +50,14 @@ struct Answer<'a> {
 
 impl Adopt {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let (pools, configs, controller_config) =
+        let (pools, configs, controller_config, streams) =
             if self.filename.is_empty() { self.ask()? } else { self.read()? };
         if pools.is_empty() {
             bail!("there is no MachineConfigPool; nothing to take over");
         }
-        let verdicts = adopt::check(&pools, &configs, controller_config.as_ref());
+        let (controller_config, streams) = (controller_config.as_ref(), streams.as_ref());
+        let system = System { controller_config, streams, worker: None };
+        let verdicts = adopt::check(&pools, &configs, system);
         let safe = verdicts.iter().all(Verdict::is_safe);
         match self.output {
             TextOrJson::Json => output::print_json(&Answer { safe, pools: &verdicts })?,
@@ -65,7 +69,7 @@ impl Adopt {
     fn ask(&self) -> Result<Inputs> {
         let world = live::run(async { self.session.open().await?.world().await })?;
         let controller_config = world.controller_config().cloned();
-        Ok((world.pools, world.configs, controller_config))
+        Ok((world.pools, world.configs, controller_config, world.streams))
     }
 
     fn read(&self) -> Result<Inputs> {
@@ -74,11 +78,12 @@ impl Adopt {
         let pools = typed("MachineConfigPool").map(Document::typed).collect::<Result<_>>()?;
         let configs = typed("MachineConfig").map(Document::typed).collect::<Result<_>>()?;
         let controller_config = typed("ControllerConfig").next().map(Document::typed);
-        Ok((pools, configs, controller_config.transpose()?))
+        Ok((pools, configs, controller_config.transpose()?, cluster(&documents)?))
     }
 }
 
-type Inputs = (Vec<MachineConfigPool>, Vec<MachineConfig>, Option<ControllerConfig>);
+type Inputs =
+    (Vec<MachineConfigPool>, Vec<MachineConfig>, Option<ControllerConfig>, Option<OSImageStream>);
 
 fn text(verdicts: &[Verdict], safe: bool) -> String {
     let mut text = String::new();

@@ -120,7 +120,7 @@ impl Bootstrap {
             );
         }
         let templates = self.templates.read()?;
-        match bootstrap::bootstrap(&inputs.sources(&templates), VERSION) {
+        match bootstrap::bootstrap(&inputs.sources(&templates), inputs.streams.as_ref(), VERSION) {
             Ok(made) => Ok(Some(made)),
             Err(errors) => Ok(refused(&errors)),
         }

@@ -56,7 +56,7 @@ impl Explain {
             output::warning(&file.message());
         }
         let controller_config = inputs.controller_config.as_ref();
-        let rendered = render(&inputs.pool, &inputs.machine_configs, controller_config)?;
+        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.system())?;
         let cc_name = controller_config.map(|cc| cc.metadata.name.as_deref().unwrap_or_default());
         let mut items = provenance(&rendered, cc_name);
         if let Some(name) = &self.name {

@@ -14,7 +14,7 @@ use machinist_core::api::names::object::{
 };
 use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
-    MachineConfig, MachineConfigPool,
+    MachineConfig, MachineConfigPool, OSImageStream,
 };
 use machinist_core::bootstrap::built_in;
 use machinist_core::generate::Sources;
@@ -46,6 +46,8 @@ pub(super) struct GenerateInputs {
     pub(super) feature_gate: Option<FeatureGate>,
     gates: BTreeMap<String, bool>,
     kubelet_configs: Vec<KubeletConfig>,
+    /// The operating systems that pools choose from.
+    pub(super) streams: Option<OSImageStream>,
 }
 
 impl GenerateInputs {
@@ -102,6 +104,7 @@ impl GenerateInputs {
             gates: feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default(),
             feature_gate,
             kubelet_configs: of(documents)?,
+            streams: cluster(documents)?,
         })
     }
 
@@ -179,7 +182,7 @@ pub(super) fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(
 }
 
 /// The one object of a kind.
-fn cluster<K: Resource<DynamicType = ()> + DeserializeOwned>(
+pub(super) fn cluster<K: Resource<DynamicType = ()> + DeserializeOwned>(
     documents: &[Document],
 ) -> Result<Option<K>> {
     Ok(of::<K>(documents)?.into_iter().find(|object| object.name_any() == CLUSTER))

@@ -9,6 +9,7 @@ use clap::Args;
 use http::Method;
 use machinist_core::adopt::{self, Verdict};
 use machinist_core::moving::{self, Step};
+use machinist_core::render::System;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,13 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "config.openshift.io";
 
 /// Kinds that move, in the order in which they are written. Pools are held until everything is there; machines come last.
-const KINDS: [(&str, &str); 19] = [
+const KINDS: [(&str, &str); 20] = [
     (SETTINGS, "APIServer"),
     (SETTINGS, "FeatureGate"),
     (SETTINGS, "Node"),
     (SETTINGS, "Image"),
     (SETTINGS, "ClusterImagePolicy"),
     (OURS, "ControllerConfig"),
+    (OURS, "OSImageStream"),
     ("operator.openshift.io", "MachineConfiguration"),
     (OURS, "MachineConfigPool"),
     (OURS, "MachineConfig"),
@@ -234,7 +236,12 @@ fn problems(items: &[Item]) -> Result<Vec<String>> {
     let configs =
         of("MachineConfig").map(|one| typed(Kind::Config, one)).collect::<Result<Vec<_>>>()?;
     let controller = of("ControllerConfig").next().map(|one| typed(Kind::ControllerConfig, one));
-    let verdicts = adopt::check(&pools, &configs, controller.transpose()?.as_ref());
+    let controller = controller.transpose()?;
+    let streams = of("OSImageStream").next().map(|one| typed(Kind::OsImageStream, one));
+    let streams = streams.transpose()?;
+    let system =
+        System { controller_config: controller.as_ref(), streams: streams.as_ref(), worker: None };
+    let verdicts = adopt::check(&pools, &configs, system);
     for verdict in verdicts.iter().filter(|verdict| !Verdict::is_safe(verdict)) {
         problems.push(format!(
             "MachineConfigPool {} would get another config there; `machinist adopt --check` says why",

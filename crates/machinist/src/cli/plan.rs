@@ -78,6 +78,7 @@ impl Plan {
                 machine_configs: world.configs,
                 nodes: world.nodes,
                 controller_config,
+                streams: world.streams,
                 policy,
             };
             let answer = plan(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));

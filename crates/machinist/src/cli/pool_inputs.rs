@@ -1,13 +1,16 @@
-//! What rendering needs, found among manifests: the pool, the MachineConfigs, the ControllerConfig.
+//! What rendering needs, found among manifests: the pool, the MachineConfigs, the ControllerConfig, and
+//! the streams of operating systems.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use machinist_core::api::names::object::CONTROLLER_CONFIG;
-use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER};
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
+use machinist_core::render::System;
 
+use super::generate_inputs::cluster;
 use crate::manifests::{self, Document};
 
 /// The arguments that name the inputs of one pool.
@@ -28,6 +31,19 @@ pub(super) struct PoolInputs {
     pub(super) pool: MachineConfigPool,
     pub(super) machine_configs: Vec<MachineConfig>,
     pub(super) controller_config: Option<ControllerConfig>,
+    streams: Option<OSImageStream>,
+    worker: Option<MachineConfigPool>,
+}
+
+impl PoolInputs {
+    /// What the images come from, beside MachineConfigs.
+    pub(super) fn system(&self) -> System<'_> {
+        System {
+            controller_config: self.controller_config.as_ref(),
+            streams: self.streams.as_ref(),
+            worker: self.worker.as_ref(),
+        }
+    }
 }
 
 impl PoolArgs {
@@ -65,7 +81,14 @@ pub(super) fn find(documents: &[Document], pool: &str) -> Result<PoolInputs> {
             ),
         },
     };
-    Ok(PoolInputs { pool: found.typed()?, machine_configs, controller_config })
+    let worker = pools.iter().find(|document| document.name() == POOL_WORKER);
+    Ok(PoolInputs {
+        pool: found.typed()?,
+        machine_configs,
+        controller_config,
+        streams: cluster(documents)?,
+        worker: worker.map(|document| document.typed()).transpose()?,
+    })
 }
 
 /// The documents of one of our kinds. A document without `apiVersion` is taken at its word.

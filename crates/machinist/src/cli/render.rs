@@ -10,8 +10,8 @@ use super::{Outcome, output};
 /// Render one pool: merge its MachineConfigs into one and name it
 ///
 /// The inputs hold the MachineConfigPool, MachineConfigs (those that the pool does not select are
-/// passed over) and, optionally, the ControllerConfig with the OS images of the system. The result
-/// has the name and the content that the Machine Config Operator gives it.
+/// passed over) and, optionally, the ControllerConfig with the OS images of the system, or the
+/// OSImageStream with those that pools choose from. The result has the name and the content that the Machine Config Operator gives it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist render --pool worker -f examples/chrony.yaml -o name"
@@ -36,7 +36,7 @@ impl Render {
     pub(super) fn run(&self) -> Result<Outcome> {
         let inputs = self.inputs.read()?;
         let controller_config = inputs.controller_config.as_ref();
-        let rendered = render(&inputs.pool, &inputs.machine_configs, controller_config)?;
+        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.system())?;
         for (machine_config, report) in &rendered.warnings {
             for entry in &report.entries {
                 output::warning(&format!("MachineConfig {machine_config}: spec.config: {entry}"));

@@ -71,9 +71,8 @@ impl Rollback {
     async fn back(&self, session: &Session, world: &World) -> Result<Outcome> {
         let pool = world.pool(&self.pool)?;
         let members = world.members(pool);
-        let controller_config = world.controller_config();
         let wanted = self.to.as_deref();
-        let back = match rollback(pool, &members, &world.configs, controller_config, wanted) {
+        let back = match rollback(pool, &members, &world.configs, world.system(), wanted) {
             Ok(back) => back,
             Err(refusal) => {
                 output::error(&refusal.to_string());

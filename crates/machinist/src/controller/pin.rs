@@ -13,7 +13,6 @@ use http_body_util::{BodyExt as _, Limited};
 use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
 use kube::{Api, Client, Config};
-use machinist_core::api::ControllerConfig;
 use machinist_core::api::names::object;
 use machinist_core::render::pin::{Challenge, Tagged, credentials, is_digest};
 use serde_json::Value;
@@ -53,10 +52,7 @@ impl fmt::Debug for Means {
 impl Means {
     /// What the home says. What cannot be read is left out: many registries want nothing.
     pub(super) async fn of(shell: &Shell) -> Self {
-        let pull_secret = match shell.world.controller_config() {
-            Some(config) => pull_secret(shell, &config).await,
-            None => None,
-        };
+        let pull_secret = pull_secret(shell).await;
         let image = shell.world.kinds.images.get(object::CLUSTER);
         let sources = image.and_then(|image| image.spec.registry_sources.clone());
         let insecure = sources.and_then(|it| it.insecure_registries).unwrap_or_default();
@@ -64,11 +60,14 @@ impl Means {
     }
 }
 
-async fn pull_secret(shell: &Shell, config: &ControllerConfig) -> Option<Value> {
-    let reference = config.spec.pull_secret.as_ref()?;
+/// The pull secret that the ControllerConfig names; where it names none, that of the whole system.
+async fn pull_secret(shell: &Shell) -> Option<Value> {
+    let config = shell.world.controller_config();
+    let reference = config.and_then(|config| config.spec.pull_secret.clone()).unwrap_or_default();
     let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
+    let name = reference.name.as_deref().unwrap_or(object::PULL_SECRET);
     let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
-    let secret = shell.write(api.get(reference.name.as_deref()?)).await.ok()?;
+    let secret = shell.write(api.get(name)).await.ok()?;
     serde_json::from_slice(&secret.data?.get(DOCKER_CONFIG_KEY)?.0).ok()
 }
 
@@ -140,8 +139,14 @@ async fn ask(tagged: &Tagged, means: &Means) -> anyhow::Result<String> {
         let shown = answer.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
         let challenge = shown.and_then(|shown| Challenge::read(shown, repository));
         let user = means.pull_secret.as_ref().and_then(|it| credentials(it, host, repository));
+        let had_one = user.is_some();
         let header = authorization(challenge, user, is_insecure).await?;
         answer = exchange(&format!("{scheme}://{host}{path}"), is_insecure, Some(header)).await?;
+        if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && had_one {
+            anyhow::bail!(
+                "{host} does not accept the credentials of the pull secret: correct its entry for {host}"
+            );
+        }
     }
     let status = answer.status();
     anyhow::ensure!(status.is_success(), "{host} answers {status}");
@@ -161,7 +166,9 @@ async fn authorization(
     let basic = user.map(|user| format!("Basic {user}"));
     let text = match challenge {
         Some(Challenge::Basic) => basic.ok_or_else(|| {
-            anyhow::anyhow!("the registry wants a password, and the pull secret has none for it")
+            anyhow::anyhow!(
+                "the registry wants a password, and the pull secret has none for it: add an entry"
+            )
         })?,
         Some(Challenge::Bearer { url }) => {
             anyhow::ensure!(

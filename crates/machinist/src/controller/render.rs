@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use machinist_core::api::names::annotation;
+use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::Overrides;
+use machinist_core::render::System;
 use machinist_core::render::pin::{Pin, pin, set_pinned};
 use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
 use serde_json::json;
@@ -25,6 +26,8 @@ const QUIET: Duration = Duration::from_millis(150);
 const PATIENCE: Duration = Duration::from_millis(700);
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// After a registry that could not say which image a tag means.
+const ASK_AGAIN: Duration = Duration::from_secs(15);
 
 /// How the rendering of a pool went last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,22 +55,29 @@ pub(super) async fn run(shell: Shell) {
     turns.after(world.pools.changes());
     turns.after(world.configs.changes());
     turns.after(world.controller_configs.changes());
+    turns.after(world.os_image_streams.changes());
     world.ready().await;
-    let (mut again, pins) = (true, Pins::default());
+    let (mut again, pins) = (Some(RETRY), Pins::default());
     loop {
-        turns.next(again.then_some(RETRY)).await;
+        turns.next(again).await;
         again = pass(&shell, &pins).await;
     }
 }
 
-/// Renders all pools once; whether it has to be tried again by itself.
-async fn pass(shell: &Shell, pins: &Pins) -> bool {
+/// Renders all pools once; when it has to be looked at again by itself.
+async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
     let world = &shell.world;
     let configs = world.configs.all();
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
-    let controller_config = world.controller_config();
+    let (controller_config, streams) = (world.controller_config(), world.streams());
+    let worker = world.pools.get(object::POOL_WORKER);
+    let system = System {
+        controller_config: controller_config.as_deref(),
+        streams: streams.as_deref(),
+        worker: worker.as_deref(),
+    };
     let mut renders = Renders::new();
-    let mut again = false;
+    let mut again = None;
     for pool in world.pools.all() {
         if pool.metadata.deletion_timestamp.is_some() {
             continue;
@@ -75,7 +85,7 @@ async fn pass(shell: &Shell, pins: &Pins) -> bool {
         let inputs = Inputs {
             pool: &pool,
             machine_configs: &configs,
-            controller_config: controller_config.as_deref(),
+            system,
             version: VERSION,
             overrides: Overrides::default(),
         };
@@ -83,16 +93,18 @@ async fn pass(shell: &Shell, pins: &Pins) -> bool {
             Ok(mut todo) => {
                 let overridden = todo.os_image_overridden;
                 shell.metrics.os_image_overridden(&pool.name_any(), overridden);
-                if let Some(waits) = pin_image(shell, pins, &pool, &mut todo).await {
-                    again = true;
-                    renders.insert(pool.name_any(), waits);
-                    continue;
+                let (pinned, later) = pin_image(shell, pins, &pool, &mut todo).await;
+                again = sooner(again, later);
+                match pinned {
+                    Render::Good => {
+                        if let Err(error) = perform(shell, &pool, todo).await {
+                            again = sooner(again, Some(RETRY));
+                            tracing::debug!(pool = pool.name_any(), %error, "cannot write what was rendered");
+                        }
+                        Render::Good
+                    }
+                    waits => waits,
                 }
-                if let Err(error) = perform(shell, &pool, todo).await {
-                    again = true;
-                    tracing::debug!(pool = pool.name_any(), %error, "cannot write what was rendered");
-                }
-                Render::Good
             }
             Err(error) => told(shell, &pool, &error),
         };
@@ -106,31 +118,37 @@ async fn pass(shell: &Shell, pins: &Pins) -> bool {
     again
 }
 
-/// An image that is named by a tag is pinned before any machine may have it. Says what to wait for, if
-/// that is not known yet.
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// An image that is named by a tag is pinned before any machine may have it. Says whether the pool has to
+/// wait for that, and when to look again.
 async fn pin_image(
     shell: &Shell,
     pins: &Pins,
     pool: &MachineConfigPool,
     todo: &mut Sync,
-) -> Option<Render> {
-    let new = todo.create.as_mut()?;
+) -> (Render, Option<Duration>) {
     let present = pool.spec.configuration.as_ref().and_then(|it| it.name.as_deref());
     let present = present.and_then(|name| shell.world.configs.get(name));
+    let Some(new) = todo.create.as_mut() else {
+        return (Render::Good, pin_later(shell, pins, &todo.rendered).await);
+    };
     let tagged = match pin(new, present.as_deref()) {
-        Pin::Needless => return None,
+        Pin::Needless => return (Render::Good, None),
         Pin::As(image) => {
             set_pinned(new, image);
-            return None;
+            return (Render::Good, None);
         }
         Pin::Ask(tagged) => tagged,
     };
     match pins.find(&tagged, Means::of(shell).await) {
         Known::Digest(digest) => {
             set_pinned(new, tagged.by_digest(&digest));
-            None
+            (Render::Good, None)
         }
-        Known::NotYet => Some(Render::NotYet),
+        Known::NotYet => (Render::NotYet, Some(RETRY)),
         // Nobody waits for a registry that does not answer: the original would not ask it. A host that
         // unpacks images itself takes none without a digest.
         Known::Failed(why) => {
@@ -139,7 +157,32 @@ async fn pin_image(
                 "osImageURL {image}: cannot find out which image the tag means: {why}; machines may get different ones: name the image by its digest"
             );
             shell.events.report(Component::Render, pool, true, "OSImageNotPinned", message);
+            (Render::Good, Some(ASK_AGAIN))
+        }
+    }
+}
+
+/// Pins the image of a config that was made when the registry could not say which it is. Says when to look
+/// again, if that is still so.
+async fn pin_later(shell: &Shell, pins: &Pins, rendered: &str) -> Option<Duration> {
+    let made = shell.world.configs.get(rendered)?;
+    let Pin::Ask(tagged) = pin(&made, None) else { return None };
+    let digest = match pins.find(&tagged, Means::of(shell).await) {
+        Known::Digest(digest) => digest,
+        Known::NotYet => return Some(RETRY),
+        Known::Failed(_) => return Some(ASK_AGAIN),
+    };
+    let mut wanted = made.as_ref().clone();
+    set_pinned(&mut wanted, tagged.by_digest(&digest));
+    let api: Api<MachineConfig> = Api::all(shell.client.clone());
+    match shell.write(api.replace(rendered, &PostParams::default(), &wanted)).await {
+        Ok(written) => {
+            shell.world.configs.put(written);
             None
+        }
+        Err(error) => {
+            tracing::debug!(rendered, %error, "cannot write which image the tag means");
+            Some(RETRY)
         }
     }
 }
@@ -179,7 +222,7 @@ async fn perform(
     if let Some(wanted) = todo.create {
         match shell.write(api.create(&params, &wanted)).await {
             Ok(made) => {
-                report_made(shell, pool, &made);
+                report_made(shell, pool, &made, todo.annotated_by.as_deref());
                 history::keep(shell, &made).await?;
                 world.configs.put(made);
             }
@@ -220,7 +263,12 @@ async fn perform(
     Ok(())
 }
 
-fn report_made(shell: &Shell, pool: &Arc<MachineConfigPool>, made: &MachineConfig) {
+fn report_made(
+    shell: &Shell,
+    pool: &Arc<MachineConfigPool>,
+    made: &MachineConfig,
+    annotated_by: Option<&str>,
+) {
     let annotation = |key: &str| made.annotations().get(key).cloned().unwrap_or_default();
     let release = annotation(annotation::RELEASE_IMAGE_VERSION);
     let message = format!(
@@ -233,8 +281,12 @@ fn report_made(shell: &Shell, pool: &Arc<MachineConfigPool>, made: &MachineConfi
         let base = shell.world.controller_config();
         let was = base.and_then(|cc| cc.spec.os_image_url.clone()).unwrap_or_default();
         let is = made.spec.os_image_url.clone().unwrap_or_default();
+        let via = annotated_by.map_or_else(
+            || "machineconfig".to_owned(),
+            |pool| format!("annotation {} of pool {pool}", annotation::machinist::OS_IMAGE),
+        );
         let message = format!(
-            "OSImageURL was overridden via machineconfig in {} (was: {was} is: {is})",
+            "OSImageURL was overridden via {via} in {} (was: {was} is: {is})",
             made.name_any()
         );
         shell.events.report(Component::Render, made, false, "OSImageURLOverridden", message);

@@ -54,6 +54,7 @@ pub(super) async fn run(shell: Shell) {
     turns.after(world.controller_configs.changes());
     turns.after(world.os_configs.changes());
     turns.after(world.os_builds.changes());
+    turns.after(world.os_image_streams.changes());
     turns.after(shell.renders.subscribe());
     turns.after(shell.notes.subscribe());
     world.ready().await;

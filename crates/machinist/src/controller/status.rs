@@ -11,8 +11,8 @@ use machinist_core::api::{
     Condition, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, find_condition,
     set_condition,
 };
-use machinist_core::update::{Halted, Layering, pool_status_for};
-use serde_json::json;
+use machinist_core::update::{Halted, Layering, pool_status_for, stream_of};
+use serde_json::{Value, json};
 
 use super::generate::Notes;
 use super::render::Render;
@@ -46,10 +46,14 @@ pub(super) async fn write(
     if pool.status.as_ref() == Some(&status) {
         return Ok(None);
     }
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"resourceVersion": pool.resource_version()},
         "status": status,
     });
+    if status.os_image_stream.is_none() {
+        // What is left out of a patch stays.
+        patch["status"]["osImageStream"] = Value::Null;
+    }
     let written: MachineConfigPool = shell.merge_status(&pool.name_any(), &patch).await?;
     shell.world.pools.put(written.clone());
     Ok(Some(written))
@@ -79,6 +83,8 @@ fn wanted(
         machine_config_nodes.iter().map(AsRef::as_ref).collect();
     let mut status =
         pool_status_for(layering, &pool, members, &machines, controller_config.as_deref(), now);
+    let image_of = |name: &str| shell.world.configs.get(name)?.spec.os_image_url.clone();
+    status.os_image_stream = stream_of(&status, image_of, shell.world.streams().as_deref());
     blocked_condition(status.conditions.get_or_insert_default(), problems, now);
     let notes = shell.notes.borrow().get(&pool.name_any()).cloned().unwrap_or_default();
     generated_conditions(status.conditions.get_or_insert_default(), &notes, now);

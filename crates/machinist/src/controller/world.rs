@@ -7,7 +7,7 @@ use kube::{Api, Client, Resource};
 use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
-    MachineOSConfig,
+    MachineOSConfig, OSImageStream,
 };
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ pub(super) struct World {
     pub(super) os_configs: Cache<MachineOSConfig>,
     /// The images that are built for them.
     pub(super) os_builds: Cache<MachineOSBuild>,
+    /// The operating systems that pools choose from.
+    pub(super) os_image_streams: Cache<OSImageStream>,
     /// What MachineConfigs are generated from.
     pub kinds: Kinds,
     /// Which rendered configs are kept for the day when somebody deletes them.
@@ -58,6 +60,7 @@ impl World {
         follow(&self.controller_configs, home, tasks);
         follow(&self.os_configs, home, tasks);
         follow(&self.os_builds, home, tasks);
+        follow(&self.os_image_streams, home, tasks);
         self.kinds.follow(home, tasks);
         let secrets: Api<PartialObjectMeta<Secret>> =
             Api::namespaced(client.clone(), &home.namespace);
@@ -74,6 +77,7 @@ impl World {
         self.controller_configs.ready().await;
         self.os_configs.ready().await;
         self.os_builds.ready().await;
+        self.os_image_streams.ready().await;
         self.kept.ready().await;
     }
 
@@ -81,6 +85,12 @@ impl World {
     #[must_use]
     pub(super) fn controller_config(&self) -> Option<Arc<ControllerConfig>> {
         self.controller_configs.get(object::CONTROLLER_CONFIG)
+    }
+
+    /// The one OSImageStream, where there is one.
+    #[must_use]
+    pub(super) fn streams(&self) -> Option<Arc<OSImageStream>> {
+        self.os_image_streams.get(object::CLUSTER)
     }
 }
 

@@ -4,9 +4,11 @@
 
 mod crash;
 mod fetching;
+mod guarded;
 #[path = "../daemon/site.rs"]
 #[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
 mod hub;
+mod interrupted;
 mod refusals;
 mod site;
 mod staging;

@@ -2,6 +2,7 @@
 
 use machinist_e2e::command::Answer;
 use machinist_e2e::machine::Builder;
+use machinist_e2e::pki::Authority;
 use machinist_e2e::{Image, Lab, Machine, Registry};
 use serde_json::Value;
 
@@ -27,9 +28,13 @@ impl Site {
 
     /// A machine that finds the registry through its own settings.
     pub(crate) fn machine(&self) -> Builder {
+        self.machine_by(&self.registry.host())
+    }
+
+    /// The same, for one that finds the registry there.
+    pub(crate) fn machine_by(&self, address: &str) -> Builder {
         let registries = format!(
-            "[[registry]]\nprefix = \"{NAME}\"\nlocation = \"{}\"\ninsecure = true\n",
-            self.registry.host()
+            "[[registry]]\nprefix = \"{NAME}\"\nlocation = \"{address}\"\ninsecure = true\n"
         );
         let machine = self.lab.ostree_machine("a").program().unwrap().karg("testkit.first=1");
         machine
@@ -41,6 +46,29 @@ impl Site {
     pub(crate) fn push(&self, name: &str, image: &Image) -> String {
         let pullspec = self.registry.push(name, image).unwrap();
         pullspec.replacen(&self.registry.host(), NAME, 1)
+    }
+}
+
+/// A registry that wants a password, and machines that trust its certificate.
+pub(crate) struct Guarded {
+    pub(crate) registry: Registry,
+    lab: Lab,
+    authority: Authority,
+}
+
+impl Guarded {
+    pub(crate) fn new() -> Self {
+        let (lab, authority) = (Lab::new().unwrap(), Authority::new("registries").unwrap());
+        Self { registry: Registry::guarded(&lab, &authority).unwrap(), lab, authority }
+    }
+
+    /// A machine without a pull secret.
+    pub(crate) fn machine(&self) -> Builder {
+        let trust = format!("/etc/containers/certs.d/{}/ca.crt", self.registry.host());
+        let machine = self.lab.ostree_machine("a").program().unwrap();
+        machine
+            .file(&trust, self.authority.certificate())
+            .file("/etc/containers/policy.json", WELCOME)
     }
 }
 

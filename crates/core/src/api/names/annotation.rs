@@ -104,6 +104,9 @@ pub mod machinist {
     /// Configs that nobody gets, separated by commas. The controller adds to it; a person takes out
     /// of it.
     pub const BAD_CONFIGS: &str = "machinist.dev/bad-configs";
+    /// The operating system image of a pool, in the place of the system's. A tag is pinned. Custom pools
+    /// without one of their own follow that of the pool `worker`.
+    pub const OS_IMAGE: &str = "machinist.dev/os-image";
 
     // On machines (Nodes), written by an administrator.
 

@@ -11,6 +11,8 @@ pub const CLUSTER_VERSION: &str = "version";
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
 /// The namespace of what administrators configure: pull secret, certificates.
 pub const CONFIG_NAMESPACE: &str = "openshift-config";
+/// The Secret there with what registries want to know: the pull secret of the whole system.
+pub const PULL_SECRET: &str = "pull-secret";
 /// The namespace of what other operators hand out.
 pub const CONFIG_MANAGED_NAMESPACE: &str = "openshift-config-managed";
 

@@ -3,13 +3,14 @@
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource as _, ResourceExt as _};
-use machinist_core::api::names::object::CONTROLLER_CONFIG;
+use machinist_core::api::names::object::{CLUSTER, CONTROLLER_CONFIG};
 use machinist_core::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
-    MachineOSConfig,
+    MachineOSConfig, OSImageStream,
 };
 use machinist_core::disruption::with_system_policy;
+use machinist_core::render::System;
 use machinist_core::update::nodes_of;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -33,6 +34,7 @@ pub(in crate::cli) enum Kind {
     MachineConfiguration,
     OsConfig,
     OsBuild,
+    OsImageStream,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Self::MachineConfiguration => ("operator.openshift.io", "MachineConfiguration"),
             Self::OsConfig => (GROUP, "MachineOSConfig"),
             Self::OsBuild => (GROUP, "MachineOSBuild"),
+            Self::OsImageStream => (GROUP, "OSImageStream"),
         }
     }
 }
@@ -79,7 +82,7 @@ impl Session {
     /// The home does not answer, refuses, or holds an object that cannot be read.
     pub(in crate::cli) async fn world(&self) -> Result<World> {
         self.needed(Kind::Pool)?;
-        let (pools, configs, nodes, machines, controller, own, images, builds) = futures::try_join!(
+        let (pools, configs, nodes, machines, controller, own, images, builds, streams) = futures::try_join!(
             self.all::<MachineConfigPool>(Kind::Pool),
             self.all::<MachineConfig>(Kind::Config),
             self.all::<Node>(Kind::Node),
@@ -88,6 +91,7 @@ impl Session {
             self.all::<MachineConfiguration>(Kind::MachineConfiguration),
             self.all::<MachineOSConfig>(Kind::OsConfig),
             self.all::<MachineOSBuild>(Kind::OsBuild),
+            self.all::<OSImageStream>(Kind::OsImageStream),
         )?;
         Ok(World {
             pools,
@@ -97,7 +101,8 @@ impl Session {
             os_configs: images,
             os_builds: builds,
             controller_configs: controller,
-            machine_configuration: own.into_iter().find(|one| one.name_any() == "cluster"),
+            machine_configuration: own.into_iter().find(|one| one.name_any() == CLUSTER),
+            streams: streams.into_iter().find(|one| one.name_any() == CLUSTER),
         })
     }
 }
@@ -121,6 +126,7 @@ pub(in crate::cli) struct World {
     pub(in crate::cli) os_builds: Vec<MachineOSBuild>,
     pub(in crate::cli) controller_configs: Vec<ControllerConfig>,
     pub(in crate::cli) machine_configuration: Option<MachineConfiguration>,
+    pub(in crate::cli) streams: Option<OSImageStream>,
 }
 
 impl World {
@@ -149,6 +155,12 @@ impl World {
     /// The ControllerConfig, where there is one.
     pub(in crate::cli) fn controller_config(&self) -> Option<&ControllerConfig> {
         self.controller_configs.iter().find(|one| one.name_any() == CONTROLLER_CONFIG)
+    }
+
+    /// What the images of pools come from, beside MachineConfigs.
+    pub(in crate::cli) fn system(&self) -> System<'_> {
+        let (controller_config, streams) = (self.controller_config(), self.streams.as_ref());
+        System { controller_config, streams, worker: None }.among(&self.pools)
     }
 
     /// What changes cost: the administrator's policy over that of the system.
@@ -182,7 +194,12 @@ impl World {
             Kind::MachineConfiguration => {
                 let all: Vec<MachineConfiguration> = read(kind, objects)?;
                 self.machine_configuration =
-                    all.into_iter().find(|one| one.meta().name.as_deref() == Some("cluster"));
+                    all.into_iter().find(|one| one.meta().name.as_deref() == Some(CLUSTER));
+            }
+            Kind::OsImageStream => {
+                let all: Vec<OSImageStream> = read(kind, objects)?;
+                self.streams =
+                    all.into_iter().find(|one| one.meta().name.as_deref() == Some(CLUSTER));
             }
         }
         Ok(())
@@ -214,7 +231,8 @@ impl World {
             Kind::ControllerConfig => put(&mut self.controller_configs, kind, object, is_gone),
             Kind::OsConfig => put(&mut self.os_configs, kind, object, is_gone),
             Kind::OsBuild => put(&mut self.os_builds, kind, object, is_gone),
-            Kind::MachineConfiguration => Ok(()),
+            // Nobody follows these.
+            Kind::MachineConfiguration | Kind::OsImageStream => Ok(()),
         }
     }
 }

@@ -218,7 +218,7 @@ fn sources(world: &World, pool: &MachineConfigPool) -> Sources {
     let inputs = Inputs {
         pool,
         machine_configs: &configs,
-        controller_config: world.controller_config(),
+        system: world.system(),
         version: "",
         overrides: Overrides::default(),
     };

@@ -68,8 +68,14 @@ impl Agent {
         if let Some((earlier, step)) = earlier.and_then(|it| it.os.as_ref().map(|os| (it, os))) {
             // The machine may still run, or run again, what it had before the earlier change.
             is_open = earlier.needs_restart(&self.boot);
-            let outcome =
-                after_restart(&step.change, &base, &status, line.as_deref(), MOST_ATTEMPTS);
+            let outcome = after_restart(
+                &step.change,
+                &step.was,
+                &base,
+                &status,
+                line.as_deref(),
+                MOST_ATTEMPTS,
+            );
             // The files of a host of packages say what comes next, whatever is booted.
             let is_old = outcome != Outcome::Booted && self.os.kind != Kind::Plain;
             if is_open || is_old {
@@ -205,7 +211,8 @@ impl Agent {
         if let (Some(pending), Some(step)) = (pending, step) {
             // A host of packages loses nothing: what is in its files is there.
             let attempts = if self.os.kind == Kind::Plain { MOST_ATTEMPTS } else { step.attempts };
-            match after_restart(&step.change, &wanted, &status, line.as_deref(), attempts) {
+            let line = line.as_deref();
+            match after_restart(&step.change, &step.was, &wanted, &status, line, attempts) {
                 Outcome::Lost => {
                     tracing::warn!(
                         "the operating system was not put in place at the restart: it is staged once more"
@@ -269,7 +276,8 @@ impl Agent {
         let Some(step) = &pending.os else { return Ok(None) };
         let Sight { status, line } = self.see_os().await?;
         let (now, before) = (Wanted::of(config), Wanted::of(&pending.previous));
-        let outcome = after_restart(&step.change, &now, &status, line.as_deref(), MOST_ATTEMPTS);
+        let line = line.as_deref();
+        let outcome = after_restart(&step.change, &step.was, &now, &status, line, MOST_ATTEMPTS);
         let change = match outcome {
             Outcome::Booted => Change::back(&now, &before, &status.booted, &step.was),
             // What is in the files of a host of packages is there, booted or not.

@@ -28,11 +28,12 @@ pub(super) fn fetch(host: &Host, image: &Pinned) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.with_context(|| format!("cannot make {}", folder.display()))?;
     remove_all(&folder.join("tree"))?;
+    forget_others(host, &image.sha256)?;
     let layers = pull::manifest(host, image)?;
     place.tidy(&layers)?;
     make_sure_of_room(&place, image, &layers)?;
     tracing::info!(%image, "fetching the image");
-    place.copy(image)?;
+    place.copy(image, &layers)?;
     let config = place.check(image, &layers)?;
     tracing::info!(%image, "unpacking the image");
     let done = unpacked(&place, &layers, &config).and_then(|()| commit(&place, image, &config));
@@ -62,6 +63,20 @@ pub(super) fn forget(host: &Host) -> Result<()> {
     }
     // This removes what no name and no deployment holds any more.
     host.run(&["ostree", "admin", "cleanup"]).map(drop)
+}
+
+/// Removes what has come of images that nobody waits for any more: a pool that went on to another one while
+/// this machine was fetching leaves such.
+fn forget_others(host: &Host, sha256: &str) -> Result<()> {
+    let images = host.path(IMAGES);
+    let entries = fs::read_dir(&images);
+    for entry in entries.with_context(|| format!("cannot read {}", images.display()))? {
+        let entry = entry?;
+        if entry.file_name() != sha256 {
+            remove_all(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn make_sure_of_room(place: &Place<'_>, image: &Pinned, layers: &Layers) -> Result<()> {
@@ -170,6 +185,19 @@ mod tests {
         assert_eq!(version(&image, labelled), "42.1");
         assert_eq!(version(&image, b"{}"), "0123456789ab");
         assert_eq!(version(&image, b"not JSON"), "0123456789ab");
+    }
+
+    #[test]
+    fn parts_of_other_images_go() {
+        let root = tempfile::tempdir().unwrap();
+        let images = root.path().join(&IMAGES[1..]);
+        for name in ["wanted/oci", "other/oci/blobs"] {
+            fs::create_dir_all(images.join(name)).unwrap();
+        }
+        forget_others(&Host::new(root.path()), "wanted").unwrap();
+        let left: Vec<_> =
+            fs::read_dir(&images).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, ["wanted"]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{StatVfsMountFlags, statvfs};
@@ -68,7 +70,7 @@ impl Host {
             return Ok(answer.stdout);
         }
         let shown = words.iter().take(3).copied().collect::<Vec<_>>().join(" ");
-        bail!("{shown}: {}", complaint(&answer.stderr))
+        bail!("{shown}: {}", complaint(&answer.stderr, answer.status))
     }
 
     /// Runs a program whose failure is an answer too.
@@ -112,11 +114,16 @@ impl Host {
     }
 }
 
-/// The last lines of what a program complained about: the ones that say why.
-fn complaint(stderr: &str) -> String {
+/// The last lines of what a program complained about: the ones that say why. One that somebody ended did not
+/// get to that.
+fn complaint(stderr: &str, status: ExitStatus) -> String {
     let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
-    if last.is_empty() { "it failed without a word".to_owned() } else { last.join(" / ") }
+    match (last, status.signal()) {
+        (_, Some(signal)) => format!("it was ended by signal {signal}"),
+        ([], None) => "it failed without a word".to_owned(),
+        (last, None) => last.join(" / "),
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +135,8 @@ mod tests {
         let host = Host::new(Path::new("/"));
         let error = host.run(&["sh", "-c", "echo one >&2; echo two >&2; exit 4"]).unwrap_err();
         assert_eq!(error.to_string(), "sh -c echo one >&2; echo two >&2; exit 4: one / two");
+        let error = host.run(&["sh", "-c", "echo one >&2; kill -9 $$"]).unwrap_err();
+        assert!(error.to_string().ends_with(": it was ended by signal 9"), "{error}");
         assert_eq!(host.ask(&["false"]).unwrap(), None);
         assert_eq!(host.run(&["echo", "yes"]).unwrap(), "yes\n");
         let error = host.run(&["no-such-program"]).unwrap_err().to_string();

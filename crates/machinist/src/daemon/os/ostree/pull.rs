@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use machinist_core::hex::hex;
+use machinist_core::os::download::{MOST_INTERRUPTIONS, is_interruption};
 use machinist_core::os::image_ref::Pinned;
 use machinist_core::os::manifest::{Blob, Layers, Manifest, architecture};
+use machinist_core::os::pull_secret;
 use sha2::{Digest as _, Sha256};
 
 use super::host::Host;
@@ -42,7 +44,7 @@ fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
     let secret = secret(host);
     words.extend(secret.as_deref());
     words.push(&name);
-    let bytes = host.bytes(&words)?;
+    let bytes = host.bytes(&words).map_err(|error| explained(host, image, error))?;
     let found = hex(&Sha256::digest(&bytes));
     if found != image.sha256 {
         bail!("{image}: its manifest has the digest sha256:{found}: it was changed on the way");
@@ -53,6 +55,17 @@ fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
 /// The option that names the pull secret.
 fn secret(host: &Host) -> Option<String> {
     host.credentials().map(|path| format!("--authfile={path}"))
+}
+
+/// What to do about it, before the words of the program that could not do it.
+fn explained(host: &Host, image: &Pinned, error: Error) -> Error {
+    let file = host.credentials();
+    let secret = file.map(|file| (file, fs::read(host.path(file)).unwrap_or_default()));
+    let secret = secret.as_ref().map(|(file, bytes)| (*file, bytes.as_slice()));
+    match pull_secret::refused(&error.to_string(), image, secret) {
+        Some(remedy) => error.context(remedy),
+        None => error,
+    }
 }
 
 impl Place<'_> {
@@ -91,8 +104,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Fetches what is missing.
-    pub(super) fn copy(&self, image: &Pinned) -> Result<()> {
+    /// Fetches what is missing. A connection that breaks is made again, and what has come stays.
+    pub(super) fn copy(&self, image: &Pinned, layers: &Layers) -> Result<()> {
         let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.folder));
         let mut words = vec!["skopeo", "copy", "--retry-times=3"];
         // The signatures have been looked at by then; a folder cannot keep them.
@@ -102,7 +115,21 @@ impl Place<'_> {
         let secret = secret(self.host);
         words.extend(secret.as_deref());
         words.extend([from.as_str(), &to]);
-        self.host.run_aloud(&words)
+        let mut interruptions = 0;
+        loop {
+            match self.host.run_aloud(&words) {
+                Err(error)
+                    if is_interruption(&error.to_string())
+                        && interruptions < MOST_INTERRUPTIONS =>
+                {
+                    interruptions += 1;
+                    tracing::warn!(%image, "the connection broke; going on with what is missing: {error:#}");
+                    self.tidy(layers)?;
+                }
+                Err(error) => return Err(explained(self.host, image, error)),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     /// Makes sure that what was fetched is what the manifest names; gives the image's config.

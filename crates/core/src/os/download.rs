@@ -1,0 +1,41 @@
+//! Downloads that broke off: which of them are worth another try at once.
+
+/// How often a download that was interrupted is taken up again before it is told to have failed.
+pub const MOST_INTERRUPTIONS: u32 = 3;
+
+/// What programs say when a connection broke in the middle. What could not be connected at all they try
+/// again themselves.
+const BROKEN: [&str; 6] = [
+    "unexpected eof",
+    "connection reset by peer",
+    "broken pipe",
+    "use of closed network connection",
+    "i/o timeout",
+    "stream error",
+];
+
+/// Whether a program complained that its connection broke: what has come by then is good.
+#[must_use]
+pub fn is_interruption(complaint: &str) -> bool {
+    let complaint = complaint.to_lowercase();
+    BROKEN.iter().any(|words| complaint.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_connection_is_told_from_a_refusal() {
+        for (complaint, expected) in [
+            ("writing blob: happened during read: unexpected EOF", true),
+            ("read tcp 10.0.0.1:1->10.0.0.2:2: read: connection reset by peer", true),
+            ("reading manifest: unauthorized: authentication required", false),
+            ("Source image rejected by policy", false),
+            ("Digest did not match, expected sha256:1, got sha256:2", false),
+            ("no space left on device", false),
+        ] {
+            assert_eq!(is_interruption(complaint), expected, "{complaint}");
+        }
+    }
+}

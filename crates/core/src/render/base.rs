@@ -1,0 +1,170 @@
+//! What the machines of a pool run unless a MachineConfig says otherwise: the image that the pool's
+//! annotation names, else that of its stream, else that of the ControllerConfig.
+//!
+//! A custom pool that says nothing itself follows the pool `worker`, which it builds on.
+
+use crate::api::names::annotation::machinist::OS_IMAGE;
+use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
+use crate::api::{ControllerConfig, MachineConfigPool, OSImageStream, OSImageStreamSet};
+use crate::os::image_ref::not_a_reference;
+
+use super::error::RenderError;
+
+/// What the images of pools come from, beside MachineConfigs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct System<'a> {
+    /// The ControllerConfig, where there is one.
+    pub controller_config: Option<&'a ControllerConfig>,
+    /// The OSImageStream `cluster`, where there is one.
+    pub streams: Option<&'a OSImageStream>,
+    /// The pool `worker`: custom pools follow it.
+    pub worker: Option<&'a MachineConfigPool>,
+}
+
+impl<'a> From<Option<&'a ControllerConfig>> for System<'a> {
+    fn from(controller_config: Option<&'a ControllerConfig>) -> Self {
+        Self { controller_config, ..Self::default() }
+    }
+}
+
+impl<'a> System<'a> {
+    /// Finds the pool that custom ones follow.
+    #[must_use]
+    pub fn among(mut self, pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> Self {
+        self.worker = pools.into_iter().find(|pool| name_of(pool) == POOL_WORKER);
+        self
+    }
+
+    /// The pool that another follows where it says nothing itself.
+    fn followed(&self, pool: &MachineConfigPool) -> Option<&'a MachineConfigPool> {
+        let custom = ![POOL_MASTER, POOL_WORKER, POOL_ARBITER].contains(&name_of(pool));
+        self.worker.filter(|_| custom)
+    }
+}
+
+/// The images of a pool before its MachineConfigs have their say, and whose word they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Base {
+    /// The image of the system: that of the stream, else of the ControllerConfig.
+    pub system_image: String,
+    /// The packages that go with it.
+    pub extensions: String,
+    /// The stream that both are of.
+    pub stream: Option<String>,
+    /// The image that an annotation puts in its place.
+    pub annotated: Option<Annotated>,
+}
+
+/// An image that an administrator chose for a pool as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Annotated {
+    /// The pool that has the annotation: the one that is asked about, or the one that it follows.
+    pub pool: String,
+    /// The image.
+    pub image: String,
+}
+
+impl Base {
+    /// What a pool runs.
+    pub(super) fn of(pool: &MachineConfigPool, system: &System<'_>) -> Result<Self, RenderError> {
+        if let (Some(_), Some(stream)) = (annotation(pool), own_stream(pool)) {
+            let (pool, stream) = (name_of(pool).to_owned(), stream.to_owned());
+            return Err(RenderError::AnnotationAndStream { pool, stream });
+        }
+        let annotated = annotated(pool, system)?;
+        Ok(match stream(pool, system)? {
+            Some(stream) => Self {
+                system_image: stream.os_image.clone(),
+                extensions: stream.os_extensions_image.clone(),
+                stream: Some(stream.name.clone()),
+                annotated,
+            },
+            None => {
+                let cc = system.controller_config.map(|cc| &cc.spec);
+                let text = |value: Option<&String>| value.cloned().unwrap_or_default();
+                Self {
+                    system_image: text(cc.and_then(|cc| cc.base_os_container_image.as_ref())),
+                    extensions: text(
+                        cc.and_then(|cc| cc.base_os_extensions_container_image.as_ref()),
+                    ),
+                    stream: None,
+                    annotated,
+                }
+            }
+        })
+    }
+
+    /// The image that machines get if no MachineConfig names one.
+    #[must_use]
+    pub fn image(&self) -> &str {
+        self.annotated.as_ref().map_or(&self.system_image, |annotated| &annotated.image)
+    }
+}
+
+/// The image of the pool's annotation, or of the pool that it follows. What a pool says itself counts
+/// before what it would follow, be it an annotation or a stream.
+fn annotated(
+    pool: &MachineConfigPool,
+    system: &System<'_>,
+) -> Result<Option<Annotated>, RenderError> {
+    let own = annotation(pool).map(|image| (pool, image));
+    let found = own.or_else(|| {
+        let followed = system.followed(pool).filter(|_| own_stream(pool).is_none())?;
+        annotation(followed).map(|image| (followed, image))
+    });
+    let Some((pool, image)) = found else { return Ok(None) };
+    let pool = name_of(pool).to_owned();
+    match not_a_reference(image) {
+        None => Ok(Some(Annotated { pool, image: image.to_owned() })),
+        Some(reason) => Err(RenderError::Annotation { pool, image: image.to_owned(), reason }),
+    }
+}
+
+/// The stream of a pool: the one that it names, the one of the pool that it follows, the default.
+fn stream<'a>(
+    pool: &'a MachineConfigPool,
+    system: &System<'a>,
+) -> Result<Option<&'a OSImageStreamSet>, RenderError> {
+    let wanted = own_stream(pool).or_else(|| own_stream(system.followed(pool)?));
+    let pool = || name_of(pool).to_owned();
+    let status = system.streams.and_then(|streams| streams.status.as_ref());
+    let there = status.and_then(|status| status.available_streams.as_deref()).unwrap_or_default();
+    let wanted = match (wanted, system.streams) {
+        (None, None) => return Ok(None),
+        // Somebody has begun to write it; as long as no pool needs it, nobody waits for the rest.
+        (None, Some(_)) if there.is_empty() => return Ok(None),
+        (None, Some(streams)) => default_stream(streams, there),
+        (Some(_), None) => return Err(RenderError::NoStreams { pool: pool() }),
+        (Some(wanted), Some(_)) => wanted,
+    };
+    match there.iter().find(|stream| stream.name == wanted) {
+        Some(stream) => Ok(Some(stream)),
+        None => Err(RenderError::UnknownStream {
+            pool: pool(),
+            stream: wanted.to_owned(),
+            there: there.iter().map(|stream| stream.name.clone()).collect(),
+        }),
+    }
+}
+
+/// The stream of pools that name none. What an administrator wishes for counts at once where there is
+/// such a stream: nobody else would bring it from the spec to the status.
+fn default_stream<'a>(streams: &'a OSImageStream, there: &[OSImageStreamSet]) -> &'a str {
+    let wish = streams.spec.default_stream.as_deref();
+    let wish = wish.filter(|wish| there.iter().any(|stream| stream.name == *wish));
+    let in_use = || streams.status.as_ref()?.default_stream.as_deref();
+    wish.or_else(in_use).unwrap_or_default()
+}
+
+fn own_stream(pool: &MachineConfigPool) -> Option<&str> {
+    let stream = pool.spec.os_image_stream.as_ref()?;
+    Some(stream.name.as_str()).filter(|name| !name.is_empty())
+}
+
+fn annotation(pool: &MachineConfigPool) -> Option<&str> {
+    pool.metadata.annotations.as_ref()?.get(OS_IMAGE).map(String::as_str)
+}
+
+fn name_of(pool: &MachineConfigPool) -> &str {
+    pool.metadata.name.as_deref().unwrap_or_default()
+}

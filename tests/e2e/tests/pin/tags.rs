@@ -1,0 +1,56 @@
+//! An OS image that is named by a tag: the registry is asked once, and a pool is never mixed.
+
+use super::{ANNOTATION, PINNED, declare, kubectl, rendered, wait_for_event, with_text};
+use machinist_e2e::{Home, Image, Lab, Registry};
+use serde_json::{Value, json};
+
+#[test]
+fn a_tag_is_pinned_once_and_for_all_machines() {
+    let lab = Lab::new().unwrap();
+    let registry = Registry::start(&lab).unwrap();
+    let image = |text: &str| Image::new().file("etc/version", 0o644, text);
+    let first = registry.push("os/test:stable", &image("1")).unwrap();
+    let home = Home::hub().unwrap();
+    let settings = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
+        "spec": {"registrySources": {"insecureRegistries": [registry.host()]}},
+    });
+    let made = home.post("/apis/config.openshift.io/v1/images", &settings);
+    assert_eq!(made.code, 201, "{made:?}");
+    let tag = format!("{}/os/test:stable", registry.host());
+
+    declare(&home, &tag, "one");
+    let one = with_text(&home, "one");
+    assert_eq!(one["metadata"]["annotations"][PINNED], first);
+    // What is rendered is what the administrator wrote: its name is that of the original.
+    assert_eq!(one["spec"]["osImageURL"], tag);
+
+    // The tag moves on; a change of a file does not bring another system along.
+    let second = registry.push("os/test:stable", &image("2")).unwrap();
+    assert_ne!(first, second);
+    declare(&home, &tag, "two");
+    let two = with_text(&home, "two");
+    assert_eq!(two["metadata"]["annotations"][PINNED], first);
+
+    // A tag that nobody knows keeps nobody from rendering, as with the original; but it is said.
+    let unknown = format!("{}/os/test:unknown", registry.host());
+    declare(&home, &unknown, "three");
+    let three = with_text(&home, "three");
+    assert_eq!(three["metadata"]["annotations"][PINNED], Value::Null);
+    wait_for_event(&home, &["OSImageNotPinned", "by its digest"]);
+
+    // By digest nobody is asked.
+    declare(&home, &second, "four");
+    let four = with_text(&home, "four");
+    assert_eq!(four["metadata"]["annotations"][PINNED], Value::Null);
+    assert_eq!(four["spec"]["osImageURL"], second);
+
+    // A tag in the pool's annotation is pinned like any other.
+    let third = registry.push("os/test:pool", &image("3")).unwrap();
+    let tag = format!("{}/os/test:pool", registry.host());
+    declare(&home, "", "five");
+    assert_eq!(with_text(&home, "five")["spec"]["osImageURL"], "");
+    kubectl(&home, &["annotate", "mcp", "worker", &format!("{ANNOTATION}={tag}")]);
+    let five = rendered(&home, "worker", "the annotation", |it| it["spec"]["osImageURL"] == *tag);
+    assert_eq!(five["metadata"]["annotations"][PINNED], third);
+}
