@@ -95,6 +95,47 @@ fn examples_in_the_help_work() {
 }
 
 #[test]
+fn rendering_takes_the_image_of_the_stream_or_of_the_annotation() {
+    let folder = TempDir::new().unwrap();
+    let image = |name: &str| format!("registry.example/os/{name}@sha256:{}", "0".repeat(64));
+    let stream =
+        |name: &str| json!({"name": name, "osImage": image(name), "osExtensionsImage": image("x")});
+    let streams = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "OSImageStream",
+        "metadata": {"name": "cluster"}, "spec": {"defaultStream": "nine"},
+        "status": {"defaultStream": "nine", "availableStreams": [stream("nine"), stream("ten")]},
+    });
+    let config = machine_config("50-a", &json!({"kernelArguments": ["a"]}));
+    let mut follows = pool();
+    follows["spec"]["osImageStream"] = json!({"name": "ten"});
+    let mut own = pool();
+    own["metadata"]["annotations"] = json!({"machinist.dev/os-image": "quay.io/own:1"});
+    let mut both = follows.clone();
+    both["metadata"] = own["metadata"].clone();
+    for (pool, expected) in
+        [(pool(), image("nine")), (follows, image("ten")), (own, "quay.io/own:1".to_owned())]
+    {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pool, config, streams]});
+        let file = write(&folder, "all.json", list.to_string());
+        let output = machinist(&["render", "--pool", "worker", "-f", &file, "-o", "json"]);
+        assert_exit(&output, 0);
+        assert_eq!(json_of(&output)["spec"]["osImageURL"], *expected);
+        let explained = machinist(&["explain", "--pool", "worker", "-f", &file, "osImageURL"]);
+        assert_exit(&explained, 0);
+        assert!(
+            stdout(&explained).contains("OSImageStream cluster, stream"),
+            "{}",
+            stdout(&explained)
+        );
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [both, config, streams]});
+    let file = write(&folder, "all.json", list.to_string());
+    let refused = machinist(&["render", "--pool", "worker", "-f", &file]);
+    assert_exit(&refused, 1);
+    assert!(stderr(&refused).contains("simultaneously"), "{}", stderr(&refused));
+}
+
+#[test]
 fn rendering_gives_the_object_or_its_name() {
     let name =
         machinist(&["render", "--pool", "worker", "-f", "examples/chrony.yaml", "-o", "name"]);

@@ -306,3 +306,23 @@ proptest! {
         prop_assert_eq!(files(&world.made()), expected);
     }
 }
+
+#[test]
+fn pools_get_the_images_of_their_streams() {
+    let stream = |name: &str| json!({"name": name, "osImage": format!("q.io/{name}"), "osExtensionsImage": "q.io/x"});
+    let rest = json!({
+        "spec": {"defaultStream": "nine"},
+        "status": {"defaultStream": "nine", "availableStreams": [stream("nine"), stream("ten")]},
+    });
+    let streams: OSImageStream = object("OSImageStream", "cluster", &rest);
+    let mut world = World::new();
+    world.pools.push(pool("infra", &["worker", "infra"]));
+    let worker = world.pools.iter_mut().find(|pool| pool.name_any() == "worker").unwrap();
+    worker.spec.os_image_stream.get_or_insert_default().name = "ten".to_owned();
+    let made = bootstrap(&world.sources(), Some(&streams), "v1").unwrap();
+    for (pool, config) in made.pools.iter().zip(&made.rendered) {
+        let expected = if pool.name_any() == "master" { "q.io/nine" } else { "q.io/ten" };
+        assert_eq!(config.spec.os_image_url.as_deref(), Some(expected), "{}", pool.name_any());
+    }
+    assert!(made.pools.iter().any(|pool| pool.name_any() == "infra"));
+}

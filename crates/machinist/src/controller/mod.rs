@@ -26,6 +26,7 @@ mod generate;
 mod history;
 mod machine_config_node;
 mod pin;
+mod pinned;
 mod render;
 mod rollout;
 mod status;

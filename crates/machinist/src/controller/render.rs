@@ -10,13 +10,13 @@ use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::Overrides;
 use machinist_core::render::System;
-use machinist_core::render::pin::{Pin, pin, set_pinned};
 use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
 use serde_json::json;
 
 use super::events::Component;
 use super::history;
-use super::pin::{Known, Means, Pins};
+use super::pin::Pins;
+use super::pinned::pin_image;
 use super::shell::{Shell, WriteError};
 use super::turn::Turns;
 
@@ -25,9 +25,7 @@ const QUIET: Duration = Duration::from_millis(150);
 /// ...but nobody waits longer than this.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// After a write that failed.
-const RETRY: Duration = Duration::from_secs(1);
-/// After a registry that could not say which image a tag means.
-const ASK_AGAIN: Duration = Duration::from_secs(15);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// How the rendering of a pool went last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,71 +118,6 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
-}
-
-/// An image that is named by a tag is pinned before any machine may have it. Says whether the pool has to
-/// wait for that, and when to look again.
-async fn pin_image(
-    shell: &Shell,
-    pins: &Pins,
-    pool: &MachineConfigPool,
-    todo: &mut Sync,
-) -> (Render, Option<Duration>) {
-    let present = pool.spec.configuration.as_ref().and_then(|it| it.name.as_deref());
-    let present = present.and_then(|name| shell.world.configs.get(name));
-    let Some(new) = todo.create.as_mut() else {
-        return (Render::Good, pin_later(shell, pins, &todo.rendered).await);
-    };
-    let tagged = match pin(new, present.as_deref()) {
-        Pin::Needless => return (Render::Good, None),
-        Pin::As(image) => {
-            set_pinned(new, image);
-            return (Render::Good, None);
-        }
-        Pin::Ask(tagged) => tagged,
-    };
-    match pins.find(&tagged, Means::of(shell).await) {
-        Known::Digest(digest) => {
-            set_pinned(new, tagged.by_digest(&digest));
-            (Render::Good, None)
-        }
-        Known::NotYet => (Render::NotYet, Some(RETRY)),
-        // Nobody waits for a registry that does not answer: the original would not ask it. A host that
-        // unpacks images itself takes none without a digest.
-        Known::Failed(why) => {
-            let image = new.spec.os_image_url.clone().unwrap_or_default();
-            let message = format!(
-                "osImageURL {image}: cannot find out which image the tag means: {why}; machines may get different ones: name the image by its digest"
-            );
-            shell.events.report(Component::Render, pool, true, "OSImageNotPinned", message);
-            (Render::Good, Some(ASK_AGAIN))
-        }
-    }
-}
-
-/// Pins the image of a config that was made when the registry could not say which it is. Says when to look
-/// again, if that is still so.
-async fn pin_later(shell: &Shell, pins: &Pins, rendered: &str) -> Option<Duration> {
-    let made = shell.world.configs.get(rendered)?;
-    let Pin::Ask(tagged) = pin(&made, None) else { return None };
-    let digest = match pins.find(&tagged, Means::of(shell).await) {
-        Known::Digest(digest) => digest,
-        Known::NotYet => return Some(RETRY),
-        Known::Failed(_) => return Some(ASK_AGAIN),
-    };
-    let mut wanted = made.as_ref().clone();
-    set_pinned(&mut wanted, tagged.by_digest(&digest));
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
-    match shell.write(api.replace(rendered, &PostParams::default(), &wanted)).await {
-        Ok(written) => {
-            shell.world.configs.put(written);
-            None
-        }
-        Err(error) => {
-            tracing::debug!(rendered, %error, "cannot write which image the tag means");
-            Some(RETRY)
-        }
-    }
 }
 
 fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Render {

@@ -141,7 +141,8 @@ impl Site {
         self.rendered(|| drop(self.ask("DELETE", &path, &Value::Null).unwrap()))
     }
 
-    fn rendered(&self, act: impl FnOnce()) -> String {
+    /// Does something, and waits until the pool has been rendered.
+    pub(crate) fn rendered(&self, act: impl FnOnce()) -> String {
         let before = self.target();
         act();
         let mut now = String::new();

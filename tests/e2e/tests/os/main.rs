@@ -9,6 +9,7 @@ mod guarded;
 #[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
 mod hub;
 mod interrupted;
+mod pool;
 mod refusals;
 mod site;
 mod staging;
