@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const GROUP: &str = "machineconfiguration.openshift.io/v1";
 const ANNOTATION: &str = "machinist.dev/os-image";
 
-fn object<K: DeserializeOwned>(kind: &str, metadata: Value, spec: Value) -> K {
+fn object<K: DeserializeOwned>(kind: &str, metadata: &Value, spec: &Value) -> K {
     let object = json!({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec});
     serde_json::from_value(object).unwrap()
 }
@@ -27,23 +27,23 @@ fn pool(name: &str, stream: Option<&str>, image: Option<&str>) -> MachineConfigP
     if let Some(image) = image {
         metadata["annotations"] = json!({ANNOTATION: image});
     }
-    object("MachineConfigPool", metadata, spec)
+    object("MachineConfigPool", &metadata, &spec)
 }
 
-fn config(name: &str, spec: Value) -> MachineConfig {
-    object("MachineConfig", json!({"name": name, "labels": {"for": "all"}}), spec)
+fn config(name: &str, spec: &Value) -> MachineConfig {
+    object("MachineConfig", &json!({"name": name, "labels": {"for": "all"}}), spec)
 }
 
 fn controller_config() -> ControllerConfig {
     let metadata = json!({"name": "machine-config-controller"});
     let spec =
         json!({"baseOSContainerImage": "q.io/cc", "baseOSExtensionsContainerImage": "q.io/cc-x"});
-    object("ControllerConfig", metadata, spec)
+    object("ControllerConfig", &metadata, &spec)
 }
 
 fn streams(wish: &str, default: &str) -> OSImageStream {
     let mut streams: OSImageStream =
-        object("OSImageStream", json!({"name": "cluster"}), json!({"defaultStream": wish}));
+        object("OSImageStream", &json!({"name": "cluster"}), &json!({"defaultStream": wish}));
     let one = |name: &str| json!({"name": name, "osImage": format!("q.io/{name}"), "osExtensionsImage": format!("q.io/{name}-x")});
     let status = json!({"defaultStream": default, "availableStreams": [one("nine"), one("ten")]});
     streams.status = serde_json::from_value(status).unwrap();
@@ -72,8 +72,8 @@ fn the_image_of_a_pool() {
         begun
     });
     let (moved, gone) = (streams("ten", "nine"), streams("gone", "nine"));
-    let plain = [config("50-a", json!({"kernelArguments": ["a"]}))];
-    let own = [config("50-a", json!({"osImageURL": "q.io/own"}))];
+    let plain = [config("50-a", &json!({"kernelArguments": ["a"]}))];
+    let own = [config("50-a", &json!({"osImageURL": "q.io/own"}))];
     let worker = |stream, image| pool("worker", stream, image);
     type Case<'a> = (
         &'a str,
@@ -246,8 +246,8 @@ fn the_image_of_a_pool() {
 #[test]
 fn what_cannot_be_is_told_with_object_and_remedy() {
     let nine = streams("nine", "nine");
-    let plain = [config("50-a", json!({"kernelArguments": ["a"]}))];
-    let own = [config("50-a", json!({"osImageURL": "q.io/own"}))];
+    let plain = [config("50-a", &json!({"kernelArguments": ["a"]}))];
+    let own = [config("50-a", &json!({"osImageURL": "q.io/own"}))];
     let infra = pool("infra", None, None);
     let bad_worker = pool("worker", None, Some("fedora"));
     let cases = [
@@ -293,7 +293,7 @@ fn what_cannot_be_is_told_with_object_and_remedy() {
 /// Errors about the object with the streams are told as they are, all others with where they come from.
 #[test]
 fn what_the_pool_says() {
-    let configs = [config("50-a", json!({"kernelArguments": ["a"]}))];
+    let configs = [config("50-a", &json!({"kernelArguments": ["a"]}))];
     let configs: Vec<&MachineConfig> = configs.iter().collect();
     for (pool, begins) in [
         (pool("worker", Some("ten"), None), "could not get OSImageStream for pool worker: "),
@@ -319,7 +319,7 @@ fn who_named_the_image_is_told() {
     let (facts, nine) = (controller_config(), streams("nine", "nine"));
     let worker = pool("worker", None, Some("q.io/a:1"));
     let system = System { controller_config: Some(&facts), streams: Some(&nine), worker: None };
-    let configs = [config("50-a", json!({"kernelArguments": ["a"]}))];
+    let configs = [config("50-a", &json!({"kernelArguments": ["a"]}))];
     let made = render(&worker, &configs, system).unwrap();
     let items = provenance(&made, Some("machine-config-controller"));
     let who = |field: &str| -> Vec<String> {

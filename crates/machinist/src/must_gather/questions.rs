@@ -39,6 +39,7 @@ pub(super) const KINDS: &[Kind] = kinds![
     "containerruntimeconfigs" "ContainerRuntimeConfig" "/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs",
     "machineosconfigs" "MachineOSConfig" "/apis/machineconfiguration.openshift.io/v1/machineosconfigs",
     "machineosbuilds" "MachineOSBuild" "/apis/machineconfiguration.openshift.io/v1/machineosbuilds",
+    "osimagestreams" "OSImageStream" "/apis/machineconfiguration.openshift.io/v1/osimagestreams",
     "pinnedimagesets" "PinnedImageSet" "/apis/machineconfiguration.openshift.io/v1/pinnedimagesets",
     "machineconfigurations" "MachineConfiguration" "/apis/operator.openshift.io/v1/machineconfigurations",
     "imagecontentsourcepolicies" "ImageContentSourcePolicy" "/apis/operator.openshift.io/v1alpha1/imagecontentsourcepolicies",

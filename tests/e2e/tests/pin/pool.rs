@@ -31,7 +31,7 @@ fn wait_for_refusal(home: &Home, reason: &str) {
     .unwrap();
 }
 
-fn follow(home: &Home, stream: Value) {
+fn follow(home: &Home, stream: &Value) {
     let patch = json!({"spec": {"osImageStream": stream}}).to_string();
     kubectl(home, &["patch", "mcp", "worker", "--type=merge", "-p", &patch]);
 }
@@ -52,9 +52,9 @@ fn a_pool_follows_its_stream_or_its_annotation_and_goes_back() {
     wait_for_image(&home, "infra", "");
 
     // A stream is named before anybody has said which there are.
-    follow(&home, json!({"name": "ten"}));
+    follow(&home, &json!({"name": "ten"}));
     wait_for_refusal(&home, "could not get OSImageStream for pool worker: ");
-    follow(&home, Value::Null);
+    follow(&home, &Value::Null);
     let stream = |name: &str| json!({"name": name, "osImage": image(name), "osExtensionsImage": image("extensions")});
     let streams = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "OSImageStream", "metadata": {"name": "cluster"},
@@ -69,19 +69,19 @@ fn a_pool_follows_its_stream_or_its_annotation_and_goes_back() {
     wait_for_image(&home, "infra", &image("nine"));
 
     // A stream of its own, which a custom pool follows.
-    follow(&home, json!({"name": "ten"}));
+    follow(&home, &json!({"name": "ten"}));
     wait_for_image(&home, "worker", &image("ten"));
     wait_for_image(&home, "infra", &image("ten"));
     wait_for("the status to name the stream", || {
         Ok(pool(&home, "worker")["status"]["osImageStream"]["name"] == "ten")
     })
     .unwrap();
-    follow(&home, json!({"name": "eleven"}));
+    follow(&home, &json!({"name": "eleven"}));
     wait_for_refusal(
         &home,
         "could not get OSImageStreamSet for pool worker: osimagestreams.machineconfiguration.openshift.io \"eleven\" not found (streams there: nine, ten",
     );
-    follow(&home, Value::Null);
+    follow(&home, &Value::Null);
     wait_for_image(&home, "worker", &image("nine"));
 
     // An image of its own, with a name that is one.
@@ -107,12 +107,12 @@ fn a_pool_follows_its_stream_or_its_annotation_and_goes_back() {
         Ok(pool(&home, "worker")["status"]["osImageStream"].is_null())
     })
     .unwrap();
-    follow(&home, json!({"name": "ten"}));
+    follow(&home, &json!({"name": "ten"}));
     wait_for_refusal(
         &home,
         "cannot set MachineConfigPool annotation machinist.dev/os-image and MachineConfigPool spec.osImageStream.name simultaneously",
     );
-    follow(&home, Value::Null);
+    follow(&home, &Value::Null);
     declare(&home, &image("third"), "two");
     wait_for_refusal(
         &home,
