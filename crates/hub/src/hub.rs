@@ -13,6 +13,7 @@ use crate::admit::Admission;
 use crate::audit::Audit;
 use crate::auth::certificates::Ca;
 use crate::auth::roles::{Roles, Rule};
+use crate::figures::Figures;
 use crate::object::{self, Birth};
 use crate::registry::{Kind, Registry};
 use crate::router::Bodies;
@@ -82,6 +83,7 @@ pub(crate) struct Inner {
     pub(crate) admissions: HashMap<(String, String), Admission>,
     pub(crate) roles: Roles,
     pub(crate) audit: Audit,
+    pub(crate) figures: Figures,
     pub(crate) ca: Option<Ca>,
     pub(crate) version: String,
     pub(crate) patience: Duration,
@@ -115,6 +117,7 @@ impl Hub {
             admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
         }
         let inner = Inner {
+            figures: Figures::new(store.clone()),
             store,
             registry,
             admissions,
@@ -151,6 +154,12 @@ impl Hub {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Its figures.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.inner.figures
     }
 
     /// Is cancelled when the hub stops.

@@ -17,6 +17,7 @@ pub mod audit;
 pub mod auth;
 pub mod built_in;
 pub mod discovery;
+pub mod figures;
 pub mod finalize;
 pub mod hub;
 pub mod json_path;

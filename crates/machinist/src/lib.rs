@@ -10,6 +10,7 @@
 //! | [`controller`] | pools get their rendered configs, machines get their pool's: `machinist controller` |
 //! | [`daemon`] | what runs on a machine: `machinist daemon`, `once`, `join`, `leave` |
 //! | [`enrol`] | a new machine becomes known and gets the sealed half of its config: `machinist enrol` |
+//! | [`figures`] | what processes serve about themselves: figures and health |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
 //! | [`must_gather`] | the state of everything in one archive, without secrets: `machinist must-gather` |
@@ -23,6 +24,7 @@ pub mod cli;
 pub mod controller;
 pub mod daemon;
 pub mod enrol;
+pub mod figures;
 pub mod home;
 pub mod manifests;
 pub mod must_gather;

@@ -50,6 +50,7 @@ pub mod leftovers;
 pub mod load;
 pub mod machine;
 pub mod objects;
+pub mod page;
 pub mod pki;
 pub mod power;
 pub mod program;

@@ -4,13 +4,12 @@
 
 use anyhow::Result;
 use machinist_e2e::lab::Process;
+use machinist_e2e::page::fetch;
 use machinist_e2e::{Lab, cache, command, program, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -46,13 +45,16 @@ fn promtool_accepts_every_query_of_the_dashboard() {
 
 /// The names of the samples that a process serves.
 fn served(address: &str) -> Result<BTreeSet<String>> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+    let text = fetch(address, "/metrics")?;
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let names = samples.filter_map(|line| line.split(['{', ' ']).next());
-    Ok(names.map(str::to_owned).collect())
+    // A histogram has several samples, and one name in the table.
+    let plain = |name: &str| {
+        let ends = ["_bucket", "_sum", "_count"];
+        let plain = ends.iter().find_map(|end| name.strip_suffix(end));
+        plain.filter(|plain| plain.ends_with("_seconds")).unwrap_or(name).to_owned()
+    };
+    Ok(names.map(plain).collect())
 }
 
 /// Waits until a process serves these, and nothing that the table of metrics does not have.
@@ -80,6 +82,8 @@ fn a_hub_and_a_daemon_serve_what_the_table_says() {
     let mut up = Command::new(program::machinist().unwrap());
     up.args(["up", "--metrics-listen", &figures, "--api-listen"]);
     up.arg(format!("{}:6443", lab.loopback())).arg("--data").arg(&data);
+    up.args(["--server-anonymous", "--server-insecure-listen"]);
+    up.arg(format!("{}:22624", lab.loopback()));
     let mut hub = lab.spawn("hub", &up).unwrap();
     wait_for("the hub", || {
         hub.alive()?;
@@ -88,6 +92,18 @@ fn a_hub_and_a_daemon_serve_what_the_table_says() {
     .unwrap();
     let controller = ["machinist_leading", "machinist_api_requests_total", "mco_machine_count"];
     serves(&mut hub, &figures, &controller);
+    let of_hub = [
+        "machinist_hub_requests_total",
+        "machinist_hub_request_seconds",
+        "machinist_hub_watches",
+        "machinist_hub_commit_seconds",
+        "machinist_hub_store_file_bytes",
+        "machinist_hub_store_writable",
+    ];
+    serves(&mut hub, &figures, &of_hub);
+    fetch(&format!("{}:22624", lab.loopback()), "/config/worker").unwrap();
+    let of_server = ["machinist_server_requests_total", "machinist_server_duration_seconds"];
+    serves(&mut hub, &figures, &of_server);
 
     let mut join = Command::new(program::machinist().unwrap());
     fs::create_dir(root.join("etc")).unwrap();

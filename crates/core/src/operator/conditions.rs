@@ -4,8 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::order::{Part, Seen};
-use crate::api::names::condition::pool;
-use crate::api::names::{GROUP, label, object};
+use super::pools;
+use crate::api::names::{GROUP, object};
 use crate::api::{Condition, MachineConfigPool, find_condition, set_condition};
 
 /// The parts work.
@@ -71,7 +71,7 @@ pub fn conditions(before: &[Condition], facts: &Facts<'_>, now: &Time) -> Vec<Co
     let arrived = has_arrived(before, facts);
     set(AVAILABLE, available(facts));
     set(PROGRESSING, progressing(facts, arrived));
-    set(DEGRADED, degraded(facts, arrived));
+    set(DEGRADED, degraded(facts, arrived, now));
     set(UPGRADEABLE, upgradeable(facts));
     after
 }
@@ -104,22 +104,17 @@ fn why(seen: &Seen) -> String {
     seen.waits.clone().unwrap_or_else(|| "it waits for the parts before it".to_owned())
 }
 
-fn degraded(facts: &Facts<'_>, has_arrived: bool) -> (bool, &'static str, String) {
+fn degraded(facts: &Facts<'_>, has_arrived: bool, now: &Time) -> (bool, &'static str, String) {
     let release = facts.release;
     if let Some(failure) = facts.failure {
         let what = if has_arrived { "Failed to resync" } else { "Unable to apply" };
         let message = format!("{what} {release}: {}", failure.message);
         return (true, reason_of(failure.task), message);
     }
-    let required = facts.pools.iter().filter(|pool| {
-        let labels = pool.metadata.labels.as_ref();
-        labels.is_some_and(|labels| labels.contains_key(label::REQUIRED_FOR_UPGRADE))
-    });
-    if let Some((name, message)) = required.filter_map(|pool| ill(pool)).next() {
-        let message = format!("MachineConfigPool {name} is degraded: {message}");
-        return (true, "RequiredPoolsFailed", message);
+    match pools::stuck(facts.pools, now) {
+        Some(message) => (true, "RequiredPoolsFailed", message),
+        None => (false, AS_EXPECTED, String::new()),
     }
-    (false, AS_EXPECTED, String::new())
 }
 
 fn reason_of(task: &str) -> &'static str {
@@ -133,26 +128,10 @@ fn reason_of(task: &str) -> &'static str {
 }
 
 fn upgradeable(facts: &Facts<'_>) -> (bool, &'static str, String) {
-    match facts.pools.iter().find_map(|pool| ill(pool)) {
-        Some((name, _)) => {
-            let message = format!(
-                "MachineConfigPool {name} is degraded, please see `kubectl get mcp` for further details and resolve before upgrading"
-            );
-            (false, "DegradedPool", message)
-        }
+    match pools::hinders(facts.pools) {
+        Some((reason, message)) => (false, reason, message),
         None => (true, AS_EXPECTED, String::new()),
     }
-}
-
-/// The name of a pool that is degraded, and why it is.
-fn ill(one: &MachineConfigPool) -> Option<(String, String)> {
-    let conditions = one.status.as_ref()?.conditions.as_deref()?;
-    find_condition(conditions, pool::DEGRADED).filter(|condition| condition.is_true())?;
-    let causes = [pool::RENDER_DEGRADED, pool::NODE_DEGRADED, pool::DEGRADED];
-    let said = causes.iter().filter_map(|cause| find_condition(conditions, cause));
-    let mut said = said.filter(|it| it.is_true()).filter_map(|it| it.message.clone());
-    let message = said.find(|text| !text.is_empty()).unwrap_or_default();
-    Some((one.metadata.name.clone().unwrap_or_default(), message))
 }
 
 /// The status of the ClusterOperator `machine-config`. Versions are those that have arrived.
@@ -190,6 +169,7 @@ pub fn cluster_operator_status(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::names::label;
 
     fn seen(release: &str, waits: Option<&str>) -> Seen {
         let waits = waits.map(str::to_owned);

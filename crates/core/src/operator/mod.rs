@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  settings (ConfigMap), MachineConfiguration ─┐
-//!  certificates (what to make next) ───────────┼─► parts, ControllerConfig ─► order (may it be written yet?) ─► conditions
+//!  certificates (what to make next) ───────────┼─► parts, ControllerConfig ─► order (may it be written yet?) ─► conditions ─► news
 //!  the cluster's own words (Infrastructure …) ─┘
 //! ```
 //!
@@ -12,8 +12,11 @@
 pub mod certificates;
 pub mod conditions;
 pub mod controller_config;
+pub mod news;
 pub mod order;
 pub mod parts;
+mod pools;
+pub mod repair;
 mod server;
 pub mod settings;
 

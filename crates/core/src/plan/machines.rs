@@ -8,16 +8,18 @@ use serde::Serialize;
 
 use crate::api::MachineConfig;
 use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
+use crate::apply::{EMPTY_NAME, empty_config};
 use crate::diff;
 use crate::disruption::disruption;
 use crate::reconcile_check::{Overrides, reconcilable};
 use crate::update::NodeView;
 
 /// What a change costs a machine, in one word: the dearest of all that is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cost {
     /// Nothing that anybody notices.
+    #[default]
     Nothing,
     /// A service reads its settings again.
     Reload,
@@ -27,7 +29,7 @@ pub enum Cost {
     Drain,
     /// Its pods are moved away, and it is restarted.
     Reboot,
-    /// It cannot be told: the config that it has is gone, or cannot be read.
+    /// It cannot be told; [`MachinePlan::unknown`] says why.
     Unknown,
     /// The machine would not take the change.
     Refused,
@@ -50,6 +52,9 @@ pub struct MachinePlan {
     /// Why it would not take the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Why it cannot be told what it costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 /// The machines of a pool that do not have a config, and what it costs to give it to them.
@@ -61,6 +66,9 @@ pub(super) fn machines<'a>(
 ) -> Vec<MachinePlan> {
     let target = wanted.metadata.name.as_deref().unwrap_or_default();
     let mut prices: BTreeMap<String, Price> = BTreeMap::new();
+    // A machine that has no config yet is asked as its daemon asks: from one in which nothing is.
+    let nothing = empty_config();
+    let known = |name: &str| if name == EMPTY_NAME { Some(&nothing) } else { find(name) };
     let mut plans = Vec::new();
     for node in nodes {
         let view = NodeView(node);
@@ -76,39 +84,52 @@ pub(super) fn machines<'a>(
         for start in [Some(from), towards.as_deref()].into_iter().flatten() {
             let price = prices
                 .entry(start.to_owned())
-                .or_insert_with(|| price(find(start), wanted, policy));
+                .or_insert_with(|| price(start, known(start), wanted, policy));
             if dearest.as_ref().is_none_or(|other: &Price| other.cost < price.cost) {
                 dearest = Some(price.clone());
             }
         }
-        let Some(Price { cost, actions, refused }) = dearest else { continue };
+        let Some(Price { cost, actions, refused, unknown }) = dearest else { continue };
         let (machine, from) = (view.name().to_owned(), from.to_owned());
-        plans.push(MachinePlan { machine, from, towards, cost, actions, refused });
+        plans.push(MachinePlan { machine, from, towards, cost, actions, refused, unknown });
     }
     plans
 }
 
 /// What it costs to go from one config to another.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Price {
     cost: Cost,
     actions: Vec<DisruptionAction>,
     refused: Option<String>,
+    unknown: Option<String>,
 }
 
-fn price(old: Option<&MachineConfig>, new: &MachineConfig, policy: &NodeDisruptionPolicy) -> Price {
+fn price(
+    from: &str,
+    old: Option<&MachineConfig>,
+    new: &MachineConfig,
+    policy: &NodeDisruptionPolicy,
+) -> Price {
     let Some(old) = old else {
-        return Price { cost: Cost::Unknown, actions: Vec::new(), refused: None };
+        let why = match from {
+            "" => "its daemon has not said yet which config it has".to_owned(),
+            name => format!("it has {name}, which is not there any more"),
+        };
+        return Price { cost: Cost::Unknown, unknown: Some(why), ..Price::default() };
     };
     match reconcilable(old, new, Overrides::default()) {
         Err(refusal) => {
-            Price { cost: Cost::Refused, actions: Vec::new(), refused: Some(refusal.reason()) }
+            let refused = Some(refusal.reason());
+            Price { cost: Cost::Refused, refused, ..Price::default() }
         }
         Ok(change) => {
             let flags = diff::diff(old, new, &change).flags;
             let actions = disruption(&change, flags, policy).actions;
             let cost = actions.iter().map(|action| cost_of(&action.type_)).max();
-            Price { cost: cost.unwrap_or(Cost::Nothing), actions, refused: None }
+            let unknown = (cost == Some(Cost::Unknown))
+                .then(|| "the disruption policy names an action that is not known".to_owned());
+            Price { cost: cost.unwrap_or_default(), actions, refused: None, unknown }
         }
     }
 }

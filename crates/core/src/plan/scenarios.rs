@@ -129,6 +129,41 @@ fn costs_and_order() {
 }
 
 #[test]
+fn a_first_config_costs_what_the_daemon_says() {
+    let reload = json!({"files": [{"path": "/etc/base", "actions": [{"type": "Reload", "reload": {"serviceName": "base"}}]}]});
+    let lenient = serde_json::from_value(reload).unwrap();
+    let kernel = json!({"kernelArguments": ["quiet"]});
+    for (from, policy, more, cost, unknown) in [
+        ("mco-empty-mc", system_policy(), None, Cost::Reboot, ""),
+        ("mco-empty-mc", lenient, None, Cost::Reload, ""),
+        ("mco-empty-mc", system_policy(), Some(kernel), Cost::Reboot, ""),
+        (
+            "",
+            system_policy(),
+            None,
+            Cost::Unknown,
+            "its daemon has not said yet which config it has",
+        ),
+    ] {
+        // A pool without a config of its own, and a machine that has joined it.
+        let mut world =
+            World { nodes: vec![node("a", from, &["worker"])], policy, ..World::default() };
+        world.pools.push(pool("worker"));
+        let mut configs = vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))];
+        configs.extend(more.map(|spec| machine_config("50-x", "worker", &spec)));
+        let changes = Changes { machine_configs: configs, ..Changes::default() };
+        let found = plan(&world, &changes, &now());
+        let one = &found.pools[0].machines[0];
+        assert_eq!(
+            (one.cost, one.unknown.as_deref().unwrap_or_default()),
+            (cost, unknown),
+            "{from}"
+        );
+        assert_eq!(one.actions.is_empty(), cost == Cost::Unknown, "{one:?}");
+    }
+}
+
+#[test]
 fn machines_are_asked_from_where_they_are() {
     let mut world = world();
     let old = target_of(&world.pools[0]).to_owned();

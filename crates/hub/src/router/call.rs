@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::response::Response;
+use http::request::Parts;
 use http::{Method, header};
 
 use super::accept::{self, Accept};
@@ -15,7 +16,7 @@ use crate::hub::{Hub, now};
 use crate::object;
 use crate::patch::PatchKind;
 use crate::registry::Kind;
-use crate::request::{self, BadQuery, Options, ResourcePath};
+use crate::request::{self, BadQuery, Options, ResourcePath, Target};
 use crate::status::ApiError;
 use crate::strategy;
 use crate::table::IncludeObject;
@@ -77,6 +78,14 @@ impl Verb {
     fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
+}
+
+/// What a request does, in a word, for the figures: whatever is asked, it is one of a few.
+pub(super) fn verb_word(target: &Target, parts: &Parts) -> &'static str {
+    let Target::Resource(path) = target else { return "other" };
+    let query = parts.uri.query().filter(|query| query.contains("watch"));
+    let watch = query.is_some_and(|query| request::options(query).is_ok_and(|it| it.watch));
+    Verb::of(&parts.method, path.name.is_some(), watch).map_or("other", Verb::name)
 }
 
 /// One request for objects.

@@ -24,6 +24,8 @@ mod select;
 mod watch;
 mod write;
 
+use std::time::Instant;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -64,10 +66,13 @@ impl Hub {
 }
 
 async fn handle(State(hub): State<Hub>, request: Request) -> Response {
+    let started = Instant::now();
     let (parts, body) = request.into_parts();
+    let target = request::target(parts.uri.path());
+    let verb = call::verb_word(&target, &parts);
     let who = identify(&hub, &parts);
     let known = matches!(who, Ok(Some(_)));
-    let mut response = match route(&hub, who, parts, body).await {
+    let mut response = match route(&hub, who, target, parts, body).await {
         Ok(response) => response,
         Err(error) => {
             if error.code >= 500 {
@@ -76,6 +81,7 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
             answer::error(&error)
         }
     };
+    hub.inner.figures.answered(verb, response.status().as_u16(), started.elapsed());
     if known {
         response.extensions_mut().insert(Identified);
     }
@@ -97,11 +103,11 @@ impl Incoming {
 async fn route(
     hub: &Hub,
     who: Result<Option<Identity>, ()>,
+    target: Target,
     parts: Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
     let path = parts.uri.path().to_owned();
-    let target = request::target(&path);
     // Bodies are read of those who are known, and to their end, whatever the answer will be: a
     // client that is cut off while it sends does not see why.
     let known = matches!(who, Ok(Some(_)));

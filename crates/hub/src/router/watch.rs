@@ -20,6 +20,7 @@ use super::call::Call;
 use super::lines::Writer;
 use super::read::{invalid_option, revision, too_old};
 use super::select::Selection;
+use crate::figures::Open;
 use crate::request::{Options, VersionMatch};
 use crate::schema::FieldError;
 use crate::status::ApiError;
@@ -113,6 +114,7 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         end: Box::pin(tokio::time::sleep(length)),
         stop: call.hub.stopping(),
+        _open: call.hub.inner.figures.watch(),
     };
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
@@ -147,6 +149,8 @@ struct Stream {
     next_bookmark: Instant,
     end: std::pin::Pin<Box<Sleep>>,
     stop: CancellationToken,
+    /// Counted until the stream is dropped.
+    _open: Open,
 }
 
 /// What woke the stream.

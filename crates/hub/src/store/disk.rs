@@ -56,6 +56,11 @@ pub(super) struct Contents<E, H> {
 }
 
 impl Disk {
+    /// The data file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens a data directory, or makes it, and reads all of it.
     pub(super) fn open(
         dir: &Path,

@@ -33,12 +33,14 @@ mod types;
 mod watch;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::io::AsyncWrite;
 use tokio::sync::{mpsc, oneshot};
 
@@ -47,6 +49,7 @@ pub use error::{CommitError, StoreError, TooOld};
 pub use types::{Committed, Entry, Event, EventKind, Expect, Op, Options, Page};
 pub use watch::Watch;
 
+use crate::figures;
 use disk::Disk;
 use file::Switch;
 use memory::State;
@@ -59,11 +62,25 @@ pub struct Store {
     handle: Arc<Handle>,
 }
 
+/// How large a store is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    /// How many entries it has.
+    pub(crate) objects: u64,
+    /// How many bytes their keys and values have.
+    pub(crate) bytes: u64,
+    /// How large its file is; 0 without one.
+    pub(crate) file_bytes: u64,
+}
+
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
     inbox: Option<mpsc::Sender<Message>>,
     writable: Arc<AtomicBool>,
+    commits: Histogram,
+    /// The data file, where there is a disk.
+    file: Option<PathBuf>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -90,6 +107,7 @@ impl Store {
 
     fn start(state: State, disk: Option<Disk>) -> Self {
         let shared = Arc::new(Shared::new(state));
+        let file = disk.as_ref().map(|disk| disk.path().to_owned());
         let (sender, inbox) = mpsc::channel(writer::QUEUE);
         let writable = Arc::new(AtomicBool::new(true));
         let writer = Writer {
@@ -104,7 +122,14 @@ impl Store {
             .spawn(move || writer.run())
             .inspect_err(|error| tracing::error!(%error, "store has no writer thread"))
             .ok(); // the inbox is gone with the writer: commits answer `Closed`
-        let handle = Handle { shared, inbox: Some(sender), writable, thread: Mutex::new(thread) };
+        let handle = Handle {
+            shared,
+            inbox: Some(sender),
+            writable,
+            commits: figures::durations(),
+            file,
+            thread: Mutex::new(thread),
+        };
         Self { handle: Arc::new(handle) }
     }
 
@@ -149,11 +174,31 @@ impl Store {
     /// If an expectation does not hold, or the store cannot keep it.
     pub async fn commit(&self, ops: Vec<Op>) -> Result<Committed, CommitError> {
         ops.iter().try_for_each(check_size)?;
+        let started = Instant::now();
         let (answer, result) = oneshot::channel();
         let message = Message::Commit(Transaction { ops, answer });
         let inbox = self.handle.inbox.as_ref().ok_or(StoreError::Closed)?;
         inbox.send(message).await.map_err(|_| StoreError::Closed)?;
-        result.await.map_err(|_| StoreError::Closed)?
+        let result = result.await.map_err(|_| StoreError::Closed)?;
+        self.handle.commits.observe(started.elapsed().as_secs_f64());
+        result
+    }
+
+    /// How long transactions took.
+    pub(crate) fn commits(&self) -> &Histogram {
+        &self.handle.commits
+    }
+
+    /// How large it is.
+    pub(crate) fn usage(&self) -> Usage {
+        let file = self.handle.file.as_ref().and_then(|path| std::fs::metadata(path).ok());
+        let state = self.handle.shared.state.read();
+        let bytes = state.entries.values().map(|entry| entry.key.len() + entry.value.len());
+        Usage {
+            objects: state.entries.len() as u64,
+            bytes: bytes.sum::<usize>() as u64,
+            file_bytes: file.map_or(0, |file| file.len()),
+        }
     }
 
     /// The events after a revision whose keys start with `prefix`, past and future.

@@ -89,6 +89,7 @@ impl Controller {
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
             metrics_listen: Some(self.metrics_listen_address),
+            more_figures: Vec::new(),
             user_data: None,
         })
     }

@@ -1,5 +1,7 @@
 //! `machinist operator`: deploys the other parts into a Kubernetes, and keeps them so.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
@@ -43,6 +45,10 @@ pub(super) struct Operator {
 
     #[command(flatten)]
     lease: LeaseArgs,
+
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8797")]
+    metrics_listen_address: SocketAddr,
 }
 
 impl Operator {
@@ -54,6 +60,7 @@ impl Operator {
             pod: self.pod_name.clone(),
             release: self.release_version.clone(),
             election: self.lease.election(self.namespace.clone(), identity())?,
+            metrics_listen: Some(self.metrics_listen_address),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -9,6 +9,7 @@ use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
+use machinist_core::apply::EMPTY_NAME;
 use machinist_core::plan::{Changes, Cost, MachinePlan, Plan as Answer, PoolPlan, Trouble, plan};
 use machinist_hub::patch::PatchKind;
 use serde::Serialize;
@@ -249,11 +250,17 @@ fn show_machines(text: &mut String, pool: &PoolPlan) {
 fn cost(machine: &MachinePlan) -> String {
     match (&machine.refused, machine.cost) {
         (Some(reason), _) => format!("refused from {} ({reason})", machine.from),
-        (None, Cost::Unknown) if machine.actions.is_empty() => {
-            format!("cannot tell what it costs from {}, which is not there", machine.from)
+        (None, cost) => {
+            let cost = match (&machine.unknown, cost) {
+                (Some(why), _) => format!("cannot tell what it costs: {why}"),
+                (None, Cost::Nothing) => "costs nothing".to_owned(),
+                (None, _) => format!("costs {}", diff::cost(&machine.actions)),
+            };
+            match machine.from == EMPTY_NAME {
+                true => format!("first config, {cost}"),
+                false => cost,
+            }
         }
-        (None, Cost::Nothing) => "costs nothing".to_owned(),
-        (None, _) => format!("costs {}", diff::cost(&machine.actions)),
     }
 }
 
@@ -262,4 +269,40 @@ fn some(names: &[&str]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let shown = names[..names.len().min(NAMED)].join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
+
+    fn machine(from: &str, cost: Cost) -> MachinePlan {
+        let type_ = DisruptionActionType::Reboot;
+        MachinePlan {
+            machine: "a".to_owned(),
+            from: from.to_owned(),
+            towards: None,
+            cost,
+            actions: vec![DisruptionAction { type_, ..DisruptionAction::default() }],
+            refused: None,
+            unknown: None,
+        }
+    }
+
+    #[test]
+    fn what_it_costs_in_words() {
+        let first = machine(EMPTY_NAME, Cost::Reboot);
+        assert_eq!(cost(&first), "first config, costs a drain and a reboot");
+        assert_eq!(cost(&machine("rendered-a", Cost::Reboot)), "costs a drain and a reboot");
+        assert_eq!(cost(&machine("rendered-a", Cost::Nothing)), "costs nothing");
+        let why = Some("it has rendered-a, which is not there any more".to_owned());
+        let unknown = MachinePlan { unknown: why, ..machine("rendered-a", Cost::Unknown) };
+        assert_eq!(
+            cost(&unknown),
+            "cannot tell what it costs: it has rendered-a, which is not there any more"
+        );
+        let refused = Some("no".to_owned());
+        let refused = MachinePlan { refused, ..machine("rendered-a", Cost::Refused) };
+        assert_eq!(cost(&refused), "refused from rendered-a (no)");
+    }
 }

@@ -157,6 +157,7 @@ impl ListenArgs {
             secure,
             insecure,
             metrics,
+            figures: server::Figures::default(),
             tls: tls::Settings {
                 min_version: self.tls_min_version.clone(),
                 cipher_suites: suites.filter(|name| !name.is_empty()).collect(),

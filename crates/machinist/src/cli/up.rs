@@ -60,7 +60,7 @@ pub(super) struct Up {
     #[arg(long, value_name = "URL", requires = "server_listen", value_parser = parse_url)]
     server_sealed: Option<String>,
 
-    /// Where /metrics, /healthz and /readyz of the controller are served, such as 127.0.0.1:8797 [default: nowhere]
+    /// Where /metrics (of the hub, the controller and the machine config server), /healthz and /readyz are served, such as 127.0.0.1:8797 [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<SocketAddr>,
     /// Have machines fetch machinist from the machine config server, complete their first boot with it,

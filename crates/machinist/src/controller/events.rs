@@ -15,15 +15,17 @@ const NAMESPACE: &str = "default";
 /// How many different events are remembered for counting.
 const REMEMBERED: usize = 2048;
 
-/// The parts of the controller, as they sign their events.
+/// The parts of the controller and the operator, as they sign their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Component {
+pub(crate) enum Component {
     /// The render loop.
     Render,
     /// The generate loop.
     Generate,
     /// The rollout and the drain loop: they share a name in the real system too.
     Node,
+    /// The operator.
+    Operator,
 }
 
 impl Component {
@@ -32,13 +34,14 @@ impl Component {
             Self::Render => "machineconfigcontroller-rendercontroller",
             Self::Generate => "machineconfigcontroller-generatecontroller",
             Self::Node => "machineconfigcontroller-nodecontroller",
+            Self::Operator => "machineconfigoperator",
         }
     }
 }
 
 /// One thing that happened.
 #[derive(Debug, Clone)]
-pub(super) struct Happening {
+struct Happening {
     /// Who says so.
     pub component: Component,
     /// What it is about.
@@ -53,19 +56,19 @@ pub(super) struct Happening {
 
 /// Sends events away without waiting for them: an event that is lost must never stop a rollout.
 #[derive(Debug, Clone)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     sender: mpsc::Sender<Happening>,
 }
 
 impl Recorder {
     /// A recorder, and the task that writes.
-    pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+    pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(256);
         (Self { sender }, write(client, receiver))
     }
 
     /// Reports something about an object.
-    pub(super) fn report<K: Resource<DynamicType = ()>>(
+    pub(crate) fn report<K: Resource<DynamicType = ()>>(
         &self,
         component: Component,
         about: &K,

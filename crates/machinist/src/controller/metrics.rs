@@ -10,6 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::figures::{self, Source};
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Pool {
     pool: String,
@@ -141,13 +143,10 @@ impl Metrics {
         }
     }
 
-    /// All figures as text.
-    #[must_use]
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry);
-        text
+    /// All figures.
+    pub(super) fn source(&self) -> Source {
+        let inner = Arc::clone(&self.inner);
+        Source::new(move |text| figures::write(&inner.registry, text))
     }
 }
 
@@ -164,10 +163,11 @@ mod tests {
         };
         metrics.pool("worker", &status);
         metrics.drain_error("n1", Some(1));
-        let text = metrics.text();
-        assert!(text.contains("mco_machine_count{pool=\"worker\"} 3\n"), "{text}");
-        assert!(text.contains("mcc_drain_err{node=\"n1\"} 1\n"), "{text}");
+        let text = || figures::text(&[metrics.source()]);
+        let found = text();
+        assert!(found.contains("mco_machine_count{pool=\"worker\"} 3\n"), "{found}");
+        assert!(found.contains("mcc_drain_err{node=\"n1\"} 1\n"), "{found}");
         metrics.drain_error("n1", None);
-        assert!(!metrics.text().contains("n1"));
+        assert!(!text().contains("n1"));
     }
 }

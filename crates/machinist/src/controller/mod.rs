@@ -12,8 +12,7 @@
 //! The loops hold no decision: those are in `machinist_core::{generate, render::sync, update, drain}`. Only the controller that
 //! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
 
-mod events;
-mod http;
+pub(crate) mod events;
 pub mod leader;
 mod metrics;
 mod shell;
@@ -46,8 +45,8 @@ use machinist_core::template::Templates;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::figures::{self, Health, Page, Source};
 use events::Recorder;
-use http::Health;
 use leader::{Election, Elector};
 use metrics::Metrics;
 use shell::Shell;
@@ -65,6 +64,8 @@ pub struct Options {
     pub election: Election,
     /// Where figures are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
+    /// Figures of others in the same process, for the same page.
+    pub more_figures: Vec<Source>,
     /// What machines are pointed at, where pointer configs are wanted.
     pub user_data: Option<UserData>,
 }
@@ -78,9 +79,11 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let health = watch::Sender::new(Health::Starting);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
-        let (address, serving) = http::serve(address, metrics.clone(), health.subscribe()).await?;
-        tracing::info!(%address, "figures at /metrics, health at /healthz and /readyz");
-        tasks.spawn(serving);
+        let listener = figures::bind(address, "--metrics-listen-address").await?;
+        let mut sources = options.more_figures.clone();
+        sources.push(metrics.source());
+        let page = Page { sources, health: Some(health.subscribe()) };
+        tasks.spawn(page.serve(listener));
     }
     let (events, writing) = Recorder::new(client.clone());
     tasks.spawn(writing);

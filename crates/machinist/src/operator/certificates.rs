@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use machinist_core::operator::certificates::{Serving, Signer, State, Step, Trusted, Wanted, next};
+use machinist_core::operator::news::{self, News};
 use machinist_core::operator::{BUNDLE_KEY, SERVER_CA, SERVER_TLS, labels};
 use machinist_hub::auth::certificates::{Ca, Pair, Validity};
 use serde_json::{Value, json};
@@ -32,23 +33,34 @@ struct Kept {
     serving: Option<(Pair, String)>,
 }
 
-/// Keeps the certificates; gives the CAs that machines are to trust.
+/// What came of keeping the certificates.
+pub(super) struct Outcome {
+    /// The CAs that machines are to trust.
+    pub(super) bundle: String,
+    /// When which certificate ends, in seconds since 1970.
+    pub(super) ends: Vec<(&'static str, i64)>,
+}
+
+/// Keeps the certificates, and tells what it did.
 pub(super) async fn keep(
     writer: &Writer,
     namespace: &str,
     names: &[String],
     overlap: i64,
-) -> Result<String> {
+    tell: &(dyn Fn(&News) + Sync),
+) -> Result<Outcome> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     for _ in 0..STEPS {
         let mut kept = read(writer, namespace).await?;
         let rotate = !kept.rotate.is_empty() && kept.rotate != kept.rotated;
         let wanted = Wanted { names: names.to_vec(), overlap, rotate };
-        let Some(step) = next(&kept.state(), &wanted, now) else {
-            return Ok(kept.bundle.concat());
+        let state = kept.state();
+        let Some(step) = next(&state, &wanted, now) else {
+            return Ok(Outcome { bundle: kept.bundle.concat(), ends: ends(&state) });
         };
         tracing::info!(step = about(&step), "certificates of the server");
+        let news = news::of_step(&step);
         match step {
             Step::MakeSigner => kept.current = Some(Ca::make("machine-config-server")?),
             Step::MakeNext => {
@@ -64,12 +76,24 @@ pub(super) async fn keep(
                 let signer = kept.current.as_ref().context("there is no CA")?;
                 let pair = Ca::load(signer)?.server("machine-config-server", names)?;
                 writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
+                news.iter().for_each(tell);
                 continue;
             }
         }
         writer.apply(&signer_object(namespace, &kept)).await?;
+        news.iter().for_each(tell);
     }
     bail!("the certificates of the server do not settle: remove Secret {SERVER_CA} to begin anew")
+}
+
+/// When which certificate ends.
+fn ends(state: &State) -> Vec<(&'static str, i64)> {
+    let ends = [
+        ("server", state.serving.as_ref().map(|it| it.to)),
+        ("ca", state.current.as_ref().map(|it| it.to)),
+        ("next-ca", state.next.as_ref().map(|it| it.to)),
+    ];
+    ends.into_iter().filter_map(|(name, end)| Some((name, end?))).collect()
 }
 
 fn about(step: &Step) -> &'static str {

@@ -8,21 +8,29 @@
 //! apply; the API server writes nothing where nothing is different.
 
 mod certificates;
+mod metrics;
 mod observe;
 mod pass;
 mod tell;
 mod write;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::controller::events::Recorder;
 use crate::controller::leader::{Election, Elector};
+use crate::figures::{self, Health, Page};
+use crate::home::request::Home;
+use metrics::Metrics;
 use observe::World;
-use pass::Operator;
+use pass::{Operator, Outlets};
+use write::Writer;
 
 /// The name of the Lease.
 const LEASE: &str = "machine-config";
@@ -48,25 +56,41 @@ pub struct Options {
     pub release: String,
     /// How it comes to lead.
     pub election: Election,
+    /// Where figures are served, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Runs until `stop` ends.
 ///
 /// # Errors
-/// It cannot begin: nobody says which image the parts are to run.
+/// It cannot begin: nobody says which image the parts are to run, or the address for its figures is taken.
 pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
+    let metrics = Metrics::new(&options.release);
+    let health = watch::Sender::new(Health::Starting);
+    let mut tasks = JoinSet::new();
+    if let Some(address) = options.metrics_listen {
+        let listener = figures::bind(address, "--metrics-listen-address").await?;
+        let page = Page { sources: vec![metrics.source()], health: Some(health.subscribe()) };
+        tasks.spawn(page.serve(listener));
+    }
+    let (events, writing) = Recorder::new(client.clone());
+    tasks.spawn(writing);
+    let outlets = Outlets { events, metrics };
     let mut elector = Elector::for_lease(LEASE, client.clone(), options.election.clone());
     let lead = async {
         let image = image(&client, &options).await?;
         tracing::info!(image, release = options.release, "operator");
         loop {
+            health.send_replace(Health::StandingBy);
             let lead = elector.acquire().await;
             tracing::info!(identity = options.election.identity, "leading");
             let mut term = JoinSet::new();
             let world = World::follow(&client, &options.namespace, &mut term);
-            let operator = Operator::new(client.clone(), &options, &image, world, lead.clone());
-            term.spawn(keep(operator));
+            let writer = Writer { home: Home::new(client.clone()), lead: lead.clone() };
+            let operator = Operator::new(writer, &options, &image, world, outlets.clone());
+            term.spawn(keep(operator, health.clone()));
             elector.keep(&lead).await;
+            outlets.metrics.forget();
             tracing::warn!("this operator does not lead any more");
         }
     };
@@ -79,9 +103,10 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Takes pass after pass, for ever.
-async fn keep(operator: Operator) {
+async fn keep(operator: Operator, health: watch::Sender<Health>) {
     let mut changes = operator.world.changes();
     operator.world.ready().await;
+    health.send_replace(Health::Leading);
     loop {
         let well = operator.pass().await;
         let limit = if well { AT_LEAST_EVERY } else { RETRY };

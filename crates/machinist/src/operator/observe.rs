@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
+use machinist_core::api::names::object;
 use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
 use machinist_core::operator::controller_config::Cluster;
@@ -42,15 +43,19 @@ impl World {
         let all = watcher::Config::default;
         macro_rules! follow {
             ($cache:ident, $api:expr, $config:expr) => {
-                tasks.spawn(world.$cache.clone().follow($api, $config, forget_fields))
+                follow!($cache, $api, $config, forget_fields)
+            };
+            ($cache:ident, $api:expr, $config:expr, $trim:expr) => {
+                tasks.spawn(world.$cache.clone().follow($api, $config, $trim))
             };
         }
-        follow!(deployments, Api::namespaced(client.clone(), namespace), all());
-        follow!(daemon_sets, Api::namespaced(client.clone(), namespace), all());
+        // Who wrote which field tells who changed what we have to put right.
+        follow!(deployments, Api::namespaced(client.clone(), namespace), all(), |_| {});
+        follow!(daemon_sets, Api::namespaced(client.clone(), namespace), all(), |_| {});
         follow!(config_maps, Api::namespaced(client.clone(), namespace), all());
         let ours = all().labels("app.kubernetes.io/managed-by=machine-config-operator");
         follow!(secrets, Api::namespaced(client.clone(), namespace), ours);
-        follow!(controller_configs, Api::all(client.clone()), all());
+        follow!(controller_configs, Api::all(client.clone()), all(), |_| {});
         follow!(machine_configurations, Api::all(client.clone()), all());
         follow!(pools, Api::all(client.clone()), all());
         world
@@ -96,6 +101,11 @@ impl World {
 
     /// How a part is.
     pub(super) fn part(&self, namespace: &str, part: Part) -> Seen {
+        Seen::of(part, self.object(namespace, part).as_ref())
+    }
+
+    /// The object of a part.
+    pub(super) fn object(&self, namespace: &str, part: Part) -> Option<Value> {
         let object = match part {
             Part::Controller => {
                 self.deployments.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
@@ -104,7 +114,13 @@ impl World {
                 self.daemon_sets.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
             }
         };
-        Seen::of(part, object.and_then(Result::ok).as_ref())
+        object.and_then(Result::ok)
+    }
+
+    /// The ControllerConfig.
+    pub(super) fn controller_config(&self) -> Option<Value> {
+        let found = self.controller_configs.get(object::CONTROLLER_CONFIG)?;
+        serde_json::to_value(&*found).ok()
     }
 
     /// The data of a ConfigMap in our namespace.

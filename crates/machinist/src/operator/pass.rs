@@ -1,21 +1,24 @@
 //! One pass: everything is looked at and applied once.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use anyhow::{Error, Result, ensure};
-use kube::Client;
 use machinist_core::api::names::{annotation, object};
 use machinist_core::operator::conditions::Failure;
 use machinist_core::operator::controller_config::{Cluster, controller_config, server_names};
 use machinist_core::operator::order::{Part, Seen, writable};
 use machinist_core::operator::parts::{Endpoint, Inputs};
 use machinist_core::operator::settings::Settings;
-use machinist_core::operator::{self as core, Management};
+use machinist_core::operator::{self as core, Management, news::News, repair};
 use serde_json::Value;
 
+use super::metrics::Metrics;
 use super::observe::{self, World, get};
+use super::tell::OWN;
 use super::write::Writer;
 use super::{Options, certificates};
-use crate::controller::leader::Lead;
-use crate::home::request::Home;
+use crate::controller::events::Recorder;
 
 /// Said where machines cannot be told where the API is.
 const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
@@ -29,6 +32,23 @@ pub(super) struct Operator {
     pub(super) namespace: String,
     pub(super) release: String,
     pub(super) image: String,
+    pub(super) outlets: Outlets,
+    /// What has been there: what is missing of it was deleted by somebody.
+    there: Mutex<BTreeSet<Thing>>,
+}
+
+/// What is kept, and told about when somebody changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    ControllerConfig,
+    Part(Part),
+}
+
+/// Where is told what happens. A clone tells the same.
+#[derive(Debug, Clone)]
+pub(super) struct Outlets {
+    pub(super) events: Recorder,
+    pub(super) metrics: Metrics,
 }
 
 /// What came of a pass.
@@ -55,18 +75,20 @@ impl<T, E: Into<Error>> During<T> for Result<T, E> {
 
 impl Operator {
     pub(super) fn new(
-        client: Client,
+        writer: Writer,
         options: &Options,
         image: &str,
         world: World,
-        lead: Lead,
+        outlets: Outlets,
     ) -> Self {
         Self {
-            writer: Writer { home: Home::new(client), lead },
+            writer,
             world,
             namespace: options.namespace.clone(),
             release: options.release.clone(),
             image: image.to_owned(),
+            outlets,
+            there: Mutex::default(),
         }
     }
 
@@ -87,6 +109,7 @@ impl Operator {
             done.failure = Some(failure);
         }
         let well = done.failure.is_none();
+        self.outlets.metrics.passed(done.failure.as_ref().map(|failure| failure.task));
         match self.tell(&owner, &done).await {
             Ok(()) => well,
             Err(error) => {
@@ -109,6 +132,10 @@ impl Operator {
         let own = self.world.machine_configurations.get(object::CLUSTER);
         if own.is_none() {
             self.writer.create(&core::machine_configuration(owner)).await.during("Apply")?;
+            // What happens in this pass is told about it, and the watch may be late.
+            let path = format!("{OWN}/{}", object::CLUSTER);
+            let made = get(&self.writer.home, &path).await.during("Apply")?;
+            self.world.machine_configurations.put(serde_json::from_value(made).during("Apply")?);
         }
         let spec = own.as_ref().map(|own| &own.spec);
         let management = Management::of(spec.and_then(|spec| spec.management_state.as_deref()));
@@ -159,8 +186,12 @@ impl Operator {
         if let Some(endpoint) = &inputs.endpoint {
             let names = server_names(&endpoint.server, &inputs.settings.server_names);
             let overlap = inputs.settings.certificate_overlap;
-            let kept = certificates::keep(&self.writer, &self.namespace, &names, overlap).await;
-            bundle = kept.during("Certificates")?;
+            let news = |news: &News| self.report(news);
+            let kept =
+                certificates::keep(&self.writer, &self.namespace, &names, overlap, &news).await;
+            let kept = kept.during("Certificates")?;
+            self.outlets.metrics.certificates(&kept.ends);
+            bundle = kept.bundle;
         }
         let mut failed = Ok(());
         if self.may_write_controller_config(&done.parts) {
@@ -206,13 +237,18 @@ impl Operator {
             !cluster.api_authority.is_empty(),
             "ConfigMap kube-root-ca.crt has no ca.crt: kube-controller-manager has to put the CA of the API there"
         );
-        self.writer.apply(&controller_config(inputs, cluster, bundle, owner)).await.map(drop)
+        let wanted = controller_config(inputs, cluster, bundle, owner);
+        let found = self.world.controller_config();
+        let written = self.writer.apply(&wanted).await?;
+        self.tell_change(Thing::ControllerConfig, &wanted, found.as_ref(), &written);
+        self.world.controller_configs.put(serde_json::from_value(written)?);
+        Ok(())
     }
 
     async fn write(&self, inputs: &Inputs, part: Part) -> Result<()> {
-        let mut written = self.writer.apply(&inputs.object(part)).await?;
-        // Who wrote which field is of no use here.
-        written["metadata"]["managedFields"] = Value::Null;
+        let (wanted, found) = (inputs.object(part), self.world.object(&self.namespace, part));
+        let written = self.writer.apply(&wanted).await?;
+        self.tell_change(Thing::Part(part), &wanted, found.as_ref(), &written);
         match part {
             Part::Controller => self.world.deployments.put(serde_json::from_value(written)?),
             Part::Server | Part::Daemon => {
@@ -222,8 +258,25 @@ impl Operator {
         Ok(())
     }
 
+    /// Tells what applying an object changed, if anything.
+    fn tell_change(&self, thing: Thing, wanted: &Value, found: Option<&Value>, written: &Value) {
+        let existed = !self.there().insert(thing);
+        if let Some(news) = repair::told(wanted, found, written, existed) {
+            if news.warning {
+                self.outlets.metrics.repaired();
+            }
+            self.report(&news);
+        }
+    }
+
+    fn there(&self) -> MutexGuard<'_, BTreeSet<Thing>> {
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn remove(&self, inputs: &Inputs, parts: &[Part]) -> Result<(), Failure> {
         for part in parts {
+            // What we take away ourselves was not deleted by somebody.
+            self.there().remove(&Thing::Part(*part));
             if self.world.part(&self.namespace, *part).present {
                 self.writer.delete(&inputs.object(*part)).await.during("Apply")?;
             }

@@ -8,19 +8,22 @@ use machinist_core::api::{Condition, MachineConfigPool};
 use machinist_core::operator::conditions::{
     Facts, cluster_operator_status, conditions, has_arrived,
 };
+use machinist_core::operator::news::{News, news};
 use serde_json::{Value, json};
 
 use super::observe::get;
 use super::pass::{Done, Operator};
+use crate::controller::events::Component;
 
-const OWN: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
+/// The operator's own kind.
+pub(super) const OWN: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
 const GROUP: &str = "/apis/config.openshift.io/v1";
 const CLUSTER_OPERATOR: &str = "machine-config";
 
 impl Operator {
     /// Says what came of a pass, unless it is said already.
     pub(super) async fn tell(&self, owner: &Value, done: &Done) -> Result<()> {
-        // It was made in this pass; the watch brings it, and another pass with it.
+        // Somebody deletes it while we look; the watch brings news of it, and another pass with it.
         let Some(own) = self.world.machine_configurations.get(object::CLUSTER) else {
             return Ok(());
         };
@@ -36,6 +39,7 @@ impl Operator {
         let status = own.status.clone().unwrap_or_default();
         let before = status.conditions.clone().unwrap_or_default();
         let after = conditions(&before, &facts, &Time(Timestamp::now()));
+        self.outlets.metrics.conditions(&after);
         let generation = own.metadata.generation;
         if after != before || status.observed_generation != generation {
             let patch = json!({
@@ -46,10 +50,20 @@ impl Operator {
             let about =
                 || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
             self.writer.merge(&path, &patch).await.with_context(about)?;
+            for news in news(&before, &after) {
+                self.report(&news);
+            }
         }
         let arrived =
             has_arrived(&after, &facts).then_some((self.release.as_str(), self.image.as_str()));
         self.tell_cluster_operator(owner, &after, arrived).await
+    }
+
+    /// An event about the operator's own object.
+    pub(super) fn report(&self, news: &News) {
+        let Some(own) = self.world.machine_configurations.get(object::CLUSTER) else { return };
+        let News { reason, warning, message } = news;
+        self.outlets.events.report(Component::Operator, &*own, *warning, *reason, message.as_str());
     }
 
     async fn tell_cluster_operator(

@@ -4,16 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+
+use crate::figures::{self, Source};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Answered {
@@ -84,24 +82,10 @@ impl Figures {
         self.inner.changed.set(i64::try_from(now).unwrap_or(i64::MAX));
     }
 
-    /// All figures as text.
+    /// All figures, for a page.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry);
-        text
-    }
-
-    /// Serves `/metrics`, `/healthz` and `/readyz` until it is dropped. The server is ready when it listens.
-    pub(super) async fn serve(self, listener: TcpListener) {
-        let router = Router::new()
-            .route("/metrics", get(|State(figures): State<Self>| async move { figures.text() }))
-            .with_state(self)
-            .route("/healthz", get(|| async { "ok" }))
-            .route("/readyz", get(|| async { "ok" }));
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::warn!(%error, "figures are not served any more");
-        }
+    pub fn source(&self) -> Source {
+        let inner = Arc::clone(&self.inner);
+        Source::new(move |text| figures::write(&inner.registry, text))
     }
 }

@@ -39,6 +39,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::figures::Page;
 use board::Board;
 pub use door::Access;
 use door::Door;
@@ -64,6 +65,8 @@ pub struct Listen {
     pub insecure: Option<Place>,
     /// Where figures are served, if anywhere.
     pub metrics: Option<Place>,
+    /// The figures: whoever runs the server may show them elsewhere.
+    pub figures: Figures,
     /// What is spoken with TLS.
     pub tls: tls::Settings,
     /// The status for a pool that there is none of.
@@ -168,7 +171,7 @@ pub async fn start(
     stop: CancellationToken,
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
-    let figures = Figures::default();
+    let figures = listen.figures.clone();
     let certificate = certificate(&identity).await?;
     let begin = async {
         let (mut tokens, mut registrar) = (None, None);
@@ -192,9 +195,9 @@ pub async fn start(
     };
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
     let (source, door) = (Source::Board(Box::new(board)), Door::new(listen.access.clone(), tokens));
-    let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    let pages = Pages::new(source, door, listen.unknown_pool, figures, registrar);
     let pages = pages.with_program(program);
-    serve(pages, figures, listen, identity, (certificate, acceptor), ready, stop).await
+    serve(pages, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
 /// Serves out of a folder until `stop` ends.
@@ -208,16 +211,16 @@ pub async fn bootstrap(
     stop: CancellationToken,
 ) -> Result<()> {
     let certificate = certificate(&identity).await?;
-    let figures = Figures::default();
+    let figures = listen.figures.clone();
     let registrar = folder.enrolment.is_some().then(Registrar::alone).transpose()?;
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
     let tokens = Tokens::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
     let program = folder.program.clone();
     let source = Source::Folder(Arc::new(folder));
     let door = Door::new(listen.access.clone(), Some(tokens));
-    let pages = Pages::new(source, door, listen.unknown_pool, figures.clone(), registrar);
+    let pages = Pages::new(source, door, listen.unknown_pool, figures, registrar);
     let pages = pages.with_program(program);
-    serve(pages, figures, listen, identity, (certificate, acceptor), |_| {}, stop).await
+    serve(pages, listen, identity, (certificate, acceptor), |_| {}, stop).await
 }
 
 /// The certificate to begin with.
@@ -242,7 +245,6 @@ fn acceptor(
 
 async fn serve(
     pages: Pages,
-    figures: Figures,
     listen: Listen,
     identity: Identity,
     (certificate, acceptor): (Certificate, TlsAcceptor),
@@ -266,7 +268,8 @@ async fn serve(
     }
     if let Some(place) = &listen.metrics {
         let listener = sockets::listen(place, "--metrics-listen-address").await?;
-        beside.spawn(figures.serve(listener));
+        let page = Page { sources: vec![listen.figures.source()], health: None };
+        beside.spawn(page.serve(listener));
     }
     if let Identity::Files { certificate: file, key } = identity {
         beside.spawn(reload::follow(file, key, certificate, FILES_EVERY));

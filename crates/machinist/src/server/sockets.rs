@@ -1,12 +1,14 @@
 //! Where a port comes from: an address of our own, or a socket that systemd has opened for us.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use listenfd::ListenFd;
 use machinist_core::serve::socket::{assign, names};
 use tokio::net::TcpListener;
+
+use crate::figures;
 
 /// The sockets that systemd has opened, by what they are for.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +57,7 @@ pub fn inherited() -> Result<Option<Inherited>> {
 /// Listens.
 pub(super) async fn listen(place: &Place, flag: &str) -> Result<TcpListener> {
     let listener = match place {
-        Place::Address(address) => bind(*address, flag).await?,
+        Place::Address(address) => figures::bind(*address, flag).await?,
         Place::Socket(socket) => {
             let socket = socket.try_clone().context("cannot use the socket of systemd")?;
             socket.set_nonblocking(true)?;
@@ -65,14 +67,4 @@ pub(super) async fn listen(place: &Place, flag: &str) -> Result<TcpListener> {
     let address = listener.local_addr()?;
     tracing::info!(%address, "listening ({})", flag.trim_start_matches("--"));
     Ok(listener)
-}
-
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    let mut listener = TcpListener::bind(address).await;
-    if listener.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        // Some machines have no IPv6 at all.
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-        listener = TcpListener::bind(any).await;
-    }
-    listener.with_context(|| format!("cannot listen on {address}; see {flag}"))
 }

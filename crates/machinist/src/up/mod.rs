@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::leader::Election;
 use crate::controller::{self, Files, Options, UserData};
-use crate::server::{Listening, tls};
+use crate::figures::{self, Source};
+use crate::server::{Figures, Listening, tls};
 use directory::Directory;
 use pki::Pki;
 
@@ -57,7 +58,7 @@ async fn control(
     hub: Hub,
     templates: Arc<Templates>,
     user_data: Option<UserData>,
-    metrics_listen: Option<SocketAddr>,
+    figures: (Option<SocketAddr>, Vec<Source>),
     stop: CancellationToken,
 ) {
     let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
@@ -72,12 +73,19 @@ async fn control(
             renew_deadline: Duration::from_secs(107),
             retry: Duration::from_secs(26),
         },
-        metrics_listen,
+        metrics_listen: figures.0,
+        more_figures: figures.1,
         user_data,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
         tracing::error!(error = format!("{error:#}"), "the controller has ended");
     }
+}
+
+/// The hub's figures.
+fn of_hub(hub: &Hub) -> Source {
+    let figures = hub.figures().clone();
+    Source::new(move |text| figures.write(text))
 }
 
 /// How the system is to run.
@@ -103,7 +111,7 @@ pub struct Config {
     pub server_token_file: Option<PathBuf>,
     /// Where machines reach it, if configs are split into what everyone may read and what only enrolled machines get.
     pub server_sealed: Option<String>,
-    /// Where the controller's figures are served, if anywhere.
+    /// Where the figures of all are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
     /// Where machines reach it, if they fetch the program there that completes their first boot.
     pub server_first_boot: Option<String>,
@@ -211,20 +219,23 @@ impl System {
         let config_server_certificate = tls::Certificate::new(&server::pair(&pki.server))?;
         let is_wanted = config.server_listen.is_some() || config.server_insecure_listen.is_some();
         let (mut listening, mut config_server) = (Listening::default(), None);
+        let figures = Figures::default();
         if is_wanted {
             let (authority, certificate) = (&pki.ca.certificate, &config_server_certificate);
             let served =
-                server::start(&hub, &config, address, authority, certificate, &stopping).await?;
+                server::start(&hub, &config, address, authority, certificate, &figures, &stopping)
+                    .await?;
             (listening, config_server) = (served.0, Some(served.1));
         }
         let user_data = user_data(&config, listening)?;
         if let Some(address) = config.metrics_listen {
             // Tried before the controller does it: there it would only be a line in the log.
-            TcpListener::bind(address)
-                .await
-                .with_context(|| format!("--metrics-listen: cannot listen on {address}"))?;
+            figures::bind(address, "--metrics-listen").await?;
         }
-        let (templates, figures) = (Arc::clone(&config.templates), config.metrics_listen);
+        let mut sources = vec![of_hub(&hub)];
+        sources.extend(is_wanted.then(|| figures.source()));
+        let (templates, figures) =
+            (Arc::clone(&config.templates), (config.metrics_listen, sources));
         let control = control(hub.clone(), templates, user_data, figures, stopping.clone());
         let controller = tokio::spawn(control);
         Ok(Self {

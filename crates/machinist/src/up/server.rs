@@ -22,6 +22,7 @@ pub(super) async fn start(
     address: SocketAddr,
     authority: &str,
     certificate: &tls::Certificate,
+    figures: &server::Figures,
     stop: &CancellationToken,
 ) -> Result<(Listening, tokio::task::JoinHandle<Result<()>>)> {
     let who = Identity::new("machinist:server", [CONTROLLERS.to_owned()]);
@@ -51,6 +52,7 @@ pub(super) async fn start(
         secure: config.server_listen.map(Place::Address),
         insecure: config.server_insecure_listen.map(Place::Address),
         metrics: None,
+        figures: figures.clone(),
         tls: tls::Settings::default(),
         unknown_pool: 404,
         access: Access { tokens: !config.server_anonymous, ..Access::default() },

@@ -8,8 +8,16 @@ use std::collections::BTreeSet;
 const PAGE: &str = "docs/reference/events.md";
 
 /// The calls that report an event, and what makes one for later.
-const CALLS: [&str; 6] =
-    [".report(", ".event(", ".warn(", ".say(", ".say_once(", "Warning { reason: "];
+const CALLS: [&str; 8] = [
+    ".report(",
+    ".event(",
+    ".warn(",
+    ".say(",
+    ".say_once(",
+    "Warning { reason: ",
+    "News::of(",
+    "News::warning(",
+];
 
 /// The reasons of the table; several may share a row.
 fn documented() -> BTreeSet<String> {

@@ -7,6 +7,7 @@ use crate::support::{
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::lab::Process;
+use machinist_e2e::page::fetch;
 use machinist_e2e::{Cluster, program, wait_for};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -31,7 +32,40 @@ fn start(cluster: &Cluster, release: &str) -> Process {
         "--lease-renew-deadline=2s",
         "--lease-retry-period=500ms",
     ]);
+    operator.args(["--metrics-listen-address", &figures(cluster)]);
     cluster.lab().spawn("operator", &operator).unwrap()
+}
+
+/// Where its figures are.
+fn figures(cluster: &Cluster) -> String {
+    format!("{}:8797", cluster.lab().loopback())
+}
+
+/// Waits for an event about the operator's own object.
+fn wait_told(cluster: &Cluster, reason: &str, words: &[&str]) {
+    wait_for(&format!("{reason}: {words:?}"), || {
+        let all = get(cluster, "/api/v1/namespaces/default/events")?;
+        let about = |event: &&Value| event["involvedObject"]["kind"] == "MachineConfiguration";
+        let events = all["items"].as_array().into_iter().flatten().filter(about);
+        let told: Vec<String> =
+            events.map(|event| format!("{}: {}", event["reason"], event["message"])).collect();
+        let is_it = |text: &String| {
+            text.contains(&format!("\"{reason}\"")) && words.iter().all(|word| text.contains(word))
+        };
+        ensure!(told.iter().any(is_it), "told were {told:#?}");
+        Ok(true)
+    })
+    .unwrap();
+}
+
+/// Waits until the operator serves a line that begins so.
+fn wait_figure(cluster: &Cluster, line: &str) {
+    wait_for(line, || {
+        let text = fetch(&figures(cluster), "/metrics")?;
+        ensure!(text.lines().any(|found| found.starts_with(line)), "{text}");
+        Ok(true)
+    })
+    .unwrap();
 }
 
 fn path(part: &str) -> String {
@@ -116,6 +150,16 @@ fn the_operator_deploys_repairs_rotates_upgrades_and_says_so() {
         .unwrap();
     let operator = start(&cluster, "1");
     deploys(&cluster);
+    wait_told(&cluster, "OperatorVersionChanged", &["bootstrapping to 1"]);
+    wait_told(&cluster, "DeploymentCreated", &["machine-config-controller"]);
+    wait_told(&cluster, "ServerCertificateRotated", &[]);
+    wait_figure(&cluster, "machinist_operator_build_info{version=\"1\"} 1");
+    wait_figure(&cluster, "machinist_operator_condition{condition=\"Available\"} 1");
+    wait_figure(
+        &cluster,
+        "machinist_operator_certificate_expiry_seconds{certificate=\"server\"} 1",
+    );
+    assert!(fetch(&figures(&cluster), "/readyz").unwrap().ends_with("leading"));
     repairs(&cluster);
     complains(&cluster);
     guards_the_server(&cluster);
@@ -172,6 +216,10 @@ fn repairs(cluster: &Cluster) {
         Ok(spec["replicas"] == 2 && account == "machine-config-controller")
     })
     .unwrap();
+    wait_told(cluster, "DaemonSetRepaired", &["machine-config-daemon was deleted by somebody"]);
+    let fields = ["spec.replicas", "spec.template.spec.serviceAccountName", "changed by "];
+    wait_told(cluster, "DeploymentRepaired", &fields);
+    wait_figure(cluster, "machinist_operator_repairs_total ");
     let signer = secret_text(cluster, "machine-config-server-ca", "tls.crt").unwrap();
     cluster.kubectl(&["-n", NAMESPACE, "delete", "secret", "machine-config-server-tls"]).unwrap();
     cluster.kubectl(&["delete", "controllerconfig", "machine-config-controller"]).unwrap();
@@ -198,8 +246,35 @@ fn complains(cluster: &Cluster) {
         "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.profile: \"openshift\" is none of",
     )
     .unwrap();
+    wait_told(cluster, "OperatorDegraded", &["SettingsFailed: Failed to resync 1", "data.profile"]);
+    wait_figure(cluster, "machinist_operator_sync_errors_total{task=\"Settings\"} ");
     settings(cluster, "");
     wait_condition(cluster, "Degraded", "False").unwrap();
+    wait_told(cluster, "OperatorRecovered", &["SettingsFailed is over"]);
+    pools_count(cluster);
+}
+
+/// A pool that every release needs and that stands still is the system's trouble.
+fn pools_count(cluster: &Cluster) {
+    let pool = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/master";
+    let status = |since: &str, updated: i32| {
+        let updating = if updated < 2 { "True" } else { "False" };
+        let status = json!({"status": {
+            "machineCount": 2, "updatedMachineCount": updated,
+            "conditions": [{"type": "Updating", "status": updating, "lastTransitionTime": since}],
+        }});
+        merge(cluster, &format!("{pool}/status"), &status).unwrap();
+    };
+    status("2026-01-01T00:00:00Z", 1);
+    let stuck = "True RequiredPoolsFailed: required MachineConfigPool master is not ready after";
+    wait_condition(cluster, "Degraded", stuck).unwrap();
+    wait_figure(cluster, "machinist_operator_condition{condition=\"Degraded\"} 1");
+    merge(cluster, pool, &json!({"spec": {"paused": true}})).unwrap();
+    wait_condition(cluster, "Upgradeable", "False PausedPool").unwrap();
+    merge(cluster, pool, &json!({"spec": {"paused": false}})).unwrap();
+    status("2026-01-01T00:00:00Z", 2);
+    wait_condition(cluster, "Degraded", "False").unwrap();
+    wait_condition(cluster, "Upgradeable", "True").unwrap();
 }
 
 fn arguments(cluster: &Cluster, part: &str) -> Result<String> {
@@ -262,6 +337,8 @@ fn rotates(cluster: &Cluster) {
         Ok(secret_text(cluster, "machine-config-server-tls", "ca.crt")? == new)
     })
     .unwrap();
+    wait_told(cluster, "CertificateAuthorityRotationStarted", &[]);
+    wait_told(cluster, "CertificateAuthorityRotated", &[]);
     assert!(bundle(cluster).unwrap().contains(&old), "machines that know only the old one");
     let trusted = bundle(cluster).unwrap();
     wait_for("the ControllerConfig to say so", || {
@@ -283,6 +360,9 @@ fn upgrades(cluster: &Cluster) {
     roll_out(cluster, "daemon");
     wait_condition(cluster, "Progressing", "False AsExpected: Cluster version is 2").unwrap();
     assert_eq!(get(cluster, CONFIG).unwrap()["metadata"]["annotations"][release], "2");
+    wait_told(cluster, "OperatorVersionChanged", &["started a version change from 1 to 2"]);
+    wait_told(cluster, "DaemonSetUpdated", &["machine-config-daemon was brought to release 2"]);
+    wait_told(cluster, "OperatorVersionChanged", &["version changed to 2"]);
 }
 
 fn tells_the_cluster(cluster: &Cluster) {

@@ -35,7 +35,8 @@ const RIGHTS: [(&str, &str); 4] = [
          ns apps deployments,daemonsets get,list,watch,create,patch,delete
          ns - secrets,configmaps get,list,watch,create,patch
          ns - pods get
-         ns coordination.k8s.io leases get,create,update",
+         ns coordination.k8s.io leases get,create,update
+         default - events create,patch",
     ),
     (
         CONTROLLER,

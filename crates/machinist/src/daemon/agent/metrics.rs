@@ -1,22 +1,18 @@
-//! The daemon in figures, under the names of the real system, and whether it is well.
+//! The daemon in figures, under the names of the real system.
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
-use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+
+use crate::figures::{self, Source};
 
 /// The most letters of a label that says why.
 const LONGEST_REASON: usize = 120;
@@ -150,36 +146,11 @@ impl Metrics {
         self.inner.host.get_or_create(&label).set(1);
     }
 
-    /// All figures as text.
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry);
-        text
+    /// All figures.
+    pub(super) fn source(&self) -> Source {
+        let inner = Arc::clone(&self.inner);
+        Source::new(move |text| figures::write(&inner.registry, text))
     }
-}
-
-/// Serves `/metrics` and `/healthz` until it is dropped.
-///
-/// # Errors
-/// The address cannot be used.
-pub(super) async fn serve(
-    address: SocketAddr,
-    metrics: Metrics,
-) -> Result<impl Future<Output = ()>> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address}; see --listen"))?;
-    let router = Router::new()
-        .route("/metrics", get(|State(metrics): State<Metrics>| async move { metrics.text() }))
-        .with_state(metrics)
-        .route("/healthz", get(|| async { "ok" }));
-    tracing::info!(%address, "figures at /metrics, health at /healthz");
-    Ok(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::warn!(%error, "figures are not served any more");
-        }
-    })
 }
 
 #[cfg(test)]
@@ -194,13 +165,13 @@ mod tests {
         metrics.updated("rendered-a", "");
         metrics.drift(false);
         metrics.reboot_failed();
-        let text = metrics.text();
+        let text = figures::text(&[metrics.source()]);
         assert!(text.contains("mcd_state{state=\"Done\",reason=\"\"} "), "{text}");
         assert!(!text.contains("Degraded"), "{text}");
         assert!(text.contains("mcd_update_state{config=\"rendered-a\",err=\"\"} "), "{text}");
         assert!(text.contains("mcd_reboots_failed_total 1"), "{text}");
         assert!(text.contains("mcd_config_drift 0"), "{text}");
         metrics.kubelet(3);
-        assert!(metrics.text().contains("mcd_kubelet_state 3"));
+        assert!(figures::text(&[metrics.source()]).contains("mcd_kubelet_state 3"));
     }
 }

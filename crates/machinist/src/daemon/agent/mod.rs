@@ -21,7 +21,7 @@
 //! | `register` | the Node of a host without kubelet |
 //! | `renew` | the machine's certificate, before it ends |
 //! | `memory` | what a daemon that rests does not need |
-//! | `metrics` | figures and health |
+//! | `metrics` | figures |
 //!
 //! A signal to stop is looked at between two steps only: what has begun is brought to its end.
 
@@ -61,6 +61,7 @@ use tokio_util::sync::CancellationToken;
 use super::drift::Watch;
 use super::os::host::{self, Found};
 use super::status::Note;
+use crate::figures::{self, Page};
 use certificates::Certificates;
 use disk::Disk;
 use metrics::Metrics;
@@ -173,7 +174,9 @@ pub(crate) async fn run(
     metrics.host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.listen {
-        tasks.spawn(metrics::serve(address, metrics.clone()).await?);
+        let listener = figures::bind(address, "--listen").await?;
+        let page = Page { sources: vec![metrics.source()], health: None };
+        tasks.spawn(page.serve(listener));
     }
     let (reporter, reporting) = Reporter::new(client.clone());
     tasks.spawn(reporting);

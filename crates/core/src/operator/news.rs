@@ -1,0 +1,198 @@
+//! What the operator tells as events: what a pass changed in its conditions.
+
+use super::certificates::Step;
+use super::conditions::{AVAILABLE, DEGRADED, PROGRESSING};
+use crate::api::{Condition, find_condition};
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// One word.
+    pub reason: &'static str,
+    /// Whether somebody should look.
+    pub warning: bool,
+    /// A sentence.
+    pub message: String,
+}
+
+impl News {
+    /// Something that nobody has to look at.
+    pub(super) fn of(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, warning: false, message: message.into() }
+    }
+
+    /// Something that somebody should look at.
+    pub(super) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, warning: true, message: message.into() }
+    }
+}
+
+/// What is new in the conditions.
+#[must_use]
+pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
+    let all = [version(before, after), available(before, after), degraded(before, after)];
+    all.into_iter().flatten().collect()
+}
+
+/// What a step of the certificates is told as; some are no news of their own.
+#[must_use]
+pub fn of_step(step: &Step) -> Option<News> {
+    let news = match step {
+        Step::MakeSigner => {
+            News::of("CertificateAuthorityCreated", "the CA of the machine config server was made")
+        }
+        Step::MakeNext => News::of(
+            "CertificateAuthorityRotationStarted",
+            "the next CA of the machine config server was made; machines get to know it before it is used",
+        ),
+        Step::UseNext => News::of(
+            "CertificateAuthorityRotated",
+            "the next CA of the machine config server is in use; the one before it stays trusted until it ends",
+        ),
+        Step::Sign => News::of(
+            "ServerCertificateRotated",
+            "the certificate of the machine config server was signed anew",
+        ),
+        Step::Trust(_) => return None,
+    };
+    Some(news)
+}
+
+fn text(condition: &Condition) -> &str {
+    condition.message.as_deref().unwrap_or_default()
+}
+
+/// The version that a condition speaks of: the last word of the first part.
+fn version_of(condition: &Condition) -> &str {
+    let first = text(condition).split(": ").next().unwrap_or_default();
+    first.rsplit(' ').next().unwrap_or_default()
+}
+
+fn version(before: &[Condition], after: &[Condition]) -> Option<News> {
+    let new = find_condition(after, PROGRESSING)?;
+    let to = version_of(new);
+    let message = match find_condition(before, PROGRESSING) {
+        None if new.is_true() => format!("bootstrapping to {to}"),
+        None => return None,
+        Some(old) if old.is_true() && !new.is_true() => format!("version changed to {to}"),
+        Some(old) if new.is_true() && (!old.is_true() || version_of(old) != to) => {
+            format!("started a version change from {} to {to}", version_of(old))
+        }
+        Some(_) => return None,
+    };
+    Some(News::of("OperatorVersionChanged", message))
+}
+
+fn available(before: &[Condition], after: &[Condition]) -> Option<News> {
+    let new = find_condition(after, AVAILABLE)?;
+    let was = find_condition(before, AVAILABLE)?.is_true();
+    match (was, new.is_true()) {
+        (true, false) => {
+            let message = format!("{}: {}", new.reason.as_deref().unwrap_or_default(), text(new));
+            Some(News::warning("OperatorUnavailable", message))
+        }
+        (false, true) => Some(News::of("OperatorAvailable", text(new))),
+        _ => None,
+    }
+}
+
+fn degraded(before: &[Condition], after: &[Condition]) -> Option<News> {
+    let new = find_condition(after, DEGRADED)?;
+    let old = find_condition(before, DEGRADED);
+    let said = |it: &Condition| (it.status.clone(), it.reason.clone(), it.message.clone());
+    if old.map(said) == Some(said(new)) {
+        return None;
+    }
+    if new.is_true() {
+        let reason = new.reason.as_deref().unwrap_or_default();
+        let message = format!("{reason}: {}", text(new));
+        return Some(News::warning("OperatorDegraded", message));
+    }
+    let old = old.filter(|it| it.is_true())?;
+    let message = format!("{} is over", old.reason.as_deref().unwrap_or_default());
+    Some(News::of("OperatorRecovered", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(type_: &str, holds: bool, reason: &str, message: &str) -> Condition {
+        Condition {
+            type_: type_.to_owned(),
+            status: if holds { "True" } else { "False" }.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            ..Condition::default()
+        }
+    }
+
+    fn shown(before: &[Condition], after: &[Condition]) -> String {
+        let one = |it: &News| {
+            format!("{}{}: {}", if it.warning { "!" } else { "" }, it.reason, it.message)
+        };
+        news(before, after).iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_release_comes() {
+        let at = |version: &str| {
+            [condition(PROGRESSING, false, "AsExpected", &format!("Cluster version is {version}"))]
+        };
+        let towards = |version: &str, why: &str| {
+            [condition(
+                PROGRESSING,
+                true,
+                "RollingOut",
+                &format!("Working towards {version}: {why}"),
+            )]
+        };
+        let changed = |text: &str| format!("OperatorVersionChanged: {text}");
+        let none: [Condition; 0] = [];
+        for (before, after, expected) in [
+            (&none[..], &towards("1", "x")[..], changed("bootstrapping to 1")),
+            (&towards("1", "x"), &towards("1", "y"), String::new()),
+            (&towards("1", "x"), &at("1"), changed("version changed to 1")),
+            (&at("1"), &at("1"), String::new()),
+            (&at("1"), &towards("2", "x"), changed("started a version change from 1 to 2")),
+            (
+                &towards("2", "x"),
+                &towards("3", "x"),
+                changed("started a version change from 2 to 3"),
+            ),
+            (&none, &at("1"), String::new()),
+        ] {
+            assert_eq!(shown(before, after), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_once_and_its_end_too() {
+        let well = [condition(DEGRADED, false, "AsExpected", "")];
+        let ill = [condition(DEGRADED, true, "SettingsFailed", "data.server: no")];
+        let worse = [condition(DEGRADED, true, "ApplyFailed", "no")];
+        let told = "!OperatorDegraded: SettingsFailed: data.server: no";
+        assert_eq!(shown(&well, &ill), told);
+        assert_eq!(shown(&[], &ill), told);
+        assert_eq!(shown(&ill, &ill), "");
+        assert_eq!(shown(&ill, &worse), "!OperatorDegraded: ApplyFailed: no");
+        assert_eq!(shown(&worse, &well), "OperatorRecovered: ApplyFailed is over");
+        assert_eq!(shown(&[], &well), "");
+        let (there, gone) = (
+            [condition(AVAILABLE, true, "AsExpected", "deployed")],
+            [condition(AVAILABLE, false, "NoController", "not ready")],
+        );
+        assert_eq!(shown(&there, &gone), "!OperatorUnavailable: NoController: not ready");
+        assert_eq!(shown(&gone, &there), "OperatorAvailable: deployed");
+        assert_eq!(shown(&[], &gone), "", "it is not there yet");
+    }
+
+    #[test]
+    fn steps_of_the_certificates() {
+        assert_eq!(
+            of_step(&Step::UseNext).map(|it| it.reason),
+            Some("CertificateAuthorityRotated")
+        );
+        assert_eq!(of_step(&Step::Trust(vec![])), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! An address that is right whichever versions of IP a machine has.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use rustix::net::sockopt::set_ipv6_v6only;
+use tokio::net::{TcpListener, TcpSocket};
+
+/// As many connections wait to be accepted as with the standard library.
+const BACKLOG: u32 = 1024;
+
+/// Listens. `[::]` is every address of the machine, of IPv6 and of IPv4, whatever its kernel says about sockets for both; on a
+/// machine without IPv6 it is every address of IPv4.
+pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    let listener = if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        match everywhere(address) {
+            Err(error) if has_no_ipv6(&error) => {
+                let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
+                TcpListener::bind(any).await
+            }
+            listener => listener,
+        }
+    } else {
+        TcpListener::bind(address).await
+    };
+    listener.with_context(|| format!("cannot listen on {address}; see {option}"))
+}
+
+fn everywhere(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    set_ipv6_v6only(&socket, false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Whether the kernel has no IPv6, or has none on any interface.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let codes = [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::ADDRNOTAVAIL];
+    codes.iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    async fn reaches(address: &str, port: u16) -> bool {
+        TcpStream::connect((address, port)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn every_address_is_of_both_versions() {
+        let listener = bind("[::]:0".parse().unwrap(), "--x").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(reaches("127.0.0.1", port).await);
+        // Whether this machine has IPv6 at all.
+        if TcpListener::bind("[::1]:0").await.is_ok() {
+            assert!(reaches("::1", port).await);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_that_one_alone() {
+        let listener = bind("127.0.0.1:0".parse().unwrap(), "--x").await.unwrap();
+        let taken = listener.local_addr().unwrap();
+        assert!(!reaches("::1", taken.port()).await);
+        let error = bind(taken, "--x").await.unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot listen on {taken}; see --x"));
+    }
+
+    #[test]
+    fn only_a_machine_without_ipv6_is_asked_for_ipv4() {
+        for (code, expected) in [
+            (rustix::io::Errno::AFNOSUPPORT, true),
+            (rustix::io::Errno::ADDRNOTAVAIL, true),
+            (rustix::io::Errno::ADDRINUSE, false),
+            (rustix::io::Errno::ACCESS, false),
+        ] {
+            let error = io::Error::from_raw_os_error(code.raw_os_error());
+            assert_eq!(has_no_ipv6(&error), expected, "{error}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Figures and health of a process: what every process serves at `/metrics`, `/healthz` and `/readyz`, in one place.
+//!
+//! A process has one page and one or more sources of figures: `machinist up` shows those of the hub, of the controller and of the
+//! machine config server on one.
+
+mod listen;
+mod page;
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
+
+pub(crate) use listen::bind;
+pub(crate) use page::{Health, Page};
+
+/// Something that has figures. A clone has the same.
+#[derive(Clone)]
+pub struct Source {
+    write: Arc<dyn Fn(&mut String) + Send + Sync>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Whatever can write its figures, families and samples, to the end of a text.
+    pub fn new(write: impl Fn(&mut String) + Send + Sync + 'static) -> Self {
+        Self { write: Arc::new(write) }
+    }
+}
+
+/// Writes what a registry holds to the end of a text.
+pub(crate) fn write(registry: &Registry, text: &mut String) {
+    // Writing into a String does not fail.
+    let _ = encode_registry(text, registry);
+}
+
+/// The figures of all sources as one text.
+#[must_use]
+pub fn text(sources: &[Source]) -> String {
+    let mut text = String::new();
+    for source in sources {
+        (source.write)(&mut text);
+    }
+    // Writing into a String does not fail.
+    let _ = encode_eof(&mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::metrics::gauge::Gauge;
+
+    #[test]
+    fn several_sources_end_once() {
+        let source = |name: &'static str| {
+            let mut registry = Registry::default();
+            registry.register(name, "Help", Gauge::<i64>::default());
+            Source::new(move |text| write(&registry, text))
+        };
+        let text = text(&[source("a"), source("b")]);
+        assert!(text.contains("\na 0\n") && text.contains("\nb 0\n"), "{text}");
+        assert_eq!(text.matches("# EOF\n").count(), 1, "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The operator in figures.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use machinist_core::api::{Condition, find_condition};
+use machinist_core::operator::conditions::{AVAILABLE, DEGRADED, PROGRESSING, UPGRADEABLE};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::figures::{self, Source};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Build {
+    version: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Stands {
+    condition: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Task {
+    task: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Of {
+    certificate: &'static str,
+}
+
+/// All figures. A clone counts into the same.
+#[derive(Clone)]
+pub(super) struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    conditions: Family<Stands, Gauge>,
+    passes: Counter,
+    failures: Family<Task, Counter>,
+    well: Gauge,
+    repairs: Counter,
+    certificates: Family<Of, Gauge>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// The figures of an operator that deploys a release.
+    pub(super) fn new(release: &str) -> Self {
+        let mut registry = Registry::default();
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create(&Build { version: release.to_owned() }).set(1);
+        registry.register("machinist_operator_build_info", "The release that is deployed", build);
+        let conditions = Family::default();
+        let help = "Whether a condition of the system holds";
+        registry.register("machinist_operator_condition", help, conditions.clone());
+        let (passes, failures) = (Counter::default(), Family::default());
+        registry.register("machinist_operator_syncs", "Passes over everything", passes.clone());
+        let help = "Passes that failed, by what was being done";
+        registry.register("machinist_operator_sync_errors", help, failures.clone());
+        let (well, repairs) = (Gauge::default(), Counter::default());
+        let help = "When the last pass without a failure ended, in seconds since 1970";
+        registry.register("machinist_operator_last_sync_seconds", help, well.clone());
+        let help = "What somebody had changed or deleted, and was put right";
+        registry.register("machinist_operator_repairs", help, repairs.clone());
+        let certificates = Family::default();
+        let help = "When a certificate ends, in seconds since 1970";
+        registry.register(
+            "machinist_operator_certificate_expiry_seconds",
+            help,
+            certificates.clone(),
+        );
+        let inner = Inner { registry, conditions, passes, failures, well, repairs, certificates };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A pass ended; it failed in a task, or it did not.
+    pub(super) fn passed(&self, failed: Option<&'static str>) {
+        self.inner.passes.inc();
+        match failed {
+            Some(task) => {
+                self.inner.failures.get_or_create(&Task { task }).inc();
+            }
+            None => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                self.inner.well.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    /// What somebody had changed was put right.
+    pub(super) fn repaired(&self) {
+        self.inner.repairs.inc();
+    }
+
+    /// What is said about the system.
+    pub(super) fn conditions(&self, conditions: &[Condition]) {
+        for condition in [AVAILABLE, PROGRESSING, DEGRADED, UPGRADEABLE] {
+            let holds = find_condition(conditions, condition).is_some_and(Condition::is_true);
+            self.inner.conditions.get_or_create(&Stands { condition }).set(holds.into());
+        }
+    }
+
+    /// When the certificates end, those that there are.
+    pub(super) fn certificates(&self, ends: &[(&'static str, i64)]) {
+        self.inner.certificates.clear();
+        for (certificate, end) in ends {
+            self.inner.certificates.get_or_create(&Of { certificate }).set(*end);
+        }
+    }
+
+    /// All of them go when this operator does not lead any more: what is old must not be taken for true.
+    pub(super) fn forget(&self) {
+        self.inner.conditions.clear();
+        self.inner.certificates.clear();
+    }
+
+    /// All figures.
+    pub(super) fn source(&self) -> Source {
+        let inner = Arc::clone(&self.inner);
+        Source::new(move |text| figures::write(&inner.registry, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_told() {
+        let metrics = Metrics::new("1.2");
+        let text = || figures::text(&[metrics.source()]);
+        metrics.passed(Some("Settings"));
+        assert!(text().contains("machinist_operator_last_sync_seconds 0\n"), "{}", text());
+        metrics.passed(None);
+        metrics.conditions(&[Condition {
+            type_: DEGRADED.to_owned(),
+            status: "True".to_owned(),
+            ..Condition::default()
+        }]);
+        metrics.certificates(&[("server", 17)]);
+        metrics.certificates(&[("ca", 18)]);
+        for line in [
+            "machinist_operator_build_info{version=\"1.2\"} 1",
+            "machinist_operator_syncs_total 2",
+            "machinist_operator_sync_errors_total{task=\"Settings\"} 1",
+            "machinist_operator_condition{condition=\"Degraded\"} 1",
+            "machinist_operator_condition{condition=\"Available\"} 0",
+            "machinist_operator_certificate_expiry_seconds{certificate=\"ca\"} 18",
+        ] {
+            assert!(text().contains(&format!("{line}\n")), "{line}: {}", text());
+        }
+        assert!(!text().contains("server"), "{}", text());
+        metrics.forget();
+        assert!(!text().contains("Degraded"), "{}", text());
+    }
+}
