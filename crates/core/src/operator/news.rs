@@ -73,12 +73,11 @@ fn version(before: &[Condition], after: &[Condition]) -> Option<News> {
     let to = version_of(new);
     let message = match find_condition(before, PROGRESSING) {
         None if new.is_true() => format!("bootstrapping to {to}"),
-        None => return None,
         Some(old) if old.is_true() && !new.is_true() => format!("version changed to {to}"),
         Some(old) if new.is_true() && (!old.is_true() || version_of(old) != to) => {
             format!("started a version change from {} to {to}", version_of(old))
         }
-        Some(_) => return None,
+        None | Some(_) => return None,
     };
     Some(News::of("OperatorVersionChanged", message))
 }

@@ -118,7 +118,7 @@ fn compare<'a>(
                 place.pop();
             }
         }
-        (Value::Array(wanted), Value::Array(found)) if wanted.iter().all(|it| is_named(it)) => {
+        (Value::Array(wanted), Value::Array(found)) if wanted.iter().all(is_named) => {
             for item in wanted {
                 let same = found.iter().find(|it| it["name"] == item["name"]);
                 place.push(Step::Item(same.unwrap_or(item)));

@@ -63,7 +63,7 @@ impl Operator {
     pub(super) fn report(&self, news: &News) {
         let Some(own) = self.world.machine_configurations.get(object::CLUSTER) else { return };
         let News { reason, warning, message } = news;
-        self.outlets.events.report(Component::Operator, &*own, *warning, *reason, message.as_str());
+        self.outlets.events.report(Component::Operator, &*own, *warning, reason, message.as_str());
     }
 
     async fn tell_cluster_operator(
