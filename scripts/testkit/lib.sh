@@ -5,7 +5,7 @@ kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/testkit
 
 # In the order in which they can be built.
-artifacts=(openshift-api base node ostree ostree-node os-image kubernetes ignition helm mdbook)
+artifacts=(openshift-api base node ostree ostree-node ostree-small os-image kubernetes ignition helm mdbook)
 
 # The files an artifact is made from: its own folder and, by its `needs`, the folders of others.
 inputs() {

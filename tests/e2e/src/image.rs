@@ -43,7 +43,16 @@ impl Image {
 
     /// A bootable Debian: what `debian/v1` is among the images of ostree machines. Files that are added are a layer on top.
     pub fn system() -> Result<Self> {
-        let artifact = cache::artifact("os-image")?;
+        Self::of("os-image")
+    }
+
+    /// The smallest system that boots and runs the daemon: what is `debian-small/v2` among the images of ostree machines.
+    pub fn small_system() -> Result<Self> {
+        Self::of("ostree-small")
+    }
+
+    fn of(artifact: &str) -> Result<Self> {
+        let artifact = cache::artifact(artifact)?;
         let text = fs::read_to_string(artifact.join("layers"))?;
         let base = text.lines().map(|line| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();

@@ -105,6 +105,8 @@ impl Registry {
     pub fn push_layout(&self, name: &str, layout: &Path) -> Result<()> {
         let mut skopeo = Command::new(environment::find("skopeo")?);
         skopeo.args(["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"]);
+        // Layers that are not packed would be, and the image would have another digest.
+        skopeo.arg("--preserve-digests");
         if self.guarded {
             skopeo.arg(format!("--dest-creds={USER}:{PASSWORD}"));
         }

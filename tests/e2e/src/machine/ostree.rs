@@ -87,7 +87,11 @@ impl Sysroot {
     /// Brings an image into the repository; by hard links where it is on the same file system.
     pub(crate) fn pull(&self, image: &str) -> Result<()> {
         // The first part of an image's name says whose repository it is in.
-        let artifact = if image.starts_with("debian-node/") { "ostree-node" } else { "ostree" };
+        let artifact = match image.split_once('/') {
+            Some(("debian-node", _)) => "ostree-node",
+            Some(("debian-small", _)) => "ostree-small",
+            _ => "ostree",
+        };
         let from = cache::artifact(artifact)?.join("repo");
         let mut pull = Command::new("ostree");
         pull.arg(self.repo()).arg("pull-local").arg(from).arg(image);

@@ -3,7 +3,6 @@
 use super::disk::Image;
 use crate::command::run;
 use crate::lab::Lab;
-use crate::machine::Sysroot;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -25,15 +24,20 @@ const BOOT: Partition = Partition { start: 2048, length: 524_288 };
 /// 3 GB for everything else.
 const ROOT: Partition = Partition { start: 526_336, length: 6_291_456 };
 
-/// Makes the disk of a machine in its folder.
-pub(super) fn make(lab: &Lab, dir: &Path, name: &str, kargs: &[String]) -> Result<Image> {
+/// Makes the disk of a machine in its folder, and has it filled where it is mounted.
+pub(super) fn make(
+    lab: &Lab,
+    dir: &Path,
+    name: &str,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Image> {
     let image = dir.join("disk.raw");
     File::create(&image)?.set_len((ROOT.start + ROOT.length) * SECTOR)?;
     BOOT.format(&image, "ext2", "boot")?;
     ROOT.format(&image, "ext4", "root")?;
     let root = lab.mount_point(&format!("{name}.disk"))?;
     ROOT.mount(&image, &root)?;
-    let filled = fill(&image, &root, dir, kargs);
+    let filled = install(&image, &root, fill);
     // Both, whatever happened: the janitor would have to do it otherwise.
     for place in [root.join("boot"), root] {
         let _ = run(Command::new("umount").arg(place));
@@ -43,16 +47,12 @@ pub(super) fn make(lab: &Lab, dir: &Path, name: &str, kargs: &[String]) -> Resul
     Ok(Image(image))
 }
 
-fn fill(image: &Path, root: &Path, dir: &Path, kargs: &[String]) -> Result<()> {
+/// Fills the disk and makes it bootable.
+fn install(image: &Path, root: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let boot = root.join("boot");
     fs::create_dir_all(&boot)?;
     BOOT.mount(image, &boot)?;
-    let sysroot = Sysroot::make(root, dir, "debian/v1", kargs, true)?;
-    sysroot.pull("debian/v2")?;
-    fs::write(
-        sysroot.default_deployment()?.join("etc/fstab"),
-        "LABEL=boot /boot ext2 defaults 0 0\n",
-    )?;
+    fill(root)?;
     run(Command::new("extlinux").arg("--install").arg(boot.join("syslinux"))).map(drop)
 }
 

@@ -1,5 +1,6 @@
 //! Commands for a virtual machine, over a console that a root shell reads.
 
+use super::PATIENCE;
 use crate::command::Answer;
 use anyhow::{Context, Result, bail};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -7,9 +8,6 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long to wait for a sign of life before knocking again.
 const KNOCK: Duration = Duration::from_secs(2);

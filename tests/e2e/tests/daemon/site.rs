@@ -62,15 +62,26 @@ impl Site {
 
     /// Has a machine join with a bootstrap token.
     pub(crate) fn join(&self, machine: &Machine) {
-        let mut token = Command::new(program::machinist().unwrap());
-        token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
-        let token = command::run(&mut token).unwrap();
-        machine.put("/run/ca.crt", std::fs::read(self.data.join("pki/ca.crt")).unwrap()).unwrap();
+        let (ca, token) = self.invitation();
+        machine.put("/run/ca.crt", ca).unwrap();
         // Not on the command line, where every user of the machine could see it.
         machine.put("/run/token", token).unwrap();
+        machine.sh(&self.join_command("/run")).unwrap();
+    }
+
+    /// What a machine joins with: the certificate that the hub is known by, and a bootstrap token.
+    pub(crate) fn invitation(&self) -> (Vec<u8>, String) {
+        let mut token = Command::new(program::machinist().unwrap());
+        token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
+        let ca = std::fs::read(self.data.join("pki/ca.crt")).unwrap();
+        (ca, command::run(&mut token).unwrap())
+    }
+
+    /// What a machine says to join, when the invitation is in the files `ca.crt` and `token` of a folder.
+    pub(crate) fn join_command(&self, folder: &str) -> String {
         let server = format!("https://{}:6443", self.lab.address());
-        let given = "--ca-file /run/ca.crt --token-file /run/token --pool worker";
-        machine.sh(&format!("machinist join --server {server} {given}")).unwrap();
+        let given = format!("--ca-file {folder}/ca.crt --token-file {folder}/token --pool worker");
+        format!("machinist join --server {server} {given}")
     }
 
     /// Runs our own program as the administrator; any exit code is an answer.

@@ -1,0 +1,129 @@
+//! What a virtual machine is made from, before it boots.
+
+use super::disk::Image;
+use super::{EMULATOR, FAST, Qemu, partitions};
+use crate::command::run;
+use crate::environment;
+use crate::lab::Lab;
+use crate::machine::Sysroot;
+use anyhow::{Context, Result};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// A virtual machine that has no disk yet.
+#[derive(Debug)]
+pub struct Builder {
+    lab: Lab,
+    name: String,
+    dir: PathBuf,
+    kargs: Vec<String>,
+    images: Vec<String>,
+    programs: Vec<PathBuf>,
+    files: Vec<(String, Vec<u8>)>,
+    boot_loader: bool,
+}
+
+impl Lab {
+    /// A virtual machine with this host name, whose disk has a deployment of `debian/v1`.
+    pub fn qemu(&self, name: &str) -> Result<Builder> {
+        environment::find(EMULATOR)?;
+        Ok(Builder {
+            lab: self.clone(),
+            name: name.to_owned(),
+            dir: self.folder(name)?,
+            kargs: vec![format!("systemd.hostname={name}")],
+            images: Vec::new(),
+            programs: Vec::new(),
+            files: Vec::new(),
+            boot_loader: false,
+        })
+    }
+}
+
+impl Builder {
+    /// A kernel argument of the deployment.
+    #[must_use]
+    pub fn karg(mut self, karg: &str) -> Self {
+        self.kargs.push(karg.to_owned());
+        self
+    }
+
+    /// A further image in the machine's repository, such as `debian/v2`.
+    #[must_use]
+    pub fn image(mut self, image: &str) -> Self {
+        self.images.push(image.to_owned());
+        self
+    }
+
+    /// A file that is there before the first boot; not below /usr and /var.
+    #[must_use]
+    pub fn file(mut self, path: &str, contents: impl Into<Vec<u8>>) -> Self {
+        self.files.push((path.to_owned(), contents.into()));
+        self
+    }
+
+    /// Brings our own program, as `/usr/local/bin/machinist`.
+    pub fn program(mut self) -> Result<Self> {
+        let program = self.dir.join("machinist");
+        // Most of it is for debuggers, and every page of it has to be read by an emulated machine.
+        let mut strip = Command::new(environment::find("strip")?);
+        run(strip.arg("-o").arg(&program).arg(crate::program::machinist()?))?;
+        self.programs.push(program);
+        Ok(self)
+    }
+
+    /// A script, which the machine finds in `/usr/local/bin`.
+    pub fn script(mut self, name: &str, text: &str) -> Result<Self> {
+        let script = self.dir.join(name);
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+        self.programs.push(script);
+        Ok(self)
+    }
+
+    /// Puts a real boot loader on the disk that reads what ostree has written for it.
+    #[must_use]
+    pub fn boot_loader(mut self) -> Self {
+        self.boot_loader = true;
+        self
+    }
+
+    /// Makes the disk, and leaves the machine switched off.
+    pub fn build(self) -> Result<Qemu> {
+        let (image, port) = (self.disk()?, self.lab.port()?);
+        let Self { lab, name, dir, boot_loader, .. } = self;
+        Ok(Qemu { name, dir, image, boot_loader, port, process: Mutex::new(None), lab })
+    }
+
+    fn disk(&self) -> Result<Image> {
+        if self.boot_loader {
+            let fast = FAST.split(' ').map(str::to_owned);
+            let kargs: Vec<_> = self.kargs.iter().cloned().chain(fast).collect();
+            return partitions::make(&self.lab, &self.dir, &self.name, |root| {
+                self.furnish(&Sysroot::make(root, &self.dir, "debian/v1", &kargs, true)?)
+            });
+        }
+        let folder = self.dir.join("sysroot");
+        self.furnish(&Sysroot::make(&folder, &self.dir, "debian/v1", &self.kargs, false)?)?;
+        Image::make(&self.dir.join("disk.raw"), &folder)
+    }
+
+    fn furnish(&self, sysroot: &Sysroot) -> Result<()> {
+        self.images.iter().try_for_each(|image| sysroot.pull(image))?;
+        let programs: Vec<&Path> = self.programs.iter().map(PathBuf::as_path).collect();
+        sysroot.add_programs(&programs)?;
+        let root = sysroot.default_deployment()?;
+        if self.boot_loader {
+            fs::write(root.join("etc/fstab"), "LABEL=boot /boot ext2 defaults 0 0\n")?;
+        }
+        for (path, contents) in &self.files {
+            let file = root.join(path.trim_start_matches('/'));
+            fs::create_dir_all(file.parent().context("a file without a folder")?)?;
+            fs::write(&file, contents).with_context(|| format!("write {path}"))?;
+        }
+        Ok(())
+    }
+}
