@@ -6,6 +6,9 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
+# Whole machines are waited for more than they compute: more tests at once than there are cores.
+E2E_THREADS ?= 4
+
 .PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
 
 help: ## List the targets
@@ -49,7 +52,7 @@ testkit-clean: ## Remove those caches
 
 e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
 	cargo build --locked -p machinist
-	cargo test --locked --no-fail-fast -p machinist-e2e -- $(FILTER)
+	cargo test --locked --no-fail-fast -p machinist-e2e -- --test-threads=$(E2E_THREADS) $(FILTER)
 
 bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-core
