@@ -153,8 +153,13 @@ impl Cluster {
 
     /// Loads an image into a node, under a name that pods can use with `imagePullPolicy: Never`.
     pub fn load_image(&self, machine: &Machine, name: &str, image: &Image) -> Result<()> {
+        self.load_archive(machine, &image.archive(name)?)
+    }
+
+    /// The same with a tar file as `docker save` makes it; the name is in it.
+    pub fn load_archive(&self, machine: &Machine, archive: &[u8]) -> Result<()> {
         let file = "/var/lib/testkit/image.tar";
-        machine.put(file, image.archive(name)?)?;
+        machine.put(file, archive)?;
         machine.sh(&format!("ctr -n k8s.io images import {file} && rm {file}")).map(drop)
     }
 }

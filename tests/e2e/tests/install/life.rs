@@ -1,10 +1,11 @@
 //! A whole life in a real Kubernetes, from our own image: install, a change with drain and restart, an upgrade that touches no
 //! machine, and a deinstallation that leaves what users made.
 
+use crate::image;
 use crate::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use machinist_e2e::{Cluster, Image, Lab, Machine, block_on, command, program, wait_for};
+use machinist_e2e::{Cluster, Lab, Machine, block_on, command, program, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -33,19 +34,6 @@ spec:
       nodeSelector: {node-role.kubernetes.io/worker: ""}
       containers: [{name: a, image: "localhost/busybox:1", imagePullPolicy: Never}]
 "#;
-
-/// Our own image: the program, and what it is linked with where it is linked with something.
-fn image(lab: &Lab) -> Result<Image> {
-    let (program, small) = (program::machinist()?, lab.dir().join("machinist"));
-    command::run(Command::new("strip").arg("-o").arg(&small).arg(&program))?;
-    let mut image = Image::new().folder("tmp").file("machinist", 0o755, fs::read(&small)?);
-    let linked = command::answer(Command::new("ldd").arg(&small))?.stdout;
-    for word in linked.split_whitespace().filter(|word| word.starts_with('/')) {
-        let bytes = fs::read(word).with_context(|| word.to_owned())?;
-        image = image.file(word.trim_start_matches('/'), 0o755, bytes);
-    }
-    Ok(image.entrypoint(&["/machinist"]))
-}
 
 fn node(cluster: &Cluster, name: &str) -> Result<Value> {
     get(cluster, &format!("/api/v1/nodes/{name}"))
@@ -79,10 +67,7 @@ fn a_life_in_a_real_kubernetes() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
     let machines = cluster.nodes(&["n1", "n2"]).unwrap();
-    let image = image(&lab).unwrap();
-    for machine in &machines {
-        cluster.load_image(machine, "localhost/machinist:0.1.0", &image).unwrap();
-    }
+    image::load(&lab, &cluster, &machines).unwrap();
     let boots = machines.iter().map(Machine::boots).collect();
     let life = Life { cluster: &cluster, machines: &machines, boots };
     if let Err(error) = life.whole() {
@@ -97,7 +82,7 @@ fn a_machine_that_is_alone_restarts_with_its_pods() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
     let machines = cluster.nodes(&["n2"]).unwrap();
-    cluster.load_image(&machines[0], "localhost/machinist:0.1.0", &image(&lab).unwrap()).unwrap();
+    image::load(&lab, &cluster, &machines).unwrap();
     cluster.kubectl(&["label", "node", "n2", "node-role.kubernetes.io/worker="]).unwrap();
     install(&cluster).unwrap();
     let boots = machines[0].boots();

@@ -3,6 +3,7 @@
 
 mod guards;
 mod helm;
+mod image;
 mod life;
 mod operator;
 mod rights;
