@@ -43,7 +43,7 @@ const RIGHTS: [(&str, &str); 4] = [
         "* machineconfiguration.openshift.io machineconfigs get,list,watch,create,update,delete
          * machineconfiguration.openshift.io machineconfigpools,kubeletconfigs,containerruntimeconfigs get,list,watch,patch
          * machineconfiguration.openshift.io machineconfignodes get,list,watch,create,patch
-         * machineconfiguration.openshift.io controllerconfigs,internalreleaseimages,machineosconfigs,machineosbuilds get,list,watch
+         * machineconfiguration.openshift.io controllerconfigs,internalreleaseimages,machineosconfigs,machineosbuilds,osimagestreams get,list,watch
          * machineconfiguration.openshift.io machineconfigpools/status,machineconfignodes/status,controllerconfigs/status patch
          * machineconfiguration.openshift.io kubeletconfigs/status,containerruntimeconfigs/status patch
          * config.openshift.io apiservers,clusterimagepolicies,featuregates,imagedigestmirrorsets,imagepolicies,images,imagetagmirrorsets,nodes get,list,watch
