@@ -6,8 +6,8 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-# Whole machines are waited for more than they compute: more tests at once than there are cores.
-E2E_THREADS ?= 4
+# How many whole-machine tests run at once. They wait more than they compute: more than there are cores is quicker.
+E2E_THREADS ?= $(shell nproc)
 
 .PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
 

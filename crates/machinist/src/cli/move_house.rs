@@ -196,17 +196,19 @@ async fn plan(from: &House, to: &House) -> Result<Vec<Item>> {
         let there = to.all(resource).await?;
         let there: BTreeMap<&str, &Value> = there.iter().map(|one| (name(one), one)).collect();
         for old in old {
-            let present = there.get(name(&old)).copied();
-            let is_machine = group.is_empty() && kind == "Node";
-            let step = if is_machine {
-                moving::machine_step(&old, present)
-            } else {
-                moving::step(&old, present)
-            };
+            let step = step(resource, &old, there.get(name(&old)).copied());
             items.push(Item { resource: resource.clone(), name: name(&old).to_owned(), old, step });
         }
     }
     Ok(items)
+}
+
+fn step(resource: &Resource, old: &Value, there: Option<&Value>) -> Step {
+    if resource.group.is_empty() && resource.kind == "Node" {
+        moving::machine_step(old, there)
+    } else {
+        moving::step(old, there)
+    }
 }
 
 fn name(object: &Value) -> &str {
@@ -330,6 +332,17 @@ async fn replace(home: &Home, item: &Item, path: &str, mut object: Value) -> Res
     bail!("somebody goes on writing it there; try again")
 }
 
+/// An object that was not there when the move was planned: a controller of the new home, or the machine itself, was quicker.
+async fn made_meanwhile(home: &Home, item: &Item) -> Result<Value> {
+    let path = item.resource.path(None, Some(&item.name));
+    let there = home.get(&path).await?;
+    match step(&item.resource, &item.old, Some(&there)) {
+        Step::Same => Ok(there),
+        Step::Add(patch) => Ok(home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body),
+        _ => bail!("somebody made it there just now; look at it and try again"),
+    }
+}
+
 /// Writes one object with its status; gives it as it is there.
 async fn write(home: &Home, item: &Item) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
@@ -338,7 +351,12 @@ async fn write(home: &Home, item: &Item) -> Result<Value> {
     let written = match &item.step {
         Step::Create(object) => {
             let folder = item.resource.path(None, None);
-            home.write(Method::POST, &folder, JSON, &first(object)).await?.body
+            match home.write(Method::POST, &folder, JSON, &first(object)).await {
+                Err(error) if refused(&error) == Some(409) => {
+                    return made_meanwhile(home, item).await;
+                }
+                answer => answer?.body,
+            }
         }
         Step::Replace(object) => replace(home, item, &path, first(object)).await?,
         Step::Add(patch) => {

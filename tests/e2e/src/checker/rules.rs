@@ -72,6 +72,9 @@ struct Member {
     view: NodeView,
     object: Value,
     pool: Option<String>,
+    /// Where it was sent since it last took something. One that is sent elsewhere when it has just set out ends what it
+    /// began.
+    sent: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -130,19 +133,21 @@ impl World {
             self.away_since.entry(entry.name.clone()).or_insert(entry.at);
         }
         let pool = primary(&entry.object, self.pools.values().map(|pool| &pool.object));
-        let member = Member { view: view.clone(), object: entry.object.clone(), pool };
+        let sent = vec![view.desired.clone()];
+        let member = Member { view: view.clone(), object: entry.object.clone(), pool, sent };
         // The first sight of a node is no change.
-        let Some(Member { view: before, .. }) = self.nodes.insert(entry.name.clone(), member)
+        let Some(Member { view: before, mut sent, .. }) =
+            self.nodes.insert(entry.name.clone(), member)
         else {
             return;
         };
         if before.desired != view.desired {
             self.targeted(entry, &view.desired);
+            sent.push(view.desired.clone());
         }
-        if before.current != view.current
-            && before.desired != view.current
-            && view.desired != view.current
-        {
+        if before.current == view.current {
+            self.nodes.entry(entry.name.clone()).and_modify(|member| member.sent = sent);
+        } else if !sent.contains(&view.current) {
             let what = format!("took {} that nobody wanted", view.current);
             self.broke(CAUSE, entry, what);
         }
@@ -284,6 +289,23 @@ mod tests {
         assert_eq!(broken(log), [TARGET]);
         let mut log = start();
         log.push(node(20, "x", "z", "a", "Done"));
+        assert_eq!(broken(log), [CAUSE]);
+    }
+
+    #[test]
+    fn a_machine_that_is_sent_elsewhere_may_end_what_it_began() {
+        let mut log = start();
+        log.extend([
+            pool(10, "b", false, 1),
+            node(11, "x", "a", "b", "Done"),
+            pool(12, "c", false, 1),
+            node(13, "x", "a", "c", "Done"),
+            node(14, "x", "b", "c", "Done"),
+            node(15, "x", "c", "c", "Done"),
+        ]);
+        assert_eq!(broken(log.clone()), Vec::<&str>::new());
+        // Once, and not again.
+        log.push(node(16, "x", "b", "c", "Done"));
         assert_eq!(broken(log), [CAUSE]);
     }
 }
