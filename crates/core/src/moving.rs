@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api::names::annotation;
+
 /// What a home fills in itself.
 const OF_THE_HOME: [&str; 8] = [
     "uid",
@@ -68,8 +70,8 @@ pub fn step(object: &Value, there: Option<&Value>) -> Step {
     let wanted = portable(object);
     let Some(there) = there else { return Step::Create(wanted) };
     // What a controller makes of a machine, one of the new home makes there.
-    let is_made = there["kind"] == "MachineConfigNode";
-    if is_made || contents(&wanted) == contents(&portable(there)) {
+    let is_of_a_machine = there["kind"] == "MachineConfigNode";
+    if is_of_a_machine || contents(&wanted) == contents(&portable(there)) {
         return Step::Same;
     }
     // A new home begins with pools that nobody has used yet; and a move may have been interrupted.
@@ -83,6 +85,15 @@ pub fn step(object: &Value, there: Option<&Value>) -> Step {
     Step::Conflict(
         "is there already, and is different; delete one of the two, or make them equal".to_owned(),
     )
+}
+
+/// Whether a controller of the new home has made an object and keeps it: it comes to the same as the old one when everything that
+/// it is made of has arrived, which is looked at before the pools are let go.
+#[must_use]
+pub fn is_kept(there: &Value) -> bool {
+    let annotations = &there["metadata"]["annotations"];
+    there["kind"] == "MachineConfigNode"
+        || annotations.get(annotation::GENERATED_BY_CONTROLLER_VERSION).is_some()
 }
 
 /// What to do with a machine.
@@ -215,6 +226,11 @@ mod tests {
         assert!(matches!(step(&config("a"), Some(&config("b"))), Step::Conflict(_)));
         let made = |config: &str| json!({"kind": "MachineConfigNode", "metadata": {"name": "n"}, "spec": {"c": config}});
         assert_eq!(step(&made("a"), Some(&made("b"))), Step::Same);
+        let mut generated = config("a");
+        assert!(is_kept(&made("a")) && !is_kept(&generated));
+        generated["metadata"]["annotations"] =
+            json!({annotation::GENERATED_BY_CONTROLLER_VERSION: "v1"});
+        assert!(is_kept(&generated));
     }
 
     #[test]

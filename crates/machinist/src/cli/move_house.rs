@@ -339,6 +339,7 @@ async fn made_meanwhile(home: &Home, item: &Item) -> Result<Value> {
     match step(&item.resource, &item.old, Some(&there)) {
         Step::Same => Ok(there),
         Step::Add(patch) => Ok(home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body),
+        _ if moving::is_kept(&there) => Ok(there),
         _ => bail!("somebody made it there just now; look at it and try again"),
     }
 }
