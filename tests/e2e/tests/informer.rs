@@ -191,7 +191,8 @@ fn disturb(hub: &mut Hub, informer: &Informer, done: &Acknowledged, writes: u64)
                 informer.process.signal(Signal::STOP).unwrap();
                 done.asleep.store(true, Ordering::Relaxed);
                 let now = done.count.load(Ordering::Relaxed);
-                wait_until_written(done, now + HISTORY as u64 + 500);
+                // What the buffers of its connection hold is not forgotten: some ten megabytes, about one history.
+                wait_until_written(done, now + 2 * HISTORY as u64 + 500);
                 if step == 6 {
                     hub.kill().and_then(|()| hub.launch()).unwrap();
                 }

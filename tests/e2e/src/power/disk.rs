@@ -3,10 +3,12 @@
 use crate::command::{run, run_args};
 use crate::lab::Lab;
 use crate::machine::is_mounted;
+use crate::wait::wait_within;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A mounted disk. It is unmounted when its handle goes.
 #[derive(Debug)]
@@ -45,12 +47,14 @@ impl Disk {
         run(&mut mount).map(drop)
     }
 
-    /// Unmounts the disk.
+    /// Unmounts the disk. A process that another test is just starting has our open files until it runs its program: that
+    /// passes.
     pub fn detach(&self) -> Result<()> {
-        if is_mounted(&self.mount)? {
-            run(Command::new("umount").arg(&self.mount))?;
+        if !is_mounted(&self.mount)? {
+            return Ok(());
         }
-        Ok(())
+        let unmount = || run(Command::new("umount").arg(&self.mount)).map(|_| true);
+        wait_within(Duration::from_secs(5), "the disk to be let go", unmount)
     }
 
     /// Cuts the power: from now on nothing reaches the disk, and everything that tries fails.
