@@ -12,6 +12,7 @@
 //! | [`enrol`] | a new machine becomes known and gets the sealed half of its config: `machinist enrol` |
 //! | [`figures`] | what processes serve about themselves: figures and health |
 //! | [`home`] | the hub or a Kubernetes from outside: finding it, asking it, its kinds |
+//! | `listen` | ports on every address, whichever versions of IP there are |
 //! | [`manifests`] | reading manifests from files, folders and standard input |
 //! | [`must_gather`] | the state of everything in one archive, without secrets: `machinist must-gather` |
 //! | [`operator`] | deploys the other parts into a Kubernetes and reports: `machinist operator` |
@@ -26,6 +27,7 @@ pub mod daemon;
 pub mod enrol;
 pub mod figures;
 pub mod home;
+mod listen;
 pub mod manifests;
 pub mod must_gather;
 pub mod operator;

@@ -8,6 +8,7 @@ use super::ACCESS_NAMESPACE;
 use crate::api::names::object;
 use crate::drift::Policy;
 use crate::go::duration;
+use crate::serve::access::looks_like_token;
 use crate::user_data::endpoint::host_name;
 
 /// How many controllers there may be.
@@ -164,10 +165,12 @@ impl Settings {
                 let is_name = value.bytes().all(|byte| {
                     byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
                 });
-                if !is_name {
-                    return Err(format!(
-                        "{value:?} is no name of a Secret: name the Secret that holds the token, never the token itself"
-                    ));
+                // What it is is not said: it may be a token, and this is read by many.
+                if !is_name || looks_like_token(value) {
+                    return Err(
+                        "this is no name of a Secret: name the Secret that holds the token, never the token itself; if it was one, revoke it with machinist token revoke"
+                            .to_owned(),
+                    );
                 }
                 self.server_token = Some(value.to_owned());
             }
@@ -263,6 +266,16 @@ mod tests {
     }
 
     #[test]
+    fn a_token_in_the_place_of_its_secret_is_not_repeated() {
+        let token = crate::serve::access::make([7; 32]).text;
+        for value in [token.as_str(), "Bearer abcdef.x"] {
+            let error = read("serverToken", value).unwrap_err();
+            assert!(error.contains("never the token itself"), "{error}");
+            assert!(!error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
     fn the_secret_of_the_token_has_to_be_there() {
         let settings = read("serverToken", "pointer").unwrap();
         for (secret, fault) in [
@@ -292,7 +305,6 @@ mod tests {
             ("controllerReplicas", "0", "from 1 to 5"),
             ("certificateOverlap", "soon", "write 24h"),
             ("replicas", "2", "no such setting"),
-            ("serverToken", "Abcdef.0123", "never the token itself"),
             ("firstBoot", "join", "machinist server start --first-boot-join"),
             ("firstBoot", "yes", "none of true, false"),
             ("sealed", "yes", "none of true, false"),

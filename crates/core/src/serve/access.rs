@@ -56,15 +56,29 @@ impl std::fmt::Debug for New {
     }
 }
 
+/// What tokens are written with.
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// This many letters name a token; 26 letters of 5 bits each keep it secret.
+const NAME_LENGTH: usize = 6;
+const SECRET_LENGTH: usize = 26;
+
+/// Whether a text has the form of a token, so that nobody is to read it.
+#[must_use]
+pub fn looks_like_token(text: &str) -> bool {
+    let is = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| LETTERS.contains(&byte))
+    };
+    text.split_once('.')
+        .is_some_and(|(name, secret)| is(name, NAME_LENGTH) && is(secret, SECRET_LENGTH))
+}
+
 /// Makes a token out of random bytes.
 #[must_use]
-pub fn make(random: [u8; 32]) -> New {
-    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+pub fn make(random: [u8; NAME_LENGTH + SECRET_LENGTH]) -> New {
     let text = |bytes: &[u8]| -> String {
         bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
     };
-    // 6 letters name it; 26 letters of 5 bits each keep it secret.
-    let (id, secret) = (text(&random[..6]), text(&random[6..]));
+    let (id, secret) = (text(&random[..NAME_LENGTH]), text(&random[NAME_LENGTH..]));
     let token = Token {
         id: id.clone(),
         hash: hash(&secret),

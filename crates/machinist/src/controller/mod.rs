@@ -45,7 +45,8 @@ use machinist_core::template::Templates;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::figures::{self, Health, Page, Source};
+use crate::figures::{Health, Page, Source};
+use crate::listen;
 use events::Recorder;
 use leader::{Election, Elector};
 use metrics::Metrics;
@@ -79,7 +80,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let health = watch::Sender::new(Health::Starting);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
-        let listener = figures::bind(address, "--metrics-listen-address").await?;
+        let listener = listen::bind(address, "--metrics-listen-address").await?;
         let mut sources = options.more_figures.clone();
         sources.push(metrics.source());
         let page = Page { sources, health: Some(health.subscribe()) };

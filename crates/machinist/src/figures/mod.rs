@@ -3,7 +3,6 @@
 //! A process has one page and one or more sources of figures: `machinist up` shows those of the hub, of the controller and of the
 //! machine config server on one.
 
-mod listen;
 mod page;
 
 use std::fmt;
@@ -12,7 +11,6 @@ use std::sync::Arc;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
-pub(crate) use listen::bind;
 pub(crate) use page::{Health, Page};
 
 /// Something that has figures. A clone has the same.

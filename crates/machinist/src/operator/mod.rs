@@ -25,8 +25,9 @@ use tokio::task::JoinSet;
 
 use crate::controller::events::Recorder;
 use crate::controller::leader::{Election, Elector};
-use crate::figures::{self, Health, Page};
+use crate::figures::{Health, Page};
 use crate::home::request::Home;
+use crate::listen;
 use metrics::Metrics;
 use observe::World;
 use pass::{Operator, Outlets};
@@ -69,7 +70,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let health = watch::Sender::new(Health::Starting);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
-        let listener = figures::bind(address, "--metrics-listen-address").await?;
+        let listener = listen::bind(address, "--metrics-listen-address").await?;
         let page = Page { sources: vec![metrics.source()], health: Some(health.subscribe()) };
         tasks.spawn(page.serve(listener));
     }

@@ -8,7 +8,7 @@ use listenfd::ListenFd;
 use machinist_core::serve::socket::{assign, names};
 use tokio::net::TcpListener;
 
-use crate::figures;
+use crate::listen;
 
 /// The sockets that systemd has opened, by what they are for.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +57,7 @@ pub fn inherited() -> Result<Option<Inherited>> {
 /// Listens.
 pub(super) async fn listen(place: &Place, flag: &str) -> Result<TcpListener> {
     let listener = match place {
-        Place::Address(address) => figures::bind(*address, flag).await?,
+        Place::Address(address) => listen::bind(*address, flag).await?,
         Place::Socket(socket) => {
             let socket = socket.try_clone().context("cannot use the socket of systemd")?;
             socket.set_nonblocking(true)?;

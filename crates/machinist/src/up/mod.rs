@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::leader::Election;
 use crate::controller::{self, Files, Options, UserData};
-use crate::figures::{self, Source};
+use crate::figures::Source;
+use crate::listen;
 use crate::server::{Figures, Listening, tls};
 use directory::Directory;
 use pki::Pki;
@@ -58,7 +59,8 @@ async fn control(
     hub: Hub,
     templates: Arc<Templates>,
     user_data: Option<UserData>,
-    figures: (Option<SocketAddr>, Vec<Source>),
+    metrics_listen: Option<SocketAddr>,
+    more_figures: Vec<Source>,
     stop: CancellationToken,
 ) {
     let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
@@ -73,8 +75,8 @@ async fn control(
             renew_deadline: Duration::from_secs(107),
             retry: Duration::from_secs(26),
         },
-        metrics_listen: figures.0,
-        more_figures: figures.1,
+        metrics_listen,
+        more_figures,
         user_data,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
@@ -230,13 +232,13 @@ impl System {
         let user_data = user_data(&config, listening)?;
         if let Some(address) = config.metrics_listen {
             // Tried before the controller does it: there it would only be a line in the log.
-            figures::bind(address, "--metrics-listen").await?;
+            listen::bind(address, "--metrics-listen").await?;
         }
-        let mut sources = vec![of_hub(&hub)];
-        sources.extend(is_wanted.then(|| figures.source()));
-        let (templates, figures) =
-            (Arc::clone(&config.templates), (config.metrics_listen, sources));
-        let control = control(hub.clone(), templates, user_data, figures, stopping.clone());
+        let mut figures_beside = vec![of_hub(&hub)];
+        figures_beside.extend(is_wanted.then(|| figures.source()));
+        let (templates, place) = (Arc::clone(&config.templates), config.metrics_listen);
+        let control =
+            control(hub.clone(), templates, user_data, place, figures_beside, stopping.clone());
         let controller = tokio::spawn(control);
         Ok(Self {
             hub,

@@ -266,7 +266,7 @@ fn pools_count(cluster: &Cluster) {
         merge(cluster, &format!("{pool}/status"), &status).unwrap();
     };
     status("2026-01-01T00:00:00Z", 1);
-    let stuck = "True RequiredPoolsFailed: required MachineConfigPool master is not ready after";
+    let stuck = "True RequiredPoolsFailed: required MachineConfigPool master is not ready;";
     wait_condition(cluster, "Degraded", stuck).unwrap();
     wait_figure(cluster, "machinist_operator_condition{condition=\"Degraded\"} 1");
     merge(cluster, pool, &json!({"spec": {"paused": true}})).unwrap();

@@ -1,7 +1,6 @@
 //! A pool says itself which image its machines run, and takes it back: the machine is on the image of the
 //! system again, and what was layered on it is gone.
 
-use super::hub;
 use super::site::{Site, second, status, version};
 use machinist_e2e::Image;
 use serde_json::{Value, json};
@@ -10,12 +9,7 @@ const STREAMS: &str = "/apis/machineconfiguration.openshift.io/v1/osimagestreams
 
 #[test]
 fn a_machine_follows_the_stream_and_the_annotation_of_its_pool_and_goes_back() {
-    let hub = hub::Site::start();
-    let site = Site::in_lab(hub.lab.clone());
-    let machine = site.machine().boot().unwrap();
-    machine.put("/etc/local", "mine\n").unwrap();
-    hub.join(&machine);
-    hub.wait_done(&machine, "mco-empty-mc");
+    let (hub, site, machine) = Site::with_joined();
     let base = site.push("os/debian:1", &Image::system().unwrap());
     let layered = site.push("os/debian:2", &second());
     let boots = machine.boots();

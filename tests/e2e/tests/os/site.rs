@@ -1,5 +1,6 @@
 //! A machine with ostree and a registry that it knows under another name.
 
+use super::hub;
 use machinist_e2e::command::Answer;
 use machinist_e2e::machine::Builder;
 use machinist_e2e::pki::Authority;
@@ -24,6 +25,17 @@ impl Site {
 
     pub(crate) fn in_lab(lab: Lab) -> Self {
         Self { registry: Registry::start(&lab).unwrap(), lab }
+    }
+
+    /// A hub with a registry beside it, and a machine that has joined and has a file of its own.
+    pub(crate) fn with_joined() -> (hub::Site, Self, Machine) {
+        let hub = hub::Site::start();
+        let site = Self::in_lab(hub.lab.clone());
+        let machine = site.machine().boot().unwrap();
+        machine.put("/etc/local", "mine\n").unwrap();
+        hub.join(&machine);
+        hub.wait_done(&machine, "mco-empty-mc");
+        (hub, site, machine)
     }
 
     /// A machine that finds the registry through its own settings.

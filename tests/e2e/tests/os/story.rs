@@ -1,6 +1,6 @@
 //! A pool gets an image: everything from the MachineConfig to the machine that has booted it, and back.
 
-use super::hub::{self, file, files};
+use super::hub::{file, files};
 use super::site::{Site, second, status, version};
 use machinist_e2e::{Image, Machine, figures, wait_for};
 use serde_json::{Value, json};
@@ -22,12 +22,7 @@ fn line(machine: &Machine) -> String {
 
 #[test]
 fn a_pool_gets_an_image_goes_back_from_a_broken_one_and_to_the_first() {
-    let hub = hub::Site::start();
-    let site = Site::in_lab(hub.lab.clone());
-    let machine = site.machine().boot().unwrap();
-    machine.put("/etc/local", "mine\n").unwrap();
-    hub.join(&machine);
-    hub.wait_done(&machine, "mco-empty-mc");
+    let (hub, site, machine) = Site::with_joined();
     let first = status(&machine);
 
     // Downloaded before the drain; files, image and kernel arguments with one restart.

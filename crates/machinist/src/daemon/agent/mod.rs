@@ -61,7 +61,8 @@ use tokio_util::sync::CancellationToken;
 use super::drift::Watch;
 use super::os::host::{self, Found};
 use super::status::Note;
-use crate::figures::{self, Page};
+use crate::figures::Page;
+use crate::listen;
 use certificates::Certificates;
 use disk::Disk;
 use metrics::Metrics;
@@ -174,7 +175,7 @@ pub(crate) async fn run(
     metrics.host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.listen {
-        let listener = figures::bind(address, "--listen").await?;
+        let listener = listen::bind(address, "--listen").await?;
         let page = Page { sources: vec![metrics.source()], health: None };
         tasks.spawn(page.serve(listener));
     }
