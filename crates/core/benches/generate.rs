@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use machinist_core::api::config::{Image, ImageDigestMirrorSet};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::generate::sync::{replacement, stamped};
-use machinist_core::generate::{Made, Sources, generate};
-use machinist_core::runtime::registries::Inputs;
+use machinist_core::container_runtime::registries::RegistryInputs;
+use machinist_core::generate::reconcile::{replacement, with_ownership};
+use machinist_core::generate::{GenerateOutput, GenerateSources, generate};
 use serde_json::{Value, json};
 
 const POOLS: usize = 20;
@@ -23,7 +23,7 @@ const SETS: usize = 250;
 const ENTRIES: usize = 20;
 const BUDGET: Duration = Duration::from_millis(500);
 
-struct World {
+struct GenerateInputs {
     pools: Vec<MachineConfigPool>,
     sets: Vec<ImageDigestMirrorSet>,
     image: Image,
@@ -36,7 +36,7 @@ fn typed<K: serde::de::DeserializeOwned>(kind: &str, name: &str, spec: &Value) -
 }
 
 /// Pools, mirrors of many repositories, and registries that all of them are inside of.
-fn world() -> World {
+fn generate_inputs() -> GenerateInputs {
     let pool = |n: usize| {
         let role = json!({"machineconfiguration.openshift.io/role": format!("pool-{n}")});
         let spec = json!({"machineConfigSelector": {"matchLabels": role}});
@@ -56,50 +56,55 @@ fn world() -> World {
         "insecureRegistries": ["*.example.net", "registry-1.example.com"],
         "blockedRegistries": ["registry-2.example.com/team-9", "*.example.org"],
     }});
-    World {
+    GenerateInputs {
         pools: (0..POOLS).map(pool).collect(),
         sets: (0..SETS).map(set).collect(),
         image: typed("Image", "cluster", &image),
     }
 }
 
-impl World {
-    fn made(&self) -> Made {
-        generate(&Sources {
+impl GenerateInputs {
+    fn generate(&self) -> GenerateOutput {
+        generate(&GenerateSources {
             pools: self.pools.iter().collect(),
-            images: Inputs {
+            images: RegistryInputs {
                 image: Some(&self.image),
                 digest_mirror_sets: self.sets.iter().collect(),
-                ..Inputs::default()
+                ..RegistryInputs::default()
             },
-            ..Sources::default()
+            ..GenerateSources::default()
         })
     }
 
     /// The MachineConfigs that have to be written, where these are there.
-    fn todo(&self, there: &[MachineConfig]) -> Vec<MachineConfig> {
-        let made = self.made().generated.into_iter();
-        let wanted = made.map(|made| stamped(made.machine_config, "v1", None));
+    fn configs_to_write(&self, there: &[MachineConfig]) -> Vec<MachineConfig> {
+        let made = self.generate().generated.into_iter();
+        let wanted = made.map(|made| with_ownership(made.machine_config, "v1", None));
         wanted.zip(there).filter_map(|(wanted, found)| replacement(found, &wanted)).collect()
     }
 }
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args().sample_size(10);
-    let world = world();
-    let made = world.made();
+    let world = generate_inputs();
+    let made = world.generate();
     assert_eq!((made.generated.len(), made.errors.len()), (POOLS, 0));
-    let there: Vec<MachineConfig> =
-        made.generated.into_iter().map(|made| stamped(made.machine_config, "v1", None)).collect();
+    let there: Vec<MachineConfig> = made
+        .generated
+        .into_iter()
+        .map(|made| with_ownership(made.machine_config, "v1", None))
+        .collect();
     let size = serde_json::to_vec(&there[0]).unwrap().len();
     let name =
         format!("generate {} mirrors for {POOLS} pools of {} KB", SETS * ENTRIES, size / 1000);
     criterion.bench_function(&name, |bencher| {
-        bencher.iter(|| assert!(world.todo(&there).is_empty(), "nothing is to be written"));
+        bencher.iter(|| {
+            assert!(world.configs_to_write(&there).is_empty(), "nothing is to be written")
+        });
     });
     let timed = (0..15).map(|_| {
         let start = Instant::now();
-        assert!(world.todo(&there).is_empty(), "nothing is to be written");
+        assert!(world.configs_to_write(&there).is_empty(), "nothing is to be written");
         start.elapsed()
     });
     let best = timed.min().unwrap();

@@ -5,14 +5,14 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool};
-use crate::diff::{self, Diff};
-use crate::render::provenance::{Item, Kind, provenance};
-use crate::render::{RenderError, Rendered, System, render};
+use crate::diff::{self, ConfigDiff};
+use crate::render::provenance::{ProvenanceItem, ProvenanceKind, provenance};
+use crate::render::{ImageSources, RenderError, RenderedPool, render};
 
 /// What would become of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct AdoptionVerdict {
     /// The pool.
     pub pool: String,
     /// The rendered config that it has.
@@ -20,13 +20,13 @@ pub struct Verdict {
     pub now: Option<String>,
     /// What would become of it.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: AdoptionOutcome,
 }
 
 /// What would become of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
-pub enum Outcome {
+pub enum AdoptionOutcome {
     /// Nothing: the same name.
     Same,
     /// It has no rendered config, and nothing that would make one.
@@ -36,7 +36,7 @@ pub enum Outcome {
         /// The name it would have.
         rendered: String,
         /// What differs, as far as it can be told.
-        differences: Vec<Difference>,
+        differences: Vec<AdoptionDifference>,
     },
     /// It could not be rendered: it would stay where it is and say so.
     Unrenderable {
@@ -48,18 +48,18 @@ pub enum Outcome {
 /// One thing that differs between what a pool has and what it would have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Difference {
+pub struct AdoptionDifference {
     /// What it is: `file /etc/chrony.conf`.
     pub what: String,
     /// Who says so: the sources that have something to say about it, the last one wins. None: a source of it is gone.
     pub sources: Vec<String>,
 }
 
-impl Verdict {
+impl AdoptionVerdict {
     /// Whether no machine is touched.
     #[must_use]
     pub fn is_safe(&self) -> bool {
-        matches!(self.outcome, Outcome::Same | Outcome::Empty)
+        matches!(self.outcome, AdoptionOutcome::Same | AdoptionOutcome::Empty)
     }
 }
 
@@ -68,12 +68,12 @@ impl Verdict {
 pub fn check<'a>(
     pools: &'a [MachineConfigPool],
     machine_configs: &[MachineConfig],
-    system: impl Into<System<'a>>,
-) -> Vec<Verdict> {
-    let system = system.into().among(pools);
-    let mut verdicts: Vec<Verdict> = pools
+    system: impl Into<ImageSources<'a>>,
+) -> Vec<AdoptionVerdict> {
+    let system = system.into().with_worker_pool(pools);
+    let mut verdicts: Vec<AdoptionVerdict> = pools
         .iter()
-        .map(|pool| Verdict {
+        .map(|pool| AdoptionVerdict {
             pool: pool.name_any(),
             now: target(pool).map(str::to_owned),
             outcome: outcome(pool, machine_configs, system),
@@ -91,72 +91,76 @@ fn target(pool: &MachineConfigPool) -> Option<&str> {
 fn outcome(
     pool: &MachineConfigPool,
     machine_configs: &[MachineConfig],
-    system: System<'_>,
-) -> Outcome {
+    system: ImageSources<'_>,
+) -> AdoptionOutcome {
     let now = target(pool);
     let rendered = match render(pool, machine_configs, system) {
         Ok(rendered) => rendered,
-        Err(RenderError::NothingSelected { .. }) if now.is_none() => return Outcome::Empty,
-        Err(error) => return Outcome::Unrenderable { problem: error.to_string() },
+        Err(RenderError::NothingSelected { .. }) if now.is_none() => return AdoptionOutcome::Empty,
+        Err(error) => return AdoptionOutcome::Unrenderable { problem: error.to_string() },
     };
     if now == Some(rendered.name.as_str()) {
-        return Outcome::Same;
+        return AdoptionOutcome::Same;
     }
     let old = machine_configs.iter().find(|one| now == Some(one.name_any().as_str()));
     let differences = old.map(|old| differences(old, &rendered, pool, system.controller_config));
-    Outcome::Other { rendered: rendered.name, differences: differences.unwrap_or_default() }
+    AdoptionOutcome::Other { rendered: rendered.name, differences: differences.unwrap_or_default() }
 }
 
 fn differences(
     old: &MachineConfig,
-    rendered: &Rendered<'_>,
+    rendered: &RenderedPool<'_>,
     pool: &MachineConfigPool,
     controller_config: Option<&ControllerConfig>,
-) -> Vec<Difference> {
+) -> Vec<AdoptionDifference> {
     let cc_name = controller_config.map(kube::ResourceExt::name_any);
     let items = provenance(rendered, cc_name.as_deref());
     let Ok(new) = rendered.clone().into_object(pool, controller_config, "") else {
         return Vec::new();
     };
-    let Some(change) = diff::read_both(old, &new) else { return Vec::new() };
+    let Some(change) = diff::parse_both(old, &new) else { return Vec::new() };
     named(&diff::diff(old, &new, &change), &items)
 }
 
 /// What a diff is about, thing by thing, with who has something to say about it.
-fn named(diff: &Diff, items: &[Item]) -> Vec<Difference> {
-    let sources = |kind: Kind, name: &str| {
+fn named(diff: &ConfigDiff, items: &[ProvenanceItem]) -> Vec<AdoptionDifference> {
+    let sources = |kind: ProvenanceKind, name: &str| {
         let item = items.iter().find(|item| item.kind == kind && item.name == name);
         let contributions = item.into_iter().flat_map(|item| &item.contributions);
         contributions.map(|contribution| contribution.source.clone()).collect()
     };
-    let difference = |kind: Kind, name: &str| Difference {
+    let difference = |kind: ProvenanceKind, name: &str| AdoptionDifference {
         what: format!("{kind} {name}"),
         sources: sources(kind, name),
     };
     let mut all = Vec::new();
     for (kind, changes) in [
-        (Kind::File, &diff.files),
-        (Kind::Unit, &diff.units),
-        (Kind::Dropin, &diff.dropins),
-        (Kind::User, &diff.users),
+        (ProvenanceKind::File, &diff.files),
+        (ProvenanceKind::Unit, &diff.units),
+        (ProvenanceKind::Dropin, &diff.dropins),
+        (ProvenanceKind::User, &diff.users),
     ] {
         all.extend(changes.iter().map(|change| difference(kind, &change.name)));
     }
     if diff.ssh_keys != diff::ListChange::default() && diff.users.is_empty() {
-        all.push(difference(Kind::User, "core"));
+        all.push(difference(ProvenanceKind::User, "core"));
     }
-    for (kind, list) in
-        [(Kind::KernelArgument, &diff.kernel_arguments), (Kind::Extension, &diff.extensions)]
-    {
+    for (kind, list) in [
+        (ProvenanceKind::KernelArgument, &diff.kernel_arguments),
+        (ProvenanceKind::Extension, &diff.extensions),
+    ] {
         let names = list.added.iter().chain(&list.removed);
         all.extend(names.map(|name| difference(kind, name)));
         if list.reordered {
-            all.push(Difference { what: format!("order of each {kind}"), sources: Vec::new() });
+            all.push(AdoptionDifference {
+                what: format!("order of each {kind}"),
+                sources: Vec::new(),
+            });
         }
     }
-    all.extend(diff.fields.keys().map(|name| difference(Kind::Field, name)));
+    all.extend(diff.fields.keys().map(|name| difference(ProvenanceKind::Field, name)));
     let sections = diff.other_sections.iter();
-    all.extend(sections.map(|name| Difference {
+    all.extend(sections.map(|name| AdoptionDifference {
         what: format!("section {name} of the Ignition config"),
         sources: Vec::new(),
     }));
@@ -201,7 +205,7 @@ mod tests {
     fn a_pool_that_stays_as_it_is() {
         let (pool, configs) = taken_over();
         let verdicts = check(&[pool], &configs, None);
-        assert_eq!(verdicts[0].outcome, Outcome::Same);
+        assert_eq!(verdicts[0].outcome, AdoptionOutcome::Same);
         assert!(verdicts[0].is_safe());
     }
 
@@ -211,8 +215,11 @@ mod tests {
         configs[0] = config("50-a", "two");
         let verdict = check(&[pool], &configs, None).remove(0);
         assert!(!verdict.is_safe());
-        let Outcome::Other { differences, .. } = verdict.outcome else { panic!("{verdict:?}") };
-        let expected = Difference { what: "file /etc/a".into(), sources: vec!["50-a".into()] };
+        let AdoptionOutcome::Other { differences, .. } = verdict.outcome else {
+            panic!("{verdict:?}")
+        };
+        let expected =
+            AdoptionDifference { what: "file /etc/a".into(), sources: vec!["50-a".into()] };
         assert_eq!(differences, [expected]);
     }
 
@@ -220,15 +227,17 @@ mod tests {
     fn a_source_that_is_gone_or_bad() {
         let (worker, configs) = taken_over();
         let verdict = check(std::slice::from_ref(&worker), &configs[1..], None).remove(0);
-        assert!(matches!(verdict.outcome, Outcome::Unrenderable { .. }), "{verdict:?}");
+        assert!(matches!(verdict.outcome, AdoptionOutcome::Unrenderable { .. }), "{verdict:?}");
         let bad = serde_json::from_value(
             json!({"metadata": {"name": "60-bad", "labels": {"role": "worker"}},
             "spec": {"config": {"ignition": {"version": "9.9.9"}}}}),
         );
         let configs = [configs, vec![bad.unwrap()]].concat();
         let verdict = check(&[worker], &configs, None).remove(0);
-        let Outcome::Unrenderable { problem } = verdict.outcome else { panic!("{verdict:?}") };
+        let AdoptionOutcome::Unrenderable { problem } = verdict.outcome else {
+            panic!("{verdict:?}")
+        };
         assert!(problem.contains("60-bad"), "{problem}");
-        assert_eq!(check(&[pool("empty", None)], &[], None)[0].outcome, Outcome::Empty);
+        assert_eq!(check(&[pool("empty", None)], &[], None)[0].outcome, AdoptionOutcome::Empty);
     }
 }

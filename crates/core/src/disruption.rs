@@ -12,14 +12,14 @@ use crate::api::operator::{
     DisruptionAction, DisruptionActionType, FileDisruptionPolicy, NodeDisruptionPolicy,
     ServiceReference, SshKeyDisruptionPolicy, UnitDisruptionPolicy,
 };
-use crate::diff::Flags;
+use crate::diff::ChangeFlags;
 use crate::ignition::go::path as go_path;
 use crate::ignition::schema::Config;
-use crate::reconcile_check::Change;
+use crate::reconcile_check::ConfigChange;
 
 use DisruptionActionType as Type;
 
-pub use registries::{REGISTRIES, unsafe_because};
+pub use registries::{REGISTRIES_CONF, drain_reason};
 
 /// What a change costs, and which files and units make it so.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,7 +34,11 @@ pub struct Disruption {
 
 /// What a change costs a machine under a policy that has the system's policies in it already.
 #[must_use]
-pub fn disruption(change: &Change, flags: Flags, policy: &NodeDisruptionPolicy) -> Disruption {
+pub fn disruption(
+    change: &ConfigChange,
+    flags: ChangeFlags,
+    policy: &NodeDisruptionPolicy,
+) -> Disruption {
     let files = changed(&change.old, &change.new, |config| &config.storage.files, |f| &f.path);
     let units = changed(&change.old, &change.new, |config| &config.systemd.units, |u| &u.name);
     let actions = actions(flags, &files, &units, policy);
@@ -58,7 +62,7 @@ fn changed<T: PartialEq>(
 }
 
 fn actions(
-    flags: Flags,
+    flags: ChangeFlags,
     files: &[String],
     units: &[String],
     policy: &NodeDisruptionPolicy,
@@ -66,43 +70,43 @@ fn actions(
     let needs_boot =
         flags.os_update || flags.kargs || flags.fips || flags.kernel_type || flags.extensions;
     if needs_boot {
-        return vec![plain(Type::Reboot)];
+        return vec![action(Type::Reboot)];
     }
     if !flags.files && !flags.units && !flags.passwd {
-        return vec![plain(Type::None)];
+        return vec![action(Type::None)];
     }
     let mut actions = Vec::new();
     for path in files {
-        match closest(path, policy.files.as_deref().unwrap_or_default()) {
+        match closest_policy(path, policy.files.as_deref().unwrap_or_default()) {
             Some(found) => actions.extend(found.actions.iter().cloned()),
-            None => return vec![plain(Type::Reboot)],
+            None => return vec![action(Type::Reboot)],
         }
     }
     for name in units {
         match policy.units.iter().flatten().find(|policy| policy.name == *name) {
             Some(found) => actions.extend(found.actions.iter().cloned()),
-            None => return vec![plain(Type::Reboot)],
+            None => return vec![action(Type::Reboot)],
         }
     }
     if flags.passwd {
         actions.extend(policy.sshkey.iter().flat_map(|policy| policy.actions.iter().cloned()));
     }
-    simplify(actions)
+    simplify_actions(actions)
 }
 
 /// A reboot makes everything else needless; doing nothing is only worth saying alone.
-pub(crate) fn simplify(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
+pub(crate) fn simplify_actions(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
     let is = |action: &DisruptionAction, type_: Type| action.type_ == type_;
     if actions.iter().any(|action| is(action, Type::Reboot)) {
-        return vec![plain(Type::Reboot)];
+        return vec![action(Type::Reboot)];
     }
     let says_none = actions.iter().any(|action| is(action, Type::None));
     actions.retain(|action| !is(action, Type::None));
-    if says_none && actions.is_empty() { vec![plain(Type::None)] } else { actions }
+    if says_none && actions.is_empty() { vec![action(Type::None)] } else { actions }
 }
 
 /// The policy whose path is the file's own, or the longest folder above it.
-fn closest<'a>(
+fn closest_policy<'a>(
     path: &str,
     policies: &'a [FileDisruptionPolicy],
 ) -> Option<&'a FileDisruptionPolicy> {
@@ -116,7 +120,7 @@ fn closest<'a>(
     policies.iter().filter(covers).rev().max_by_key(|policy| policy.path.len())
 }
 
-fn plain(type_: Type) -> DisruptionAction {
+fn action(type_: Type) -> DisruptionAction {
     DisruptionAction { type_, ..DisruptionAction::default() }
 }
 
@@ -125,11 +129,11 @@ fn service(name: &str) -> Option<ServiceReference> {
 }
 
 fn reload(name: &str) -> DisruptionAction {
-    DisruptionAction { reload: service(name), ..plain(Type::Reload) }
+    DisruptionAction { reload: service(name), ..action(Type::Reload) }
 }
 
 fn restart(name: &str) -> DisruptionAction {
-    DisruptionAction { restart: service(name), ..plain(Type::Restart) }
+    DisruptionAction { restart: service(name), ..action(Type::Restart) }
 }
 
 /// The policies of the system, before an administrator says anything.
@@ -142,16 +146,16 @@ pub fn system_policy() -> NodeDisruptionPolicy {
     };
     let trust = "coreos-update-ca-trust.service";
     let files = vec![
-        file("/var/lib/kubelet/config.json", vec![plain(Type::None)]),
+        file("/var/lib/kubelet/config.json", vec![action(Type::None)]),
         file(
             "/etc/machine-config-daemon/no-reboot/containers-gpg.pub",
             vec![reload("crio.service")],
         ),
         file("/etc/containers/policy.json", vec![reload("crio.service")]),
-        file(REGISTRIES, vec![plain(Type::Special)]),
+        file(REGISTRIES_CONF, vec![action(Type::Special)]),
         file("/etc/containers/registries.d", vec![reload("crio.service")]),
         file("/etc/crio/policies", vec![reload("crio.service")]),
-        file("/etc/nmstate/openshift", vec![plain(Type::None)]),
+        file("/etc/nmstate/openshift", vec![action(Type::None)]),
         file(
             "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt",
             vec![restart(trust), restart("crio.service")],
@@ -159,7 +163,7 @@ pub fn system_policy() -> NodeDisruptionPolicy {
         file("/etc/kubernetes/credential-providers", vec![restart("kubelet.service")]),
         file(
             "/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf",
-            vec![plain(Type::DaemonReload), restart("kubelet.service")],
+            vec![action(Type::DaemonReload), restart("kubelet.service")],
         ),
         file("/etc/iri-registry", vec![restart("iri-registry.service")]),
         file("/usr/local/bin/load-registry-image.sh", vec![restart("iri-registry.service")]),
@@ -167,11 +171,11 @@ pub fn system_policy() -> NodeDisruptionPolicy {
     ];
     let unit = UnitDisruptionPolicy {
         name: "iri-registry.service".to_owned(),
-        actions: vec![plain(Type::DaemonReload), restart("iri-registry.service")],
+        actions: vec![action(Type::DaemonReload), restart("iri-registry.service")],
         ..UnitDisruptionPolicy::default()
     };
     let sshkey = SshKeyDisruptionPolicy {
-        actions: vec![plain(Type::None)],
+        actions: vec![action(Type::None)],
         ..SshKeyDisruptionPolicy::default()
     };
     NodeDisruptionPolicy {
@@ -233,19 +237,19 @@ mod tests {
         let user = NodeDisruptionPolicy {
             files: Some(vec![FileDisruptionPolicy {
                 path: "/etc/my".to_owned(),
-                actions: vec![plain(Type::Drain), reload("x.service")],
+                actions: vec![action(Type::Drain), reload("x.service")],
                 ..FileDisruptionPolicy::default()
             }]),
             ..NodeDisruptionPolicy::default()
         };
         let policy = with_system_policy(&user);
-        let passwd = Flags { passwd: true, ..Flags::default() };
-        let files = Flags { files: true, ..Flags::default() };
-        let units = Flags { units: true, ..Flags::default() };
-        let both = Flags { files: true, passwd: true, ..Flags::default() };
-        let kargs = Flags { kargs: true, files: true, ..Flags::default() };
+        let passwd = ChangeFlags { passwd: true, ..ChangeFlags::default() };
+        let files = ChangeFlags { files: true, ..ChangeFlags::default() };
+        let units = ChangeFlags { units: true, ..ChangeFlags::default() };
+        let both = ChangeFlags { files: true, passwd: true, ..ChangeFlags::default() };
+        let kargs = ChangeFlags { kargs: true, files: true, ..ChangeFlags::default() };
         let crio = "reload crio.service";
-        type Case<'a> = (Flags, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+        type Case<'a> = (ChangeFlags, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
         let cases: [Case<'_>; 14] = [
             (passwd, &[], &[], &["None"]),
             (files, &["/etc/nope"], &[], &["Reboot"]),
@@ -264,7 +268,7 @@ mod tests {
             (files, &["/etc/my/a/b"], &[], &["Drain", "reload x.service"]),
             (files, &["/etc/myx"], &[], &["Reboot"]),
             (kargs, &["/etc/my"], &[], &["Reboot"]),
-            (Flags::default(), &[], &[], &["None"]),
+            (ChangeFlags::default(), &[], &[], &["None"]),
             (
                 units,
                 &[],

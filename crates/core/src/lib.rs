@@ -39,11 +39,12 @@
 #![forbid(unsafe_code)]
 
 pub mod adopt;
-pub mod agent;
 pub mod api;
 pub mod apply;
 pub mod bootstrap;
 pub mod certificates;
+pub mod container_runtime;
+pub mod daemon;
 pub mod diff;
 pub mod disruption;
 pub mod drain;
@@ -55,16 +56,15 @@ pub mod hex;
 pub mod ignition;
 pub mod kubelet;
 pub mod lint;
-pub mod moving;
+pub mod migrate;
 pub mod operator;
 pub mod os;
 pub mod plan;
 pub mod reconcile_check;
 pub mod redact;
 pub mod render;
-pub mod runtime;
+pub mod rollout;
 pub mod secrets;
 pub mod serve;
 pub mod template;
-pub mod update;
 pub mod user_data;

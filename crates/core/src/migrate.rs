@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::api::names::annotation;
 
 /// What a home fills in itself.
-const OF_THE_HOME: [&str; 8] = [
+const SERVER_FIELDS: [&str; 8] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -19,7 +19,7 @@ const OF_THE_HOME: [&str; 8] = [
 ];
 
 /// What begins the labels and annotations of machines that are ours to move.
-const OURS_ON_MACHINES: [&str; 4] = [
+const OWNED_NODE_PREFIXES: [&str; 4] = [
     "machineconfiguration.openshift.io/",
     "machine.openshift.io/",
     "machinist.dev/",
@@ -27,62 +27,62 @@ const OURS_ON_MACHINES: [&str; 4] = [
 ];
 
 /// The annotation that says what a machine has.
-const CURRENT: &str = "machineconfiguration.openshift.io/currentConfig";
+const CURRENT_CONFIG: &str = "machineconfiguration.openshift.io/currentConfig";
 
 /// There on pools that are being moved.
-pub const MOVING: &str = "machinist.dev/moving";
+pub const MIGRATING: &str = "machinist.dev/moving";
 
 /// A pool as it is written first: paused, because while its MachineConfigs arrive one after the other, a controller of the new
 /// home renders what there is.
 #[must_use]
-pub fn held(pool: &Value) -> Value {
+pub fn paused_for_migration(pool: &Value) -> Value {
     let mut pool = pool.clone();
     pool["spec"]["paused"] = true.into();
-    pool["metadata"]["annotations"][MOVING] = "true".into();
+    pool["metadata"]["annotations"][MIGRATING] = "true".into();
     pool
 }
 
 /// The merge patch that lets a pool go again, as it was in the old home.
 #[must_use]
-pub fn release(old: &Value) -> Value {
+pub fn resume_patch(old: &Value) -> Value {
     let paused = old["spec"]["paused"].as_bool().unwrap_or_default();
-    json!({"metadata": {"annotations": {MOVING: null}}, "spec": {"paused": paused}})
+    json!({"metadata": {"annotations": {MIGRATING: null}}, "spec": {"paused": paused}})
 }
 
 /// What has to be done with one object.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum MigrationStep {
     /// It is not there: it is made.
     Create(Value),
     /// It is there and has never been used: it is replaced.
     Replace(Value),
     /// It is there: these parts are added (a merge patch).
-    Add(Value),
+    Merge(Value),
     /// It is there as it should be.
-    Same,
+    Unchanged,
     /// It is there and different: a person has to decide.
     Conflict(String),
 }
 
 /// What to do with an object of ours.
 #[must_use]
-pub fn step(object: &Value, there: Option<&Value>) -> Step {
+pub fn migration_step(object: &Value, there: Option<&Value>) -> MigrationStep {
     let wanted = portable(object);
-    let Some(there) = there else { return Step::Create(wanted) };
+    let Some(there) = there else { return MigrationStep::Create(wanted) };
     // What a controller makes of a machine, one of the new home makes there.
     let is_of_a_machine = there["kind"] == "MachineConfigNode";
-    if is_of_a_machine || contents(&wanted) == contents(&portable(there)) {
-        return Step::Same;
+    if is_of_a_machine || comparable_contents(&wanted) == comparable_contents(&portable(there)) {
+        return MigrationStep::Unchanged;
     }
     // A new home begins with pools that nobody has used yet; and a move may have been interrupted.
     let is_unused = there["spec"]["configuration"]["name"].as_str().unwrap_or_default().is_empty();
-    let is_moving = there["metadata"]["annotations"].get(MOVING).is_some();
+    let is_moving = there["metadata"]["annotations"].get(MIGRATING).is_some();
     if there["kind"] == "MachineConfigPool" && (is_unused || is_moving) {
         let mut wanted = wanted;
         wanted["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
-        return Step::Replace(wanted);
+        return MigrationStep::Replace(wanted);
     }
-    Step::Conflict(
+    MigrationStep::Conflict(
         "is there already, and is different; delete one of the two, or make them equal".to_owned(),
     )
 }
@@ -90,7 +90,7 @@ pub fn step(object: &Value, there: Option<&Value>) -> Step {
 /// Whether a controller of the new home has made an object and keeps it: it comes to the same as the old one when everything that
 /// it is made of has arrived, which is looked at before the pools are let go.
 #[must_use]
-pub fn is_kept(there: &Value) -> bool {
+pub fn is_controller_managed(there: &Value) -> bool {
     let annotations = &there["metadata"]["annotations"];
     there["kind"] == "MachineConfigNode"
         || annotations.get(annotation::GENERATED_BY_CONTROLLER_VERSION).is_some()
@@ -98,34 +98,39 @@ pub fn is_kept(there: &Value) -> bool {
 
 /// What to do with a machine.
 #[must_use]
-pub fn machine_step(node: &Value, there: Option<&Value>) -> Step {
+pub fn node_migration_step(node: &Value, there: Option<&Value>) -> MigrationStep {
     let Some(there) = there else {
         let mut wanted = portable(node);
         // What its kubelet says is said by it in the new home.
         wanted["status"] = node["status"].clone();
-        return Step::Create(wanted);
+        return MigrationStep::Create(wanted);
     };
-    let has = |node: &Value| node["metadata"]["annotations"][CURRENT].as_str().map(str::to_owned);
+    let has =
+        |node: &Value| node["metadata"]["annotations"][CURRENT_CONFIG].as_str().map(str::to_owned);
     if let (Some(moved), Some(known)) = (has(node), has(there))
         && moved != known
     {
-        return Step::Conflict(format!(
-            "has {known} there and {moved} here; find out which is true and remove the annotation {CURRENT} from the other"
+        return MigrationStep::Conflict(format!(
+            "has {known} there and {moved} here; find out which is true and remove the annotation {CURRENT_CONFIG} from the other"
         ));
     }
     let mut metadata = Map::new();
     for field in ["labels", "annotations"] {
-        let added = missing(&node["metadata"][field], &there["metadata"][field]);
+        let added = missing_owned_entries(&node["metadata"][field], &there["metadata"][field]);
         if !added.is_empty() {
             metadata.insert(field.to_owned(), Value::Object(added));
         }
     }
-    if metadata.is_empty() { Step::Same } else { Step::Add(json!({ "metadata": metadata })) }
+    if metadata.is_empty() {
+        MigrationStep::Unchanged
+    } else {
+        MigrationStep::Merge(json!({ "metadata": metadata }))
+    }
 }
 
 /// What is ours in one map and not so in the other.
-fn missing(wanted: &Value, there: &Value) -> Map<String, Value> {
-    let is_ours = |key: &str| OURS_ON_MACHINES.iter().any(|prefix| key.starts_with(prefix));
+fn missing_owned_entries(wanted: &Value, there: &Value) -> Map<String, Value> {
+    let is_ours = |key: &str| OWNED_NODE_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let wanted = wanted.as_object().into_iter().flatten();
     let new = wanted.filter(|(key, value)| is_ours(key) && there.get(key.as_str()) != Some(value));
     new.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -137,7 +142,7 @@ fn missing(wanted: &Value, there: &Value) -> Map<String, Value> {
 pub fn portable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in OF_THE_HOME.iter().chain(&["ownerReferences"]) {
+        for field in SERVER_FIELDS.iter().chain(&["ownerReferences"]) {
             metadata.remove(*field);
         }
     }
@@ -148,7 +153,7 @@ pub fn portable(object: &Value) -> Value {
 }
 
 /// What two objects are compared by.
-fn contents(object: &Value) -> Value {
+fn comparable_contents(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("apiVersion");
@@ -178,7 +183,10 @@ fn contents(object: &Value) -> Value {
 
 /// The owners of an object, with the identities that they have in the new home; `None` if it has none there.
 #[must_use]
-pub fn owners(object: &Value, identity: impl Fn(&str, &str) -> Option<String>) -> Option<Value> {
+pub fn remapped_owners(
+    object: &Value,
+    identity: impl Fn(&str, &str) -> Option<String>,
+) -> Option<Value> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let moved: Vec<Value> = owners
         .iter()
@@ -194,7 +202,7 @@ pub fn owners(object: &Value, identity: impl Fn(&str, &str) -> Option<String>) -
 
 /// Why a pool cannot be moved now: its machines are on their way.
 #[must_use]
-pub fn unrest(pool: &Value) -> Option<String> {
+pub fn migration_blocker(pool: &Value) -> Option<String> {
     let count = |field: &str| pool["status"][field].as_i64().unwrap_or_default();
     let (machines, updated) = (count("machineCount"), count("updatedMachineCount"));
     let paused = pool["spec"]["paused"].as_bool().unwrap_or_default();
@@ -217,20 +225,23 @@ mod tests {
 
     #[test]
     fn an_object_is_made_kept_or_in_the_way() {
-        let Step::Create(made) = step(&config("a"), None) else { panic!() };
+        let MigrationStep::Create(made) = migration_step(&config("a"), None) else { panic!() };
         assert_eq!(made["metadata"], json!({"name": "x"}));
         let mut there = config("a");
         there["metadata"]["uid"] = "2".into();
         there["metadata"]["labels"] = json!({});
-        assert_eq!(step(&config("a"), Some(&there)), Step::Same);
-        assert!(matches!(step(&config("a"), Some(&config("b"))), Step::Conflict(_)));
+        assert_eq!(migration_step(&config("a"), Some(&there)), MigrationStep::Unchanged);
+        assert!(matches!(
+            migration_step(&config("a"), Some(&config("b"))),
+            MigrationStep::Conflict(_)
+        ));
         let made = |config: &str| json!({"kind": "MachineConfigNode", "metadata": {"name": "n"}, "spec": {"c": config}});
-        assert_eq!(step(&made("a"), Some(&made("b"))), Step::Same);
+        assert_eq!(migration_step(&made("a"), Some(&made("b"))), MigrationStep::Unchanged);
         let mut generated = config("a");
-        assert!(is_kept(&made("a")) && !is_kept(&generated));
+        assert!(is_controller_managed(&made("a")) && !is_controller_managed(&generated));
         generated["metadata"]["annotations"] =
             json!({annotation::GENERATED_BY_CONTROLLER_VERSION: "v1"});
-        assert!(is_kept(&generated));
+        assert!(is_controller_managed(&generated));
     }
 
     #[test]
@@ -239,34 +250,49 @@ mod tests {
             json!({"kind": "MachineConfigPool", "spec": {"configuration": {"name": name}},
                 "metadata": {"name": "worker", "resourceVersion": "9", "labels": {"a": label}}})
         };
-        let Step::Replace(new) = step(&pool("rendered", "x"), Some(&pool("", "y"))) else {
+        let MigrationStep::Replace(new) =
+            migration_step(&pool("rendered", "x"), Some(&pool("", "y")))
+        else {
             panic!()
         };
         assert_eq!(new["metadata"]["resourceVersion"], "9");
         assert_eq!(new["spec"]["configuration"]["name"], "rendered");
-        let used = step(&pool("rendered", "x"), Some(&pool("other", "y")));
-        assert!(matches!(used, Step::Conflict(_)));
-        let interrupted = held(&pool("other", "y"));
+        let used = migration_step(&pool("rendered", "x"), Some(&pool("other", "y")));
+        assert!(matches!(used, MigrationStep::Conflict(_)));
+        let interrupted = paused_for_migration(&pool("other", "y"));
         assert_eq!(interrupted["spec"]["paused"], true);
-        assert!(matches!(step(&pool("rendered", "x"), Some(&interrupted)), Step::Replace(_)));
-        assert_eq!(release(&pool("rendered", "x"))["spec"]["paused"], false);
+        assert!(matches!(
+            migration_step(&pool("rendered", "x"), Some(&interrupted)),
+            MigrationStep::Replace(_)
+        ));
+        assert_eq!(resume_patch(&pool("rendered", "x"))["spec"]["paused"], false);
     }
 
     #[test]
     fn a_machine_keeps_what_its_new_home_knows_of_it() {
         let node = |current: &str, label: &str| {
-            json!({"metadata": {"name": "a", "annotations": {CURRENT: current, "other/x": "1"},
+            json!({"metadata": {"name": "a", "annotations": {CURRENT_CONFIG: current, "other/x": "1"},
                 "labels": {"node-role.kubernetes.io/worker": label, "zone": "z"}}, "status": {"s": 1}})
         };
-        let Step::Create(made) = machine_step(&node("c", ""), None) else { panic!() };
+        let MigrationStep::Create(made) = node_migration_step(&node("c", ""), None) else {
+            panic!()
+        };
         assert_eq!(made["status"], json!({"s": 1}));
         let there = json!({"metadata": {"name": "a", "labels": {"zone": "other"}}});
-        let Step::Add(patch) = machine_step(&node("c", ""), Some(&there)) else { panic!() };
-        let expected = json!({"metadata": {"annotations": {CURRENT: "c"},
+        let MigrationStep::Merge(patch) = node_migration_step(&node("c", ""), Some(&there)) else {
+            panic!()
+        };
+        let expected = json!({"metadata": {"annotations": {CURRENT_CONFIG: "c"},
             "labels": {"node-role.kubernetes.io/worker": ""}}});
         assert_eq!(patch, expected);
-        assert_eq!(machine_step(&node("c", ""), Some(&node("c", ""))), Step::Same);
-        assert!(matches!(machine_step(&node("c", ""), Some(&node("d", ""))), Step::Conflict(_)));
+        assert_eq!(
+            node_migration_step(&node("c", ""), Some(&node("c", ""))),
+            MigrationStep::Unchanged
+        );
+        assert!(matches!(
+            node_migration_step(&node("c", ""), Some(&node("d", ""))),
+            MigrationStep::Conflict(_)
+        ));
     }
 
     #[test]
@@ -274,16 +300,16 @@ mod tests {
         let identity = |kind: &str, name: &str| {
             (kind == "MachineConfigPool" && name == "worker").then(|| "new".to_owned())
         };
-        assert_eq!(owners(&config("a"), identity).unwrap()[0]["uid"], "new");
-        assert_eq!(owners(&config("a"), |_, _| None), None);
-        assert_eq!(owners(&json!({}), identity), None);
+        assert_eq!(remapped_owners(&config("a"), identity).unwrap()[0]["uid"], "new");
+        assert_eq!(remapped_owners(&config("a"), |_, _| None), None);
+        assert_eq!(remapped_owners(&json!({}), identity), None);
     }
 
     #[test]
     fn a_pool_on_its_way_is_not_moved() {
         let pool = |updated: i64, paused: bool| json!({"spec": {"paused": paused}, "status": {"machineCount": 3, "updatedMachineCount": updated}});
-        assert_eq!(unrest(&pool(3, false)), None);
-        assert_eq!(unrest(&pool(2, true)), None);
-        assert!(unrest(&pool(2, false)).unwrap().contains("2 of 3"));
+        assert_eq!(migration_blocker(&pool(3, false)), None);
+        assert_eq!(migration_blocker(&pool(2, true)), None);
+        assert!(migration_blocker(&pool(2, false)).unwrap().contains("2 of 3"));
     }
 }

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::api::MachineConfig;
 use crate::ignition::schema::{Config, PasswdUser};
-use crate::ignition::{self, IgnitionError, Report};
-use crate::render::Problem;
-use crate::render::check::check_modes;
+use crate::ignition::{self, IgnitionError, IgnitionReport};
+use crate::render::MachineConfigProblem;
+use crate::render::validate::check_modes;
 
 /// The file that makes a daemon apply everything anew; a config must not write it.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
@@ -19,7 +19,7 @@ pub const CORE_USER: &str = "core";
 
 /// Parts of `storage` whose change may be waved through for machines that exist already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Overrides {
+pub struct ValidationOverrides {
     /// `storage.disks` may change.
     pub disks: bool,
     /// `storage.filesystems` may change.
@@ -31,7 +31,7 @@ pub struct Overrides {
 /// Why a running machine refuses a config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Section {
+pub enum IrreconcilableSection {
     /// Groups differ.
     #[error("invalid passwd change(s): ignition Passwd Groups section contains changes")]
     Groups,
@@ -73,12 +73,12 @@ pub enum Section {
 
 /// The change is refused, or one of the two configs is not valid.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum IrreconcilableError {
     /// The old config cannot be read.
     #[error(
         "parsing old Ignition config from machineconfig {name:?} failed: failed to parse Ignition config: {source}"
     )]
-    Old {
+    OldConfig {
         /// The old config.
         name: String,
         /// What is wrong with it.
@@ -88,7 +88,7 @@ pub enum Refusal {
     #[error(
         "parsing new Ignition config from machineconfig {name:?} failed: failed to parse Ignition config: {source}"
     )]
-    New {
+    NewConfig {
         /// The new config.
         name: String,
         /// What is wrong with it.
@@ -110,13 +110,13 @@ pub enum Refusal {
         /// The new config.
         new: String,
         /// What changed.
-        reason: Section,
+        reason: IrreconcilableSection,
     },
     /// A file is appended to, which cannot be repeated.
     #[error(
         "new machineconfig {new:?} is not reconcilable against {old:?}: ignition file {path} includes append"
     )]
-    Append {
+    FileAppend {
         /// The old config.
         old: String,
         /// The new config.
@@ -136,22 +136,24 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl IrreconcilableError {
     /// Why, without the names of the two configs.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
             Self::Section { reason, .. } => reason.to_string(),
-            Self::Append { path, .. } => format!("ignition file {path} includes append"),
+            Self::FileAppend { path, .. } => format!("ignition file {path} includes append"),
             Self::ForceFile { .. } => format!("cannot create {FORCE_FILE} via Ignition"),
-            Self::Old { .. } | Self::New { .. } | Self::Invalid { .. } => self.to_string(),
+            Self::OldConfig { .. } | Self::NewConfig { .. } | Self::Invalid { .. } => {
+                self.to_string()
+            }
         }
     }
 }
 
 /// Two configs, their Ignition configs read.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct ConfigChange {
     /// The old Ignition config.
     pub old: Config,
     /// The new Ignition config.
@@ -160,30 +162,33 @@ pub struct Change {
 
 /// Checks whether a machine on `old` can take `new` in place. The two Ignition configs, read on
 /// the way, come back for further use.
-pub fn reconcilable(
+pub fn check_reconcilable(
     old: &MachineConfig,
     new: &MachineConfig,
-    overrides: Overrides,
-) -> Result<Change, Refusal> {
+    overrides: ValidationOverrides,
+) -> Result<ConfigChange, IrreconcilableError> {
     let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
-    let old_config = read(old).map_err(|source| Refusal::Old { name: name(old), source })?;
-    let new_config = read(new).map_err(|source| Refusal::New { name: name(new), source })?;
-    validate_again(&new_config).map_err(|problem| Refusal::Invalid { name: name(new), problem })?;
-    let refuse = |reason| Refusal::Section { old: name(old), new: name(new), reason };
+    let old_config =
+        read(old).map_err(|source| IrreconcilableError::OldConfig { name: name(old), source })?;
+    let new_config =
+        read(new).map_err(|source| IrreconcilableError::NewConfig { name: name(new), source })?;
+    validate_again(&new_config)
+        .map_err(|problem| IrreconcilableError::Invalid { name: name(new), problem })?;
+    let refuse = |reason| IrreconcilableError::Section { old: name(old), new: name(new), reason };
     check_sections(&old_config, &new_config, overrides).map_err(refuse)?;
     for file in &new_config.storage.files {
         if !file.append.is_empty() {
             let path = file.path.clone();
-            return Err(Refusal::Append { old: name(old), new: name(new), path });
+            return Err(IrreconcilableError::FileAppend { old: name(old), new: name(new), path });
         }
         if file.path == FORCE_FILE {
-            return Err(Refusal::ForceFile { old: name(old), new: name(new) });
+            return Err(IrreconcilableError::ForceFile { old: name(old), new: name(new) });
         }
     }
     if old.spec.fips.unwrap_or_default() != new.spec.fips.unwrap_or_default() {
-        return Err(refuse(Section::Fips));
+        return Err(refuse(IrreconcilableSection::Fips));
     }
-    Ok(Change { old: old_config, new: new_config })
+    Ok(ConfigChange { old: old_config, new: new_config })
 }
 
 /// Reads the Ignition config of a MachineConfig. A config without any is an error here, as it is
@@ -192,8 +197,8 @@ fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
     match machine_config.spec.config.as_ref().filter(|raw| !raw.is_null()) {
         Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config),
         None => {
-            let mut report = Report::default();
-            report.error(&ignition::report::Path::root(), "not a config (empty)");
+            let mut report = IgnitionReport::default();
+            report.error(&ignition::report::JsonPath::root(), "not a config (empty)");
             Err(IgnitionError::Invalid { report })
         }
     }
@@ -205,46 +210,50 @@ fn validate_again(config: &Config) -> Result<(), String> {
     if report.is_fatal() {
         return Err(format!("invalid ignition V3 config found: {report}"));
     }
-    check_modes(config).map_err(|problem: Problem| problem.to_string())
+    check_modes(config).map_err(|problem: MachineConfigProblem| problem.to_string())
 }
 
-fn check_sections(old: &Config, new: &Config, overrides: Overrides) -> Result<(), Section> {
+fn check_sections(
+    old: &Config,
+    new: &Config,
+    overrides: ValidationOverrides,
+) -> Result<(), IrreconcilableSection> {
     if old.passwd.groups != new.passwd.groups {
-        return Err(Section::Groups);
+        return Err(IrreconcilableSection::Groups);
     }
     if old.passwd.users != new.passwd.users {
         check_users(&new.passwd.users)?;
     }
     if old.kernel_arguments != new.kernel_arguments {
-        return Err(Section::KernelArguments);
+        return Err(IrreconcilableSection::KernelArguments);
     }
     let (from, to) = (&old.storage, &new.storage);
     if !overrides.disks && from.disks != to.disks {
-        return Err(Section::Disks);
+        return Err(IrreconcilableSection::Disks);
     }
     if !overrides.filesystems && from.filesystems != to.filesystems {
-        return Err(Section::Filesystems);
+        return Err(IrreconcilableSection::Filesystems);
     }
     if !overrides.raid && from.raid != to.raid {
-        return Err(Section::Raid);
+        return Err(IrreconcilableSection::Raid);
     }
     if from.directories != to.directories {
-        return Err(Section::Directories);
+        return Err(IrreconcilableSection::Directories);
     }
     // Links that go away altogether are left where they are.
     if from.links != to.links && !to.links.is_empty() {
-        return Err(Section::Links);
+        return Err(IrreconcilableSection::Links);
     }
     Ok(())
 }
 
-fn check_users(users: &[PasswdUser]) -> Result<(), Section> {
+fn check_users(users: &[PasswdUser]) -> Result<(), IrreconcilableSection> {
     if users.iter().any(|user| user.name != CORE_USER) {
-        return Err(Section::OtherUser);
+        return Err(IrreconcilableSection::OtherUser);
     }
     let Some(core) = users.last() else { return Ok(()) };
     if core.password_hash.is_none() && core.ssh_authorized_keys.is_empty() {
-        return Err(Section::CoreWithoutKeys);
+        return Err(IrreconcilableSection::CoreWithoutKeys);
     }
     let managed = PasswdUser {
         name: core.name.clone(),
@@ -252,5 +261,5 @@ fn check_users(users: &[PasswdUser]) -> Result<(), Section> {
         ssh_authorized_keys: core.ssh_authorized_keys.clone(),
         ..PasswdUser::default()
     };
-    if *core == managed { Ok(()) } else { Err(Section::CoreFields) }
+    if *core == managed { Ok(()) } else { Err(IrreconcilableSection::CoreFields) }
 }

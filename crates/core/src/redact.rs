@@ -13,9 +13,9 @@ use crate::ignition::schema::Resource;
 use crate::secrets::is_secret_file;
 
 /// The largest file that is looked into; a larger one is taken out.
-const LIMIT: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// What kubectl and others keep whole objects in.
-const COPIES: [&str; 2] = [
+const OBJECT_COPY_ANNOTATIONS: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "machinist.dev/last-applied-configuration",
 ];
@@ -31,7 +31,7 @@ const SECRET_FIELDS: [&str; 8] = [
     "cloudproviderconfig",
 ];
 /// What everyone may read on the machine is judged by its text.
-const READABLE: Option<i64> = Some(0o644);
+const WORLD_READABLE: Option<i64> = Some(0o644);
 
 /// Takes secrets out of objects.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl Redactor {
 
     /// What is left of a secret.
     #[must_use]
-    pub fn mark(&self, bytes: &[u8]) -> String {
+    pub fn placeholder(&self, bytes: &[u8]) -> String {
         let mut digest = Sha256::new();
         digest.update((self.key.len() as u64).to_be_bytes());
         digest.update(&self.key);
@@ -65,74 +65,76 @@ impl Redactor {
     }
 
     /// Takes the secrets out of an object of the API.
-    pub fn object(&self, object: &mut Value) {
+    pub fn redact_object(&self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
             if let Some(notes) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-                COPIES.iter().for_each(|key| drop(notes.remove(*key)));
+                OBJECT_COPY_ANNOTATIONS.iter().for_each(|key| drop(notes.remove(*key)));
             }
         }
         match object.get("kind").and_then(Value::as_str).unwrap_or_default() {
             "Secret" => {
                 for field in ["data", "stringData"] {
                     if let Some(data) = object.get_mut(field) {
-                        self.all(data);
+                        self.redact_all_strings(data);
                     }
                 }
             }
             "MachineConfig" => {
                 if let Some(config) = object.pointer_mut("/spec/config") {
-                    self.ignition(config);
+                    self.redact_ignition(config);
                 }
             }
             _ => {}
         }
-        self.value("", object);
+        self.redact_value("", object);
     }
 
     /// Takes the lines of a log out that hold something like a secret.
     #[must_use]
-    pub fn log(&self, text: &str) -> String {
+    pub fn redact_log(&self, text: &str) -> String {
         let line = |line: &str| match is_secret_text(line) {
-            true => self.mark(line.as_bytes()),
-            false => without_login(line),
+            true => self.placeholder(line.as_bytes()),
+            false => without_credentials(line),
         };
         text.lines().map(|it| line(it) + "\n").collect()
     }
 
     /// Takes the secrets out of an Ignition config, of any version.
-    fn ignition(&self, config: &mut Value) {
+    fn redact_ignition(&self, config: &mut Value) {
         for file in items(config, "/storage/files") {
             let path = text(file, "path");
             let mode = file.get("mode").and_then(Value::as_i64);
             if let Some(resource) = file.get_mut("contents") {
-                self.resource(resource, &path, mode);
+                self.redact_resource(resource, &path, mode);
             }
-            items(file, "/append").iter_mut().for_each(|it| self.resource(it, &path, mode));
+            items(file, "/append").iter_mut().for_each(|it| self.redact_resource(it, &path, mode));
         }
         for device in items(config, "/storage/luks") {
             if let Some(key) = device.get_mut("keyFile") {
-                self.all(key);
+                self.redact_all_strings(key);
             }
         }
         // Whole configs in a config.
         for place in ["/ignition/config/merge", "/ignition/config/append"] {
-            items(config, place).iter_mut().for_each(|inner| self.all(inner));
+            items(config, place).iter_mut().for_each(|inner| self.redact_all_strings(inner));
         }
         if let Some(inner) = config.pointer_mut("/ignition/config/replace") {
-            self.all(inner);
+            self.redact_all_strings(inner);
         }
         for units in ["/systemd/units", "/networkd/units"] {
             for unit in items(config, units) {
                 let name = text(unit, "name");
-                self.unit(unit, &name);
-                items(unit, "/dropins").iter_mut().for_each(|dropin| self.unit(dropin, &name));
+                self.redact_unit(unit, &name);
+                items(unit, "/dropins")
+                    .iter_mut()
+                    .for_each(|dropin| self.redact_unit(dropin, &name));
             }
         }
     }
 
     /// The contents of a file, if they may be a secret.
-    fn resource(&self, resource: &mut Value, path: &str, mode: Option<i64>) {
+    fn redact_resource(&self, resource: &mut Value, path: &str, mode: Option<i64>) {
         let Some(source) = resource.get("source").and_then(Value::as_str).map(str::to_owned) else {
             return;
         };
@@ -145,48 +147,51 @@ impl Redactor {
             compression: resource.get("compression").and_then(Value::as_str).map(str::to_owned),
             ..Resource::default()
         };
-        let decoded = contents::decode(&known, LIMIT).ok();
+        let decoded = contents::decode(&known, MAX_FILE_BYTES).ok();
         let is_plain = decoded.as_ref().is_some_and(|bytes| !is_secret_file(path, mode, bytes));
         if !is_plain {
-            resource["source"] = self.mark(decoded.as_deref().unwrap_or(source.as_bytes())).into();
+            resource["source"] =
+                self.placeholder(decoded.as_deref().unwrap_or(source.as_bytes())).into();
         }
     }
 
-    fn unit(&self, unit: &mut Value, name: &str) {
+    fn redact_unit(&self, unit: &mut Value, name: &str) {
         let contents = text(unit, "contents");
-        if is_secret_file(name, READABLE, contents.as_bytes()) {
-            unit["contents"] = self.mark(contents.as_bytes()).into();
+        if is_secret_file(name, WORLD_READABLE, contents.as_bytes()) {
+            unit["contents"] = self.placeholder(contents.as_bytes()).into();
         }
     }
 
     /// All texts below a value.
-    fn all(&self, value: &mut Value) {
+    fn redact_all_strings(&self, value: &mut Value) {
         match value {
-            Value::String(text) if is_mark(text) => {}
-            Value::String(text) => *text = self.mark(text.as_bytes()),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.all(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.all(field)),
+            Value::String(text) if is_placeholder(text) => {}
+            Value::String(text) => *text = self.placeholder(text.as_bytes()),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_all_strings(item)),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|field| self.redact_all_strings(field))
+            }
             _ => {}
         }
     }
 
     /// Whatever looks like a secret below a value: by the name of its field, or by itself.
-    fn value(&self, field: &str, value: &mut Value) {
+    fn redact_value(&self, field: &str, value: &mut Value) {
         match value {
-            Value::String(text) if is_mark(text) => {}
+            Value::String(text) if is_placeholder(text) => {}
             Value::String(text)
                 if !text.is_empty() && (is_secret_field(field) || is_secret_text(text)) =>
             {
-                *text = self.mark(text.as_bytes());
+                *text = self.placeholder(text.as_bytes());
             }
-            Value::String(text) => *text = without_login(text),
+            Value::String(text) => *text = without_credentials(text),
             Value::Array(items) if field == "httpHeaders" => {
                 let values = items.iter_mut().filter_map(|header| header.get_mut("value"));
-                values.for_each(|value| self.all(value));
+                values.for_each(|value| self.redact_all_strings(value));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(field, item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(field, item)),
             Value::Object(fields) => {
-                fields.iter_mut().for_each(|(name, value)| self.value(name, value));
+                fields.iter_mut().for_each(|(name, value)| self.redact_value(name, value));
             }
             _ => {}
         }
@@ -202,7 +207,7 @@ fn text(value: &Value, field: &str) -> String {
 }
 
 /// Whether a text is what is left of a secret.
-fn is_mark(text: &str) -> bool {
+fn is_placeholder(text: &str) -> bool {
     let inner = text.strip_prefix("<removed: ").and_then(|rest| rest.strip_suffix('>'));
     let parts = inner.and_then(|inner| inner.split_once(" bytes, digest "));
     parts.is_some_and(|(size, digest)| {
@@ -219,23 +224,23 @@ fn is_secret_field(name: &str) -> bool {
 
 /// Whether a text holds a key or the like, also as base64 or in a data URL.
 fn is_secret_text(text: &str) -> bool {
-    let is_secret = |bytes: &[u8]| is_secret_file("", READABLE, bytes);
+    let is_secret = |bytes: &[u8]| is_secret_file("", WORLD_READABLE, bytes);
     let resource = || Resource { source: Some(text.to_owned()), ..Resource::default() };
     is_secret(text.as_bytes())
         || STANDARD.decode(text.trim()).is_ok_and(|bytes| is_secret(&bytes))
         || (text.starts_with("data:")
-            && contents::decode(&resource(), LIMIT).is_ok_and(|bytes| is_secret(&bytes)))
+            && contents::decode(&resource(), MAX_FILE_BYTES).is_ok_and(|bytes| is_secret(&bytes)))
 }
 
 /// A URL without what only its owner may know: name and password, query.
 fn without_query(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let rest = if end < url.len() { "?<removed>" } else { "" };
-    without_login(&url[..end]) + rest
+    without_credentials(&url[..end]) + rest
 }
 
 /// A text whose URLs have no names and passwords.
-fn without_login(text: &str) -> String {
+fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {

@@ -13,11 +13,11 @@ const SECRET_PATHS: [&str; 8] = [
 ];
 
 /// Endings of files that hold keys.
-const SECRET_ENDINGS: [&str; 7] =
+const SECRET_FILE_SUFFIXES: [&str; 7] =
     [".key", ".kubeconfig", ".p12", ".pfx", ".keytab", ".dockerconfigjson", "pull-secret"];
 
 /// Words in a file that give it away.
-const SECRET_MARKS: [&str; 9] = [
+const SECRET_MARKERS: [&str; 9] = [
     "PRIVATE KEY-----",
     "\"auths\"",
     "client-key-data",
@@ -36,8 +36,8 @@ pub fn is_secret_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
     let everyone_may_read = mode.is_none_or(|mode| mode & 0o004 != 0);
     !everyone_may_read
         || SECRET_PATHS.contains(&path)
-        || SECRET_ENDINGS.iter().any(|ending| path.ends_with(ending))
-        || SECRET_MARKS.iter().any(|mark| contains(contents, mark.as_bytes()))
+        || SECRET_FILE_SUFFIXES.iter().any(|ending| path.ends_with(ending))
+        || SECRET_MARKERS.iter().any(|mark| contains(contents, mark.as_bytes()))
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {

@@ -14,10 +14,10 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::diff::diff;
 use machinist_core::disruption::{disruption, with_system_policy};
-use machinist_core::ignition::{Version, convert};
-use machinist_core::reconcile_check::{Overrides, reconcilable};
+use machinist_core::ignition::{IgnitionVersion, convert};
+use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use machinist_core::render::render;
-use machinist_core::update::{Policy, decide, max_unavailable, pool_status};
+use machinist_core::rollout::{RolloutPolicy, decide_rollout, max_unavailable, pool_status};
 use serde_json::{Value, json};
 
 fn cases(name: &str) -> Vec<Value> {
@@ -69,7 +69,7 @@ fn conversion_gives_the_same_configs() {
     let mut failures = Vec::new();
     for case in &cases {
         let (id, expect) = (&case["id"], &case["expect"]);
-        let target = Version::parse(case["target"].as_str().unwrap()).unwrap();
+        let target = IgnitionVersion::parse(case["target"].as_str().unwrap()).unwrap();
         match (convert::convert(&case["config"], &target), expect.get("config")) {
             (Ok(converted), Some(config)) => {
                 let found = serde_json::to_value(&converted).unwrap();
@@ -92,7 +92,7 @@ fn running_machines_refuse_the_same_changes() {
     for case in &cases {
         let (id, expect) = (&case["id"], &case["expect"]);
         let (old, new): (MachineConfig, MachineConfig) = (typed(&case["old"]), typed(&case["new"]));
-        let found = reconcilable(&old, &new, Overrides::default());
+        let found = check_reconcilable(&old, &new, ValidationOverrides::default());
         let expected = expect["error"].as_str();
         match (found, expected) {
             (Err(refusal), Some(expected)) => {
@@ -117,7 +117,10 @@ fn changes_cost_running_machines_the_same() {
     for case in &cases {
         let (id, expect) = (&case["id"], &case["expect"]);
         let (old, new): (MachineConfig, MachineConfig) = (typed(&case["old"]), typed(&case["new"]));
-        let change = match (reconcilable(&old, &new, Overrides::default()), expect.get("error")) {
+        let change = match (
+            check_reconcilable(&old, &new, ValidationOverrides::default()),
+            expect.get("error"),
+        ) {
             (Ok(change), None) => change,
             (Err(_), Some(_)) => continue,
             (found, _) => {
@@ -181,7 +184,7 @@ fn rollouts_go_the_same_way() {
         }
         match (max_unavailable(&pool, nodes.len()), expect.get("error")) {
             (Ok(max), None) => {
-                let next = decide(&pool, &nodes, &Policy::default(), max, &now).next;
+                let next = decide_rollout(&pool, &nodes, &RolloutPolicy::default(), max, &now).next;
                 if expect["maxUnavailable"] != max || expect["next"] != json!(next) {
                     problems.push(format!("max {max}, next {next:?} expected {}", expect["next"]));
                 }

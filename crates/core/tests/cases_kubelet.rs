@@ -12,9 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinist_core::api::config::{APIServer, Node};
 use machinist_core::api::{ControllerConfig, KubeletConfig, MachineConfigPool};
-use machinist_core::generate::Generated;
-use machinist_core::kubelet::{Sources, World, features, node_config, sync};
-use machinist_core::template::{Inputs, Templates};
+use machinist_core::generate::GeneratedConfig;
+use machinist_core::kubelet::{KubeletSnapshot, KubeletSources, features, node_config, reconcile};
+use machinist_core::template::{TemplateInputs, TemplateTree};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -22,21 +22,24 @@ fn read<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-struct Setting {
-    templates: Templates,
+struct KubeletSetting {
+    templates: TemplateTree,
     controller_config: ControllerConfig,
 }
 
-fn cases() -> (Setting, Vec<Value>) {
+fn cases() -> (KubeletSetting, Vec<Value>) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/kubelet.jsonl");
     let text = std::fs::read_to_string(file).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let first = lines.next().unwrap();
-    let mut templates = Templates::new();
+    let mut templates = TemplateTree::new();
     for (path, text) in first["templates"].as_object().unwrap() {
         templates.add_file(path, text.as_str().unwrap());
     }
-    (Setting { templates, controller_config: read(&first["controllerConfig"]) }, lines.collect())
+    (
+        KubeletSetting { templates, controller_config: read(&first["controllerConfig"]) },
+        lines.collect(),
+    )
 }
 
 fn pools() -> Value {
@@ -48,7 +51,7 @@ fn pools() -> Value {
     json!([pool("master"), pool("worker"), pool("infra")])
 }
 
-fn made(setting: &Setting, case: &Value) -> Result<Vec<Generated>, String> {
+fn made(setting: &KubeletSetting, case: &Value) -> Result<Vec<GeneratedConfig>, String> {
     let api_server: Option<APIServer> = read(&case["apiServer"]);
     let node: Option<Node> = read(&case["node"]);
     let named = |field: &str, is_on: bool| {
@@ -57,9 +60,9 @@ fn made(setting: &Setting, case: &Value) -> Result<Vec<Generated>, String> {
     };
     let gates: BTreeMap<String, bool> =
         named("disabled", false).chain(named("enabled", true)).collect();
-    let sources = Sources {
+    let sources = KubeletSources {
         templates: &setting.templates,
-        inputs: Inputs {
+        inputs: TemplateInputs {
             controller_config: &setting.controller_config,
             pull_secret: None,
             api_server: api_server.as_ref(),
@@ -81,7 +84,7 @@ fn made(setting: &Setting, case: &Value) -> Result<Vec<Generated>, String> {
             .collect(),
         _ => {
             let configs: Vec<KubeletConfig> = read(&case["kubeletConfigs"]);
-            let world = World {
+            let world = KubeletSnapshot {
                 configs: &configs.iter().collect::<Vec<_>>(),
                 pools: &pools.iter().collect::<Vec<_>>(),
                 machine_configs: &[],
@@ -90,7 +93,7 @@ fn made(setting: &Setting, case: &Value) -> Result<Vec<Generated>, String> {
                 version: "v",
             };
             let mut all = Vec::new();
-            for plan in sync(&world) {
+            for plan in reconcile(&world) {
                 all.extend(plan.map_err(|error| error.message)?.generated);
             }
             Ok(all)
@@ -124,7 +127,7 @@ fn kubelets_get_what_the_real_system_gives_them() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-fn compare(name: &str, case: &Value, made: &[Generated], wrong: &mut Vec<String>) {
+fn compare(name: &str, case: &Value, made: &[GeneratedConfig], wrong: &mut Vec<String>) {
     let mut theirs = case["machineConfigs"].as_array().unwrap().clone();
     // At installation every pool gets the kernel arguments; in a running cluster the built-in ones.
     for config in theirs.iter_mut().filter(|config| config["role"] == "infra") {
@@ -165,7 +168,7 @@ fn without_text(config: &Value) -> Value {
     config
 }
 
-fn shown(made: &Generated) -> Value {
+fn shown(made: &GeneratedConfig) -> Value {
     let config = &made.machine_config;
     let ignition = config.spec.config.as_ref().unwrap();
     let files = ignition["storage"]["files"].as_array().unwrap();

@@ -11,10 +11,14 @@
 use kube::ResourceExt as _;
 use machinist_core::api::config::{Image, ImageDigestMirrorSet, ImageTagMirrorSet};
 use machinist_core::api::{ImageContentSourcePolicy, MachineConfigPool};
-use machinist_core::generate::{Generated, decoded_files};
-use machinist_core::runtime::Base;
-use machinist_core::runtime::registries::{Inputs, POLICY_JSON, REGISTRIES_CONF, generate};
-use machinist_core::runtime::registries_conf::{Mirror, RegistriesConf, Registry};
+use machinist_core::container_runtime::BaseFiles;
+use machinist_core::container_runtime::registries::{
+    POLICY_JSON, REGISTRIES_CONF, RegistryInputs, generate,
+};
+use machinist_core::container_runtime::registries_conf::{
+    RegistriesConf, RegistryEntry, RegistryMirror,
+};
+use machinist_core::generate::{GeneratedConfig, decoded_files};
 use serde_json::{Value, json};
 
 fn objects<K: serde::de::DeserializeOwned>(values: &Value, kind: &str, group: &str) -> Vec<K> {
@@ -45,24 +49,26 @@ fn answer(case: &Value) -> Result<(String, Value), String> {
         spec => json!([{"metadata": {"name": "cluster"}, "spec": spec}]),
     };
     let image: Vec<Image> = objects(&image, "Image", config);
-    let inputs = Inputs {
+    let inputs = RegistryInputs {
         image: image.first(),
         content_source_policies: old.iter().collect(),
         digest_mirror_sets: digest.iter().collect(),
         tag_mirror_sets: tag.iter().collect(),
         release_image: case["releaseImage"].as_str(),
-        ..Inputs::default()
+        ..RegistryInputs::default()
     };
     let mut pool = MachineConfigPool::default();
     pool.metadata.name = Some("worker".to_owned());
-    let base =
-        Base { registries_conf: case["base"].as_str().unwrap().to_owned(), ..Base::default() };
+    let base = BaseFiles {
+        registries_conf: case["base"].as_str().unwrap().to_owned(),
+        ..BaseFiles::default()
+    };
     let found = generate(&inputs, &[(&pool, base.clone())]).map_err(|error| error.to_string())?;
-    if let Some(error) = found.not_blocked {
+    if let Some(error) = found.release_not_blocked {
         return Err(error.to_string());
     }
     let mut files = Vec::new();
-    for Generated { machine_config, .. } in &found.generated {
+    for GeneratedConfig { machine_config, .. } in &found.generated {
         assert_eq!(machine_config.name_any(), "99-worker-generated-registries");
         files.extend(decoded_files(machine_config).unwrap());
     }
@@ -158,8 +164,8 @@ fn shown(conf: &RegistriesConf) -> Value {
         let set = fields.iter().filter(|(_, value)| !nothing.contains(value));
         Value::Object(set.map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
     };
-    let entry = |registry: &Registry| {
-        let mirror = |mirror: &Mirror| {
+    let entry = |registry: &RegistryEntry| {
+        let mirror = |mirror: &RegistryMirror| {
             set(&[
                 ("location", json!(mirror.location)),
                 ("by", json!(mirror.pull_from_mirror)),

@@ -7,8 +7,8 @@
 
 use machinist_core::api::ControllerConfig;
 use machinist_core::api::config::APIServer;
-use machinist_core::generate::Generated;
-use machinist_core::template::{Inputs, TemplateError, Templates, generate};
+use machinist_core::generate::GeneratedConfig;
+use machinist_core::template::{TemplateError, TemplateInputs, TemplateTree, generate};
 use serde_json::{Value, json};
 
 fn cases() -> Vec<Value> {
@@ -17,15 +17,15 @@ fn cases() -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn made(case: &Value) -> Result<Vec<Generated>, TemplateError> {
-    let mut templates = Templates::new();
+fn made(case: &Value) -> Result<Vec<GeneratedConfig>, TemplateError> {
+    let mut templates = TemplateTree::new();
     for (path, text) in case["files"].as_object().unwrap() {
         templates.add_file(path, text.as_str().unwrap());
     }
     let controller_config: ControllerConfig =
         serde_json::from_value(case["controllerConfig"].clone()).unwrap();
     let api_server: Option<APIServer> = serde_json::from_value(case["apiServer"].clone()).unwrap();
-    let inputs = Inputs {
+    let inputs = TemplateInputs {
         controller_config: &controller_config,
         pull_secret: case["pullSecret"].as_str().map(str::as_bytes),
         api_server: api_server.as_ref(),
@@ -56,7 +56,7 @@ fn templates_make_what_the_real_system_makes() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-fn shown(made: &Generated) -> Value {
+fn shown(made: &GeneratedConfig) -> Value {
     let config = &made.machine_config;
     let labels = config.metadata.labels.as_ref().unwrap();
     json!({

@@ -15,11 +15,11 @@ mod support;
 use std::collections::BTreeMap;
 
 use machinist_core::api::MachineConfigPool;
-use machinist_core::generate::{Made, Sources, decoded_files, generate};
+use machinist_core::container_runtime::registries::RegistryInputs;
+use machinist_core::container_runtime::registries_conf::RegistriesConf;
+use machinist_core::generate::{GenerateOutput, GenerateSources, decoded_files, generate};
 use machinist_core::kubelet;
-use machinist_core::runtime::registries::Inputs;
-use machinist_core::runtime::registries_conf::RegistriesConf;
-use machinist_core::template::{self, Profile, shipped};
+use machinist_core::template::{self, ShippedProfile, shipped_templates};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Oracle;
@@ -30,10 +30,10 @@ const STORAGE_CONF: &str = "/etc/containers/storage.conf";
 const BLOB: &str = "dGVzdC1rZXktZGF0YQ==";
 
 /// Files by their paths.
-type Files = BTreeMap<String, String>;
+type FilesByPath = BTreeMap<String, String>;
 
 /// What is generated for workers from objects and, where wanted, from the templates that we ship.
-fn made(objects: &[Value], with_templates: bool) -> Made {
+fn made(objects: &[Value], with_templates: bool) -> GenerateOutput {
     fn typed<K: DeserializeOwned>(objects: &[Value], kind: &str) -> Vec<K> {
         let of_kind = objects.iter().filter(|object| object["kind"] == kind);
         of_kind.map(|object| serde_json::from_value(object.clone()).unwrap()).collect()
@@ -57,31 +57,31 @@ fn made(objects: &[Value], with_templates: bool) -> Made {
         "clusterDNSIP": "10.96.0.10", "images": {"infraImageKey": "pause.example.com/pause:1"},
         "infra": {"status": {"platformStatus": {"type": "None"}}}}});
     let controller_config = serde_json::from_value(facts).unwrap();
-    let (templates, gates) = (shipped(Profile::Kubernetes), BTreeMap::new());
-    let inputs = template::Inputs {
+    let (templates, gates) = (shipped_templates(ShippedProfile::Kubernetes), BTreeMap::new());
+    let inputs = template::TemplateInputs {
         controller_config: &controller_config,
         pull_secret: Some(b"{}"),
         api_server: None,
     };
-    let base = kubelet::Sources { templates: &templates, inputs, gates: &gates, node: None };
-    generate(&Sources {
+    let base = kubelet::KubeletSources { templates: &templates, inputs, gates: &gates, node: None };
+    generate(&GenerateSources {
         pools: vec![&pool],
-        images: Inputs {
+        images: RegistryInputs {
             image: image.first(),
             content_source_policies: icsp.iter().collect(),
             digest_mirror_sets: idms.iter().collect(),
             tag_mirror_sets: itms.iter().collect(),
             cluster_image_policies: policies.iter().collect(),
             image_policies: of_namespaces.iter().collect(),
-            ..Inputs::default()
+            ..RegistryInputs::default()
         },
         container_runtime_configs: runtime.iter().collect(),
         templates: with_templates.then_some(base),
-        ..Sources::default()
+        ..GenerateSources::default()
     })
 }
 
-fn files(made: &Made) -> Files {
+fn files(made: &GenerateOutput) -> FilesByPath {
     let configs = made.generated.iter().map(|generated| &generated.machine_config);
     let files = configs.flat_map(|config| decoded_files(config).unwrap());
     files.map(|file| (file.path, String::from_utf8(file.contents).unwrap())).collect()
@@ -89,7 +89,7 @@ fn files(made: &Made) -> Files {
 
 /// The files of objects that are all good.
 #[track_caller]
-fn good(objects: &[Value], with_templates: bool) -> Files {
+fn good(objects: &[Value], with_templates: bool) -> FilesByPath {
     let made = made(objects, with_templates);
     assert_eq!(made.errors, []);
     files(&made)

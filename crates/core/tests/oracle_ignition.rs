@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use machinist_core::ignition::convert::convert;
 use machinist_core::ignition::go::{unit_file, url};
-use machinist_core::ignition::{self, Parsed, Version, data_url, parse_and_upgrade};
+use machinist_core::ignition::{self, IgnitionVersion, ParsedConfig, data_url, parse_and_upgrade};
 use machinist_core::render::render;
 use serde_json::{Value, json};
 use support::configs::{any_config, config_v3};
@@ -87,8 +87,8 @@ fn to_value(value: &impl serde::Serialize) -> Value {
 fn configs_are_read_as_ignition_reads_them() {
     let question = |rng: &mut Rng| json!({"op": "parse", "raw": any_config(rng).to_string()});
     let answer = |question: &Value| match ignition::parse(&raw(question)) {
-        Ok((Parsed::V3(config), _)) => Ok(to_value(&config)),
-        Ok((Parsed::V2(config), _)) => Ok(to_value(&config)),
+        Ok((ParsedConfig::V3(config), _)) => Ok(to_value(&config)),
+        Ok((ParsedConfig::V2(config), _)) => Ok(to_value(&config)),
         Err(error) => Err(error.to_string()),
     };
     compare(question, answer, "config");
@@ -113,7 +113,7 @@ fn configs_are_converted_as_the_operator_converts_them() {
         json!({"op": "convert", "raw": config.to_string(), "target": *rng.pick(&targets)})
     };
     let answer = |question: &Value| {
-        let target = Version::parse(question["target"].as_str().unwrap()).unwrap();
+        let target = IgnitionVersion::parse(question["target"].as_str().unwrap()).unwrap();
         match convert(&raw(question), &target) {
             Ok(converted) => Ok(to_value(&converted)),
             Err(error) => Err(error.to_string()),

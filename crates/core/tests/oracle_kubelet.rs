@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use machinist_core::go::json::{decode, encode};
-use machinist_core::go::types::{Field, KUBELET, Kind};
-use machinist_core::kubelet::{Sources, base, features};
+use machinist_core::go::types::{GoField, GoType, KUBELET};
+use machinist_core::kubelet::{KubeletSources, base_configuration, features};
 use machinist_core::render::go_yaml::to_go_yaml;
-use machinist_core::template::{Inputs, Profile, file_of, shipped};
+use machinist_core::template::{ShippedProfile, TemplateInputs, decoded_file, shipped_templates};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 
@@ -30,17 +30,20 @@ fn the_real_types_read_strictly_what_we_write() {
         "clusterDNSIP": "10.96.0.10",
         "infra": {"status": {"platformStatus": {"type": "None"}}}}});
     let controller_config = serde_json::from_value(facts).unwrap();
-    let inputs =
-        Inputs { controller_config: &controller_config, pull_secret: None, api_server: None };
+    let inputs = TemplateInputs {
+        controller_config: &controller_config,
+        pull_secret: None,
+        api_server: None,
+    };
     let gates = BTreeMap::from([("Example".to_owned(), true), ("Off".to_owned(), false)]);
-    let templates = shipped(Profile::Kubernetes);
-    let sources = Sources { templates: &templates, inputs, gates: &gates, node: None };
+    let templates = shipped_templates(ShippedProfile::Kubernetes);
+    let sources = KubeletSources { templates: &templates, inputs, gates: &gates, node: None };
     let mut texts: Vec<String> = ["worker", "master", "infra"]
         .into_iter()
         .map(|pool| {
-            assert!(base(&sources, pool).is_ok());
+            assert!(base_configuration(&sources, pool).is_ok());
             let made = features(&sources, pool).unwrap();
-            String::from_utf8(file_of(&made.machine_config, PATH).unwrap()).unwrap()
+            String::from_utf8(decoded_file(&made.machine_config, PATH).unwrap()).unwrap()
         })
         .collect();
     texts.extend(recorded());
@@ -114,11 +117,11 @@ fn configuration(rng: &mut Rng) -> Value {
 }
 
 fn object(rng: &mut Rng, name: &'static str, most: usize) -> Value {
-    let fields: Vec<&Field> = KUBELET
+    let fields: Vec<&GoField> = KUBELET
         .fields(name)
         .iter()
         // What Go prints of these depends on more than their value.
-        .filter(|field| !matches!(field.kind, Kind::Quantity) && field.json != "timeAdded")
+        .filter(|field| !matches!(field.kind, GoType::Quantity) && field.json != "timeAdded")
         .collect();
     let mut object = Map::new();
     if !fields.is_empty() {
@@ -131,28 +134,28 @@ fn object(rng: &mut Rng, name: &'static str, most: usize) -> Value {
     Value::Object(object)
 }
 
-fn value(rng: &mut Rng, kind: &Kind) -> Value {
+fn value(rng: &mut Rng, kind: &GoType) -> Value {
     if rng.chance(1, 60) {
         return rng
             .pick(&[json!(null), json!("x"), json!(1), json!(true), json!([]), json!({})])
             .clone();
     }
     match kind {
-        Kind::Bool => json!(rng.chance(1, 2)),
-        Kind::Int { .. } => json!(rng.below(300)),
-        Kind::Float => json!(1.5),
-        Kind::String | Kind::Quantity => {
+        GoType::Bool => json!(rng.chance(1, 2)),
+        GoType::Int { .. } => json!(rng.below(300)),
+        GoType::Float => json!(1.5),
+        GoType::String | GoType::Quantity => {
             json!(*rng.pick(&["", "a", "yes", "10", "1Gi", "a: b", "0-3", "/x/y"]))
         }
-        Kind::Bytes => json!("YQ=="),
-        Kind::Duration | Kind::TimeOrDuration => {
+        GoType::Bytes => json!("YQ=="),
+        GoType::Duration | GoType::TimeOrDuration => {
             json!(*rng.pick(&["0s", "1s", "90s", "5m", "1h30m", "1.5s", "250ms", "24h"]))
         }
-        Kind::Any | Kind::Amount => {
+        GoType::Any | GoType::Amount => {
             json!(*rng.pick(&["1Gi", "1024Mi", "500m", "0.5", "1e3", "100k", "1.5Gi"]))
         }
-        Kind::List(inner) => (0..rng.below(3)).map(|_| value(rng, inner)).collect(),
-        Kind::Map(inner) => {
+        GoType::List(inner) => (0..rng.below(3)).map(|_| value(rng, inner)).collect(),
+        GoType::Map(inner) => {
             let keys = ["a", "memory.available", "cpu", "Off"];
             let entries = (0..rng.below(3)).map(|_| {
                 let key = (*rng.pick(&keys)).to_owned();
@@ -160,7 +163,7 @@ fn value(rng: &mut Rng, kind: &Kind) -> Value {
             });
             Value::Object(entries.collect())
         }
-        Kind::Pointer(inner) => value(rng, inner),
-        Kind::Struct(name) => object(rng, name, 3),
+        GoType::Pointer(inner) => value(rng, inner),
+        GoType::Struct(name) => object(rng, name, 3),
     }
 }

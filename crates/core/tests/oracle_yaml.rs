@@ -10,7 +10,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use machinist_core::render::go_yaml::{go_yaml_refusal, to_go_yaml};
+use machinist_core::render::go_yaml::{go_yaml_error, to_go_yaml};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 
@@ -100,8 +100,8 @@ fn question(value: &Value) -> Value {
 /// Both write the same, or both have nothing to write.
 fn agrees(value: &Value, answer: &Value) -> bool {
     match answer.get("yaml") {
-        Some(yaml) => go_yaml_refusal(value).is_none() && *yaml == to_go_yaml(value),
-        None => go_yaml_refusal(value).is_some(),
+        Some(yaml) => go_yaml_error(value).is_none() && *yaml == to_go_yaml(value),
+        None => go_yaml_error(value).is_some(),
     }
 }
 
@@ -123,7 +123,7 @@ fn report(oracle: &mut Oracle, value: &Value, seed: u64) -> ! {
     panic!(
         "MACHINIST_SEED={seed:#x}\nvalue   {smallest}\noracle  {answer}\nours    {:?}\nrefusal {:?}",
         to_go_yaml(&smallest),
-        go_yaml_refusal(&smallest),
+        go_yaml_error(&smallest),
     );
 }
 

@@ -15,8 +15,8 @@ use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::diff::diff;
 use machinist_core::ignition::schema::Config;
 use machinist_core::ignition::{merge, parse_and_upgrade};
-use machinist_core::reconcile_check::{Overrides, reconcilable};
-use machinist_core::render::provenance::{Kind, provenance};
+use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
+use machinist_core::render::provenance::{ProvenanceKind, provenance};
 use machinist_core::render::render;
 use serde_json::{Value, json};
 use support::configs::{any_config, config_v3};
@@ -77,7 +77,7 @@ fn merging_in_one_go_is_merging_one_after_the_other() {
 fn the_empty_config_changes_nothing() {
     let mut rng = rng();
     for config in valid(&mut rng, RUNS) {
-        let empty = machinist_core::ignition::empty();
+        let empty = machinist_core::ignition::empty_config();
         assert_eq!(json_of(&merge(vec![empty.clone(), config.clone()])), json_of(&config));
         assert_eq!(json_of(&merge(vec![config.clone(), empty])), json_of(&config));
     }
@@ -104,7 +104,10 @@ fn a_config_can_follow_itself_and_does_not_differ_from_itself() {
     let mut accepted = 0;
     for _ in 0..RUNS {
         let config = machine_config("a", &any_config(&mut rng));
-        let Ok(change) = reconcilable(&config, &config, Overrides::default()) else { continue };
+        let Ok(change) = check_reconcilable(&config, &config, ValidationOverrides::default())
+        else {
+            continue;
+        };
         accepted += 1;
         let diff = diff(&config, &config, &change);
         assert!(diff.is_empty(), "{diff:?}");
@@ -119,7 +122,7 @@ fn a_diff_is_empty_only_where_nothing_changed() {
         let pair = valid(&mut rng, 2);
         let (old, new) =
             (machine_config("a", &json_of(&pair[0])), machine_config("b", &json_of(&pair[1])));
-        let Some(change) = machinist_core::diff::read_both(&old, &new) else { continue };
+        let Some(change) = machinist_core::diff::parse_both(&old, &new) else { continue };
         let same = json_of(&change.old) == json_of(&change.new);
         let diff = diff(&old, &new, &change);
         assert!(same || !diff.is_empty(), "{}\n{}", json_of(&change.old), json_of(&change.new));
@@ -138,23 +141,32 @@ fn provenance_is_complete() {
         let Ok(rendered) = render(&pool(), &configs, None) else { continue };
         rendered_any += 1;
         let config = &rendered.spec.config;
-        let mut expected: BTreeSet<(Kind, String)> = BTreeSet::new();
-        expected.extend(config.storage.files.iter().map(|f| (Kind::File, f.path.clone())));
+        let mut expected: BTreeSet<(ProvenanceKind, String)> = BTreeSet::new();
         expected
-            .extend(config.storage.directories.iter().map(|d| (Kind::Directory, d.path.clone())));
-        expected.extend(config.storage.links.iter().map(|l| (Kind::Link, l.path.clone())));
+            .extend(config.storage.files.iter().map(|f| (ProvenanceKind::File, f.path.clone())));
+        expected.extend(
+            config.storage.directories.iter().map(|d| (ProvenanceKind::Directory, d.path.clone())),
+        );
+        expected
+            .extend(config.storage.links.iter().map(|l| (ProvenanceKind::Link, l.path.clone())));
         for unit in &config.systemd.units {
-            expected.insert((Kind::Unit, unit.name.clone()));
+            expected.insert((ProvenanceKind::Unit, unit.name.clone()));
             let dropins = unit.dropins.iter();
-            expected.extend(dropins.map(|d| (Kind::Dropin, format!("{}/{}", unit.name, d.name))));
+            expected.extend(
+                dropins.map(|d| (ProvenanceKind::Dropin, format!("{}/{}", unit.name, d.name))),
+            );
         }
         let items = provenance(&rendered, None);
-        let found: BTreeSet<(Kind, String)> = items
+        let found: BTreeSet<(ProvenanceKind, String)> = items
             .iter()
             .filter(|item| {
                 matches!(
                     item.kind,
-                    Kind::File | Kind::Directory | Kind::Link | Kind::Unit | Kind::Dropin
+                    ProvenanceKind::File
+                        | ProvenanceKind::Directory
+                        | ProvenanceKind::Link
+                        | ProvenanceKind::Unit
+                        | ProvenanceKind::Dropin
                 )
             })
             .map(|item| (item.kind, item.name.clone()))

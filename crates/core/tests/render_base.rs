@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
-use machinist_core::reconcile_check::Overrides;
+use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::provenance::provenance;
-use machinist_core::render::sync::{Inputs, sync};
-use machinist_core::render::{System, render};
+use machinist_core::render::reconcile::{RenderInputs, reconcile};
+use machinist_core::render::{ImageSources, render};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn images(
     configs: &[MachineConfig],
 ) -> Result<(String, String, bool), String> {
     let facts = controller_config();
-    let system = System { controller_config: Some(&facts), streams, worker };
+    let system = ImageSources { controller_config: Some(&facts), streams, worker };
     let made = render(pool, configs, system).map_err(|error| error.to_string())?;
     let spec = made.spec;
     Ok((spec.os_image_url, spec.base_os_extensions_container_image, made.os_image_overridden))
@@ -302,14 +302,14 @@ fn what_the_pool_says() {
             "could not generate rendered MachineConfig: MachineConfigPool worker: ",
         ),
     ] {
-        let inputs = Inputs {
+        let inputs = RenderInputs {
             pool: &pool,
             machine_configs: &configs,
-            system: System::default(),
+            system: ImageSources::default(),
             version: "v",
-            overrides: Overrides::default(),
+            overrides: ValidationOverrides::default(),
         };
-        let error = sync(&inputs).unwrap_err().to_string();
+        let error = reconcile(&inputs).unwrap_err().to_string();
         assert!(error.starts_with(begins), "{error}");
     }
 }
@@ -318,7 +318,8 @@ fn what_the_pool_says() {
 fn who_named_the_image_is_told() {
     let (facts, nine) = (controller_config(), streams("nine", "nine"));
     let worker = pool("worker", None, Some("q.io/a:1"));
-    let system = System { controller_config: Some(&facts), streams: Some(&nine), worker: None };
+    let system =
+        ImageSources { controller_config: Some(&facts), streams: Some(&nine), worker: None };
     let configs = [config("50-a", &json!({"kernelArguments": ["a"]}))];
     let made = render(&worker, &configs, system).unwrap();
     let items = provenance(&made, Some("machine-config-controller"));

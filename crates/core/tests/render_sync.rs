@@ -3,8 +3,8 @@
 
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
-use machinist_core::reconcile_check::Overrides;
-use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
+use machinist_core::reconcile_check::ValidationOverrides;
+use machinist_core::render::reconcile::{ReconcileError, RenderInputs, RenderPlan, reconcile};
 use serde_json::{Value, json};
 
 fn pool(spec: &Value) -> MachineConfigPool {
@@ -35,7 +35,7 @@ fn arguments(name: &str, argument: &str) -> MachineConfig {
     config(name, &json!({"kernelArguments": [argument]}))
 }
 
-fn ask(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Result<Sync, SyncError> {
+fn ask(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Result<RenderPlan, ReconcileError> {
     ask_with(pool, configs, None)
 }
 
@@ -43,21 +43,21 @@ fn ask_with(
     pool: &MachineConfigPool,
     configs: &[MachineConfig],
     controller_config: Option<&ControllerConfig>,
-) -> Result<Sync, SyncError> {
+) -> Result<RenderPlan, ReconcileError> {
     let configs: Vec<&MachineConfig> = configs.iter().collect();
-    sync(&Inputs {
+    reconcile(&RenderInputs {
         pool,
         machine_configs: &configs,
         system: controller_config.into(),
         version: "v",
-        overrides: Overrides::default(),
+        overrides: ValidationOverrides::default(),
     })
 }
 
 /// The pool as it is after the writes.
-fn settled(pool: &MachineConfigPool, done: &Sync) -> MachineConfigPool {
+fn settled(pool: &MachineConfigPool, done: &RenderPlan) -> MachineConfigPool {
     let mut pool = pool.clone();
-    if let Some(configuration) = &done.point {
+    if let Some(configuration) = &done.set_configuration {
         pool.spec.configuration = Some(configuration.clone());
     }
     pool
@@ -72,14 +72,18 @@ fn a_new_pool_gets_a_config_and_then_nothing_more() {
     assert_eq!(made.metadata.name.as_deref(), Some(first.rendered.as_str()));
     assert_eq!(made.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
     assert_eq!(made.metadata.labels, None);
-    let pointed = first.point.clone().unwrap();
+    let pointed = first.set_configuration.clone().unwrap();
     let sources: Vec<_> = pointed.source.unwrap().into_iter().filter_map(|s| s.name).collect();
     assert_eq!(sources, ["00-a", "50-b"]);
     configs.push(made);
     let second = ask(&settled(&pool, &first), &configs).unwrap();
     assert_eq!(
         second,
-        Sync { rendered: first.rendered, os_image_overridden: false, ..Sync::default() }
+        RenderPlan {
+            rendered: first.rendered,
+            os_image_overridden: false,
+            ..RenderPlan::default()
+        }
     );
 }
 
@@ -93,7 +97,7 @@ fn another_source_with_the_same_content_only_changes_the_list() {
     configs.push(first.create.unwrap());
     let second = ask(&pool, &configs).unwrap();
     assert_eq!((second.rendered, second.create), (first.rendered, None));
-    assert_eq!(second.point.unwrap().source.unwrap()[0].name.as_deref(), Some("01-a"));
+    assert_eq!(second.set_configuration.unwrap().source.unwrap()[0].name.as_deref(), Some("01-a"));
 }
 
 #[test]
@@ -116,12 +120,12 @@ fn a_deleted_config_is_made_again_and_an_edited_one_is_repaired() {
 #[test]
 fn a_pool_that_selects_nothing_is_degraded_only_if_it_ever_had_something() {
     let new = ask(&pool(&json!({})), &[]).unwrap_err();
-    assert!(matches!(new, SyncError::Nothing(_)), "{new}");
+    assert!(matches!(new, ReconcileError::NothingToRender(_)), "{new}");
     let old =
         ask(&pool(&json!({"configuration": {"name": "rendered-worker-1"}})), &[]).unwrap_err();
     assert_eq!(old.to_string(), "no MachineConfigs found matching selector role=worker");
     let all = ask(&pool(&json!({"machineConfigSelector": {"matchLabels": {}}})), &[]).unwrap_err();
-    assert!(matches!(all, SyncError::SelectsAll), "{all}");
+    assert!(matches!(all, ReconcileError::EmptySelector), "{all}");
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn a_system_without_templates_may_have_pools_without_configs() {
         }))
         .unwrap();
         let found = ask_with(&pool(&json!({})), &[], Some(&config)).unwrap_err();
-        assert_eq!(matches!(found, SyncError::Render(_)), is_degraded, "{found}");
+        assert_eq!(matches!(found, ReconcileError::Render(_)), is_degraded, "{found}");
     }
 }
 
@@ -186,18 +190,18 @@ fn a_rollback_lasts_until_the_sources_change() {
         .into(),
     );
     let back = ask(&pool, &configs).unwrap();
-    assert_eq!(back.point.as_ref().unwrap().name.as_ref(), Some(&first.rendered));
+    assert_eq!(back.set_configuration.as_ref().unwrap().name.as_ref(), Some(&first.rendered));
     pool = settled(&pool, &back);
     let still = ask(&pool, &configs).unwrap();
-    assert_eq!((still.point, still.end_rollback), (None, false));
+    assert_eq!((still.set_configuration, still.end_rollback), (None, false));
     configs[0] = arguments("00-a", "c");
     let on = ask(&pool, &configs).unwrap();
     assert!(on.end_rollback && on.create.is_some());
-    assert_eq!(on.point.unwrap().name.as_ref(), Some(&on.rendered));
+    assert_eq!(on.set_configuration.unwrap().name.as_ref(), Some(&on.rendered));
     configs.retain(|config| config.metadata.name.as_ref() != Some(&first.rendered));
     configs[0] = arguments("00-a", "b");
     let lost = ask(&pool, &configs).unwrap_err();
-    assert!(matches!(lost, SyncError::NoRollbackTarget(_)), "{lost}");
+    assert!(matches!(lost, ReconcileError::NoRollbackTarget(_)), "{lost}");
 }
 
 #[test]

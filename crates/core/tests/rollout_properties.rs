@@ -14,14 +14,16 @@ mod support;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, STATE};
-use machinist_core::update::{Decision, NodeView, Policy, decide, max_unavailable, pool_status};
+use machinist_core::rollout::{
+    NodeView, RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, pool_status,
+};
 use serde_json::{Value, json};
 use support::{Rng, seed};
 
 /// What is decided where nobody has asked for anything special.
-fn chosen(pool: &MachineConfigPool, nodes: &[&Node], max: i64) -> Decision {
+fn chosen(pool: &MachineConfigPool, nodes: &[&Node], max: i64) -> RolloutDecision {
     let now = serde_json::from_value(json!("2026-11-15T00:00:00Z")).unwrap();
-    decide(pool, nodes, &Policy::default(), max, &now)
+    decide_rollout(pool, nodes, &RolloutPolicy::default(), max, &now)
 }
 
 fn pool(target: &str, max: &Value) -> MachineConfigPool {

@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinist_core::api::MachineConfigPool;
-use machinist_core::generate::{Made, Sources, decoded_files, generate};
-use machinist_core::runtime::registries;
+use machinist_core::container_runtime::registries;
+use machinist_core::generate::{GenerateOutput, GenerateSources, decoded_files, generate};
 use serde_json::{Value, json};
 
 const DIGEST: &str = "@sha256:4207ba569ff014931f1b5d125fe3751936a768e119546683c899eb09f3cdceb0";
 
 /// Objects, as a test writes them down.
 #[derive(Default)]
-struct World {
+struct RuntimeObjects {
     image: Value,
     icsp: Vec<Value>,
     idms: Vec<Value>,
@@ -59,8 +59,8 @@ fn pool(name: &str, roles: &[&str], built_in: bool) -> MachineConfigPool {
     .unwrap()
 }
 
-impl World {
-    fn made(&self) -> Made {
+impl RuntimeObjects {
+    fn made(&self) -> GenerateOutput {
         let mut images: Vec<machinist_core::api::config::Image> = Vec::new();
         if !self.image.is_null() {
             images = typed("Image", &[json!({"registrySources": self.image})]);
@@ -69,9 +69,9 @@ impl World {
         let (itms, cips) = (typed("ITMS", &self.itms), typed("CIP", &self.cluster_policies));
         let (ips, runtime) = (typed("IP", &self.policies), typed("CRC", &self.runtime));
         let pool = worker();
-        generate(&Sources {
+        generate(&GenerateSources {
             pools: vec![&pool],
-            images: registries::Inputs {
+            images: registries::RegistryInputs {
                 image: images.first(),
                 content_source_policies: icsp.iter().collect(),
                 digest_mirror_sets: idms.iter().collect(),
@@ -81,7 +81,7 @@ impl World {
                 release_image: self.release.as_deref(),
             },
             container_runtime_configs: runtime.iter().collect(),
-            ..Sources::default()
+            ..GenerateSources::default()
         })
     }
 
@@ -104,9 +104,9 @@ impl World {
 }
 
 /// A source and its mirrors.
-type Mirrors<'a> = (&'a str, &'a [&'a str]);
+type SourceMirrors<'a> = (&'a str, &'a [&'a str]);
 
-fn digest(mirrors: &[Mirrors<'_>]) -> Value {
+fn digest(mirrors: &[SourceMirrors<'_>]) -> Value {
     let sets: Vec<Value> = mirrors
         .iter()
         .map(|(source, mirrors)| json!({"source": source, "mirrors": mirrors}))
@@ -122,11 +122,11 @@ fn key_policy(scopes: &[&str]) -> Value {
 
 #[test]
 fn the_mirror_of_the_seed_is_written_to_the_letter() {
-    let world = World {
+    let world = RuntimeObjects {
         icsp: vec![json!({"repositoryDigestMirrors": [
             {"source": "quay.io/xiaoyun/test", "mirrors": ["hub.iefcu.cn/xiaoyun/test"]},
         ]})],
-        ..World::default()
+        ..RuntimeObjects::default()
     };
     let files = world.files();
     assert_eq!(files.len(), 1, "{files:?}");
@@ -145,12 +145,12 @@ fn the_mirror_of_the_seed_is_written_to_the_letter() {
 
 #[test]
 fn the_system_is_not_cut_off_from_its_own_images() {
-    let lists = |blocked: &[&str], release: &str, mirrors: &[Mirrors<'_>]| {
-        let world = World {
+    let lists = |blocked: &[&str], release: &str, mirrors: &[SourceMirrors<'_>]| {
+        let world = RuntimeObjects {
             image: json!({"blockedRegistries": blocked}),
             idms: vec![digest(mirrors)],
             release: Some(format!("{release}{DIGEST}")),
-            ..World::default()
+            ..RuntimeObjects::default()
         };
         let made = world.made();
         let files: Vec<_> = decoded_files(&made.generated[0].machine_config).unwrap();
@@ -180,7 +180,7 @@ fn the_system_is_not_cut_off_from_its_own_images() {
     let policy = json!({"block.io": reject, "block-2.io": reject});
     assert_eq!(found, (set(&["block.io", "block-2.io"]), policy, 1));
     // A mirror has it: the registry is blocked, and the release accepted by its name.
-    let mirrors: Mirrors<'_> = ("payload-reg.io/release-image", &["m1.io/p", "m2.io/p"]);
+    let mirrors: SourceMirrors<'_> = ("payload-reg.io/release-image", &["m1.io/p", "m2.io/p"]);
     let found = lists(&blocked, "payload-reg.io/release-image", &[mirrors]);
     let policy = json!({"block.io": reject, "block-2.io": reject, "payload-reg.io": reject,
         "payload-reg.io/release-image": accept});
@@ -199,7 +199,7 @@ fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
     let pinned = format!("a.com/a1/a2@sha256:{}", "0".repeat(64));
     let scopes =
         ["a.com/a1/a2", &pinned, "*.example.com", "foo.example.com/ns/repo", "policy.scope"];
-    let cases: [(&[Mirrors<'_>], &[&str]); 6] = [
+    let cases: [(&[SourceMirrors<'_>], &[&str]); 6] = [
         (&[], &[]),
         (&[("x.com/x1/x2", &["x.mirror/x1/x2"])], &[]),
         (
@@ -239,10 +239,10 @@ fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
         ),
     ];
     for (mirrors, expected) in cases {
-        let world = World {
+        let world = RuntimeObjects {
             idms: if mirrors.is_empty() { Vec::new() } else { vec![digest(mirrors)] },
             cluster_policies: vec![key_policy(&scopes)],
-            ..World::default()
+            ..RuntimeObjects::default()
         };
         let text = &world.files()["/etc/containers/registries.d/sigstore-registries.yaml"];
         let found: BTreeSet<&str> = text
@@ -290,11 +290,11 @@ fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
         "pki": {"caRootsData": certificate, "caIntermediatesData": certificate,
             "subjectEmail": "a@example.com", "subjectHostname": "h.example.com"},
         "signedIdentity": {"type": "matchRepository"}});
-    let world = World {
+    let world = RuntimeObjects {
         cluster_policies: policies.to_vec(),
         policies: vec![json!({"namespace": "ns", "scopes": ["mine.io", "test0.com/inside"],
                 "policy": key_policy(&[])["policy"]})],
-        ..World::default()
+        ..RuntimeObjects::default()
     };
     let files = world.files();
     let policy: Value = serde_json::from_str(&files["/etc/containers/policy.json"]).unwrap();
@@ -320,10 +320,10 @@ fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
 
 #[test]
 fn an_accepted_registry_with_a_policy_still_needs_the_signature() {
-    let world = World {
+    let world = RuntimeObjects {
         image: json!({"allowedRegistries": ["a.io", "b.io"]}),
         cluster_policies: vec![key_policy(&["a.io"])],
-        ..World::default()
+        ..RuntimeObjects::default()
     };
     let policy: Value =
         serde_json::from_str(&world.files()["/etc/containers/policy.json"]).unwrap();
@@ -336,21 +336,21 @@ fn an_accepted_registry_with_a_policy_still_needs_the_signature() {
 
 #[test]
 fn mistakes_name_the_object_the_field_and_the_remedy() {
-    let image = |lists: Value| World { image: lists, ..World::default() };
-    let mirrors = |spec: Value| World { idms: vec![spec], ..World::default() };
+    let image = |lists: Value| RuntimeObjects { image: lists, ..RuntimeObjects::default() };
+    let mirrors = |spec: Value| RuntimeObjects { idms: vec![spec], ..RuntimeObjects::default() };
     let never =
         |policy: &str| json!({"source": "s.io", "mirrors": ["m.io"], "mirrorSourcePolicy": policy});
-    let blocked = World {
+    let blocked = RuntimeObjects {
         image: json!({"blockedRegistries": ["a.io"]}),
         cluster_policies: vec![key_policy(&["x.io", "a.io/x"])],
-        ..World::default()
+        ..RuntimeObjects::default()
     };
-    let not_allowed = World {
+    let not_allowed = RuntimeObjects {
         image: json!({"allowedRegistries": ["a.io/x"]}),
         policies: vec![
             json!({"namespace": "n", "scopes": ["a.io"], "policy": key_policy(&[])["policy"]}),
         ],
-        ..World::default()
+        ..RuntimeObjects::default()
     };
     for (world, expected) in [
         (
@@ -380,7 +380,7 @@ fn mistakes_name_the_object_the_field_and_the_remedy() {
             "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].mirrors[1]: cannot set mirrorSourcePolicy: NeverContactSource if the source \"s.io\" is one of the mirrors (remove",
         ),
         (
-            World {
+            RuntimeObjects {
                 image: json!({"insecureRegistries": ["a.wild.io"]}),
                 ..mirrors(digest(&[("*.wild.io", &["m.io"])]))
             },
@@ -395,16 +395,20 @@ fn mistakes_name_the_object_the_field_and_the_remedy() {
             "ImagePolicy n/o0: spec.scopes[0]: imagePolicy configured for the scope a.io is not nested inside allowedRegistries (add it",
         ),
         (
-            World {
+            RuntimeObjects {
                 cluster_policies: vec![
                     json!({"scopes": ["a.io"], "policy": {"rootOfTrust": {"policyType": "PKI"}}}),
                 ],
-                ..World::default()
+                ..RuntimeObjects::default()
             },
             "ClusterImagePolicy o0: spec.policy.rootOfTrust.pki: it is missing (set what",
         ),
         (
-            World { image: json!({}), release: Some("busybox".to_owned()), ..World::default() },
+            RuntimeObjects {
+                image: json!({}),
+                release: Some("busybox".to_owned()),
+                ..RuntimeObjects::default()
+            },
             "ClusterVersion version: status.desired.image: error parsing reference of release image \"busybox\" (it has",
         ),
     ] {
@@ -413,13 +417,13 @@ fn mistakes_name_the_object_the_field_and_the_remedy() {
     }
 }
 
-fn runtime(settings: &Value) -> World {
+fn runtime(settings: &Value) -> RuntimeObjects {
     let label = "pools.operator.machineconfiguration.openshift.io/worker";
     let spec = json!({
         "machineConfigPoolSelector": {"matchLabels": {label: ""}},
         "containerRuntimeConfig": settings,
     });
-    World { runtime: vec![spec], ..World::default() }
+    RuntimeObjects { runtime: vec![spec], ..RuntimeObjects::default() }
 }
 
 #[test]
@@ -514,7 +518,9 @@ fn pools_that_build_on_others_have_their_registries_from_there() {
         pool("odd", &["somebody"], false),
     ];
     let all: Vec<&MachineConfigPool> = pools.iter().collect();
-    let own: Vec<&str> =
-        registries::pools(&all).iter().map(|pool| pool.metadata.name.as_deref().unwrap()).collect();
+    let own: Vec<&str> = registries::target_pools(&all)
+        .iter()
+        .map(|pool| pool.metadata.name.as_deref().unwrap())
+        .collect();
     assert_eq!(own, ["master", "worker", "edge"]);
 }

@@ -7,9 +7,10 @@
 )]
 
 use machinist_core::api::{ControllerConfig, MachineConfig};
-use machinist_core::ignition::{Version, data_url};
+use machinist_core::ignition::{IgnitionVersion, data_url};
 use machinist_core::serve::{
-    Asked, Inputs, Mode, Part, Refusal, Route, access, assemble, etcd_index, route, served_version,
+    ConfigHalf, ConfigRequest, ServeError, ServeInputs, ServeMode, ServerRoute, assemble,
+    etcd_index, provisioning_token, route, served_version,
 };
 use serde_json::{Value, json};
 
@@ -36,24 +37,28 @@ fn controller_config(spec: Value) -> ControllerConfig {
     serde_json::from_value(object).unwrap()
 }
 
-fn inputs(machine_config: &MachineConfig) -> Inputs<'_> {
-    Inputs {
+fn inputs(machine_config: &MachineConfig) -> ServeInputs<'_> {
+    ServeInputs {
         machine_config,
         controller_config: None,
         kubeconfig: b"clusters: []\n",
         image: None,
         certificates: &[],
-        mode: Mode::Cluster,
+        mode: ServeMode::Cluster,
         sealing: None,
-        birth: None,
+        first_boot: None,
     }
 }
 
-fn asked(major: i64, minor: i64) -> Asked {
-    Asked { version: Version::new(major, minor), etcd_index: None, part: Part::Open }
+fn asked(major: i64, minor: i64) -> ConfigRequest {
+    ConfigRequest {
+        version: IgnitionVersion::new(major, minor),
+        etcd_index: None,
+        half: ConfigHalf::Public,
+    }
 }
 
-fn answer(inputs: &Inputs<'_>, asked: &Asked) -> Value {
+fn answer(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Value {
     serde_json::from_slice(&assemble(inputs, asked).unwrap()).unwrap()
 }
 
@@ -128,7 +133,7 @@ fn files_are_added_in_order_in_every_version() {
 #[test]
 fn in_bootstrap_the_encapsulated_config_is_always_of_the_newest_version() {
     let config = empty_config();
-    let inputs = Inputs { mode: Mode::Bootstrap, ..inputs(&config) };
+    let inputs = ServeInputs { mode: ServeMode::Bootstrap, ..inputs(&config) };
     for (major, minor) in VERSIONS {
         let answer = answer(&inputs, &asked(major, minor));
         let inner: Value = serde_json::from_str(&contents(&answer, ENCAPSULATED)).unwrap();
@@ -140,7 +145,7 @@ fn in_bootstrap_the_encapsulated_config_is_always_of_the_newest_version() {
 fn there_is_no_way_to_3_0() {
     let config = empty_config();
     let refusal = assemble(&inputs(&config), &asked(3, 0)).unwrap_err();
-    assert!(matches!(refusal, Refusal::Convert(_)), "{refusal}");
+    assert!(matches!(refusal, ServeError::Convert(_)), "{refusal}");
     assert_eq!(refusal.status(), 500);
 }
 
@@ -152,7 +157,7 @@ fn certificates_of_the_config_are_replaced_where_they_are() {
         "storage": {"files": [file("/etc/kubernetes/kubelet-ca.crt", 384), file("/etc/b", 420)]},
     }}));
     let authorities = controller_config(json!({"kubeAPIServerServingCAData": "bmV3"}));
-    let inputs = Inputs { controller_config: Some(&authorities), ..inputs(&config) };
+    let inputs = ServeInputs { controller_config: Some(&authorities), ..inputs(&config) };
     let answer = answer(&inputs, &asked(3, 5));
     let first = files(&answer)[0];
     assert_eq!(first["path"], "/etc/kubernetes/kubelet-ca.crt");
@@ -188,7 +193,7 @@ fn kernel_arguments_go_where_the_machine_can_read_them() {
             Ok(_) => assert!((major, minor) >= (3, 3)),
             Err(refusal) => {
                 assert!((major, minor) < (3, 3), "{refusal}");
-                assert!(matches!(refusal, Refusal::KernelArguments(_)), "{refusal}");
+                assert!(matches!(refusal, ServeError::KernelArgumentsUnsupported(_)), "{refusal}");
             }
         }
     }
@@ -201,7 +206,7 @@ fn images_are_named_for_the_first_boot() {
     let named = |answer: &Value| -> Value {
         serde_json::from_str(&contents(answer, NODE_ANNOTATIONS)).unwrap()
     };
-    let built = answer(&Inputs { image: Some(image), ..inputs(&config) }, &asked(3, 5));
+    let built = answer(&ServeInputs { image: Some(image), ..inputs(&config) }, &asked(3, 5));
     assert_eq!(named(&built)["machineconfiguration.openshift.io/currentImage"], image);
     assert_eq!(named(&built)["machineconfiguration.openshift.io/desiredImage"], image);
     let inner: Value = serde_json::from_str(&contents(&built, ENCAPSULATED)).unwrap();
@@ -209,7 +214,7 @@ fn images_are_named_for_the_first_boot() {
     let annotations = config.metadata.annotations.get_or_insert_default();
     let name = "machineconfiguration.openshift.io/pre-built-image";
     annotations.insert(name.to_owned(), "quay.io/other@sha256:2".to_owned());
-    let built = answer(&Inputs { image: Some(image), ..inputs(&config) }, &asked(3, 5));
+    let built = answer(&ServeInputs { image: Some(image), ..inputs(&config) }, &asked(3, 5));
     let current = &named(&built)["machineconfiguration.openshift.io/currentImage"];
     assert_eq!(current, "quay.io/other@sha256:2");
 }
@@ -242,8 +247,8 @@ fn the_example_of_the_design_document() {
     let config: MachineConfig = serde_json::from_str(config).unwrap();
     let source = |file: &Value| file["contents"]["source"].as_str().unwrap().to_owned();
     let kubeconfig = data_url::decode(&source(&example["storage"]["files"][2])).unwrap();
-    let inputs = Inputs { kubeconfig: &kubeconfig, ..inputs(&config) };
-    let asked = Asked { etcd_index: Some(1), ..asked(2, 2) };
+    let inputs = ServeInputs { kubeconfig: &kubeconfig, ..inputs(&config) };
+    let asked = ConfigRequest { etcd_index: Some(1), ..asked(2, 2) };
     let answer = answer(&inputs, &asked);
     assert_eq!(answer["systemd"], example["systemd"]);
     let annotations: Value = serde_json::from_str(&contents(&answer, NODE_ANNOTATIONS)).unwrap();
@@ -258,7 +263,7 @@ fn the_example_of_the_design_document() {
         assert_eq!((&file["filesystem"], &file["mode"]), (&json!("root"), &json!(420)));
     }
     // The templates are still there for whoever does not ask.
-    let unasked = Asked { etcd_index: None, ..asked };
+    let unasked = ConfigRequest { etcd_index: None, ..asked };
     let text = String::from_utf8(assemble(&inputs, &unasked).unwrap()).unwrap();
     assert!(text.contains("etcd-{{.etcd_index}}."));
 }
@@ -273,14 +278,14 @@ proptest::proptest! {
             Err(refusal) => assert_eq!(refusal.status(), 400),
         }
         for path in [text.clone(), format!("/config/{text}"), format!("/config/%{text}")] {
-            if let Route::Moved(place) = route("GET", &path, None) {
+            if let ServerRoute::Redirect(place) = route("GET", &path, None) {
                 // Whoever follows gets there.
-                assert!(!matches!(route("GET", &place, None), Route::Moved(_)), "{path:?}");
+                assert!(!matches!(route("GET", &place, None), ServerRoute::Redirect(_)), "{path:?}");
             }
         }
         for query in [text.clone(), format!("etcd_index={text}"), format!("token={text}")] {
-            let _ = etcd_index::asked("master", Some(&query));
-            let _ = access::presented(Some(&text), Some(&query));
+            let _ = etcd_index::requested_index("master", Some(&query));
+            let _ = provisioning_token::token_from_request(Some(&text), Some(&query));
         }
     }
 }

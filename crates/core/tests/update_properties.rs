@@ -17,27 +17,30 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::names::annotation::{DESIRED_CONFIG, STATE};
-use machinist_core::update::{Decision, NodeView, Policy, Waiting, decide};
+use machinist_core::rollout::{
+    NodeView, RolloutDecision, RolloutPolicy, WaitReason, decide_rollout,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use support::seed;
 use update_world::{
-    POLICIES, World, allow_restart, annotation, edit, is_window_open, set_ready, target, write,
+    POLICIES, SimulatedCluster, allow_restart, annotation, edit, is_window_open, set_ready, target,
+    write,
 };
 
 /// What has to hold for every decision.
 fn check(
     pool: &MachineConfigPool,
     members: &[&Node],
-    policy: &Policy,
+    policy: &RolloutPolicy,
     max: i64,
     now: &Time,
-    decision: &Decision,
+    decision: &RolloutDecision,
 ) {
     let target = target(pool);
-    assert_eq!(*decision, decide(pool, members, policy, max, now), "the same world");
+    assert_eq!(*decision, decide_rollout(pool, members, policy, max, now), "the same world");
     let reversed: Vec<&Node> = members.iter().rev().copied().collect();
-    let other = decide(pool, &reversed, policy, max, now);
+    let other = decide_rollout(pool, &reversed, policy, max, now);
     assert_eq!((&decision.next, &decision.restart), (&other.next, &other.restart), "any order");
     let given = decision.next.len() + decision.restart.len();
     let away = members.iter().filter(|node| NodeView(node).is_unavailable()).count();
@@ -56,7 +59,7 @@ fn check(
     if deferred && annotation(ours::MAINTENANCE_WINDOW).is_none() {
         assert!(decision.restart.is_empty(), "{decision:?}");
     }
-    let has_it = members.iter().filter(|node| !NodeView(node).needs(&target)).count();
+    let has_it = members.iter().filter(|node| !NodeView(node).needs_target(&target)).count();
     let passed = format!("{target} passed");
     let remembered = decision.memory.get(ours::CANARY_STATE);
     let state = remembered.map_or(annotation(ours::CANARY_STATE), |value| value.as_deref());
@@ -77,8 +80,8 @@ fn check(
     if let Some(wake) = &decision.wake {
         assert!(wake > now, "{decision:?}");
     }
-    let ours_on_it = |node: &&Node| NodeView(node).annotation(ours::RESTART_PENDING).is_some();
-    if *policy == Policy::default() && !members.iter().any(ours_on_it) {
+    let ours_on_it = |node: &&Node| NodeView(node).annotation(ours::REBOOT_PENDING).is_some();
+    if *policy == RolloutPolicy::default() && !members.iter().any(ours_on_it) {
         assert!(decision.memory.is_empty() && decision.wake.is_none());
     }
 }
@@ -102,7 +105,7 @@ proptest! {
         edits in proptest::collection::vec(edit(), 0..60),
         random in any::<u64>(),
     ) {
-        let mut world = World::new(machines, policies, random);
+        let mut world = SimulatedCluster::new(machines, policies, random);
         for edit in &edits {
             world.edit(edit);
             world.control(0);
@@ -131,7 +134,7 @@ proptest! {
                 let wakes = decisions.iter().filter_map(|decision| decision.wake.clone());
                 let person = decisions.iter().flat_map(|decision| &decision.waiting);
                 let person = person
-                    .filter(|(_, reason)| **reason == Waiting::RestartPending { opens: None })
+                    .filter(|(_, reason)| **reason == WaitReason::RestartPending { opens: None })
                     .map(|(name, _)| name)
                     .next();
                 match (wakes.min(), person) {
@@ -166,7 +169,7 @@ fn the_window_of_these_tests() {
 /// Thousands of machines wait for the same few without a copy of their names for each.
 #[test]
 fn many_machines_share_their_reason() {
-    let mut world = World::new(60, (0, 0), 1);
+    let mut world = SimulatedCluster::new(60, (0, 0), 1);
     let one = world.nodes[1].clone();
     world.nodes = (0..5000)
         .map(|index| {
@@ -180,12 +183,12 @@ fn many_machines_share_their_reason() {
         .collect();
     let nodes: Vec<&Node> = world.nodes.iter().collect();
     let now = Time(world.now);
-    let decision = decide(&world.pools[0], &nodes, &Policy::default(), 500, &now);
+    let decision = decide_rollout(&world.pools[0], &nodes, &RolloutPolicy::default(), 500, &now);
     let lists: Vec<*const String> = decision
         .waiting
         .values()
         .filter_map(|reason| match reason {
-            Waiting::NoCapacity { away, .. } => Some(away.as_ptr()),
+            WaitReason::NoCapacity { away, .. } => Some(away.as_ptr()),
             _ => None,
         })
         .collect();

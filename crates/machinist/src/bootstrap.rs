@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::names::object::RENDERED_PREFIX;
-use machinist_core::bootstrap::{FOLDERS, File};
+use machinist_core::bootstrap::{BootstrapFile, DIRECTORIES};
 
 /// Rendered configs hold pull secrets and keys: they are not for everyone.
 const FOLDER_MODE: u32 = 0o750;
@@ -22,7 +22,7 @@ const FILE_MODE: u32 = 0o640;
 ///
 /// # Errors
 /// Something cannot be written; what is there is then as it was, or newer file by file.
-pub fn write(out: &Path, files: &[File]) -> Result<()> {
+pub fn write(out: &Path, files: &[BootstrapFile]) -> Result<()> {
     let is_new = !out.exists();
     fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let stage = out.join(format!(".bootstrap-{}", std::process::id()));
@@ -36,12 +36,12 @@ pub fn write(out: &Path, files: &[File]) -> Result<()> {
     remove_stale(out, files)
 }
 
-fn stage_all(stage: &Path, files: &[File]) -> Result<()> {
+fn stage_all(stage: &Path, files: &[BootstrapFile]) -> Result<()> {
     make_folder(stage)?;
-    for folder in FOLDERS {
+    for folder in DIRECTORIES {
         make_folder(&stage.join(folder))?;
     }
-    for File { folder, name, text } in files {
+    for BootstrapFile { folder, name, text } in files {
         let path = stage.join(folder).join(name);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(FILE_MODE);
@@ -54,9 +54,9 @@ fn stage_all(stage: &Path, files: &[File]) -> Result<()> {
     Ok(())
 }
 
-fn move_in(stage: &Path, out: &Path, files: &[File]) -> Result<()> {
-    for folder in FOLDERS {
-        let ours: Vec<&File> = files.iter().filter(|file| file.folder == folder).collect();
+fn move_in(stage: &Path, out: &Path, files: &[BootstrapFile]) -> Result<()> {
+    for folder in DIRECTORIES {
+        let ours: Vec<&BootstrapFile> = files.iter().filter(|file| file.folder == folder).collect();
         if ours.is_empty() {
             continue;
         }
@@ -73,8 +73,8 @@ fn move_in(stage: &Path, out: &Path, files: &[File]) -> Result<()> {
 }
 
 /// Pools that are gone, then the configs that nobody points at any more.
-fn remove_stale(out: &Path, files: &[File]) -> Result<()> {
-    for folder in FOLDERS.iter().rev() {
+fn remove_stale(out: &Path, files: &[BootstrapFile]) -> Result<()> {
+    for folder in DIRECTORIES.iter().rev() {
         let wanted: BTreeSet<&str> =
             files.iter().filter(|file| file.folder == *folder).map(|it| it.name.as_str()).collect();
         let place = out.join(folder);
@@ -113,8 +113,8 @@ fn sync(folder: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn file(folder: &'static str, name: &str, text: &str) -> File {
-        File { folder, name: name.to_owned(), text: text.to_owned() }
+    fn file(folder: &'static str, name: &str, text: &str) -> BootstrapFile {
+        BootstrapFile { folder, name: name.to_owned(), text: text.to_owned() }
     }
 
     fn names(folder: &Path) -> Vec<String> {

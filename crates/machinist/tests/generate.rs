@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use machinist_core::runtime::registries_conf::RegistriesConf;
+use machinist_core::container_runtime::registries_conf::RegistriesConf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::nullable::{Nullable, Other};
+use super::nullable::{Nullable, UnknownFields};
 
 /// One statement about an object: what holds, since when, and why.
 ///
@@ -33,7 +33,7 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 impl Condition {
@@ -83,17 +83,17 @@ pub fn set_condition(
 }
 
 /// Conditions of the older kinds: five fields, the time may be null, the list is one value.
-pub(crate) fn plain(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn legacy_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
-        "items": plain_item(),
+        "items": legacy_condition_item(),
         "x-kubernetes-list-type": "atomic",
     })
 }
 
 /// Conditions of the older kinds in a list that has one entry per type.
-pub(crate) fn plain_by_type(_: &mut SchemaGenerator) -> Schema {
-    let mut item = plain_item();
+pub(crate) fn legacy_conditions_by_type(_: &mut SchemaGenerator) -> Schema {
+    let mut item = legacy_condition_item();
     if let Value::Object(item) = &mut item {
         item.insert("required".into(), json!(["lastTransitionTime", "status", "type"]));
     }
@@ -105,7 +105,7 @@ pub(crate) fn plain_by_type(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-fn plain_item() -> Value {
+fn legacy_condition_item() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -124,7 +124,7 @@ fn plain_item() -> Value {
 }
 
 /// Conditions as Kubernetes itself defines them, one entry per type.
-pub(crate) fn standard(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn standard_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {

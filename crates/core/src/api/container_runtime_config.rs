@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::quantity::Quantity;
 use super::{rules, schema};
 
@@ -40,7 +40,7 @@ pub struct ContainerRuntimeConfigSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Settings of the container runtime.
@@ -74,7 +74,7 @@ pub struct ContainerRuntimeConfiguration {
             "x-kubernetes-validations" = rules::unique_paths("additionalLayerStores")
         )
     )]
-    pub additional_layer_stores: Option<Vec<Store>>,
+    pub additional_layer_stores: Option<Vec<AdditionalStore>>,
     /// Further places that images are looked for in.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
@@ -84,7 +84,7 @@ pub struct ContainerRuntimeConfiguration {
             "x-kubernetes-validations" = rules::unique_paths("additionalImageStores")
         )
     )]
-    pub additional_image_stores: Option<Vec<Store>>,
+    pub additional_image_stores: Option<Vec<AdditionalStore>>,
     /// Further places that artifacts are looked for in.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
@@ -94,18 +94,18 @@ pub struct ContainerRuntimeConfiguration {
             "x-kubernetes-validations" = rules::unique_paths("additionalArtifactStores")
         )
     )]
-    pub additional_artifact_stores: Option<Vec<Store>>,
+    pub additional_artifact_stores: Option<Vec<AdditionalStore>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A place on the machine that holds layers, images or artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["path"]))]
-pub struct Store {
+pub struct AdditionalStore {
     /// The folder.
     #[schemars(
         length(min = 1, max = 256),
@@ -115,7 +115,7 @@ pub struct Store {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether the settings were taken up.
@@ -127,15 +127,16 @@ pub struct ContainerRuntimeConfigStatus {
     pub observed_generation: Option<i64>,
     /// `Success` or `Failure`, newest last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ContainerRuntimeConfig,
-    schema::Root::new::<ContainerRuntimeConfigSpec>().status::<ContainerRuntimeConfigStatus>(),
+    schema::RootSchema::new::<ContainerRuntimeConfigSpec>()
+        .status::<ContainerRuntimeConfigStatus>(),
 );

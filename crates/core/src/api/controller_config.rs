@@ -18,7 +18,7 @@ use super::config::{
     DNSSpec, DNSStatus, InfrastructureSpec, InfrastructureStatus, MTUMigration, ProxyStatus,
 };
 use super::embedded::Embedded;
-use super::nullable::{Nullable, Other};
+use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 use super::secret::SecretBytes;
 
@@ -140,7 +140,7 @@ pub struct ControllerConfigSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A file of certificates for an image registry.
@@ -157,7 +157,7 @@ pub struct ImageRegistryBundle {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Facts about the network.
@@ -171,7 +171,7 @@ pub struct NetworkInfo {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How far the template controller is, and which certificates it hands out.
@@ -183,7 +183,7 @@ pub struct ControllerConfigStatus {
     pub observed_generation: Option<i64>,
     /// `TemplateControllerRunning`, `TemplateControllerCompleted`, `TemplateControllerFailing`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain_by_type")]
+    #[schemars(schema_with = "condition::legacy_conditions_by_type")]
     pub conditions: Option<Vec<Condition>>,
     /// The certificates that the machines are given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct ControllerConfigStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A certificate that the machines are given.
@@ -215,10 +215,10 @@ pub struct ControllerCertificate {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ControllerConfig,
-    schema::Root::new::<ControllerConfigSpec>().status::<ControllerConfigStatus>(),
+    schema::RootSchema::new::<ControllerConfigSpec>().status::<ControllerConfigStatus>(),
 );

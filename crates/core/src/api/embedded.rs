@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 
 /// A whole object inside another one, with everything optional.
 ///
@@ -28,7 +28,7 @@ pub struct Embedded<Spec, Status> {
     pub status: Option<Status>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 impl<Spec, Status> Default for Embedded<Spec, Status> {
@@ -39,7 +39,7 @@ impl<Spec, Status> Default for Embedded<Spec, Status> {
             metadata: None,
             spec: None,
             status: None,
-            other: Other::new(),
+            other: UnknownFields::new(),
         }
     }
 }

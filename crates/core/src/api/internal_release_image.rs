@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::{rules, schema};
 
 /// Release images that the cluster serves to itself, so that it needs no registry elsewhere.
@@ -37,7 +37,7 @@ pub struct InternalReleaseImageSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A release, by name.
@@ -54,7 +54,7 @@ pub struct ReleaseReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The releases that are there.
@@ -64,7 +64,7 @@ pub struct ReleaseReference {
 pub struct InternalReleaseImageStatus {
     /// What holds for all the releases together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(min = 1, max = 5))]
+    #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,
     /// Each release.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct InternalReleaseImageStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A release that the cluster serves.
@@ -99,12 +99,12 @@ pub struct AvailableRelease {
     pub image: Option<String>,
     /// What holds for the release.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(min = 1, max = 5))]
+    #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A release that one machine serves; its image may be on the machine itself.
@@ -127,17 +127,17 @@ pub struct LocalRelease {
     pub image: Option<String>,
     /// What holds for the release.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(min = 1, max = 5))]
+    #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     InternalReleaseImage,
-    schema::Root::new::<InternalReleaseImageSpec>()
+    schema::RootSchema::new::<InternalReleaseImageSpec>()
         .status::<InternalReleaseImageStatus>()
         .rules(vec![rules::singleton("internalreleaseimage")]),
 );

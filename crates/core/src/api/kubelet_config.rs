@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::schema;
 use super::tls_profile::TLSSecurityProfile;
 
@@ -50,7 +50,7 @@ pub struct KubeletConfigSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether the settings were taken up.
@@ -62,15 +62,15 @@ pub struct KubeletConfigStatus {
     pub observed_generation: Option<i64>,
     /// `Success` or `Failure`, newest last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     KubeletConfig,
-    schema::Root::new::<KubeletConfigSpec>().status::<KubeletConfigStatus>(),
+    schema::RootSchema::new::<KubeletConfigSpec>().status::<KubeletConfigStatus>(),
 );

@@ -11,7 +11,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::nullable::{Nullable, Other};
+use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 
 /// A piece of what machines should look like: files, systemd units, users, kernel arguments, an
@@ -66,10 +66,10 @@ pub struct MachineConfigSpec {
     pub kernel_type: Option<String>,
     /// Fields this version does not know; a `kernelArguments` of `null` is remembered here.
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(MachineConfig, schema::Root::new::<MachineConfigSpec>().spec_optional(),);
+schema::kind_schema!(MachineConfig, schema::RootSchema::new::<MachineConfigSpec>().spec_optional(),);
 
 impl fmt::Debug for MachineConfigSpec {
     /// Shows everything but the contents of `config`, which may hold keys and pull secrets.
@@ -92,7 +92,7 @@ impl fmt::Debug for MachineConfigSpec {
 /// The spec as it is written, where an absent list and a `null` one differ.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wire {
+struct MachineConfigSpecWire {
     #[serde(rename = "osImageURL")]
     os_image_url: Option<String>,
     #[serde(rename = "baseOSExtensionsContainerImage")]
@@ -103,11 +103,11 @@ struct Wire {
     fips: Option<bool>,
     kernel_type: Option<String>,
     #[serde(flatten)]
-    other: Other,
+    other: UnknownFields,
 }
 
-impl From<Wire> for MachineConfigSpec {
-    fn from(wire: Wire) -> Self {
+impl From<MachineConfigSpecWire> for MachineConfigSpec {
+    fn from(wire: MachineConfigSpecWire) -> Self {
         let mut other = wire.other;
         if wire.kernel_arguments == Nullable::Null {
             other.insert(KERNEL_ARGUMENTS.to_owned(), Value::Null);
@@ -130,7 +130,7 @@ const KERNEL_ARGUMENTS: &str = "kernelArguments";
 impl<'de> Deserialize<'de> for MachineConfigSpec {
     /// Reads a spec; one that is missing or `null` is an empty one, as the schema allows.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Option::<Wire>::deserialize(deserializer)?.unwrap_or_default().into())
+        Ok(Option::<MachineConfigSpecWire>::deserialize(deserializer)?.unwrap_or_default().into())
     }
 }
 

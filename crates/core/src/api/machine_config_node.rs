@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
 use super::internal_release_image::LocalRelease;
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::reference::NameReference;
 use super::{rules, schema};
 
@@ -120,7 +120,7 @@ pub struct MachineConfigNodeSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The configuration that a machine is to have.
@@ -137,7 +137,7 @@ pub struct DesiredConfigVersion {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The image that a machine is to run.
@@ -154,7 +154,7 @@ pub struct DesiredConfigImage {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What a machine has done so far.
@@ -170,7 +170,7 @@ pub struct MachineConfigNodeStatus {
     pub observed_generation: Option<i64>,
     /// The steps of an update and whether they are done.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(max = 20))]
+    #[schemars(schema_with = "condition::standard_conditions", length(max = 20))]
     pub conditions: Option<Vec<Condition>>,
     /// The configuration that the machine has and is to have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,7 +199,7 @@ pub struct MachineConfigNodeStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The configuration that a machine has and is to have.
@@ -223,7 +223,7 @@ pub struct ConfigVersionStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The image that a machine runs and is to run.
@@ -247,7 +247,7 @@ pub struct ConfigImageStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How far a machine is with one set of images that it keeps on its disk.
@@ -292,7 +292,7 @@ pub struct NodePinnedImageSet {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The release images that a machine serves.
@@ -309,7 +309,7 @@ pub struct NodeInternalReleaseImage {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A change of the configuration that a running machine cannot take up.
@@ -329,12 +329,12 @@ pub struct IrreconcilableChange {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     MachineConfigNode,
-    schema::Root::new::<MachineConfigNodeSpec>()
+    schema::RootSchema::new::<MachineConfigNodeSpec>()
         .status::<MachineConfigNodeStatus>()
         .rules(rules::named_after_node()),
 );

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::{rules, schema};
 
 /// A group of machines that are configured alike: which MachineConfigs make up their
@@ -108,7 +108,7 @@ pub struct MachineConfigPoolSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A reference to a rendered config, together with the configs it was made of.
@@ -141,7 +141,7 @@ pub struct PoolConfiguration {
     pub source: Option<Vec<ObjectReference>>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A PinnedImageSet, by name.
@@ -160,7 +160,7 @@ pub struct PinnedImageSetRef {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A stream of operating system images, by name.
@@ -177,7 +177,7 @@ pub struct OSImageStreamReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How far a pool is.
@@ -208,7 +208,7 @@ pub struct MachineConfigPoolStatus {
     pub degraded_machine_count: Option<i32>,
     /// What holds for the pool: `Updated`, `Updating`, `Degraded` and more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// When the certificates that the machines carry run out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ pub struct MachineConfigPoolStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// When a certificate runs out.
@@ -245,7 +245,7 @@ pub struct CertExpiry {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How far a task is that runs beside the configuration.
@@ -291,10 +291,10 @@ pub struct PoolSynchronizerStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     MachineConfigPool,
-    schema::Root::new::<MachineConfigPoolSpec>().status::<MachineConfigPoolStatus>(),
+    schema::RootSchema::new::<MachineConfigPoolSpec>().status::<MachineConfigPoolStatus>(),
 );

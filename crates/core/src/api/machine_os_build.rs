@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::reference::{self, NameReference, ResourceReference};
 use super::{rules, schema};
 
@@ -77,7 +77,7 @@ pub struct MachineOSBuildSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How a build goes.
@@ -88,7 +88,7 @@ pub struct MachineOSBuildStatus {
     /// What holds for the build; final once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
-        schema_with = "condition::standard",
+        schema_with = "condition::standard_conditions",
         length(max = 8),
         extend("x-kubernetes-validations" = rules::final_build_conditions())
     )]
@@ -124,7 +124,7 @@ pub struct MachineOSBuildStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What builds an image.
@@ -143,10 +143,10 @@ pub struct MachineOSBuilderReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     MachineOSBuild,
-    schema::Root::new::<MachineOSBuildSpec>().status::<MachineOSBuildStatus>(),
+    schema::RootSchema::new::<MachineOSBuildSpec>().status::<MachineOSBuildStatus>(),
 );

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, Condition};
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::reference::{NameReference, ResourceReference};
 use super::{rules, schema};
 
@@ -66,7 +66,7 @@ pub struct MachineOSConfigSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How an image is built.
@@ -80,7 +80,7 @@ pub struct MachineOSImageBuilder {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is added to the base image of one architecture.
@@ -101,7 +101,7 @@ pub struct MachineOSContainerfile {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The image that there is.
@@ -117,7 +117,7 @@ pub struct MachineOSConfigStatus {
     pub observed_generation: Option<i64>,
     /// What holds for the image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard")]
+    #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// The image that the pool runs, by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,12 +132,12 @@ pub struct MachineOSConfigStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     MachineOSConfig,
-    schema::Root::new::<MachineOSConfigSpec>()
+    schema::RootSchema::new::<MachineOSConfigSpec>()
         .status::<MachineOSConfigStatus>()
         .rules(rules::named_after_pool()),
 );

@@ -37,8 +37,8 @@ mod tls_profile;
 
 pub use condition::{Condition, find_condition, set_condition};
 pub use container_runtime_config::{
-    ContainerRuntimeConfig, ContainerRuntimeConfigSpec, ContainerRuntimeConfigStatus,
-    ContainerRuntimeConfiguration, Store,
+    AdditionalStore, ContainerRuntimeConfig, ContainerRuntimeConfigSpec,
+    ContainerRuntimeConfigStatus, ContainerRuntimeConfiguration,
 };
 pub use controller_config::{
     ControllerCertificate, ControllerConfig, ControllerConfigSpec, ControllerConfigStatus,
@@ -67,13 +67,13 @@ pub use machine_os_config::{
     MachineOSConfig, MachineOSConfigSpec, MachineOSConfigStatus, MachineOSContainerfile,
     MachineOSImageBuilder,
 };
-pub use nullable::{Nullable, Other};
+pub use nullable::{Nullable, UnknownFields};
 pub use operator::{ImageContentSourcePolicy, MachineConfiguration};
 pub use os_image_stream::{
     OSImageStream, OSImageStreamSet, OSImageStreamSpec, OSImageStreamStatus,
 };
 pub use pinned_image_set::{PinnedImage, PinnedImageSet, PinnedImageSetSpec};
-pub use quantity::{Amount, NotAnAmount, Quantity};
+pub use quantity::{InvalidQuantity, Quantity, QuantityValue};
 pub use reference::{NameReference, ResourceReference};
 pub use secret::SecretBytes;
-pub use tls_profile::{CustomTLSProfile, ReadyMadeProfile, TLSSecurityProfile};
+pub use tls_profile::{CustomTLSProfile, PredefinedTLSProfile, TLSSecurityProfile};

@@ -11,7 +11,7 @@ use serde_json::Value;
 ///
 /// Every type of the API carries such a map, so that reading an object, changing one field and
 /// writing it back loses nothing that a newer version put there.
-pub type Other = BTreeMap<String, Value>;
+pub type UnknownFields = BTreeMap<String, Value>;
 
 /// A field that may be absent, `null` or set, where a reader may tell the three apart.
 ///

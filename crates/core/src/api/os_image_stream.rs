@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::{rules, schema};
 
 /// The operating systems that the cluster can run, and the one that pools run by default.
@@ -36,7 +36,7 @@ pub struct OSImageStreamSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The streams that there are.
@@ -64,7 +64,7 @@ pub struct OSImageStreamStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// One stream: an operating system and its additional packages.
@@ -93,12 +93,12 @@ pub struct OSImageStreamSet {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     OSImageStream,
-    schema::Root::new::<OSImageStreamSpec>()
+    schema::RootSchema::new::<OSImageStreamSpec>()
         .status::<OSImageStreamStatus>()
         .rules(rules::os_image_stream()),
 );

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::{rules, schema};
 
 /// Images that the machines of a pool fetch beforehand and keep on their disks.
@@ -35,7 +35,7 @@ pub struct PinnedImageSetSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// An image that machines keep on their disks.
@@ -52,7 +52,7 @@ pub struct PinnedImage {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(PinnedImageSet, schema::Root::new::<PinnedImageSetSpec>());
+schema::kind_schema!(PinnedImageSet, schema::RootSchema::new::<PinnedImageSetSpec>());

@@ -20,11 +20,12 @@ impl Quantity {
     ///
     /// # Errors
     /// The text is no amount.
-    pub fn amount(&self) -> Result<Amount, NotAnAmount> {
+    pub fn parse(&self) -> Result<QuantityValue, InvalidQuantity> {
         match self {
-            Self::Number(number) => {
-                Ok(Amount { nano: i128::from(*number) * NANO, unit: Unit::Decimal })
-            }
+            Self::Number(number) => Ok(QuantityValue {
+                nano: i128::from(*number) * NANO,
+                unit: QuantityFormat::Decimal,
+            }),
             Self::Text(text) => text.parse(),
         }
     }
@@ -33,7 +34,7 @@ impl Quantity {
 /// A text is no amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a number with an optional unit: k, M, G, T, Ki, Mi, Gi, Ti")]
-pub struct NotAnAmount;
+pub struct InvalidQuantity;
 
 /// How many billionths of one there are in one.
 const NANO: i128 = 1_000_000_000;
@@ -44,7 +45,7 @@ const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// How an amount was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum QuantityFormat {
     Decimal,
     Binary,
     Exponent,
@@ -53,12 +54,12 @@ enum Unit {
 /// An amount, exact to a billionth; shown as Kubernetes shows it, with the largest unit that needs
 /// no fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct QuantityValue {
     nano: i128,
-    unit: Unit,
+    unit: QuantityFormat,
 }
 
-impl Amount {
+impl QuantityValue {
     /// The next whole number, upwards.
     #[must_use]
     pub fn value(self) -> i64 {
@@ -67,10 +68,10 @@ impl Amount {
     }
 }
 
-impl FromStr for Amount {
-    type Err = NotAnAmount;
+impl FromStr for QuantityValue {
+    type Err = InvalidQuantity;
 
-    fn from_str(text: &str) -> Result<Self, NotAnAmount> {
+    fn from_str(text: &str) -> Result<Self, InvalidQuantity> {
         let (negative, rest) = match text.as_bytes().first() {
             Some(b'-') => (true, &text[1..]),
             Some(b'+') => (false, &text[1..]),
@@ -80,19 +81,19 @@ impl FromStr for Amount {
         let (number, suffix) = rest.split_at(end.unwrap_or(rest.len()));
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(NotAnAmount);
+            return Err(InvalidQuantity);
         }
         let (unit, numerator, power) = unit(suffix)?;
         // Digits beyond any unit's precision only round up.
         let kept = &fraction[..fraction.len().min(27)];
-        let digits: i128 = format!("0{whole}{kept}").parse().map_err(|_| NotAnAmount)?;
-        let power = power + 9 - i32::try_from(kept.len()).map_err(|_| NotAnAmount)?;
+        let digits: i128 = format!("0{whole}{kept}").parse().map_err(|_| InvalidQuantity)?;
+        let power = power + 9 - i32::try_from(kept.len()).map_err(|_| InvalidQuantity)?;
         let product = digits.checked_mul(numerator);
-        let scale = 10i128.checked_pow(power.unsigned_abs()).ok_or(NotAnAmount)?;
+        let scale = 10i128.checked_pow(power.unsigned_abs()).ok_or(InvalidQuantity)?;
         let nano = if power >= 0 {
-            product.and_then(|product| product.checked_mul(scale)).ok_or(NotAnAmount)?
+            product.and_then(|product| product.checked_mul(scale)).ok_or(InvalidQuantity)?
         } else {
-            let product = product.ok_or(NotAnAmount)?;
+            let product = product.ok_or(InvalidQuantity)?;
             product / scale + i128::from(product % scale > 0)
         };
         Ok(Self { nano: if negative { -nano } else { nano }, unit })
@@ -100,28 +101,32 @@ impl FromStr for Amount {
 }
 
 /// What a suffix multiplies with, and by which power of ten.
-fn unit(suffix: &str) -> Result<(Unit, i128, i32), NotAnAmount> {
+fn unit(suffix: &str) -> Result<(QuantityFormat, i128, i32), InvalidQuantity> {
     if let Some(at) = BINARY.iter().position(|unit| *unit == suffix) {
-        return Ok((Unit::Binary, 1 << (10 * (at + 1)), 0));
+        return Ok((QuantityFormat::Binary, 1 << (10 * (at + 1)), 0));
     }
     if let Some(at) = DECIMAL.iter().position(|unit| *unit == suffix) {
-        return Ok((Unit::Decimal, 1, 3 * i32::try_from(at).map_err(|_| NotAnAmount)? - 9));
+        return Ok((
+            QuantityFormat::Decimal,
+            1,
+            3 * i32::try_from(at).map_err(|_| InvalidQuantity)? - 9,
+        ));
     }
-    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(NotAnAmount)?;
-    let exponent: i32 = exponent.parse().map_err(|_| NotAnAmount)?;
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(InvalidQuantity)?;
+    let exponent: i32 = exponent.parse().map_err(|_| InvalidQuantity)?;
     if !(-30..=30).contains(&exponent) {
-        return Err(NotAnAmount);
+        return Err(InvalidQuantity);
     }
-    Ok((Unit::Exponent, 1, exponent))
+    Ok((QuantityFormat::Exponent, 1, exponent))
 }
 
-impl fmt::Display for Amount {
+impl fmt::Display for QuantityValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nano == 0 {
             return formatter.write_str("0");
         }
         let small = self.nano.abs() < 1024 * NANO;
-        if self.unit == Unit::Binary && !small {
+        if self.unit == QuantityFormat::Binary && !small {
             let mut number = i128::from(self.value());
             let mut unit = "";
             for larger in BINARY {
@@ -139,8 +144,8 @@ impl fmt::Display for Amount {
             at += 1;
         }
         match (self.unit, i32::try_from(at).unwrap_or_default() * 3 - 9) {
-            (Unit::Exponent, 0) => write!(formatter, "{number}"),
-            (Unit::Exponent, power) => write!(formatter, "{number}e{power}"),
+            (QuantityFormat::Exponent, 0) => write!(formatter, "{number}"),
+            (QuantityFormat::Exponent, power) => write!(formatter, "{number}e{power}"),
             _ => write!(formatter, "{number}{}", DECIMAL[at]),
         }
     }
@@ -170,12 +175,12 @@ mod tests {
             (".5", 1, "500m"),
             ("9E", 9_000_000_000_000_000_000, "9E"),
         ] {
-            let amount: Amount = text.parse().unwrap();
+            let amount: QuantityValue = text.parse().unwrap();
             assert_eq!((amount.value(), amount.to_string().as_str()), (value, shown), "{text}");
         }
-        assert_eq!(Quantity::Number(-1).amount().unwrap().value(), -1);
+        assert_eq!(Quantity::Number(-1).parse().unwrap().value(), -1);
         for bad in ["", "-", ".", "1x", "1.2.3", "Ki", "1 k", "1e", "1e99", "１"] {
-            assert_eq!(bad.parse::<Amount>(), Err(NotAnAmount), "{bad}");
+            assert_eq!(bad.parse::<QuantityValue>(), Err(InvalidQuantity), "{bad}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 use super::{rules, schema};
 
 /// Another object, by name.
@@ -20,13 +20,13 @@ pub struct NameReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 impl NameReference {
     /// A reference to the object of the given name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), other: Other::new() }
+        Self { name: name.into(), other: UnknownFields::new() }
     }
 }
 
@@ -72,5 +72,5 @@ pub struct ResourceReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

@@ -341,7 +341,7 @@ pub(crate) fn partial_selection() -> Vec<Value> {
 }
 
 /// R46 and R47: actions that stand alone.
-pub(crate) fn lone_actions() -> Vec<Value> {
+pub(crate) fn exclusive_actions() -> Vec<Value> {
     ["Reboot", "None"]
         .iter()
         .map(|type_| {
@@ -385,7 +385,7 @@ pub(crate) fn unit_name() -> Vec<Value> {
 }
 
 /// R53: a boot image has a version.
-pub(crate) fn some_version() -> Vec<Value> {
+pub(crate) fn version_required() -> Vec<Value> {
     vec![rule(
         "has(self.ocpVersion) || has(self.rhcosVersion)",
         "at least one of ocpVersion or rhcosVersion is required",

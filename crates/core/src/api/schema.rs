@@ -23,7 +23,7 @@ macro_rules! kind_schema {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $root.finish()
+                $root.build()
             }
         }
     };
@@ -31,7 +31,7 @@ macro_rules! kind_schema {
 pub(crate) use kind_schema;
 
 /// The schema of a whole object while it is being put together.
-pub(crate) struct Root {
+pub(crate) struct RootSchema {
     spec: Value,
     status: Option<Value>,
     rules: Vec<Value>,
@@ -39,11 +39,11 @@ pub(crate) struct Root {
     spec_required: bool,
 }
 
-impl Root {
+impl RootSchema {
     /// An object with the given spec.
     pub(crate) fn new<Spec: JsonSchema>() -> Self {
         Self {
-            spec: of::<Spec>(),
+            spec: structural_schema::<Spec>(),
             status: None,
             rules: Vec::new(),
             open: false,
@@ -53,7 +53,7 @@ impl Root {
 
     /// Adds a status.
     pub(crate) fn status<Status: JsonSchema>(mut self) -> Self {
-        self.status = Some(of::<Status>());
+        self.status = Some(structural_schema::<Status>());
         self
     }
 
@@ -64,7 +64,7 @@ impl Root {
     }
 
     /// Keeps fields that have no type here.
-    pub(crate) fn open(mut self) -> Self {
+    pub(crate) fn preserve_unknown_fields(mut self) -> Self {
         self.open = true;
         self
     }
@@ -76,7 +76,7 @@ impl Root {
     }
 
     /// The finished schema. The words that describe the spec describe the kind.
-    pub(crate) fn finish(self) -> Schema {
+    pub(crate) fn build(self) -> Schema {
         let description = self.spec.get("description").cloned();
         let mut properties = Map::new();
         properties.insert(
@@ -116,7 +116,7 @@ impl Root {
 }
 
 /// The structural schema of one type.
-fn of<T: JsonSchema>() -> Value {
+fn structural_schema<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft07()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -329,7 +329,7 @@ pub(crate) fn adjust(schema: &mut Schema, path: &[&str], change: impl Fn(&mut Ma
 }
 
 /// Adds the given keywords to the schema of the items of a list.
-pub(crate) fn each(keywords: Value) -> impl FnMut(&mut Schema) {
+pub(crate) fn each_item(keywords: Value) -> impl FnMut(&mut Schema) {
     move |list| {
         adjust(list, &["items"], |item| {
             if let Value::Object(keywords) = &keywords {

@@ -11,7 +11,7 @@ pub enum SelectorError {
     #[error(
         "matchExpressions[{index}].operator is {operator:?} for the label {key:?}: use In, NotIn, Exists or DoesNotExist"
     )]
-    Operator {
+    UnknownOperator {
         /// The place of the requirement in the list.
         index: usize,
         /// The label that it is about.
@@ -23,7 +23,7 @@ pub enum SelectorError {
     #[error(
         "matchExpressions[{index}].values is empty for the label {key:?}: {operator} needs at least one value"
     )]
-    NoValues {
+    MissingValues {
         /// The place of the requirement in the list.
         index: usize,
         /// The label that it is about.
@@ -35,7 +35,7 @@ pub enum SelectorError {
     #[error(
         "matchExpressions[{index}].values is set for the label {key:?}: {operator} takes no values, remove them or use In or NotIn"
     )]
-    Values {
+    UnexpectedValues {
         /// The place of the requirement in the list.
         index: usize,
         /// The label that it is about.
@@ -45,7 +45,7 @@ pub enum SelectorError {
     },
     /// The label is not named.
     #[error("matchExpressions[{index}].key is empty: name the label that the requirement is about")]
-    NoKey {
+    MissingKey {
         /// The place of the requirement in the list.
         index: usize,
     },
@@ -74,7 +74,7 @@ pub fn matches(
         selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     // Every requirement is looked at, so that a wrong one is found whatever the labels are.
     for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
-        all &= holds(index, requirement, labels)?;
+        all &= requirement_matches(index, requirement, labels)?;
     }
     Ok(all)
 }
@@ -107,7 +107,7 @@ pub fn to_text(selector: &LabelSelector) -> String {
     parts.join(",")
 }
 
-fn holds(
+fn requirement_matches(
     index: usize,
     requirement: &LabelSelectorRequirement,
     labels: &BTreeMap<String, String>,
@@ -117,16 +117,18 @@ fn holds(
     let values = requirement.values.as_deref().unwrap_or_default();
     let value = labels.get(&key);
     if key.is_empty() {
-        return Err(SelectorError::NoKey { index });
+        return Err(SelectorError::MissingKey { index });
     }
     match (operator.as_str(), values.is_empty()) {
         ("In", false) => Ok(value.is_some_and(|value| values.contains(value))),
         ("NotIn", false) => Ok(value.is_none_or(|value| !values.contains(value))),
         ("Exists", true) => Ok(value.is_some()),
         ("DoesNotExist", true) => Ok(value.is_none()),
-        ("In" | "NotIn", true) => Err(SelectorError::NoValues { index, key, operator }),
-        ("Exists" | "DoesNotExist", false) => Err(SelectorError::Values { index, key, operator }),
-        _ => Err(SelectorError::Operator { index, key, operator }),
+        ("In" | "NotIn", true) => Err(SelectorError::MissingValues { index, key, operator }),
+        ("Exists" | "DoesNotExist", false) => {
+            Err(SelectorError::UnexpectedValues { index, key, operator })
+        }
+        _ => Err(SelectorError::UnknownOperator { index, key, operator }),
     }
 }
 

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::nullable::{Nullable, Other};
+use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 
 /// The groups that keys can be exchanged with.
-const GROUPS: [&str; 7] = [
+const KEY_EXCHANGE_GROUPS: [&str; 7] = [
     "X25519",
     "secp256r1",
     "secp384r1",
@@ -29,30 +29,30 @@ pub struct TLSSecurityProfile {
     pub type_: Option<String>,
     /// Set when the type is `Old`; has no content.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
-    pub old: Nullable<ReadyMadeProfile>,
+    pub old: Nullable<PredefinedTLSProfile>,
     /// Set when the type is `Intermediate`; has no content.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
-    pub intermediate: Nullable<ReadyMadeProfile>,
+    pub intermediate: Nullable<PredefinedTLSProfile>,
     /// Set when the type is `Modern`; has no content.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
-    pub modern: Nullable<ReadyMadeProfile>,
+    pub modern: Nullable<PredefinedTLSProfile>,
     /// Set when the type is `Custom`.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     pub custom: Nullable<CustomTLSProfile>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A profile that is known by its name alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct ReadyMadeProfile {
+pub struct PredefinedTLSProfile {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A profile that an administrator put together.
@@ -68,7 +68,7 @@ pub struct CustomTLSProfile {
     #[schemars(
         length(min = 1, max = 7),
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(json!({"enum": GROUPS}))
+        transform = schema::each_item(json!({"enum": KEY_EXCHANGE_GROUPS}))
     )]
     pub groups: Option<Vec<String>>,
     /// The lowest version that is spoken.
@@ -80,5 +80,5 @@ pub struct CustomTLSProfile {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

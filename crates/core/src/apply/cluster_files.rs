@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::error::ApplyError;
-use super::node::{Content, Meta, Node};
-use super::tree::Tree;
-use super::view::View;
-use super::{Plan, Style, originals, record, steps};
+use super::fs_node::{FileContent, FileMeta, FsNode};
+use super::overlay::TreeOverlay;
+use super::tree::FsTree;
+use super::{ApplyPlan, HostDefaults, baseline, originals, steps};
 
 /// Where container runtimes look for the certificates of registries.
 pub const CLUSTER_CERTIFICATES: &str = "/etc/docker/certs.d";
@@ -18,11 +18,11 @@ pub struct ClusterFile {
     /// Where.
     pub path: &'static str,
     /// What it holds.
-    pub content: Content,
+    pub content: FileContent,
     /// Whether it is secret: for root alone where it is new, and never copied.
     pub is_secret: bool,
     /// Whether it is only brought up to date where it is already.
-    pub only_where_it_is: bool,
+    pub only_if_present: bool,
 }
 
 /// All of them.
@@ -33,41 +33,45 @@ pub struct ClusterFiles {
     /// Files at a place of their own.
     pub files: Vec<ClusterFile>,
     /// Certificates of image registries, by host and port.
-    pub registries: BTreeMap<String, Content>,
+    pub registries: BTreeMap<String, FileContent>,
 }
 
 /// The plan that brings them up to date. What is as it should be is no step.
-pub fn refresh(wanted: &ClusterFiles, tree: &dyn Tree, style: Style) -> Result<Plan, ApplyError> {
-    let mut view = View::new(tree, style);
-    let record = record::read(&mut view)?;
+pub fn plan_cluster_files(
+    wanted: &ClusterFiles,
+    tree: &dyn FsTree,
+    style: HostDefaults,
+) -> Result<ApplyPlan, ApplyError> {
+    let mut view = TreeOverlay::new(tree, style);
+    let record = baseline::read(&mut view)?;
     for file in &wanted.files {
         put(file, &mut view)?;
     }
     put_registries(&wanted.registries, &mut view)?;
-    if view.changed() > 0 {
+    if view.change_count() > 0 {
         record.write(&mut view)?;
     }
     let (from, to) = ("the certificates before".to_owned(), wanted.origin.clone());
-    Ok(Plan { from, to, steps: steps::order(view)?, notes: Vec::new() })
+    Ok(ApplyPlan { from, to, steps: steps::ordered_steps(view)?, notes: Vec::new() })
 }
 
 /// The plan that gives back whatever was taken over and no config speaks of any more: for a machine
 /// that leaves.
-pub fn surrender(tree: &dyn Tree, style: Style) -> Result<Plan, ApplyError> {
-    let mut view = View::new(tree, style);
-    let record = record::read(&mut view)?;
-    for path in originals::taken(&mut view)? {
-        originals::give_back(&path, &mut view)?;
+pub fn plan_release_all(tree: &dyn FsTree, style: HostDefaults) -> Result<ApplyPlan, ApplyError> {
+    let mut view = TreeOverlay::new(tree, style);
+    let record = baseline::read(&mut view)?;
+    for path in originals::taken_over_paths(&mut view)? {
+        originals::restore_original(&path, &mut view)?;
     }
     record.write(&mut view)?;
-    let steps = steps::order(view)?;
-    Ok(Plan { from: "joined".to_owned(), to: "left".to_owned(), steps, notes: Vec::new() })
+    let steps = steps::ordered_steps(view)?;
+    Ok(ApplyPlan { from: "joined".to_owned(), to: "left".to_owned(), steps, notes: Vec::new() })
 }
 
-fn put(file: &ClusterFile, view: &mut View) -> Result<(), ApplyError> {
+fn put(file: &ClusterFile, view: &mut TreeOverlay) -> Result<(), ApplyError> {
     let path = view.resolve(file.path)?;
     let found = view.node(&path)?;
-    if found.is_absent() && file.only_where_it_is {
+    if found.is_absent() && file.only_if_present {
         return Ok(());
     }
     let mode = if file.is_secret { 0o600 } else { 0o644 };
@@ -77,38 +81,41 @@ fn put(file: &ClusterFile, view: &mut View) -> Result<(), ApplyError> {
 /// Whoever has set permissions had a reason: they stay.
 fn put_content(
     path: &str,
-    content: &Content,
+    content: &FileContent,
     mode: u32,
     is_secret: bool,
-    view: &mut View,
+    view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
     let meta = match view.node(path)? {
-        Node::File { content: found, .. } if found == *content => return Ok(()),
-        Node::File { meta, .. } => meta,
-        _ => Meta { mode, owner: view.style.owner },
+        FsNode::File { content: found, .. } if found == *content => return Ok(()),
+        FsNode::File { meta, .. } => meta,
+        _ => FileMeta { mode, owner: view.style.owner },
     };
-    originals::keep_of_cluster(path, is_secret, view)?;
-    view.put(path, Node::File { meta, content: content.clone() })
+    originals::back_up_cluster_file(path, is_secret, view)?;
+    view.set_with_parents(path, FsNode::File { meta, content: content.clone() })
 }
 
 /// Certificates of registries, only where there is a place for them. A cluster that names registries
 /// owns that place, as in the real system: others go. One that names none takes back its own.
-fn put_registries(wanted: &BTreeMap<String, Content>, view: &mut View) -> Result<(), ApplyError> {
+fn put_registries(
+    wanted: &BTreeMap<String, FileContent>,
+    view: &mut TreeOverlay,
+) -> Result<(), ApplyError> {
     // The place itself may be a link.
     let inside = view.resolve(&format!("{CLUSTER_CERTIFICATES}/x"))?;
-    let place = super::view::folder_of(&inside).to_owned();
-    if !matches!(view.node(&place)?, Node::Folder { .. }) {
+    let place = super::overlay::parent_dir(&inside).to_owned();
+    if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
         return Ok(());
     }
-    for name in view.names(&place)? {
+    for name in view.entries(&place)? {
         let folder = format!("{place}/{name}");
-        let is_folder = matches!(view.node(&folder)?, Node::Folder { .. });
+        let is_folder = matches!(view.node(&folder)?, FsNode::Folder { .. });
         if !is_folder || wanted.contains_key(&name) {
             continue;
         }
         let certificate = format!("{folder}/ca.crt");
-        if originals::is_taken(&certificate, view)? {
-            originals::give_back(&certificate, view)?;
+        if originals::is_taken_over(&certificate, view)? {
+            originals::restore_original(&certificate, view)?;
         } else if !wanted.is_empty() {
             remove(&folder, view)?;
         }
@@ -120,14 +127,14 @@ fn put_registries(wanted: &BTreeMap<String, Content>, view: &mut View) -> Result
 }
 
 /// A folder with all that is in it.
-fn remove(folder: &str, view: &mut View) -> Result<(), ApplyError> {
-    for name in view.names(folder)? {
+fn remove(folder: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
+    for name in view.entries(folder)? {
         let path = format!("{folder}/{name}");
         match view.node(&path)? {
-            Node::Folder { .. } => remove(&path, view)?,
-            _ => view.set(&path, Node::Absent),
+            FsNode::Folder { .. } => remove(&path, view)?,
+            _ => view.set(&path, FsNode::Absent),
         }
     }
-    view.set(folder, Node::Absent);
+    view.set(folder, FsNode::Absent);
     Ok(())
 }

@@ -4,16 +4,16 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::MachineConfig;
-use crate::go::escape::escaped;
+use crate::go::escape::escape_html;
 
 /// The name of the config of a machine that has none yet.
-pub const EMPTY_NAME: &str = "mco-empty-mc";
+pub const EMPTY_CONFIG_NAME: &str = "mco-empty-mc";
 
 /// The config of a machine that has none yet.
 #[must_use]
 pub fn empty_config() -> MachineConfig {
     let mut config = MachineConfig::default();
-    config.metadata.name = Some(EMPTY_NAME.to_owned());
+    config.metadata.name = Some(EMPTY_CONFIG_NAME.to_owned());
     config.spec.config = Some(json!({"ignition": {"version": "3.5.0"}}));
     config
 }
@@ -30,7 +30,7 @@ pub fn from_ignition(ignition: Value) -> MachineConfig {
 }
 
 /// Reads the file.
-pub fn current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> {
+pub fn parse_current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> {
     let mut value: Value = serde_json::from_slice(bytes)?;
     // The real daemon leaves the type out, as it is known.
     if let Some(map) = value.as_object_mut() {
@@ -70,5 +70,5 @@ pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
         .collect();
     parts.extend(others.iter().map(|(name, value)| format!("{}:{value}", json!(name))));
     let text = format!("{{\"metadata\":{metadata},\"spec\":{{{}}}}}", parts.join(","));
-    escaped(text.into_bytes())
+    escape_html(text.into_bytes())
 }

@@ -1,6 +1,6 @@
 //! Why a change cannot be planned. Nothing has been written when one of these is given.
 
-use super::tree::TreeError;
+use super::tree::FsTreeError;
 use crate::ignition::contents::ContentsError;
 
 /// Why a change cannot be planned.
@@ -8,12 +8,12 @@ use crate::ignition::contents::ContentsError;
 pub enum ApplyError {
     /// The tree cannot be read.
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(#[from] FsTreeError),
     /// A path is not one that can be written safely.
     #[error(
         "storage.files: path {path:?} {problem}: write it as an absolute path without \"..\" and without a slash at its end"
     )]
-    Path {
+    InvalidPath {
         /// The path.
         path: String,
         /// What is wrong.
@@ -21,7 +21,7 @@ pub enum ApplyError {
     },
     /// The name of a unit or drop-in is not a plain name.
     #[error("systemd.units: the name {name:?} is not a plain file name: take out the slashes")]
-    UnitName {
+    InvalidUnitName {
         /// The name.
         name: String,
     },
@@ -29,7 +29,7 @@ pub enum ApplyError {
     #[error(
         "storage.files: {path:?} is the daemon's own file: take it out of the config, the daemon writes it"
     )]
-    Reserved {
+    ReservedPath {
         /// The path.
         path: String,
     },
@@ -45,7 +45,7 @@ pub enum ApplyError {
     #[error(
         "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve UserID for username: {name}: give user.id, or a user of the machine's /etc/passwd"
     )]
-    User {
+    UnknownUser {
         /// The file.
         path: String,
         /// The user.
@@ -55,7 +55,7 @@ pub enum ApplyError {
     #[error(
         "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve GroupID for group: {name}: give group.id, or a group of the machine's /etc/group"
     )]
-    Group {
+    UnknownGroup {
         /// The file.
         path: String,
         /// The group.
@@ -63,7 +63,7 @@ pub enum ApplyError {
     },
     /// A number is no user or group.
     #[error("storage.files: {path:?}: {id} is not the number of a user or group")]
-    Id {
+    InvalidId {
         /// The file.
         path: String,
         /// The number.
@@ -71,7 +71,7 @@ pub enum ApplyError {
     },
     /// Something is in the way.
     #[error("{path:?} is {found}, and {wanted} is to be there: move it away first")]
-    InTheWay {
+    Obstructed {
         /// Where.
         path: String,
         /// What is there.
@@ -83,7 +83,7 @@ pub enum ApplyError {
     #[error(
         "failed to create directory {folder:?} for {path:?}: not a directory but {found}: move it away first"
     )]
-    NotAFolder {
+    NotADirectory {
         /// What should be written.
         path: String,
         /// The folder.
@@ -119,7 +119,7 @@ pub enum ApplyError {
     },
     /// systemd would refuse to enable or disable a unit.
     #[error("error enabling units: {problem}")]
-    Enable {
+    UnitEnablement {
         /// What it would say.
         problem: String,
     },
@@ -127,7 +127,7 @@ pub enum ApplyError {
     #[error(
         "{path}: {problem}: the record of what was there before is damaged; put it back, or remove it to go on without"
     )]
-    Record {
+    InvalidBaseline {
         /// The file.
         path: String,
         /// What is wrong.

@@ -9,7 +9,7 @@ use crate::hex::hex;
 
 /// User and group, by number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct FileOwner {
     /// The user.
     pub uid: u32,
     /// The group.
@@ -18,17 +18,17 @@ pub struct Owner {
 
 /// Permissions and owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct FileMeta {
     /// The permissions, without the type.
     pub mode: u32,
     /// The owner.
     #[serde(flatten)]
-    pub owner: Owner,
+    pub owner: FileOwner,
 }
 
 /// Where the bytes of a file come from.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ContentSource {
     /// From here.
     Bytes(Vec<u8>),
     /// From the file at a path, with its times and extended attributes.
@@ -39,54 +39,54 @@ pub enum Source {
 
 /// The bytes of a file. Two are equal when size and digest are.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Content {
+pub struct FileContent {
     /// How many there are.
     pub size: u64,
     /// Their SHA-256, in hexadecimal.
     pub sha256: String,
     /// Where they come from; never written down, for they may be secret.
     #[serde(skip, default = "unknown")]
-    pub source: Source,
+    pub source: ContentSource,
 }
 
-fn unknown() -> Source {
-    Source::Unknown
+fn unknown() -> ContentSource {
+    ContentSource::Unknown
 }
 
-impl Content {
+impl FileContent {
     /// These bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
             size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             sha256: hex(&Sha256::digest(&bytes)),
-            source: Source::Bytes(bytes),
+            source: ContentSource::Bytes(bytes),
         }
     }
 
     /// Size and digest alone, for comparing.
     #[must_use]
     pub fn without_bytes(self) -> Self {
-        Self { source: Source::Unknown, ..self }
+        Self { source: ContentSource::Unknown, ..self }
     }
 }
 
-impl PartialEq for Content {
+impl PartialEq for FileContent {
     fn eq(&self, other: &Self) -> bool {
         (self.size, &self.sha256) == (other.size, &other.sha256)
     }
 }
 
-impl Eq for Content {}
+impl Eq for FileContent {}
 
-impl fmt::Debug for Content {
+impl fmt::Debug for FileContent {
     /// Size and digest; the bytes may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "<{} bytes, sha256 {}>", self.size, self.sha256)
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ContentSource {
     /// Where from; the bytes may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,16 +100,16 @@ impl fmt::Debug for Source {
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub enum Node {
+pub enum FsNode {
     /// Nothing.
     Absent,
     /// A file.
     File {
         /// Permissions and owner.
         #[serde(flatten)]
-        meta: Meta,
+        meta: FileMeta,
         /// Its bytes.
-        content: Content,
+        content: FileContent,
     },
     /// A symbolic link.
     Link {
@@ -117,19 +117,19 @@ pub enum Node {
         target: String,
         /// Its owner.
         #[serde(flatten)]
-        owner: Owner,
+        owner: FileOwner,
     },
     /// A folder.
     Folder {
         /// Permissions and owner.
         #[serde(flatten)]
-        meta: Meta,
+        meta: FileMeta,
     },
     /// A device, a socket or a pipe.
     Special,
 }
 
-impl Node {
+impl FsNode {
     /// Whether nothing is there.
     #[must_use]
     pub fn is_absent(&self) -> bool {

@@ -2,29 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use super::baseline::BASELINE_PATH;
 use super::error::ApplyError;
-use super::node::{Content, Meta, Node, Owner};
-use super::record::RECORD;
+use super::fs_node::{FileContent, FileMeta, FileOwner, FsNode};
+use super::overlay::TreeOverlay;
 use super::users;
-use super::view::View;
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, NO_ORIGINALS, ORIGINALS};
 use crate::ignition::contents;
 use crate::ignition::schema::{Config, File, Unit};
 
 /// Where units are.
-pub(super) const UNITS: &str = "/etc/systemd/system";
+pub(super) const UNITS_DIR: &str = "/etc/systemd/system";
 /// Where a masked unit points.
-pub(super) const NULL: &str = "/dev/null";
+pub(super) const DEV_NULL: &str = "/dev/null";
 /// Files larger than this when decompressed are refused.
-pub(super) const LARGEST: u64 = 1 << 30;
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The journal of the shell; see `docs/daemon.md`.
 const JOURNAL: &str = "/etc/.machinist-journal";
 /// Other files that the daemon keeps for itself.
-const KEPT: &str = "/etc/machine-config-daemon/machinist-";
+const DAEMON_FILES_PREFIX: &str = "/etc/machine-config-daemon/machinist-";
 
 /// What kind of thing speaks about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum PathOrigin {
     /// `storage.files`.
     File,
     /// A unit or a drop-in.
@@ -33,75 +33,81 @@ pub(super) enum Origin {
 
 /// What a config wants at a path.
 #[derive(Debug, Clone)]
-pub(super) struct Want {
+pub(super) struct DesiredPath {
     pub(super) path: String,
-    pub(super) origin: Origin,
-    pub(super) node: Node,
+    pub(super) origin: PathOrigin,
+    pub(super) node: FsNode,
 }
 
 /// The paths that a config manages, where they really lie.
-pub(super) fn paths(
+pub(super) fn managed_paths(
     config: &Config,
-    view: &mut View,
-) -> Result<BTreeMap<String, Origin>, ApplyError> {
+    view: &mut TreeOverlay,
+) -> Result<BTreeMap<String, PathOrigin>, ApplyError> {
     let mut paths = BTreeMap::new();
     for file in &config.storage.files {
-        paths.insert(view.resolve(&file.path)?, Origin::File);
+        paths.insert(view.resolve(&file.path)?, PathOrigin::File);
     }
     for unit in &config.systemd.units {
         for dropin in &unit.dropins {
-            paths.insert(view.resolve(&dropin_path(&unit.name, &dropin.name)?)?, Origin::Unit);
+            paths.insert(view.resolve(&dropin_path(&unit.name, &dropin.name)?)?, PathOrigin::Unit);
         }
         if manages_unit_path(unit) {
-            paths.insert(view.resolve(&unit_path(&unit.name)?)?, Origin::Unit);
+            paths.insert(view.resolve(&unit_path(&unit.name)?)?, PathOrigin::Unit);
         }
     }
     Ok(paths)
 }
 
 /// All that a config wants, in its order; a path that is named twice is as the last one says.
-pub(super) fn wanted(config: &Config, view: &mut View) -> Result<Vec<Want>, ApplyError> {
-    let names = users::Names::read(view)?;
+pub(super) fn desired_paths(
+    config: &Config,
+    view: &mut TreeOverlay,
+) -> Result<Vec<DesiredPath>, ApplyError> {
+    let names = users::UserDatabase::read(view)?;
     let mut wants = Vec::new();
     for file in &config.storage.files {
-        let (path, meta) = file_place(file, &names, view)?;
-        let bytes = contents::decode(&file.contents, LARGEST)
+        let (path, meta) = file_location(file, &names, view)?;
+        let bytes = contents::decode(&file.contents, MAX_FILE_BYTES)
             .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
-        let node = Node::File { meta, content: Content::new(bytes) };
-        wants.push(Want { path, origin: Origin::File, node });
+        let node = FsNode::File { meta, content: FileContent::new(bytes) };
+        wants.push(DesiredPath { path, origin: PathOrigin::File, node });
     }
     for unit in &config.systemd.units {
         for (path, node) in unit_nodes(unit, view)? {
-            wants.push(Want { path: view.resolve(&path)?, origin: Origin::Unit, node });
+            wants.push(DesiredPath { path: view.resolve(&path)?, origin: PathOrigin::Unit, node });
         }
     }
     Ok(wants)
 }
 
 /// Where a file really lies, and who may do what with it.
-pub(super) fn file_place(
+pub(super) fn file_location(
     file: &File,
-    names: &users::Names,
-    view: &mut View,
-) -> Result<(String, Meta), ApplyError> {
+    names: &users::UserDatabase,
+    view: &mut TreeOverlay,
+) -> Result<(String, FileMeta), ApplyError> {
     refuse_reserved(&file.path)?;
     let path = view.resolve(&file.path)?;
     refuse_reserved(&path)?;
-    let meta = Meta { mode: mode(file), owner: owner(file, names, view.style.owner)? };
+    let meta = FileMeta { mode: mode(file), owner: owner(file, names, view.style.owner)? };
     Ok((path, meta))
 }
 
 /// What a unit wants: its drop-ins, then its own file, by the paths that systemd knows them by.
-pub(super) fn unit_nodes(unit: &Unit, view: &View) -> Result<Vec<(String, Node)>, ApplyError> {
+pub(super) fn unit_nodes(
+    unit: &Unit,
+    view: &TreeOverlay,
+) -> Result<Vec<(String, FsNode)>, ApplyError> {
     let mut nodes = Vec::new();
     for dropin in &unit.dropins {
-        let node = text_or_nothing(dropin.contents.as_deref(), view);
+        let node = text_or_absent(dropin.contents.as_deref(), view);
         nodes.push((dropin_path(&unit.name, &dropin.name)?, node));
     }
     if manages_unit_path(unit) {
         let node = match unit.mask {
-            Some(true) => Node::Link { target: NULL.to_owned(), owner: view.style.owner },
-            _ => text_or_nothing(unit.contents.as_deref(), view),
+            Some(true) => FsNode::Link { target: DEV_NULL.to_owned(), owner: view.style.owner },
+            _ => text_or_absent(unit.contents.as_deref(), view),
         };
         nodes.push((unit_path(&unit.name)?, node));
     }
@@ -118,10 +124,10 @@ pub(super) fn has_contents(unit: &Unit) -> bool {
     unit.contents.as_deref().is_some_and(|text| !text.is_empty())
 }
 
-fn text_or_nothing(text: Option<&str>, view: &View) -> Node {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Node::Absent };
-    let meta = Meta { mode: 0o644, owner: view.style.owner };
-    Node::File { meta, content: Content::new(text.as_bytes().to_vec()) }
+fn text_or_absent(text: Option<&str>, view: &TreeOverlay) -> FsNode {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return FsNode::Absent };
+    let meta = FileMeta { mode: 0o644, owner: view.style.owner };
+    FsNode::File { meta, content: FileContent::new(text.as_bytes().to_vec()) }
 }
 
 fn mode(file: &File) -> u32 {
@@ -129,50 +135,58 @@ fn mode(file: &File) -> u32 {
 }
 
 /// The number wins over the name; without either, root.
-fn owner(file: &File, names: &users::Names, root: Owner) -> Result<Owner, ApplyError> {
-    let number =
-        |id: i64| u32::try_from(id).map_err(|_| ApplyError::Id { path: file.path.clone(), id });
+fn owner(
+    file: &File,
+    names: &users::UserDatabase,
+    root: FileOwner,
+) -> Result<FileOwner, ApplyError> {
+    let number = |id: i64| {
+        u32::try_from(id).map_err(|_| ApplyError::InvalidId { path: file.path.clone(), id })
+    };
     let user = file.user.name.as_deref().filter(|name| !name.is_empty());
     let uid = match (file.user.id, user) {
         (Some(id), _) => number(id)?,
         (None, None) => root.uid,
-        (None, Some(name)) => names
-            .uid(name)
-            .ok_or_else(|| ApplyError::User { path: file.path.clone(), name: name.to_owned() })?,
+        (None, Some(name)) => names.uid(name).ok_or_else(|| ApplyError::UnknownUser {
+            path: file.path.clone(),
+            name: name.to_owned(),
+        })?,
     };
     let group = file.group.name.as_deref().filter(|name| !name.is_empty());
     let gid = match (file.group.id, group) {
         (Some(id), _) => number(id)?,
         (None, None) => root.gid,
-        (None, Some(name)) => names
-            .gid(name)
-            .ok_or_else(|| ApplyError::Group { path: file.path.clone(), name: name.to_owned() })?,
+        (None, Some(name)) => names.gid(name).ok_or_else(|| ApplyError::UnknownGroup {
+            path: file.path.clone(),
+            name: name.to_owned(),
+        })?,
     };
-    Ok(Owner { uid, gid })
+    Ok(FileOwner { uid, gid })
 }
 
 fn refuse_reserved(path: &str) -> Result<(), ApplyError> {
     let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    let is_own = [CURRENT_CONFIG, CURRENT_IMAGE, RECORD, ORIGINALS, NO_ORIGINALS].contains(&path)
+    let is_own = [CURRENT_CONFIG, CURRENT_IMAGE, BASELINE_PATH, ORIGINALS, NO_ORIGINALS]
+        .contains(&path)
         || below(ORIGINALS)
         || below(NO_ORIGINALS)
         || path.starts_with(JOURNAL)
-        || path.starts_with(KEPT);
-    if is_own { Err(ApplyError::Reserved { path: path.to_owned() }) } else { Ok(()) }
+        || path.starts_with(DAEMON_FILES_PREFIX);
+    if is_own { Err(ApplyError::ReservedPath { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// The file of a unit.
 pub(super) fn unit_path(name: &str) -> Result<String, ApplyError> {
-    Ok(format!("{UNITS}/{}", plain(name)?))
+    Ok(format!("{UNITS_DIR}/{}", plain_file_name(name)?))
 }
 
 fn dropin_path(unit: &str, name: &str) -> Result<String, ApplyError> {
-    Ok(format!("{UNITS}/{}.d/{}", plain(unit)?, plain(name)?))
+    Ok(format!("{UNITS_DIR}/{}.d/{}", plain_file_name(unit)?, plain_file_name(name)?))
 }
 
-fn plain(name: &str) -> Result<&str, ApplyError> {
+fn plain_file_name(name: &str) -> Result<&str, ApplyError> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-        return Err(ApplyError::UnitName { name: name.to_owned() });
+        return Err(ApplyError::InvalidUnitName { name: name.to_owned() });
     }
     Ok(name)
 }

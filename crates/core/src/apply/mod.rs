@@ -22,13 +22,14 @@
 //! | `steps` | in which order things are done |
 //! | `verify` | what a config wants beside what is there, and the plan that puts differences right |
 
-mod cluster;
-mod current;
+mod baseline;
+mod cluster_files;
+mod current_config;
 mod error;
-mod managed;
-mod node;
+mod fs_node;
+mod managed_paths;
 mod originals;
-mod record;
+mod overlay;
 mod resolve;
 mod steps;
 mod systemd;
@@ -37,54 +38,55 @@ mod tests;
 mod tree;
 mod users;
 mod verify;
-mod view;
 
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, refresh, surrender};
-pub use current::{EMPTY_NAME, current_config, empty_config, from_ignition};
+pub use baseline::{BASELINE_PATH, HostBaseline};
+pub use cluster_files::{
+    CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, plan_cluster_files, plan_release_all,
+};
+pub use current_config::{EMPTY_CONFIG_NAME, empty_config, from_ignition, parse_current_config};
 pub use error::ApplyError;
-pub use node::{Content, Meta, Node, Owner, Source};
-pub use record::{RECORD, Record};
-pub use systemd::Enablement;
-pub use tree::{MemoryTree, Tree, TreeError};
-pub use verify::{Managed, Part, Verified, repair, split_contents, verify};
+pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
+pub use systemd::EnablementMismatch;
+pub use tree::{FsTree, FsTreeError, InMemoryTree};
+pub use verify::{ManagedPart, ManagedPath, VerifyReport, plan_repair, split_contents, verify};
 
 use crate::api::MachineConfig;
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};
-use crate::reconcile_check::Change;
-use view::View;
+use crate::reconcile_check::ConfigChange;
+use overlay::TreeOverlay;
 
 /// What the plan must know about the host besides its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
+pub struct HostDefaults {
     /// Who owns files of which a config does not say it: root, or whoever prepares an image
     /// without being root.
-    pub owner: Owner,
+    pub owner: FileOwner,
     /// The day, counted from 1970, for the date of a password's change.
     pub today: u32,
 }
 
 /// One change at one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct DiskStep {
     /// Where: absolute beneath the root, with no link on the way.
     pub path: String,
     /// What is there.
-    pub from: Node,
+    pub from: FsNode,
     /// What is to be there.
-    pub to: Node,
+    pub to: FsNode,
 }
 
 /// All that is to be done, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct ApplyPlan {
     /// The name of the config that the machine has.
     pub from: String,
     /// The name of the config that it is to have.
     pub to: String,
     /// The steps. Folders come before what is in them; what goes comes after what is put in place.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DiskStep>,
     /// What the config asks for and this plan does not do, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -92,68 +94,82 @@ pub struct Plan {
 
 /// Plans the change. `change` is what [`crate::reconcile_check::reconcilable`] made of the two
 /// configs; a machine that has none yet has [`empty_config`].
-pub fn plan(
+pub fn plan_apply(
     old: &MachineConfig,
     new: &MachineConfig,
-    change: &Change,
-    tree: &dyn Tree,
-    style: Style,
-) -> Result<Plan, ApplyError> {
-    let mut view = View::new(tree, style);
-    let mut record = record::read(&mut view)?;
+    change: &ConfigChange,
+    tree: &dyn FsTree,
+    style: HostDefaults,
+) -> Result<ApplyPlan, ApplyError> {
+    let mut view = TreeOverlay::new(tree, style);
+    let mut record = baseline::read(&mut view)?;
     let mut notes = Vec::new();
-    let before = managed::paths(&change.old, &mut view)?;
-    let wanted = managed::wanted(&change.new, &mut view)?;
+    let before = managed_paths::managed_paths(&change.old, &mut view)?;
+    let wanted = managed_paths::desired_paths(&change.new, &mut view)?;
 
     systemd::release_units(&change.old, &change.new, &mut view, &mut record)?;
-    let enabled = systemd::before_writing(&change.old, &change.new, &mut view, &mut record)?;
+    let enabled =
+        systemd::disable_before_rewrite(&change.old, &change.new, &mut view, &mut record)?;
     originals::release(&before, &wanted, &mut view)?;
-    let listed = systemd::listed(&change.new, &mut view)?;
-    let written = verify::without_others(&wanted, change, &mut view)?;
-    originals::acquire(&before, &written, &mut view)?;
-    notes.extend(systemd::enablement(
-        &systemd::Change { old: &change.old, new: &change.new, listed, enabled },
+    let listed = systemd::units_with_files(&change.new, &mut view)?;
+    let written = verify::without_cluster_managed_files(&wanted, change, &mut view)?;
+    originals::take_over(&before, &written, &mut view)?;
+    notes.extend(systemd::apply_enablement(
+        &systemd::UnitsChange {
+            old: &change.old,
+            new: &change.new,
+            with_files: listed,
+            links_before: enabled,
+        },
         &mut view,
         &mut record,
     )?);
-    notes.extend(users::apply(&change.old.passwd, &change.new.passwd, &mut view, &mut record)?);
+    notes.extend(users::apply_core_user(
+        &change.old.passwd,
+        &change.new.passwd,
+        &mut view,
+        &mut record,
+    )?);
     restrict_kubeconfig(&mut view, &mut record)?;
     if manages_nothing(new, change) {
-        record.give_back(&mut view)?;
+        record.restore_metas(&mut view)?;
     }
 
-    view.write(CURRENT_CONFIG, current::to_bytes(new))?;
+    view.write(CURRENT_CONFIG, current_config::to_bytes(new))?;
     let image = crate::os::layered_image(new).unwrap_or_default();
     view.write(CURRENT_IMAGE, image.as_bytes().to_vec())?;
     record.write(&mut view)?;
     let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
-    Ok(Plan { from: name(old), to: name(new), steps: steps::order(view)?, notes })
+    Ok(ApplyPlan { from: name(old), to: name(new), steps: steps::ordered_steps(view)?, notes })
 }
 
 /// The kubelet's credentials are for root alone, whatever wrote them.
-fn restrict_kubeconfig(view: &mut View, record: &mut Record) -> Result<(), ApplyError> {
+fn restrict_kubeconfig(
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
+) -> Result<(), ApplyError> {
     let path = view.resolve(KUBECONFIG)?;
-    if let Node::File { meta, content } = view.node(&path)?
+    if let FsNode::File { meta, content } = view.node(&path)?
         && meta.mode != 0o600
     {
         record.keep_meta(&path, meta);
-        view.set(&path, Node::File { meta: Meta { mode: 0o600, ..meta }, content });
+        view.set(&path, FsNode::File { meta: FileMeta { mode: 0o600, ..meta }, content });
     }
     Ok(())
 }
 
 /// A config without files, units and users gives everything back.
-fn manages_nothing(new: &MachineConfig, change: &Change) -> bool {
+fn manages_nothing(new: &MachineConfig, change: &ConfigChange) -> bool {
     let config = &change.new;
     config.storage.files.is_empty()
         && config.systemd.units.is_empty()
         && config.passwd.users.is_empty()
-        && left_alone(new).is_empty()
+        && not_applied_here(new).is_empty()
 }
 
 /// What a config asks for that is not about files: the daemon sees to it, on a machine that runs.
 #[must_use]
-pub fn left_alone(new: &MachineConfig) -> Vec<String> {
+pub fn not_applied_here(new: &MachineConfig) -> Vec<String> {
     let spec = &new.spec;
     let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     let has_any = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());

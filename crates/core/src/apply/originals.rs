@@ -4,125 +4,137 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::ApplyError;
-use super::managed::{Origin, Want};
-use super::node::Node;
-use super::view::View;
+use super::fs_node::FsNode;
+use super::managed_paths::{DesiredPath, PathOrigin};
+use super::overlay::TreeOverlay;
 use crate::api::names::path::{KUBELET_CA, NO_ORIGINALS, ORIGINALS, PULL_SECRET};
 
 /// Certificates that outlive the config that brought them.
-const KEPT: [&str; 3] = [
+const PRESERVED_FILES: [&str; 3] = [
     "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt",
     KUBELET_CA,
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
 ];
 /// Certificates of image registries, likewise.
-const KEPT_FOLDER: &str = "/etc/docker/certs.d";
+const PRESERVED_DIR: &str = "/etc/docker/certs.d";
 
 /// Where the original of a path is kept.
-fn original(path: &str) -> String {
+fn original_path(path: &str) -> String {
     format!("{ORIGINALS}{path}.mcdorig")
 }
 
 /// The mark that there was no original.
-fn no_original(path: &str) -> String {
+fn no_original_marker(path: &str) -> String {
     format!("{NO_ORIGINALS}{path}.mcdnoorig")
 }
 
 /// Keeps what is there, then puts what is wanted.
-pub(super) fn acquire(
-    managed: &BTreeMap<String, Origin>,
-    wanted: &[Want],
-    view: &mut View,
+pub(super) fn take_over(
+    managed: &BTreeMap<String, PathOrigin>,
+    wanted: &[DesiredPath],
+    view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
     for want in wanted {
-        keep(&want.path, want.origin, managed.contains_key(&want.path), view)?;
+        back_up(&want.path, want.origin, managed.contains_key(&want.path), view)?;
         match &want.node {
-            Node::Absent if view.exists(&want.path)? => view.put(&want.path, Node::Absent)?,
-            Node::Absent => {}
-            node => view.put(&want.path, node.clone())?,
+            FsNode::Absent if view.exists(&want.path)? => {
+                view.set_with_parents(&want.path, FsNode::Absent)?
+            }
+            FsNode::Absent => {}
+            node => view.set_with_parents(&want.path, node.clone())?,
         }
     }
     Ok(())
 }
 
 /// What was there before the first config that spoke of the path, or a mark that nothing was.
-fn keep(path: &str, origin: Origin, is_managed: bool, view: &mut View) -> Result<(), ApplyError> {
-    let (orig, mark) = (view.resolve(&original(path))?, view.resolve(&no_original(path))?);
+fn back_up(
+    path: &str,
+    origin: PathOrigin,
+    is_managed: bool,
+    view: &mut TreeOverlay,
+) -> Result<(), ApplyError> {
+    let (orig, mark) =
+        (view.resolve(&original_path(path))?, view.resolve(&no_original_marker(path))?);
     if view.exists(&orig)? || view.exists(&mark)? {
         return Ok(());
     }
     let found = view.node(path)?;
     let is_original = !is_managed && path != PULL_SECRET;
     match found {
-        Node::File { .. } | Node::Link { .. } if is_original => view.put(&orig, found),
-        _ if origin == Origin::File => view.write(&mark, Vec::new()),
+        FsNode::File { .. } | FsNode::Link { .. } if is_original => {
+            view.set_with_parents(&orig, found)
+        }
+        _ if origin == PathOrigin::File => view.write(&mark, Vec::new()),
         _ => Ok(()),
     }
 }
 
 /// Gives back every path that is not wanted any more.
 pub(super) fn release(
-    managed: &BTreeMap<String, Origin>,
-    wanted: &[Want],
-    view: &mut View,
+    managed: &BTreeMap<String, PathOrigin>,
+    wanted: &[DesiredPath],
+    view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
     let stays: BTreeSet<&str> = wanted.iter().map(|want| want.path.as_str()).collect();
     for path in managed.keys() {
-        let is_kept = KEPT.contains(&path.as_str()) || path.contains(KEPT_FOLDER);
+        let is_kept = PRESERVED_FILES.contains(&path.as_str()) || path.contains(PRESERVED_DIR);
         if !stays.contains(path.as_str()) && !is_kept {
-            give_back(path, view)?;
+            restore_original(path, view)?;
         }
     }
     Ok(())
 }
 
 /// The original, or nothing where there was none.
-pub(super) fn give_back(path: &str, view: &mut View) -> Result<(), ApplyError> {
-    let (orig, mark) = (view.resolve(&original(path))?, view.resolve(&no_original(path))?);
+pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
+    let (orig, mark) =
+        (view.resolve(&original_path(path))?, view.resolve(&no_original_marker(path))?);
     let kept = view.node(&orig)?;
     if view.exists(&mark)? {
-        view.set(&mark, Node::Absent);
-    } else if matches!(kept, Node::File { .. } | Node::Link { .. }) {
-        view.put(path, kept)?;
-        view.set(&orig, Node::Absent);
+        view.set(&mark, FsNode::Absent);
+    } else if matches!(kept, FsNode::File { .. } | FsNode::Link { .. }) {
+        view.set_with_parents(path, kept)?;
+        view.set(&orig, FsNode::Absent);
         return Ok(());
     }
     match view.node(path)? {
         // Somebody put something else there; it is not ours to remove.
-        Node::Absent | Node::Folder { .. } | Node::Special => Ok(()),
-        Node::File { .. } | Node::Link { .. } => {
-            view.set(path, Node::Absent);
+        FsNode::Absent | FsNode::Folder { .. } | FsNode::Special => Ok(()),
+        FsNode::File { .. } | FsNode::Link { .. } => {
+            view.set(path, FsNode::Absent);
             Ok(())
         }
     }
 }
 
 /// Keeps a file that another writer than a config takes over. Of a secret no copy is made.
-pub(super) fn keep_of_cluster(
+pub(super) fn back_up_cluster_file(
     path: &str,
     is_secret: bool,
-    view: &mut View,
+    view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
-    keep(path, Origin::File, is_secret, view)
+    back_up(path, PathOrigin::File, is_secret, view)
 }
 
 /// Whether a path was taken over.
-pub(super) fn is_taken(path: &str, view: &mut View) -> Result<bool, ApplyError> {
-    let (orig, mark) = (view.resolve(&original(path))?, view.resolve(&no_original(path))?);
+pub(super) fn is_taken_over(path: &str, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
+    let (orig, mark) =
+        (view.resolve(&original_path(path))?, view.resolve(&no_original_marker(path))?);
     Ok(view.exists(&orig)? || view.exists(&mark)?)
 }
 
 /// Every path that was taken over and not given back.
-pub(super) fn taken(view: &mut View) -> Result<BTreeSet<String>, ApplyError> {
+pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String>, ApplyError> {
     let mut taken = BTreeSet::new();
     for (folder, ending) in [(ORIGINALS, ".mcdorig"), (NO_ORIGINALS, ".mcdnoorig")] {
         let folder = view.resolve(folder)?;
         let mut folders = vec![folder.clone()];
         while let Some(at) = folders.pop() {
-            for name in view.names(&at)? {
+            for name in view.entries(&at)? {
                 let path = format!("{at}/{name}");
                 match view.node(&path)? {
-                    Node::Folder { .. } => folders.push(path),
+                    FsNode::Folder { .. } => folders.push(path),
                     _ => taken.extend(
                         path.strip_prefix(&folder)
                             .and_then(|path| path.strip_suffix(ending))
@@ -136,10 +148,10 @@ pub(super) fn taken(view: &mut View) -> Result<BTreeSet<String>, ApplyError> {
 }
 
 /// Keeps a file that no stamp is made for: the keys of `core`.
-pub(super) fn keep_unmarked(
+pub(super) fn back_up_without_marker(
     path: &str,
     is_managed: bool,
-    view: &mut View,
+    view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
-    keep(path, Origin::Unit, is_managed, view)
+    back_up(path, PathOrigin::Unit, is_managed, view)
 }

@@ -2,47 +2,47 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Style;
+use super::HostDefaults;
 use super::error::ApplyError;
-use super::node::{Content, Meta, Node, Source};
+use super::fs_node::{ContentSource, FileContent, FileMeta, FsNode};
 use super::resolve;
-use super::tree::Tree;
+use super::tree::FsTree;
 
 /// A tree and what is to change in it.
-pub(super) struct View<'a> {
-    tree: &'a dyn Tree,
+pub(super) struct TreeOverlay<'a> {
+    tree: &'a dyn FsTree,
     /// How the host does things.
-    pub(super) style: Style,
+    pub(super) style: HostDefaults,
     /// What is there, as far as it was asked.
-    found: HashMap<String, Node>,
+    found: HashMap<String, FsNode>,
     /// What is to be there.
-    changes: HashMap<String, Node>,
+    changes: HashMap<String, FsNode>,
     /// The changed paths, in the order of their first change.
     order: Vec<String>,
     /// The changed paths by folder.
-    by_folder: BTreeMap<String, BTreeSet<String>>,
+    changes_by_dir: BTreeMap<String, BTreeSet<String>>,
     resolved: HashMap<String, String>,
     /// Folders that were made on the way, since the last [`View::take_made`].
-    made: Vec<String>,
+    created_directories: Vec<String>,
     /// How often something was changed.
-    changed: usize,
+    change_count: usize,
     /// Whether links name units by `/lib`, once that was asked.
-    pub(super) names_lib: Option<bool>,
+    pub(super) links_use_lib: Option<bool>,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn new(tree: &'a dyn Tree, style: Style) -> Self {
+impl<'a> TreeOverlay<'a> {
+    pub(super) fn new(tree: &'a dyn FsTree, style: HostDefaults) -> Self {
         Self {
             tree,
             style,
             found: HashMap::new(),
             changes: HashMap::new(),
             order: Vec::new(),
-            by_folder: BTreeMap::new(),
+            changes_by_dir: BTreeMap::new(),
             resolved: HashMap::new(),
-            made: Vec::new(),
-            changed: 0,
-            names_lib: None,
+            created_directories: Vec::new(),
+            change_count: 0,
+            links_use_lib: None,
         }
     }
 
@@ -50,19 +50,19 @@ impl<'a> View<'a> {
     pub(super) fn resolve(&mut self, path: &str) -> Result<String, ApplyError> {
         let (tree, found) = (self.tree, &mut self.found);
         let trusted = self.style.owner.uid;
-        resolve::resolve(path, &mut self.resolved, trusted, &mut |path| look(tree, found, path))
+        resolve::resolve(path, &mut self.resolved, trusted, &mut |path| inspect(tree, found, path))
     }
 
     /// What is there before the change.
-    pub(super) fn before(&mut self, path: &str) -> Result<Node, ApplyError> {
-        look(self.tree, &mut self.found, path)
+    pub(super) fn original_node(&mut self, path: &str) -> Result<FsNode, ApplyError> {
+        inspect(self.tree, &mut self.found, path)
     }
 
     /// What is there with the change so far.
-    pub(super) fn node(&mut self, path: &str) -> Result<Node, ApplyError> {
+    pub(super) fn node(&mut self, path: &str) -> Result<FsNode, ApplyError> {
         match self.changes.get(path) {
             Some(node) => Ok(node.clone()),
-            None => self.before(path),
+            None => self.original_node(path),
         }
     }
 
@@ -74,10 +74,10 @@ impl<'a> View<'a> {
     /// The bytes of a file with the change so far; none where there is no file.
     pub(super) fn bytes(&mut self, path: &str) -> Result<Option<Vec<u8>>, ApplyError> {
         match self.node(path)? {
-            Node::File { content, .. } => match content.source {
-                Source::Bytes(bytes) => Ok(Some(bytes)),
-                Source::Path(from) => Ok(Some(self.tree.bytes(&from)?)),
-                Source::Unknown => Ok(None),
+            FsNode::File { content, .. } => match content.source {
+                ContentSource::Bytes(bytes) => Ok(Some(bytes)),
+                ContentSource::Path(from) => Ok(Some(self.tree.read(&from)?)),
+                ContentSource::Unknown => Ok(None),
             },
             _ => Ok(None),
         }
@@ -90,11 +90,11 @@ impl<'a> View<'a> {
     }
 
     /// What is in a folder with the change so far, sorted.
-    pub(super) fn names(&mut self, folder: &str) -> Result<Vec<String>, ApplyError> {
-        let mut names: BTreeSet<String> = self.tree.names(folder)?.into_iter().collect();
-        for path in self.by_folder.get(folder).into_iter().flatten() {
+    pub(super) fn entries(&mut self, folder: &str) -> Result<Vec<String>, ApplyError> {
+        let mut names: BTreeSet<String> = self.tree.entries(folder)?.into_iter().collect();
+        for path in self.changes_by_dir.get(folder).into_iter().flatten() {
             let name = path.rsplit('/').next().unwrap_or_default();
-            if self.changes.get(path).is_some_and(Node::is_absent) {
+            if self.changes.get(path).is_some_and(FsNode::is_absent) {
                 names.remove(name);
             } else {
                 names.insert(name.to_owned());
@@ -104,22 +104,22 @@ impl<'a> View<'a> {
     }
 
     /// From now on this is there.
-    pub(super) fn set(&mut self, path: &str, node: Node) {
-        self.changed += 1;
+    pub(super) fn set(&mut self, path: &str, node: FsNode) {
+        self.change_count += 1;
         if self.changes.insert(path.to_owned(), node).is_none() {
             self.order.push(path.to_owned());
-            let folder = folder_of(path).to_owned();
-            self.by_folder.entry(folder).or_default().insert(path.to_owned());
+            let folder = parent_dir(path).to_owned();
+            self.changes_by_dir.entry(folder).or_default().insert(path.to_owned());
         }
     }
 
     /// From now on this is there, and the folders that it needs.
-    pub(super) fn put(&mut self, path: &str, node: Node) -> Result<(), ApplyError> {
-        let meta = Meta { mode: 0o755, owner: self.style.owner };
-        self.make_folders(path, meta)?;
+    pub(super) fn set_with_parents(&mut self, path: &str, node: FsNode) -> Result<(), ApplyError> {
+        let meta = FileMeta { mode: 0o755, owner: self.style.owner };
+        self.create_parent_directories(path, meta)?;
         let found = self.node(path)?;
-        if matches!(found, Node::Folder { .. } | Node::Special) {
-            return Err(ApplyError::InTheWay {
+        if matches!(found, FsNode::Folder { .. } | FsNode::Special) {
+            return Err(ApplyError::Obstructed {
                 path: path.to_owned(),
                 found: found.kind(),
                 wanted: node.kind(),
@@ -130,26 +130,30 @@ impl<'a> View<'a> {
     }
 
     /// Makes the folders above a path that are not there.
-    pub(super) fn make_folders(&mut self, path: &str, meta: Meta) -> Result<(), ApplyError> {
-        let folder = folder_of(path);
-        if folder == "/" || matches!(self.changes.get(folder), Some(Node::Folder { .. })) {
+    pub(super) fn create_parent_directories(
+        &mut self,
+        path: &str,
+        meta: FileMeta,
+    ) -> Result<(), ApplyError> {
+        let folder = parent_dir(path);
+        if folder == "/" || matches!(self.changes.get(folder), Some(FsNode::Folder { .. })) {
             return Ok(());
         }
         match self.node(folder)? {
-            Node::Folder { .. } => Ok(()),
-            Node::Absent => {
+            FsNode::Folder { .. } => Ok(()),
+            FsNode::Absent => {
                 let folder = folder.to_owned();
-                self.make_folders(&folder, meta)?;
+                self.create_parent_directories(&folder, meta)?;
                 // A folder that was there and has just been emptied comes back as it was.
-                let before = self.before(&folder)?;
+                let before = self.original_node(&folder)?;
                 let is_new = before.is_absent();
-                self.set(&folder, if is_new { Node::Folder { meta } } else { before });
+                self.set(&folder, if is_new { FsNode::Folder { meta } } else { before });
                 if is_new {
-                    self.made.push(folder);
+                    self.created_directories.push(folder);
                 }
                 Ok(())
             }
-            found => Err(ApplyError::NotAFolder {
+            found => Err(ApplyError::NotADirectory {
                 path: path.to_owned(),
                 folder: folder.to_owned(),
                 found: found.kind(),
@@ -160,25 +164,25 @@ impl<'a> View<'a> {
     /// A file of the daemon's own: root's, for everyone to read.
     pub(super) fn write(&mut self, path: &str, bytes: Vec<u8>) -> Result<(), ApplyError> {
         let path = self.resolve(path)?;
-        let meta = Meta { mode: 0o644, owner: self.style.owner };
-        self.put(&path, Node::File { meta, content: Content::new(bytes) })
+        let meta = FileMeta { mode: 0o644, owner: self.style.owner };
+        self.set_with_parents(&path, FsNode::File { meta, content: FileContent::new(bytes) })
     }
 
     /// How often something was changed: the same number, the same view.
-    pub(super) fn changed(&self) -> usize {
-        self.changed
+    pub(super) fn change_count(&self) -> usize {
+        self.change_count
     }
 
     /// The folders that were made since this was last asked.
-    pub(super) fn take_made(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.made)
+    pub(super) fn take_created_directories(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.created_directories)
     }
 
     /// The paths that were changed, in order, with what was there and what is to be there.
-    pub(super) fn into_changes(mut self) -> Result<Vec<(String, Node, Node)>, ApplyError> {
+    pub(super) fn into_changes(mut self) -> Result<Vec<(String, FsNode, FsNode)>, ApplyError> {
         let mut all = Vec::new();
         for path in std::mem::take(&mut self.order) {
-            let from = self.before(&path)?;
+            let from = self.original_node(&path)?;
             if let Some(to) = self.changes.remove(&path)
                 && from != to
             {
@@ -189,18 +193,18 @@ impl<'a> View<'a> {
     }
 }
 
-fn look(
-    tree: &dyn Tree,
-    found: &mut HashMap<String, Node>,
+fn inspect(
+    tree: &dyn FsTree,
+    found: &mut HashMap<String, FsNode>,
     path: &str,
-) -> Result<Node, ApplyError> {
+) -> Result<FsNode, ApplyError> {
     if let Some(node) = found.get(path) {
         return Ok(node.clone());
     }
     // Nothing is below what is no folder.
-    let folder = folder_of(path);
-    if folder != "/" && !matches!(look(tree, found, folder)?, Node::Folder { .. }) {
-        return Ok(Node::Absent);
+    let folder = parent_dir(path);
+    if folder != "/" && !matches!(inspect(tree, found, folder)?, FsNode::Folder { .. }) {
+        return Ok(FsNode::Absent);
     }
     let node = tree.node(path)?;
     found.insert(path.to_owned(), node.clone());
@@ -208,7 +212,7 @@ fn look(
 }
 
 /// The folder of a path.
-pub(super) fn folder_of(path: &str) -> &str {
+pub(super) fn parent_dir(path: &str) -> &str {
     match path.rfind('/') {
         None | Some(0) => "/",
         Some(at) => &path[..at],

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::error::ApplyError;
-use super::node::Node;
+use super::fs_node::FsNode;
 
 /// More links than this on one way is a circle.
 const MAX_LINKS: usize = 40;
 
 /// The parts of a path from a config, refused when they are not plain.
-pub(super) fn parts(path: &str) -> Result<Vec<&str>, ApplyError> {
-    let wrong = |problem| ApplyError::Path { path: path.to_owned(), problem };
+pub(super) fn path_components(path: &str) -> Result<Vec<&str>, ApplyError> {
+    let wrong = |problem| ApplyError::InvalidPath { path: path.to_owned(), problem };
     let rest = path.strip_prefix('/').ok_or_else(|| wrong("is not absolute"))?;
     if path.contains('\0') {
         return Err(wrong("holds a zero byte"));
@@ -34,12 +34,13 @@ pub(super) fn resolve(
     path: &str,
     known: &mut HashMap<String, String>,
     trusted: u32,
-    look: &mut dyn FnMut(&str) -> Result<Node, ApplyError>,
+    look: &mut dyn FnMut(&str) -> Result<FsNode, ApplyError>,
 ) -> Result<String, ApplyError> {
-    let parts = parts(path)?;
-    let (name, folders) = parts
-        .split_last()
-        .ok_or_else(|| ApplyError::Path { path: path.to_owned(), problem: "names a folder" })?;
+    let parts = path_components(path)?;
+    let (name, folders) = parts.split_last().ok_or_else(|| ApplyError::InvalidPath {
+        path: path.to_owned(),
+        problem: "names a folder",
+    })?;
     let literal = folders.iter().fold(String::new(), |path, part| path + "/" + part);
     if let Some(folder) = known.get(&literal) {
         return Ok(format!("{folder}/{name}"));
@@ -56,7 +57,7 @@ pub(super) fn resolve(
             _ => {}
         }
         let next = format!("{at}/{part}");
-        let Node::Link { target, owner } = look(&next)? else {
+        let FsNode::Link { target, owner } = look(&next)? else {
             at = next;
             continue;
         };

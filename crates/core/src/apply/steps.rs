@@ -3,38 +3,39 @@
 //! empty, from the bottom. The daemon's word on which config the machine has comes at the end of
 //! what is put in place.
 
-use super::Step;
+use super::DiskStep;
 use super::error::ApplyError;
-use super::node::Node;
-use super::view::View;
-use crate::api::names::path::DAEMON_FOLDER;
+use super::fs_node::FsNode;
+use super::overlay::TreeOverlay;
+use crate::api::names::path::DAEMON_DIR;
 
 /// The steps from what is there to what is to be there.
-pub(super) fn order(view: View) -> Result<Vec<Step>, ApplyError> {
+pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyError> {
     let changes = view.into_changes()?;
     let mut steps = Vec::with_capacity(changes.len());
     for (path, from, to) in changes {
         let kinds = (&from, &to);
-        let mixes_folder = matches!(from, Node::Folder { .. }) != matches!(to, Node::Folder { .. });
+        let mixes_folder =
+            matches!(from, FsNode::Folder { .. }) != matches!(to, FsNode::Folder { .. });
         if mixes_folder && !from.is_absent() && !to.is_absent() {
             let (found, wanted) = (kinds.0.kind(), kinds.1.kind());
-            return Err(ApplyError::InTheWay { path, found, wanted });
+            return Err(ApplyError::Obstructed { path, found, wanted });
         }
-        steps.push(Step { path, from, to });
+        steps.push(DiskStep { path, from, to });
     }
     steps.sort_by_cached_key(rank);
     Ok(steps)
 }
 
 /// Stable sorting keeps the config's order where the rank says nothing.
-fn rank(step: &Step) -> (u8, usize, String) {
+fn rank(step: &DiskStep) -> (u8, usize, String) {
     let depth = step.path.matches('/').count();
-    let own = step.path.starts_with(DAEMON_FOLDER);
+    let own = step.path.starts_with(DAEMON_DIR);
     match (&step.from, &step.to) {
-        (Node::Absent, Node::Folder { .. }) => (0, depth, step.path.clone()),
-        (_, Node::Folder { .. }) => (1, 0, String::new()),
-        (Node::Folder { .. }, _) => (6, usize::MAX - depth, step.path.clone()),
-        (_, Node::Absent) => (4, 0, String::new()),
+        (FsNode::Absent, FsNode::Folder { .. }) => (0, depth, step.path.clone()),
+        (_, FsNode::Folder { .. }) => (1, 0, String::new()),
+        (FsNode::Folder { .. }, _) => (6, usize::MAX - depth, step.path.clone()),
+        (_, FsNode::Absent) => (4, 0, String::new()),
         _ if own && !step.path.ends_with("orig") => (3, 0, String::new()),
         _ => (2, 0, String::new()),
     }

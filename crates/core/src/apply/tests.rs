@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::reconcile_check::{Overrides, reconcilable};
+use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
 
 fn config(name: &str, ignition: &Value) -> MachineConfig {
     let mut ignition = ignition.clone();
@@ -16,26 +16,32 @@ fn config(name: &str, ignition: &Value) -> MachineConfig {
     config
 }
 
-fn tree() -> MemoryTree {
-    let mut tree = MemoryTree::new();
-    tree.file("/etc/passwd", b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n");
-    tree.file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
-    tree.file("/etc/shadow", b"core:!:1:0:99999:7:::\nother:x:1::::::\n");
-    tree.file("/etc/motd", b"welcome\n");
-    tree.file("/usr/lib/systemd/system/vendor.service", b"[Install]\nWantedBy=multi-user.target\n");
+fn tree() -> InMemoryTree {
+    let mut tree = InMemoryTree::new();
+    tree.add_file(
+        "/etc/passwd",
+        b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
+    );
+    tree.add_file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
+    tree.add_file("/etc/shadow", b"core:!:1:0:99999:7:::\nother:x:1::::::\n");
+    tree.add_file("/etc/motd", b"welcome\n");
+    tree.add_file(
+        "/usr/lib/systemd/system/vendor.service",
+        b"[Install]\nWantedBy=multi-user.target\n",
+    );
     tree
 }
 
-fn try_plan(tree: &MemoryTree, new: &MachineConfig) -> Result<Plan, ApplyError> {
-    let old = match tree.bytes(CURRENT_CONFIG) {
-        Ok(bytes) => current_config(&bytes).unwrap(),
+fn try_plan(tree: &InMemoryTree, new: &MachineConfig) -> Result<ApplyPlan, ApplyError> {
+    let old = match tree.read(CURRENT_CONFIG) {
+        Ok(bytes) => parse_current_config(&bytes).unwrap(),
         Err(_) => empty_config(),
     };
-    let change = reconcilable(&old, new, Overrides::default()).unwrap();
-    plan(&old, new, &change, tree, STYLE)
+    let change = check_reconcilable(&old, new, ValidationOverrides::default()).unwrap();
+    plan_apply(&old, new, &change, tree, STYLE)
 }
 
-fn apply(tree: &mut MemoryTree, ignition: &Value) -> Plan {
+fn apply(tree: &mut InMemoryTree, ignition: &Value) -> ApplyPlan {
     let plan = try_plan(tree, &config("x", ignition)).unwrap();
     tree.apply(&plan);
     plan
@@ -45,8 +51,8 @@ fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "contents": {"source": format!("data:,{text}")}})
 }
 
-fn text(tree: &MemoryTree, path: &str) -> String {
-    String::from_utf8(tree.bytes(path).unwrap()).unwrap()
+fn text(tree: &InMemoryTree, path: &str) -> String {
+    String::from_utf8(tree.read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -87,8 +93,8 @@ fn a_machine_taken_over_gets_a_locked_password_and_its_presets() {
     });
     apply(&mut tree, &before);
     // As the real daemon leaves it: without our record.
-    tree.put(RECORD, Node::Absent);
-    tree.file("/etc/systemd/system-preset/99.preset", b"disable *\n");
+    tree.put(BASELINE_PATH, FsNode::Absent);
+    tree.add_file("/etc/systemd/system-preset/99.preset", b"disable *\n");
     apply(&mut tree, &json!({}));
     assert!(text(&tree, "/etc/shadow").starts_with("core:*:"));
     let link = "/etc/systemd/system/multi-user.target.wants/vendor.service";
@@ -115,13 +121,13 @@ fn a_certificate_that_the_cluster_has_replaced_does_not_go_back() {
         json!({"storage": {"files": files}})
     };
     apply(&mut tree, &with("first", "1"));
-    tree.file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
+    tree.add_file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
     apply(&mut tree, &with("first", "2"));
     assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "rotated");
     assert_eq!(text(&tree, "/etc/motd"), "2");
     apply(&mut tree, &with("second", "2"));
     assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "second");
-    tree.put("/etc/kubernetes/kubelet-ca.crt", Node::Absent);
+    tree.put("/etc/kubernetes/kubelet-ca.crt", FsNode::Absent);
     apply(&mut tree, &with("second", "3"));
     assert_eq!(text(&tree, "/etc/kubernetes/kubelet-ca.crt"), "second");
 }
@@ -131,7 +137,7 @@ fn what_a_config_brought_is_no_original() {
     let mut tree = tree();
     apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "1")]}}));
     // Lost by hand: the file is still the config's.
-    tree.put("/etc/machine-config-daemon/noorig/etc/x.mcdnoorig", Node::Absent);
+    tree.put("/etc/machine-config-daemon/noorig/etc/x.mcdnoorig", FsNode::Absent);
     apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "2")]}}));
     assert!(tree.node("/etc/machine-config-daemon/orig/etc/x.mcdorig").unwrap().is_absent());
     apply(&mut tree, &json!({}));
@@ -141,9 +147,9 @@ fn what_a_config_brought_is_no_original() {
 #[test]
 fn a_damaged_record_is_said_without_its_words() {
     let mut tree = tree();
-    tree.file(RECORD, b"{\"password\": \"$6$secret");
+    tree.add_file(BASELINE_PATH, b"{\"password\": \"$6$secret");
     let error = try_plan(&tree, &config("x", &json!({}))).unwrap_err().to_string();
-    assert!(error.contains(RECORD) && !error.contains("secret"), "{error}");
+    assert!(error.contains(BASELINE_PATH) && !error.contains("secret"), "{error}");
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node::{Content, Meta, Node, Owner, Source};
+use super::fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 
 /// Why the tree does not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {path}: {problem}")]
-pub struct TreeError {
+pub struct FsTreeError {
     /// The path.
     pub path: String,
     /// What is wrong.
@@ -15,92 +15,96 @@ pub struct TreeError {
 }
 
 /// Questions about a tree. No path has a link on its way; the last part is never followed.
-pub trait Tree {
+pub trait FsTree {
     /// What is at a path.
-    fn node(&self, path: &str) -> Result<Node, TreeError>;
+    fn node(&self, path: &str) -> Result<FsNode, FsTreeError>;
     /// The bytes of a file of modest size.
-    fn bytes(&self, path: &str) -> Result<Vec<u8>, TreeError>;
+    fn read(&self, path: &str) -> Result<Vec<u8>, FsTreeError>;
     /// What is in a folder; nothing where there is no folder.
-    fn names(&self, folder: &str) -> Result<Vec<String>, TreeError>;
+    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError>;
 }
 
 /// A tree in memory.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryTree {
-    nodes: BTreeMap<String, Node>,
+pub struct InMemoryTree {
+    nodes: BTreeMap<String, FsNode>,
 }
 
-impl MemoryTree {
+impl InMemoryTree {
     /// A tree with an empty `/etc`.
     #[must_use]
     pub fn new() -> Self {
         let mut tree = Self::default();
-        tree.put("/etc", Node::Folder { meta: Meta { mode: 0o755, owner: Owner::default() } });
+        tree.put(
+            "/etc",
+            FsNode::Folder { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } },
+        );
         tree
     }
 
     /// Puts something somewhere, with the folders on the way.
-    pub fn put(&mut self, path: &str, node: Node) {
-        let meta = Meta { mode: 0o755, owner: Owner::default() };
+    pub fn put(&mut self, path: &str, node: FsNode) {
+        let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
         for (at, _) in path.match_indices('/').skip(1) {
-            self.nodes.entry(path[..at].to_owned()).or_insert(Node::Folder { meta });
+            self.nodes.entry(path[..at].to_owned()).or_insert(FsNode::Folder { meta });
         }
         match node {
-            Node::Absent => self.nodes.remove(path),
+            FsNode::Absent => self.nodes.remove(path),
             node => self.nodes.insert(path.to_owned(), node),
         };
     }
 
     /// Puts a file of root's there, for everyone to read.
-    pub fn file(&mut self, path: &str, bytes: &[u8]) {
-        let meta = Meta { mode: 0o644, owner: Owner::default() };
-        self.put(path, Node::File { meta, content: Content::new(bytes.to_vec()) });
+    pub fn add_file(&mut self, path: &str, bytes: &[u8]) {
+        let meta = FileMeta { mode: 0o644, owner: FileOwner::default() };
+        self.put(path, FsNode::File { meta, content: FileContent::new(bytes.to_vec()) });
     }
 
     /// Puts a link of root's there.
-    pub fn link(&mut self, path: &str, target: &str) {
-        self.put(path, Node::Link { target: target.to_owned(), owner: Owner::default() });
+    pub fn add_link(&mut self, path: &str, target: &str) {
+        self.put(path, FsNode::Link { target: target.to_owned(), owner: FileOwner::default() });
     }
 
     /// Everything, by path.
     #[must_use]
-    pub fn nodes(&self) -> &BTreeMap<String, Node> {
+    pub fn nodes(&self) -> &BTreeMap<String, FsNode> {
         &self.nodes
     }
 
     /// Does what a plan says.
-    pub fn apply(&mut self, plan: &super::Plan) {
+    pub fn apply(&mut self, plan: &super::ApplyPlan) {
         let before = self.clone();
         for step in &plan.steps {
             let mut node = step.to.clone();
-            if let Node::File { content, .. } = &mut node
-                && let Source::Path(from) = &content.source
+            if let FsNode::File { content, .. } = &mut node
+                && let ContentSource::Path(from) = &content.source
             {
-                let bytes = before.bytes(from).unwrap_or_default();
-                content.source = Source::Bytes(bytes);
+                let bytes = before.read(from).unwrap_or_default();
+                content.source = ContentSource::Bytes(bytes);
             }
             self.put(&step.path, node);
         }
     }
 }
 
-impl Tree for MemoryTree {
-    fn node(&self, path: &str) -> Result<Node, TreeError> {
-        let root = Node::Folder { meta: Meta { mode: 0o755, owner: Owner::default() } };
+impl FsTree for InMemoryTree {
+    fn node(&self, path: &str) -> Result<FsNode, FsTreeError> {
+        let root = FsNode::Folder { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } };
         let found = if path == "/" { Some(&root) } else { self.nodes.get(path) };
-        Ok(found.cloned().unwrap_or(Node::Absent))
+        Ok(found.cloned().unwrap_or(FsNode::Absent))
     }
 
-    fn bytes(&self, path: &str) -> Result<Vec<u8>, TreeError> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FsTreeError> {
         match self.nodes.get(path) {
-            Some(Node::File { content: Content { source: Source::Bytes(bytes), .. }, .. }) => {
-                Ok(bytes.clone())
-            }
-            _ => Err(TreeError { path: path.to_owned(), problem: "no file".to_owned() }),
+            Some(FsNode::File {
+                content: FileContent { source: ContentSource::Bytes(bytes), .. },
+                ..
+            }) => Ok(bytes.clone()),
+            _ => Err(FsTreeError { path: path.to_owned(), problem: "no file".to_owned() }),
         }
     }
 
-    fn names(&self, folder: &str) -> Result<Vec<String>, TreeError> {
+    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError> {
         let prefix = format!("{}/", folder.trim_end_matches('/'));
         let below = self.nodes.range(prefix.clone()..);
         let names: BTreeSet<&str> = below

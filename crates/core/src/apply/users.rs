@@ -2,38 +2,38 @@
 
 use std::collections::HashMap;
 
+use super::baseline::{HostBaseline, ShadowPassword};
 use super::error::ApplyError;
-use super::node::{Content, Meta, Node, Owner};
+use super::fs_node::{FileContent, FileMeta, FileOwner, FsNode};
 use super::originals;
-use super::record::{Password, Record};
-use super::tree::TreeError;
-use super::view::View;
+use super::overlay::TreeOverlay;
+use super::tree::FsTreeError;
 use crate::ignition::schema::Passwd;
 use crate::reconcile_check::CORE_USER;
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const SHADOW: &str = "/etc/shadow";
-const HOME: &str = "/home/core";
-const SSH: &str = "/home/core/.ssh";
-const KEYS_FOLDER: &str = "/home/core/.ssh/authorized_keys.d";
-const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
+const CORE_HOME: &str = "/home/core";
+const CORE_SSH_DIR: &str = "/home/core/.ssh";
+const AUTHORIZED_KEYS_DIR: &str = "/home/core/.ssh/authorized_keys.d";
+const AUTHORIZED_KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
 /// A password that nobody can give.
-const LOCKED: &str = "*";
+const LOCKED_PASSWORD: &str = "*";
 
 /// Users and groups by name.
-pub(super) struct Names {
-    users: HashMap<String, Owner>,
+pub(super) struct UserDatabase {
+    users: HashMap<String, FileOwner>,
     groups: HashMap<String, u32>,
 }
 
-impl Names {
+impl UserDatabase {
     /// Nobody but root.
-    pub(super) fn none() -> Self {
+    pub(super) fn root_only() -> Self {
         Self { users: HashMap::new(), groups: HashMap::new() }
     }
 
-    pub(super) fn read(view: &mut View) -> Result<Self, ApplyError> {
+    pub(super) fn read(view: &mut TreeOverlay) -> Result<Self, ApplyError> {
         let (passwd, group) = (view.text(PASSWD)?, view.text(GROUP)?);
         let mut names = Self { users: HashMap::new(), groups: HashMap::new() };
         for line in passwd.unwrap_or_default().lines() {
@@ -41,7 +41,7 @@ impl Names {
             if let [name, _, uid, gid, ..] = fields.as_slice()
                 && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
             {
-                names.users.entry((*name).to_owned()).or_insert(Owner { uid, gid });
+                names.users.entry((*name).to_owned()).or_insert(FileOwner { uid, gid });
             }
         }
         for line in group.unwrap_or_default().lines() {
@@ -67,23 +67,23 @@ impl Names {
     }
 
     /// `core`, and the group of that name.
-    fn core(&self) -> Option<Owner> {
+    fn core(&self) -> Option<FileOwner> {
         let owner = self.users.get(CORE_USER)?;
-        Some(Owner { uid: owner.uid, gid: self.gid(CORE_USER).unwrap_or(owner.gid) })
+        Some(FileOwner { uid: owner.uid, gid: self.gid(CORE_USER).unwrap_or(owner.gid) })
     }
 }
 
 /// Keys and password of `core`, when the users differ. What was left out comes back in words.
-pub(super) fn apply(
+pub(super) fn apply_core_user(
     old: &Passwd,
     new: &Passwd,
-    view: &mut View,
-    record: &mut Record,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<Option<String>, ApplyError> {
     if *old.users == *new.users {
         return Ok(None);
     }
-    let Some(core) = Names::read(view)?.core() else {
+    let Some(core) = UserDatabase::read(view)?.core() else {
         return Ok(Some(
             "there is no user core on this machine: its keys and password were left out".to_owned(),
         ));
@@ -92,7 +92,7 @@ pub(super) fn apply(
         release_keys(view, record)?;
         match record.password.take() {
             Some(before) => set_password(&before.hash, Some(&before.changed), view)?,
-            None => set_password(LOCKED, None, view)?,
+            None => set_password(LOCKED_PASSWORD, None, view)?,
         };
         return Ok(None);
     }
@@ -100,7 +100,11 @@ pub(super) fn apply(
     let text: String = keys.map(|key| format!("{key}\n")).collect();
     write_keys(text, core, !old.users.is_empty(), view, record)?;
     for user in &new.users {
-        let hash = user.password_hash.as_deref().filter(|hash| !hash.is_empty()).unwrap_or(LOCKED);
+        let hash = user
+            .password_hash
+            .as_deref()
+            .filter(|hash| !hash.is_empty())
+            .unwrap_or(LOCKED_PASSWORD);
         if hash.contains([':', '\n', '\0']) {
             return Err(ApplyError::PasswordHash { user: user.name.clone() });
         }
@@ -117,47 +121,50 @@ pub(super) fn apply(
 
 fn write_keys(
     text: String,
-    core: Owner,
+    core: FileOwner,
     is_managed: bool,
-    view: &mut View,
-    record: &mut Record,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<(), ApplyError> {
-    let home = view.resolve(HOME)?;
-    let below = |path: &str| format!("{home}{}", &path[HOME.len()..]);
-    let meta = Meta { mode: 0o700, owner: core };
+    let home = view.resolve(CORE_HOME)?;
+    let below = |path: &str| format!("{home}{}", &path[CORE_HOME.len()..]);
+    let meta = FileMeta { mode: 0o700, owner: core };
     // Whatever is in the home is core's to change: a link there could lead root anywhere.
-    for folder in [home.clone(), below(SSH), below(KEYS_FOLDER)] {
+    for folder in [home.clone(), below(CORE_SSH_DIR), below(AUTHORIZED_KEYS_DIR)] {
         match view.node(&folder)? {
-            Node::Folder { meta: found } if folder == home || found.owner.uid == core.uid => {}
+            FsNode::Folder { meta: found } if folder == home || found.owner.uid == core.uid => {}
             // Made by root by mistake; core could not log in.
-            Node::Folder { meta: found } => {
+            FsNode::Folder { meta: found } => {
                 record.keep_meta(&folder, found);
-                view.set(&folder, Node::Folder { meta: Meta { owner: core, ..found } });
+                view.set(&folder, FsNode::Folder { meta: FileMeta { owner: core, ..found } });
             }
-            Node::Absent => {
-                view.make_folders(&format!("{folder}/."), meta)?;
+            FsNode::Absent => {
+                view.create_parent_directories(&format!("{folder}/."), meta)?;
             }
             found => {
                 let (found, wanted) = (found.kind(), "a folder");
-                return Err(ApplyError::InTheWay { path: folder, found, wanted });
+                return Err(ApplyError::Obstructed { path: folder, found, wanted });
             }
         }
     }
-    let path = below(KEYS);
-    originals::keep_unmarked(&path, is_managed, view)?;
-    let meta = Meta { mode: 0o600, owner: core };
-    view.put(&path, Node::File { meta, content: Content::new(text.into_bytes()) })
+    let path = below(AUTHORIZED_KEYS);
+    originals::back_up_without_marker(&path, is_managed, view)?;
+    let meta = FileMeta { mode: 0o600, owner: core };
+    view.set_with_parents(
+        &path,
+        FsNode::File { meta, content: FileContent::new(text.into_bytes()) },
+    )
 }
 
-fn release_keys(view: &mut View, record: &mut Record) -> Result<(), ApplyError> {
-    let home = view.resolve(HOME)?;
-    let below = |path: &str| format!("{home}{}", &path[HOME.len()..]);
-    originals::give_back(&below(KEYS), view)?;
-    for folder in [below(KEYS_FOLDER), below(SSH)] {
+fn release_keys(view: &mut TreeOverlay, record: &mut HostBaseline) -> Result<(), ApplyError> {
+    let home = view.resolve(CORE_HOME)?;
+    let below = |path: &str| format!("{home}{}", &path[CORE_HOME.len()..]);
+    originals::restore_original(&below(AUTHORIZED_KEYS), view)?;
+    for folder in [below(AUTHORIZED_KEYS_DIR), below(CORE_SSH_DIR)] {
         if let Some(meta) = record.metas.remove(&folder)
-            && matches!(view.node(&folder)?, Node::Folder { .. })
+            && matches!(view.node(&folder)?, FsNode::Folder { .. })
         {
-            view.set(&folder, Node::Folder { meta });
+            view.set(&folder, FsNode::Folder { meta });
         }
     }
     Ok(())
@@ -167,13 +174,13 @@ fn release_keys(view: &mut View, record: &mut Record) -> Result<(), ApplyError> 
 fn set_password(
     hash: &str,
     changed: Option<&str>,
-    view: &mut View,
-) -> Result<Option<Password>, ApplyError> {
+    view: &mut TreeOverlay,
+) -> Result<Option<ShadowPassword>, ApplyError> {
     let path = view.resolve(SHADOW)?;
-    let Node::File { meta, .. } = view.node(&path)? else { return Ok(None) };
+    let FsNode::File { meta, .. } = view.node(&path)? else { return Ok(None) };
     let bytes = view.bytes(&path)?.unwrap_or_default();
     let text = String::from_utf8(bytes)
-        .map_err(|_| TreeError { path: path.clone(), problem: "it is not text".to_owned() })?;
+        .map_err(|_| FsTreeError { path: path.clone(), problem: "it is not text".to_owned() })?;
     let mut before = None;
     let mut new = String::with_capacity(text.len() + hash.len());
     for line in text.split_inclusive('\n') {
@@ -183,7 +190,7 @@ fn set_password(
             new.push_str(line);
             continue;
         }
-        before = Some(Password { hash: fields[1].to_owned(), changed: fields[2].to_owned() });
+        before = Some(ShadowPassword { hash: fields[1].to_owned(), changed: fields[2].to_owned() });
         if fields[1] != hash {
             fields[1] = hash;
             fields[2] = changed.unwrap_or(fields[2]);
@@ -191,7 +198,10 @@ fn set_password(
         new.push_str(&fields.join(":"));
     }
     if new != text {
-        view.put(&path, Node::File { meta, content: Content::new(new.into_bytes()) })?;
+        view.set_with_parents(
+            &path,
+            FsNode::File { meta, content: FileContent::new(new.into_bytes()) },
+        )?;
     }
     Ok(before)
 }

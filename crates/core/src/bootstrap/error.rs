@@ -21,10 +21,10 @@ pub enum BootstrapError {
     #[error(
         "MachineConfigPool {0:?}: metadata.name: not a name (use lower case letters, digits, '-' and '.', beginning and ending with a letter or digit)"
     )]
-    PoolName(String),
+    InvalidPoolName(String),
     /// The same pool twice, and neither comes with every system.
     #[error("MachineConfigPool {name} is given twice: in {first} and in {second}; remove one")]
-    Twice {
+    DuplicatePool {
         /// The pool.
         name: String,
         /// Where it is.
@@ -37,7 +37,7 @@ pub enum BootstrapError {
         "{kind} {}: spec.machineConfigPoolSelector: all of them are for MachineConfigPool {pool}, and which one counts is decided by their age, which they do not have yet; keep one, or create the others once the cluster is there",
         names.join(", ")
     )]
-    Several {
+    MultipleSettings {
         /// Their kind.
         kind: &'static str,
         /// The pool.

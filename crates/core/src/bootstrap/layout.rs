@@ -4,18 +4,18 @@
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use super::Bootstrapped;
+use super::BootstrapOutput;
 use crate::api::names::object;
 use crate::render::go_yaml::to_go_yaml;
 
 /// The folders that are ours, in the order in which they have to be written: whoever reads a pool
 /// finds what it points at.
-pub const FOLDERS: [&str; 4] =
+pub const DIRECTORIES: [&str; 4] =
     ["machine-configs", "controller-config", "api-server", "machine-pools"];
 
 /// A file of the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct BootstrapFile {
     /// Which of [`FOLDERS`] it is in.
     pub folder: &'static str,
     /// Its name there.
@@ -26,8 +26,8 @@ pub struct File {
 
 /// The files, in the order in which they have to be written.
 #[must_use]
-pub fn files(made: &Bootstrapped) -> Vec<File> {
-    let [configs, facts, api_server, pools] = FOLDERS;
+pub fn files(made: &BootstrapOutput) -> Vec<BootstrapFile> {
+    let [configs, facts, api_server, pools] = DIRECTORIES;
     let mut files = Vec::new();
     files.extend(made.rendered.iter().map(|config| file(configs, &config.name_any(), config)));
     files.push(file(facts, object::CONTROLLER_CONFIG, &made.controller_config));
@@ -36,13 +36,13 @@ pub fn files(made: &Bootstrapped) -> Vec<File> {
     files
 }
 
-fn file(folder: &'static str, name: &str, object: &impl Serialize) -> File {
+fn file(folder: &'static str, name: &str, object: &impl Serialize) -> BootstrapFile {
     let value = serde_json::to_value(object).unwrap_or_default();
-    File { folder, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
+    BootstrapFile { folder, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
 }
 
 /// Whether a name can be that of an object, and so of a file.
-pub(super) fn is_name(name: &str) -> bool {
+pub(super) fn is_object_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = |byte: Option<u8>| byte.is_some_and(plain);
     name.len() <= 253

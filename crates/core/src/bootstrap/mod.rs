@@ -19,8 +19,8 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
 
 pub use error::BootstrapError;
-pub use layout::{FOLDERS, File, files};
-pub use pools::{Choice, built_in, choose};
+pub use layout::{BootstrapFile, DIRECTORIES, files};
+pub use pools::{DeclaredPool, built_in_pool, choose_pools};
 pub use pull_secret::{PullSecretError, pull_secret};
 
 use crate::api::config::APIServer;
@@ -28,15 +28,15 @@ use crate::api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
     OSImageStream, PoolConfiguration,
 };
-use crate::generate::naming::{Family, Member};
-use crate::generate::sync::is_generated;
-use crate::generate::{Sources, generate};
-use crate::render::{MAX_SIZE, RenderError, System, render};
-use crate::{kubelet, runtime};
+use crate::generate::naming::{ConfigNaming, NamedSource};
+use crate::generate::reconcile::is_generated;
+use crate::generate::{GenerateSources, generate};
+use crate::render::{ImageSources, MAX_RENDERED_BYTES, RenderError, render};
+use crate::{container_runtime, kubelet};
 
 /// Everything that a first control plane starts from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bootstrapped {
+pub struct BootstrapOutput {
     /// The pools, each pointing at its rendered config.
     pub pools: Vec<MachineConfigPool>,
     /// The rendered configs.
@@ -55,16 +55,16 @@ pub struct Bootstrapped {
 /// # Errors
 /// All that is wrong with the inputs.
 pub fn bootstrap(
-    sources: &Sources<'_>,
+    sources: &GenerateSources<'_>,
     streams: Option<&OSImageStream>,
     version: &str,
-) -> Result<Bootstrapped, Vec<BootstrapError>> {
+) -> Result<BootstrapOutput, Vec<BootstrapError>> {
     let Some(base) = sources.templates else {
         return Err(vec![BootstrapError::NoControllerConfig]);
     };
     let controller_config = base.inputs.controller_config;
-    let mut errors = wrong_names(sources);
-    errors.extend(several(sources));
+    let mut errors = invalid_names(sources);
+    errors.extend(conflicting_settings(sources));
     // What generators made once they make anew; in a cluster it would be replaced.
     let mut sources = sources.clone();
     sources.machine_configs.retain(|config| !is_generated(config));
@@ -87,8 +87,8 @@ pub fn bootstrap(
     }));
     let all: Vec<&MachineConfig> =
         given.into_iter().chain(made.generated.iter().map(|made| &made.machine_config)).collect();
-    let system = System { controller_config: Some(controller_config), streams, worker: None }
-        .among(sources.pools.iter().copied());
+    let system = ImageSources { controller_config: Some(controller_config), streams, worker: None }
+        .with_worker_pool(sources.pools.iter().copied());
     let (mut pools, mut rendered) = (Vec::new(), Vec::new());
     for pool in &sources.pools {
         match rendered_pool(pool, &all, system, version, &mut warnings) {
@@ -113,11 +113,11 @@ pub fn bootstrap(
     }
     warnings.sort();
     warnings.dedup();
-    Ok(Bootstrapped {
+    Ok(BootstrapOutput {
         pools,
         rendered,
-        controller_config: told_anew(controller_config),
-        api_server: base.inputs.api_server.map(told_anew),
+        controller_config: without_server_fields(controller_config),
+        api_server: base.inputs.api_server.map(without_server_fields),
         warnings,
     })
 }
@@ -125,11 +125,11 @@ pub fn bootstrap(
 fn rendered_pool(
     pool: &MachineConfigPool,
     all: &[&MachineConfig],
-    system: System<'_>,
+    system: ImageSources<'_>,
     version: &str,
     warnings: &mut Vec<String>,
 ) -> Result<(MachineConfigPool, MachineConfig), RenderError> {
-    let mut pool = told_anew(pool);
+    let mut pool = without_server_fields(pool);
     let rendered = render(&pool, all.iter().copied(), system)?;
     for (machine_config, report) in &rendered.warnings {
         let entries = report.entries.iter();
@@ -145,9 +145,9 @@ fn rendered_pool(
     };
     let object = rendered.into_object(&pool, system.controller_config, version)?;
     let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
-    if size > MAX_SIZE / 5 * 4 {
+    if size > MAX_RENDERED_BYTES / 5 * 4 {
         let name = object.name_any();
-        warnings.push(format!("{name} has {size} of at most {MAX_SIZE} bytes"));
+        warnings.push(format!("{name} has {size} of at most {MAX_RENDERED_BYTES} bytes"));
     }
     pool.spec.configuration = Some(configuration.clone());
     // Nobody has anything else yet: the machines that are about to come will have this.
@@ -156,7 +156,7 @@ fn rendered_pool(
 }
 
 /// An object as somebody writes it: without what a cluster that it may come from put into it.
-fn told_anew<K: Resource + Clone>(object: &K) -> K {
+fn without_server_fields<K: Resource + Clone>(object: &K) -> K {
     let mut object = object.clone();
     let meta = object.meta_mut();
     *meta = ObjectMeta {
@@ -178,32 +178,36 @@ fn reference(name: &str) -> ObjectReference {
 }
 
 /// Names become the names of files.
-fn wrong_names(sources: &Sources<'_>) -> Vec<BootstrapError> {
+fn invalid_names(sources: &GenerateSources<'_>) -> Vec<BootstrapError> {
     let names = sources.pools.iter().map(|pool| pool.name_any());
-    let wrong = names.filter(|name| !layout::is_name(name));
-    wrong.map(BootstrapError::PoolName).collect()
+    let wrong = names.filter(|name| !layout::is_object_name(name));
+    wrong.map(BootstrapError::InvalidPoolName).collect()
 }
 
 /// Of several settings objects for a pool the youngest counts; before they are created, none is.
-fn several(sources: &Sources<'_>) -> Vec<BootstrapError> {
-    let kubelets = sources.kubelet_configs.iter().map(|config: &&KubeletConfig| Member {
+fn conflicting_settings(sources: &GenerateSources<'_>) -> Vec<BootstrapError> {
+    let kubelets = sources.kubelet_configs.iter().map(|config: &&KubeletConfig| NamedSource {
         metadata: &config.metadata,
         selector: config.spec.machine_config_pool_selector.as_ref(),
     });
     let runtimes = sources.container_runtime_configs.iter();
-    let runtimes = runtimes.map(|config: &&ContainerRuntimeConfig| Member {
+    let runtimes = runtimes.map(|config: &&ContainerRuntimeConfig| NamedSource {
         metadata: &config.metadata,
         selector: config.spec.machine_config_pool_selector.as_ref(),
     });
-    let mut errors = several_of(&kubelet::FAMILY, kubelets, sources);
-    errors.extend(several_of(&runtime::settings::FAMILY, runtimes, sources));
+    let mut errors = conflicting_settings_of(&kubelet::KUBELET_NAMING, kubelets, sources);
+    errors.extend(conflicting_settings_of(
+        &container_runtime::crio_settings::CONTAINER_RUNTIME_NAMING,
+        runtimes,
+        sources,
+    ));
     errors
 }
 
-fn several_of<'a>(
-    family: &Family,
-    members: impl Iterator<Item = Member<'a>>,
-    sources: &Sources<'_>,
+fn conflicting_settings_of<'a>(
+    family: &ConfigNaming,
+    members: impl Iterator<Item = NamedSource<'a>>,
+    sources: &GenerateSources<'_>,
 ) -> Vec<BootstrapError> {
     let mut by_pool: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for member in members {
@@ -215,7 +219,7 @@ fn several_of<'a>(
     }
     let too_many = by_pool.into_iter().filter(|(_, names)| names.len() > 1);
     too_many
-        .map(|(pool, names)| BootstrapError::Several { kind: family.kind, pool, names })
+        .map(|(pool, names)| BootstrapError::MultipleSettings { kind: family.kind, pool, names })
         .collect()
 }
 

@@ -11,25 +11,29 @@ use crate::api::names::{GROUP, label};
 use crate::api::{ControllerConfig, MachineConfigPool, Nullable};
 
 /// A pool, and where it was declared.
-pub type Choice = (MachineConfigPool, String);
+pub type DeclaredPool = (MachineConfigPool, String);
 
 /// The pools of a system: of those that are declared twice, the one of an administrator rather than
 /// the one that comes with every system; and those that come with it where nobody declared them.
 ///
 /// # Errors
 /// A pool is declared twice, and it would be a guess which one counts.
-pub fn choose(
-    declared: Vec<Choice>,
+pub fn choose_pools(
+    declared: Vec<DeclaredPool>,
     controller_config: Option<&ControllerConfig>,
 ) -> Result<Vec<MachineConfigPool>, Vec<BootstrapError>> {
-    let mut chosen: BTreeMap<String, Choice> = BTreeMap::new();
+    let mut chosen: BTreeMap<String, DeclaredPool> = BTreeMap::new();
     let mut errors = Vec::new();
     for (pool, origin) in declared {
         let name = pool.name_any();
         match chosen.get(&name) {
             Some((first, _)) if *first == pool || is_built_in(&pool) => {}
             Some((first, at)) if !is_built_in(first) => {
-                errors.push(BootstrapError::Twice { name, first: at.clone(), second: origin });
+                errors.push(BootstrapError::DuplicatePool {
+                    name,
+                    first: at.clone(),
+                    second: origin,
+                });
             }
             _ => {
                 chosen.insert(name, (pool, origin));
@@ -42,7 +46,7 @@ pub fn choose(
     let arbiter = controller_config.is_some_and(has_arbiters).then_some(POOL_ARBITER);
     for name in [POOL_MASTER, POOL_WORKER].into_iter().chain(arbiter) {
         if !chosen.contains_key(name) {
-            chosen.insert(name.to_owned(), (built_in(name), String::new()));
+            chosen.insert(name.to_owned(), (built_in_pool(name), String::new()));
         }
     }
     Ok(chosen.into_values().map(|(pool, _)| pool).collect())
@@ -57,7 +61,7 @@ fn has_arbiters(controller_config: &ControllerConfig) -> bool {
 
 /// A pool as it comes with every system.
 #[must_use]
-pub fn built_in(name: &str) -> MachineConfigPool {
+pub fn built_in_pool(name: &str) -> MachineConfigPool {
     let select = |key: &str, value: &str| json!({"matchLabels": {key: value}});
     let pool = json!({
         "apiVersion": format!("{GROUP}/v1"),
@@ -82,5 +86,5 @@ pub(super) fn is_built_in(pool: &MachineConfigPool) -> bool {
     spec.configuration = None;
     [POOL_MASTER, POOL_WORKER, POOL_ARBITER].contains(&name.as_str())
         && pool.labels().contains_key(label::MCO_BUILT_IN)
-        && spec == built_in(&name).spec
+        && spec == built_in_pool(&name).spec
 }

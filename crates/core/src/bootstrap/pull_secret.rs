@@ -15,18 +15,18 @@ pub enum PullSecretError {
     #[error(
         "type: expected secret type {DOCKER_CONFIG} found {0}; make it with `kubectl create secret docker-registry`"
     )]
-    Type(String),
+    WrongType(String),
     /// A Secret without it.
     #[error(
         "data: there is no {DOCKER_CONFIG_KEY}; make it with `kubectl create secret docker-registry`"
     )]
-    Missing,
+    MissingKey,
     /// Bytes that are none.
     #[error("data.{DOCKER_CONFIG_KEY}: not base64; use stringData for plain text")]
     Base64,
     /// Something else.
     #[error("it is neither a Secret of type {DOCKER_CONFIG} nor JSON with \"auths\"")]
-    Neither,
+    NotAPullSecret,
 }
 
 /// The pull secret in an object: a Secret, or the JSON with `auths` itself. `text` is the file that it
@@ -39,16 +39,16 @@ pub fn pull_secret(object: &Value, text: &str) -> Result<Vec<u8>, PullSecretErro
         return Ok(text.as_bytes().to_vec());
     }
     if object.get("kind").and_then(Value::as_str) != Some("Secret") {
-        return Err(PullSecretError::Neither);
+        return Err(PullSecretError::NotAPullSecret);
     }
     let type_ = object.get("type").and_then(Value::as_str).unwrap_or("Opaque");
     if type_ != DOCKER_CONFIG {
-        return Err(PullSecretError::Type(type_.to_owned()));
+        return Err(PullSecretError::WrongType(type_.to_owned()));
     }
     let held = |field: &str| object.get(field)?.get(DOCKER_CONFIG_KEY)?.as_str();
     if let Some(plain) = held("stringData") {
         return Ok(plain.as_bytes().to_vec());
     }
-    let data = held("data").ok_or(PullSecretError::Missing)?;
+    let data = held("data").ok_or(PullSecretError::MissingKey)?;
     STANDARD.decode(data).map_err(|_| PullSecretError::Base64)
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::api::Nullable;
-use crate::template::{Inputs, Profile, Templates, shipped};
+use crate::template::{ShippedProfile, TemplateInputs, TemplateTree, shipped_templates};
 
 fn object<K: serde::de::DeserializeOwned>(kind: &str, name: &str, rest: &Value) -> K {
     let mut value = rest.clone();
@@ -56,35 +56,35 @@ fn kubelet_config(name: &str, pods: i32) -> KubeletConfig {
 }
 
 /// Inputs that live long enough to be borrowed.
-struct World {
+struct BootstrapInputs {
     facts: ControllerConfig,
     pools: Vec<MachineConfigPool>,
     configs: Vec<MachineConfig>,
     kubelets: Vec<KubeletConfig>,
-    templates: Templates,
+    templates: TemplateTree,
     gates: BTreeMap<String, bool>,
 }
 
-impl World {
+impl BootstrapInputs {
     fn new() -> Self {
         Self {
             facts: facts(),
-            pools: choose(Vec::new(), None).unwrap(),
+            pools: choose_pools(Vec::new(), None).unwrap(),
             configs: vec![machine_config("50-mine", "worker", "mine")],
             kubelets: Vec::new(),
-            templates: shipped(Profile::Kubernetes),
+            templates: shipped_templates(ShippedProfile::Kubernetes),
             gates: BTreeMap::new(),
         }
     }
 
-    fn sources(&self) -> Sources<'_> {
-        Sources {
+    fn sources(&self) -> GenerateSources<'_> {
+        GenerateSources {
             pools: self.pools.iter().collect(),
             machine_configs: self.configs.iter().collect(),
             kubelet_configs: self.kubelets.iter().collect(),
-            templates: Some(kubelet::Sources {
+            templates: Some(kubelet::KubeletSources {
                 templates: &self.templates,
-                inputs: Inputs {
+                inputs: TemplateInputs {
                     controller_config: &self.facts,
                     pull_secret: None,
                     api_server: None,
@@ -92,11 +92,11 @@ impl World {
                 gates: &self.gates,
                 node: None,
             }),
-            ..Sources::default()
+            ..GenerateSources::default()
         }
     }
 
-    fn made(&self) -> Bootstrapped {
+    fn made(&self) -> BootstrapOutput {
         bootstrap(&self.sources(), None, "v1").unwrap()
     }
 
@@ -106,13 +106,13 @@ impl World {
     }
 }
 
-fn names(made: &Bootstrapped) -> Vec<String> {
+fn names(made: &BootstrapOutput) -> Vec<String> {
     made.rendered.iter().map(kube::ResourceExt::name_any).collect()
 }
 
 #[test]
 fn pools_point_at_configs_that_are_there() {
-    let mut world = World::new();
+    let mut world = BootstrapInputs::new();
     world.pools.push(pool("infra", &["worker", "infra"]));
     world.kubelets.push(kubelet_config("more-pods", 220));
     let made = world.made();
@@ -131,7 +131,7 @@ fn pools_point_at_configs_that_are_there() {
     assert!(paths.contains(&"controller-config/machine-config-controller.yaml".to_owned()));
     assert!(!paths.iter().any(|path| path.starts_with("api-server")));
     // Whatever a pool points at is written before it.
-    assert!(files.is_sorted_by_key(|file| FOLDERS.iter().position(|it| *it == file.folder)));
+    assert!(files.is_sorted_by_key(|file| DIRECTORIES.iter().position(|it| *it == file.folder)));
     // Only what the pool selects is a source of it, unlike in the real system.
     let source = made.pools[0].spec.configuration.as_ref().unwrap().source.as_ref().unwrap();
     let source: Vec<&str> = source.iter().filter_map(|it| it.name.as_deref()).collect();
@@ -140,7 +140,7 @@ fn pools_point_at_configs_that_are_there() {
 
 #[test]
 fn what_a_cluster_wrote_into_objects_does_not_count() {
-    let mut world = World::new();
+    let mut world = BootstrapInputs::new();
     let expected = names(&world.made());
     for pool in &mut world.pools {
         pool.metadata.uid = Some("u".to_owned());
@@ -161,7 +161,7 @@ fn what_a_cluster_wrote_into_objects_does_not_count() {
 
 #[test]
 fn what_is_generated_takes_the_place_of_what_has_its_name() {
-    let mut world = World::new();
+    let mut world = BootstrapInputs::new();
     world.configs.push(machine_config("00-worker", "worker", "mine"));
     let made = world.made();
     assert!(made.warnings[0].contains("MachineConfig 00-worker"), "{:?}", made.warnings);
@@ -171,8 +171,8 @@ fn what_is_generated_takes_the_place_of_what_has_its_name() {
 
 #[test]
 fn each_mistake_names_object_field_and_remedy() {
-    type Spoil = fn(&mut World);
-    let cases: [(Spoil, &[&str]); 6] = [
+    type Mutation = fn(&mut BootstrapInputs);
+    let cases: [(Mutation, &[&str]); 6] = [
         (
             |world| world.kubelets = vec![kubelet_config("a", 1), kubelet_config("b", 2)],
             &[
@@ -211,14 +211,14 @@ fn each_mistake_names_object_field_and_remedy() {
         ),
     ];
     for (spoil, parts) in cases {
-        let mut world = World::new();
+        let mut world = BootstrapInputs::new();
         spoil(&mut world);
         let refusal = world.refusal();
         for part in parts {
             assert!(refusal.contains(part), "{part} is not in {refusal}");
         }
     }
-    let none = bootstrap(&Sources::default(), None, "v1").unwrap_err();
+    let none = bootstrap(&GenerateSources::default(), None, "v1").unwrap_err();
     assert_eq!(none, [BootstrapError::NoControllerConfig]);
 }
 
@@ -226,20 +226,20 @@ fn each_mistake_names_object_field_and_remedy() {
 fn pools_that_are_declared_twice() {
     let at = |pool: &MachineConfigPool, origin: &str| (pool.clone(), origin.to_owned());
     let own = {
-        let mut own = built_in("worker");
+        let mut own = built_in_pool("worker");
         own.spec.paused = Some(true);
         own
     };
     let other = pool("worker", &["worker"]);
     for (declared, expected) in [
-        (vec![], Ok(built_in("worker"))),
+        (vec![], Ok(built_in_pool("worker"))),
         (vec![at(&own, "a")], Ok(own.clone())),
         (vec![at(&own, "a"), at(&own, "b")], Ok(own.clone())),
-        (vec![at(&built_in("worker"), "a"), at(&own, "b")], Ok(own.clone())),
-        (vec![at(&own, "a"), at(&built_in("worker"), "b")], Ok(own.clone())),
+        (vec![at(&built_in_pool("worker"), "a"), at(&own, "b")], Ok(own.clone())),
+        (vec![at(&own, "a"), at(&built_in_pool("worker"), "b")], Ok(own.clone())),
         (vec![at(&own, "a"), at(&other, "b")], Err("in a and in b; remove one")),
     ] {
-        match (choose(declared, None), expected) {
+        match (choose_pools(declared, None), expected) {
             (Ok(pools), Ok(expected)) => {
                 assert_eq!(
                     pools.iter().map(kube::ResourceExt::name_any).collect::<Vec<_>>(),
@@ -257,7 +257,7 @@ fn pools_that_are_declared_twice() {
     let Nullable::Set(infra) = &mut facts.spec.infra else { panic!() };
     let status = json!({"controlPlaneTopology": "HighlyAvailableArbiter"});
     infra.status = Some(serde_json::from_value(status).unwrap());
-    assert_eq!(choose(Vec::new(), Some(&facts)).unwrap().len(), 3);
+    assert_eq!(choose_pools(Vec::new(), Some(&facts)).unwrap().len(), 3);
 }
 
 #[test]
@@ -295,7 +295,7 @@ proptest! {
     /// The order of the manifests says nothing, and every run says the same.
     #[test]
     fn the_order_of_manifests_does_not_matter(order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle()) {
-        let mut world = World::new();
+        let mut world = BootstrapInputs::new();
         world.pools.push(pool("infra", &["worker", "infra"]));
         let all: Vec<MachineConfig> = (0..6)
             .map(|n| machine_config(&format!("5{n}-x"), if n % 2 == 0 { "worker" } else { "infra" }, &n.to_string()))
@@ -315,7 +315,7 @@ fn pools_get_the_images_of_their_streams() {
         "status": {"defaultStream": "nine", "availableStreams": [stream("nine"), stream("ten")]},
     });
     let streams: OSImageStream = object("OSImageStream", "cluster", &rest);
-    let mut world = World::new();
+    let mut world = BootstrapInputs::new();
     world.pools.push(pool("infra", &["worker", "infra"]));
     let worker = world.pools.iter_mut().find(|pool| pool.name_any() == "worker").unwrap();
     worker.spec.os_image_stream.get_or_insert_default().name = "ten".to_owned();

@@ -13,16 +13,16 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::agent::annotations::Annotations;
 use crate::api::ControllerConfig;
 use crate::api::names::annotation::LAST_SYNCED_CONTROLLER_CONFIG;
 use crate::api::names::object::CONTROLLER_CONFIG;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBELET_CA};
 use crate::api::{ControllerConfigSpec, ImageRegistryBundle};
-use crate::apply::{ClusterFile, ClusterFiles, Content};
+use crate::apply::{ClusterFile, ClusterFiles, FileContent};
+use crate::daemon::annotations::AnnotationPatch;
 
 /// The certificates of the cloud provider.
-pub const CLOUD_CA: &str =
+pub const CLOUD_CA_PATH: &str =
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 
 /// Why a ControllerConfig cannot be followed.
@@ -32,7 +32,7 @@ pub enum CertificatesError {
     #[error(
         "ControllerConfig {CONTROLLER_CONFIG}: spec.{field}: file {file:?} is no registry: write its host name, with \"..\" in place of the colon before a port"
     )]
-    Registry {
+    InvalidRegistryName {
         /// Where it stands.
         field: &'static str,
         /// What is there.
@@ -57,22 +57,22 @@ pub fn trim(config: &mut ControllerConfig) {
 
 /// Which version of it this is.
 #[must_use]
-pub fn version(config: &ControllerConfig) -> &str {
+pub fn resource_version(config: &ControllerConfig) -> &str {
     config.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
 /// What a machine says once it has it.
 #[must_use]
-pub fn synced(config: &ControllerConfig) -> Annotations {
-    let value = Some(version(config).to_owned());
-    Annotations::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
+pub fn synced_annotations(config: &ControllerConfig) -> AnnotationPatch {
+    let value = Some(resource_version(config).to_owned());
+    AnnotationPatch::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
 }
 
 /// What a ControllerConfig says about the files of a machine.
 ///
 /// # Errors
 /// A registry has a name that no folder can have.
-pub fn wanted(config: &ControllerConfig) -> Result<ClusterFiles, CertificatesError> {
+pub fn desired_files(config: &ControllerConfig) -> Result<ClusterFiles, CertificatesError> {
     let spec = &config.spec;
     let mut files = Vec::new();
     let mut add = |path, data: Option<&[u8]>, is_secret| {
@@ -81,16 +81,17 @@ pub fn wanted(config: &ControllerConfig) -> Result<ClusterFiles, CertificatesErr
         if path == KUBELET_CA && data.is_empty() {
             return;
         }
-        let content = Content::new(ending_in_newline(data));
-        files.push(ClusterFile { path, content, is_secret, only_where_it_is: data.is_empty() });
+        let content = FileContent::new(ending_in_newline(data));
+        files.push(ClusterFile { path, content, is_secret, only_if_present: data.is_empty() });
     };
     let api_server = spec.kube_api_server_serving_ca_data.as_ref();
     add(KUBELET_CA, api_server.map(|data| data.0.as_slice()), false);
     let cloud = spec.cloud_provider_ca_data.as_ref();
-    add(CLOUD_CA, cloud.map(|data| data.0.as_slice()), false);
+    add(CLOUD_CA_PATH, cloud.map(|data| data.0.as_slice()), false);
     let secret = spec.internal_registry_pull_secret.as_ref();
     add(INTERNAL_REGISTRY_PULL_SECRET, secret.map(|secret| secret.0.as_slice()), true);
-    let origin = format!("the certificates of ControllerConfig version {}", version(config));
+    let origin =
+        format!("the certificates of ControllerConfig version {}", resource_version(config));
     Ok(ClusterFiles { origin, files, registries: registries(spec)? })
 }
 
@@ -104,10 +105,12 @@ fn ending_in_newline(data: &[u8]) -> Vec<u8> {
 }
 
 /// Certificates of registries; what an administrator says counts more.
-fn registries(spec: &ControllerConfigSpec) -> Result<BTreeMap<String, Content>, CertificatesError> {
+fn registries(
+    spec: &ControllerConfigSpec,
+) -> Result<BTreeMap<String, FileContent>, CertificatesError> {
     let mut found = BTreeMap::new();
-    type Field<'a> = (&'static str, &'a Option<Vec<ImageRegistryBundle>>);
-    let fields: [Field<'_>; 2] = [
+    type BundleField<'a> = (&'static str, &'a Option<Vec<ImageRegistryBundle>>);
+    let fields: [BundleField<'_>; 2] = [
         ("imageRegistryBundleData", &spec.image_registry_bundle_data),
         ("imageRegistryBundleUserData", &spec.image_registry_bundle_user_data),
     ];
@@ -116,9 +119,9 @@ fn registries(spec: &ControllerConfigSpec) -> Result<BTreeMap<String, Content>, 
             let name = bundle.file.replace("..", ":");
             if name.is_empty() || name == "." || name.contains(['/', '\0']) {
                 let file = bundle.file.clone();
-                return Err(CertificatesError::Registry { field, file });
+                return Err(CertificatesError::InvalidRegistryName { field, file });
             }
-            found.insert(name, Content::new(bundle.data.0.clone()));
+            found.insert(name, FileContent::new(bundle.data.0.clone()));
         }
     }
     Ok(found)

@@ -3,9 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::apply::{MemoryTree, Meta, Node, Owner, Plan, Style, Tree as _, refresh, surrender};
+use crate::apply::{
+    ApplyPlan, FileMeta, FileOwner, FsNode, FsTree as _, HostDefaults, InMemoryTree,
+    plan_cluster_files, plan_release_all,
+};
 
-const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
 const REGISTRY: &str = "/etc/docker/certs.d/registry:5000/ca.crt";
 const USERS: &str = "/etc/docker/certs.d/mirror.example/ca.crt";
 
@@ -31,26 +34,26 @@ fn whole() -> Value {
     })
 }
 
-fn bring(tree: &mut MemoryTree, spec: &Value) -> Plan {
-    let plan = refresh(&wanted(&config(spec)).unwrap(), tree, STYLE).unwrap();
+fn bring(tree: &mut InMemoryTree, spec: &Value) -> ApplyPlan {
+    let plan = plan_cluster_files(&desired_files(&config(spec)).unwrap(), tree, STYLE).unwrap();
     tree.apply(&plan);
     plan
 }
 
-fn with_place() -> MemoryTree {
-    let mut tree = MemoryTree::new();
-    let meta = Meta { mode: 0o755, owner: Owner::default() };
-    tree.put("/etc/docker/certs.d", Node::Folder { meta });
+fn with_place() -> InMemoryTree {
+    let mut tree = InMemoryTree::new();
+    let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
+    tree.put("/etc/docker/certs.d", FsNode::Folder { meta });
     tree
 }
 
-fn text(tree: &MemoryTree, path: &str) -> String {
-    tree.bytes(path).map_or("-".to_owned(), |bytes| String::from_utf8(bytes).unwrap())
+fn text(tree: &InMemoryTree, path: &str) -> String {
+    tree.read(path).map_or("-".to_owned(), |bytes| String::from_utf8(bytes).unwrap())
 }
 
-fn mode(tree: &MemoryTree, path: &str) -> u32 {
+fn mode(tree: &InMemoryTree, path: &str) -> u32 {
     match tree.node(path).unwrap() {
-        Node::File { meta, .. } => meta.mode,
+        FsNode::File { meta, .. } => meta.mode,
         other => panic!("{path}: {other:?}"),
     }
 }
@@ -61,7 +64,7 @@ fn everything_comes_to_its_place_and_only_once() {
     bring(&mut tree, &whole());
     for (path, expected) in [
         (KUBELET_CA, "api\n"),
-        (CLOUD_CA, "cloud\n"),
+        (CLOUD_CA_PATH, "cloud\n"),
         (INTERNAL_REGISTRY_PULL_SECRET, "{}\n"),
         (REGISTRY, "own"),
         (USERS, "theirs"),
@@ -77,9 +80,9 @@ fn everything_comes_to_its_place_and_only_once() {
 fn only_what_differs_is_written_and_permissions_stay() {
     let mut tree = with_place();
     bring(&mut tree, &whole());
-    let Node::File { content, .. } = tree.node(KUBELET_CA).unwrap() else { panic!() };
-    let meta = Meta { mode: 0o600, owner: Owner { uid: 5, gid: 6 } };
-    tree.put(KUBELET_CA, Node::File { meta, content });
+    let FsNode::File { content, .. } = tree.node(KUBELET_CA).unwrap() else { panic!() };
+    let meta = FileMeta { mode: 0o600, owner: FileOwner { uid: 5, gid: 6 } };
+    tree.put(KUBELET_CA, FsNode::File { meta, content });
     let mut spec = whole();
     spec["kubeAPIServerServingCAData"] = base64("rotated");
     let plan = bring(&mut tree, &spec);
@@ -91,27 +94,27 @@ fn only_what_differs_is_written_and_permissions_stay() {
 
 #[test]
 fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
-    let mut tree = MemoryTree::new();
+    let mut tree = InMemoryTree::new();
     assert_eq!(bring(&mut tree, &json!({})).steps, []);
-    tree.file(KUBELET_CA, b"mine");
-    tree.file(CLOUD_CA, b"old");
-    tree.file(INTERNAL_REGISTRY_PULL_SECRET, b"{\"old\": 1}");
+    tree.add_file(KUBELET_CA, b"mine");
+    tree.add_file(CLOUD_CA_PATH, b"old");
+    tree.add_file(INTERNAL_REGISTRY_PULL_SECRET, b"{\"old\": 1}");
     bring(&mut tree, &json!({"cloudProviderCAData": null}));
     assert_eq!(text(&tree, KUBELET_CA), "mine");
-    assert_eq!(text(&tree, CLOUD_CA), "\n");
+    assert_eq!(text(&tree, CLOUD_CA_PATH), "\n");
     assert_eq!(text(&tree, INTERNAL_REGISTRY_PULL_SECRET), "\n");
 }
 
 #[test]
 fn registries_come_and_go() {
-    let mut tree = MemoryTree::new();
+    let mut tree = InMemoryTree::new();
     bring(&mut tree, &whole());
     assert_eq!(text(&tree, REGISTRY), "-", "there is no place for it");
 
     let mut tree = with_place();
-    tree.file("/etc/docker/certs.d/stale:1/ca.crt", b"stale");
-    tree.file("/etc/docker/certs.d/stale:1/deep/er", b"stale");
-    tree.file("/etc/docker/certs.d/file", b"no folder");
+    tree.add_file("/etc/docker/certs.d/stale:1/ca.crt", b"stale");
+    tree.add_file("/etc/docker/certs.d/stale:1/deep/er", b"stale");
+    tree.add_file("/etc/docker/certs.d/file", b"no folder");
     // A cluster that names no registry says nothing about them.
     bring(&mut tree, &json!({}));
     assert_eq!(text(&tree, "/etc/docker/certs.d/stale:1/ca.crt"), "stale");
@@ -143,7 +146,8 @@ fn an_administrator_counts_more_than_the_cluster() {
 fn a_registry_that_is_no_name_is_refused_with_its_place() {
     for file in ["a/b", "", ".", "../../x", "a\0b"] {
         let bundle = json!([{"file": file, "data": base64("x")}]);
-        let error = wanted(&config(&json!({"imageRegistryBundleUserData": bundle}))).unwrap_err();
+        let error =
+            desired_files(&config(&json!({"imageRegistryBundleUserData": bundle}))).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("spec.imageRegistryBundleUserData: file"), "{error}");
     }
@@ -152,18 +156,18 @@ fn a_registry_that_is_no_name_is_refused_with_its_place() {
 #[test]
 fn a_machine_that_leaves_has_what_it_had() {
     let mut tree = with_place();
-    tree.file(KUBELET_CA, b"mine");
-    tree.file(USERS, b"mine too");
-    tree.file("/etc/mco/other", b"");
+    tree.add_file(KUBELET_CA, b"mine");
+    tree.add_file(USERS, b"mine too");
+    tree.add_file("/etc/mco/other", b"");
     let before = tree.clone();
     let mut spec = whole();
     bring(&mut tree, &spec);
     spec["kubeAPIServerServingCAData"] = base64("rotated");
     bring(&mut tree, &spec);
-    let plan = surrender(&tree, STYLE).unwrap();
+    let plan = plan_release_all(&tree, STYLE).unwrap();
     tree.apply(&plan);
     let own = "/etc/machine-config-daemon";
-    let nodes = |tree: &MemoryTree| {
+    let nodes = |tree: &InMemoryTree| {
         let nodes = tree.nodes().iter().filter(|(path, _)| !path.starts_with(own));
         nodes.map(|(path, node)| (path.clone(), node.clone())).collect::<Vec<_>>()
     };
@@ -171,7 +175,7 @@ fn a_machine_that_leaves_has_what_it_had() {
     let left = tree
         .nodes()
         .iter()
-        .filter(|(path, node)| path.starts_with(own) && !matches!(node, Node::Folder { .. }));
+        .filter(|(path, node)| path.starts_with(own) && !matches!(node, FsNode::Folder { .. }));
     assert_eq!(left.count(), 0);
 }
 
@@ -181,11 +185,11 @@ fn nothing_else_is_kept_in_memory_and_no_secret_is_shown() {
     spec["images"] = json!({"a": "b"});
     spec["internalRegistryPullSecret"] = base64("hunter2");
     let mut full = config(&spec);
-    let files = wanted(&full).unwrap();
+    let files = desired_files(&full).unwrap();
     trim(&mut full);
-    assert_eq!(wanted(&full).unwrap(), files);
+    assert_eq!(desired_files(&full).unwrap(), files);
     assert_eq!(full.spec.images, None);
     assert!(!format!("{files:?}").contains("hunter2"));
-    let annotations = synced(&full);
+    let annotations = synced_annotations(&full);
     assert_eq!(annotations[LAST_SYNCED_CONTROLLER_CONFIG].as_deref(), Some("7"));
 }

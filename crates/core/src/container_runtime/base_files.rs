@@ -6,12 +6,12 @@ use crate::api::names::object::POOL_WORKER;
 use crate::ignition::{contents, parse_and_upgrade};
 
 /// The largest of these files that is read.
-const LIMIT: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The files that machines of a pool have before anything is generated: those of its templates, and
 /// where there are none, those of the real system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseFiles {
     /// `registries.conf`.
     pub registries_conf: String,
     /// `policy.json`.
@@ -20,26 +20,27 @@ pub struct Base {
     pub storage_conf: String,
 }
 
-impl Default for Base {
+impl Default for BaseFiles {
     fn default() -> Self {
         Self {
-            registries_conf: registries_conf::DEFAULT.to_owned(),
-            policy_json: policy_json::DEFAULT.to_owned(),
-            storage_conf: storage_conf::DEFAULT.to_owned(),
+            registries_conf: registries_conf::DEFAULT_REGISTRIES_CONF.to_owned(),
+            policy_json: policy_json::DEFAULT_POLICY_JSON.to_owned(),
+            storage_conf: storage_conf::DEFAULT_STORAGE_CONF.to_owned(),
         }
     }
 }
 
-impl Base {
+impl BaseFiles {
     /// The files of a pool, found among MachineConfigs. Only those that templates make count
     /// (`00-<role>`, `01-<role>-…`): what a person writes is merged later, and may well override
     /// what is generated. A pool without templates has those of workers.
-    pub fn of_pool<'a>(
+    pub fn for_pool<'a>(
         pool: &str,
         machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
     ) -> Self {
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
-        let parts = machine_configs.into_iter().filter(|config| Self::is_part(&name(config)));
+        let parts =
+            machine_configs.into_iter().filter(|config| Self::is_base_config(&name(config)));
         let parts: Vec<&MachineConfig> = parts.collect();
         let of_role = |role: &str| -> Vec<&MachineConfig> {
             let (first, others) = (format!("00-{role}"), format!("01-{role}-"));
@@ -53,30 +54,30 @@ impl Base {
         made.sort_by_key(|config| name(config));
         let mut base = Self::default();
         for config in made {
-            base.take(config);
+            base.merge_from(config);
         }
         base
     }
 
     /// Whether a MachineConfig of this name can be part of a base.
     #[must_use]
-    pub fn is_part(name: &str) -> bool {
+    pub fn is_base_config(name: &str) -> bool {
         name.starts_with("00-") || name.starts_with("01-")
     }
 
     /// Takes the files that a MachineConfig holds. One that cannot be read makes no base; rendering
     /// says what is wrong with it.
-    fn take(&mut self, machine_config: &MachineConfig) {
+    fn merge_from(&mut self, machine_config: &MachineConfig) {
         let Some(config) = &machine_config.spec.config else { return };
         let Ok((ignition, _)) = parse_and_upgrade(config) else { return };
         for file in &ignition.storage.files {
             let place = match file.path.as_str() {
                 super::registries::REGISTRIES_CONF => &mut self.registries_conf,
                 super::registries::POLICY_JSON => &mut self.policy_json,
-                storage_conf::PATH => &mut self.storage_conf,
+                storage_conf::STORAGE_CONF => &mut self.storage_conf,
                 _ => continue,
             };
-            let bytes = contents::decode(&file.contents, LIMIT).unwrap_or_default();
+            let bytes = contents::decode(&file.contents, MAX_FILE_BYTES).unwrap_or_default();
             if let Ok(text) = String::from_utf8(bytes) {
                 *place = text;
             }

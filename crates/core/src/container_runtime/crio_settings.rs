@@ -2,38 +2,39 @@
 
 use kube::ResourceExt as _;
 
-use super::base::Base;
-use super::storage_conf::{self, Changes};
+use super::base_files::BaseFiles;
+use super::storage_conf::{self, StorageConfChanges};
 use super::toml_text::{list, quoted};
 use crate::api::{
-    ContainerRuntimeConfig, ContainerRuntimeConfiguration, MachineConfigPool, Quantity, Store,
+    AdditionalStore, ContainerRuntimeConfig, ContainerRuntimeConfiguration, MachineConfigPool,
+    Quantity,
 };
-use crate::generate::naming::{Family, Member, Names};
-use crate::generate::{File, GenerateError, Generated, machine_config};
+use crate::generate::naming::{AssignedNames, ConfigNaming, NamedSource};
+use crate::generate::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
 
 /// The folder of CRI-O's settings.
-const FOLDER: &str = "/etc/crio/crio.conf.d";
+const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";
 /// A smaller limit of processes is none.
-const LEAST_PIDS: i64 = 20;
+const MIN_PIDS_LIMIT: i64 = 20;
 /// A log as small as this is none.
-const TOO_SMALL_LOG: i64 = 8192;
+const MIN_LOG_SIZE_EXCLUSIVE: i64 = 8192;
 const LOG_LEVELS: [&str; 7] = ["error", "fatal", "panic", "warn", "info", "debug", "trace"];
 const RUNTIMES: [&str; 2] = ["crun", "runc"];
 
 /// How the MachineConfigs of ContainerRuntimeConfigs are called.
-pub const FAMILY: Family = Family {
+pub const CONTAINER_RUNTIME_NAMING: ConfigNaming = ConfigNaming {
     kind: "ContainerRuntimeConfig",
-    word: "containerruntime",
-    too_many: "max number of supported ctrcfgs (10) has been reached. Please delete old ctrcfgs before retrying",
+    infix: "containerruntime",
+    limit_message: "max number of supported ctrcfgs (10) has been reached. Please delete old ctrcfgs before retrying",
 };
 
 /// What one object comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct RuntimeConfigOutput {
     /// What the names of its MachineConfigs end with; empty: nothing.
     pub suffix: String,
     /// Its MachineConfigs, one for each of its pools.
-    pub generated: Vec<Generated>,
+    pub generated: Vec<GeneratedConfig>,
 }
 
 /// What each of these objects comes to, in their order. `exists` says whether there is a MachineConfig
@@ -42,24 +43,25 @@ pub fn generate_all(
     configs: &[&ContainerRuntimeConfig],
     pools: &[&MachineConfigPool],
     exists: impl Fn(&str) -> bool,
-    base: impl Fn(&str) -> Base,
-) -> Vec<Result<Planned, GenerateError>> {
-    let members: Vec<Member<'_>> = configs
+    base: impl Fn(&str) -> BaseFiles,
+) -> Vec<Result<RuntimeConfigOutput, GenerateError>> {
+    let members: Vec<NamedSource<'_>> = configs
         .iter()
-        .map(|config| Member {
+        .map(|config| NamedSource {
             metadata: &config.metadata,
             selector: config.spec.machine_config_pool_selector.as_ref(),
         })
         .collect();
-    let names = FAMILY.assign(&members, pools, exists);
-    let plan = |(config, names): (&&ContainerRuntimeConfig, Result<Names, GenerateError>)| {
-        // A wrong setting is named before a wrong selector, as the real system does.
-        check(config)?;
-        let Names { suffix, by_pool } = names?;
-        let generated =
-            by_pool.iter().map(|(pool, name)| generate(config, pool, name, &base(pool)));
-        Ok(Planned { suffix, generated: generated.collect::<Result<_, _>>()? })
-    };
+    let names = CONTAINER_RUNTIME_NAMING.assign(&members, pools, exists);
+    let plan =
+        |(config, names): (&&ContainerRuntimeConfig, Result<AssignedNames, GenerateError>)| {
+            // A wrong setting is named before a wrong selector, as the real system does.
+            check(config)?;
+            let AssignedNames { suffix, by_pool } = names?;
+            let generated =
+                by_pool.iter().map(|(pool, name)| generate(config, pool, name, &base(pool)));
+            Ok(RuntimeConfigOutput { suffix, generated: generated.collect::<Result<_, _>>()? })
+        };
     configs.iter().zip(names).map(plan).collect()
 }
 
@@ -71,8 +73,8 @@ pub fn generate(
     config: &ContainerRuntimeConfig,
     pool: &str,
     name: &str,
-    base: &Base,
-) -> Result<Generated, GenerateError> {
+    base: &BaseFiles,
+) -> Result<GeneratedConfig, GenerateError> {
     check(config)?;
     let files = match &config.spec.container_runtime_config {
         Some(settings) => files(config, settings, base)?,
@@ -85,7 +87,7 @@ pub fn generate(
             object(config)
         ));
     }
-    Ok(Generated {
+    Ok(GeneratedConfig {
         machine_config: machine_config(name, pool, &files),
         from: vec![object(config)],
         warnings,
@@ -106,17 +108,18 @@ pub fn check(config: &ContainerRuntimeConfig) -> Result<(), GenerateError> {
         let message = "is not a setting that is known here".to_owned();
         return wrong(name, message, "correct its name, or remove it");
     }
-    if let Some(limit) = settings.pids_limit.filter(|limit| *limit != 0 && *limit < LEAST_PIDS) {
+    if let Some(limit) = settings.pids_limit.filter(|limit| *limit != 0 && *limit < MIN_PIDS_LIMIT)
+    {
         let remedy = "use 20 or more, or 0 for no limit of its own";
         return wrong("pidsLimit", format!("invalid PidsLimit {limit}"), remedy);
     }
-    if let Some((value, shown)) = amount(config, "logSizeMax", &settings.log_size_max)?
-        && (1..=TOO_SMALL_LOG).contains(&value)
+    if let Some((value, shown)) = parse_quantity(config, "logSizeMax", &settings.log_size_max)?
+        && (1..=MIN_LOG_SIZE_EXCLUSIVE).contains(&value)
     {
         let message = format!("invalid LogSizeMax {shown:?}, cannot be less than 8kB");
         return wrong("logSizeMax", message, "use more than 8192 bytes, or -1 for no limit");
     }
-    if let Some((value, shown)) = amount(config, "overlaySize", &settings.overlay_size)?
+    if let Some((value, shown)) = parse_quantity(config, "overlaySize", &settings.overlay_size)?
         && value < 0
     {
         let message = format!("invalid overlaySize {shown:?}, cannot be less than 0");
@@ -142,7 +145,7 @@ pub fn check(config: &ContainerRuntimeConfig) -> Result<(), GenerateError> {
         ),
     ] {
         for (at, store) in stores.iter().flatten().enumerate() {
-            if let Some(message) = wrong_path(title, &store.path) {
+            if let Some(message) = path_problem(title, &store.path) {
                 return wrong(&format!("{field}[{at}].path"), message, "write an absolute path");
             }
         }
@@ -153,19 +156,23 @@ pub fn check(config: &ContainerRuntimeConfig) -> Result<(), GenerateError> {
 fn files(
     config: &ContainerRuntimeConfig,
     settings: &ContainerRuntimeConfiguration,
-    base: &Base,
-) -> Result<Vec<File>, GenerateError> {
+    base: &BaseFiles,
+) -> Result<Vec<GeneratedFile>, GenerateError> {
     let mut files = Vec::new();
     if let Some(changes) = storage_changes(config, settings)? {
-        let text = storage_conf::changed(&base.storage_conf, &changes).map_err(|message| {
-            let message = format!("cannot change the template's {}: {message}", storage_conf::PATH);
-            error(config, "overlaySize", message, "mend the template".to_owned())
-        })?;
-        files.push(File::new(storage_conf::PATH, text));
+        let text =
+            storage_conf::apply_changes(&base.storage_conf, &changes).map_err(|message| {
+                let message = format!(
+                    "cannot change the template's {}: {message}",
+                    storage_conf::STORAGE_CONF
+                );
+                error(config, "overlaySize", message, "mend the template".to_owned())
+            })?;
+        files.push(GeneratedFile::new(storage_conf::STORAGE_CONF, text));
     }
     let mut drop_in = |name: &str, line: String| {
         let text = format!("[crio]\n  [crio.runtime]\n{line}");
-        files.push(File::new(format!("{FOLDER}/01-ctrcfg-{name}"), text));
+        files.push(GeneratedFile::new(format!("{CRIO_CONF_DIR}/01-ctrcfg-{name}"), text));
     };
     if let Some(level) = set(&settings.log_level) {
         drop_in("logLevel", format!("    log_level = {}\n", quoted(level)));
@@ -173,7 +180,7 @@ fn files(
     if let Some(limit) = settings.pids_limit {
         drop_in("pidsLimit", format!("    pids_limit = {limit}\n"));
     }
-    if let Some((size, _)) = amount(config, "logSizeMax", &settings.log_size_max)?
+    if let Some((size, _)) = parse_quantity(config, "logSizeMax", &settings.log_size_max)?
         && size != 0
     {
         drop_in("logSizeMax", format!("    log_size_max = {size}\n"));
@@ -193,9 +200,9 @@ fn files(
 fn storage_changes(
     config: &ContainerRuntimeConfig,
     settings: &ContainerRuntimeConfiguration,
-) -> Result<Option<Changes>, GenerateError> {
-    let size = amount(config, "overlaySize", &settings.overlay_size)?;
-    let changes = Changes {
+) -> Result<Option<StorageConfChanges>, GenerateError> {
+    let size = parse_quantity(config, "overlaySize", &settings.overlay_size)?;
+    let changes = StorageConfChanges {
         size: size.filter(|(value, _)| *value != 0).map(|(_, shown)| shown),
         // The storage library finds layers in such a store by their references only.
         layer_stores: paths(&settings.additional_layer_stores)
@@ -211,13 +218,13 @@ fn storage_changes(
 }
 
 /// An amount as a number and as Kubernetes shows it.
-fn amount(
+fn parse_quantity(
     config: &ContainerRuntimeConfig,
     field: &str,
     quantity: &Option<Quantity>,
 ) -> Result<Option<(i64, String)>, GenerateError> {
     let Some(quantity) = quantity else { return Ok(None) };
-    match quantity.amount() {
+    match quantity.parse() {
         Ok(amount) => Ok(Some((amount.value(), amount.to_string()))),
         Err(remedy) => {
             let text = serde_json::to_string(quantity).unwrap_or_default();
@@ -227,7 +234,7 @@ fn amount(
     }
 }
 
-fn wrong_path(title: &str, path: &str) -> Option<String> {
+fn path_problem(title: &str, path: &str) -> Option<String> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     if path.is_empty() {
         return Some(format!("invalid {title}: path must not be empty"));
@@ -246,12 +253,12 @@ fn set(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-fn paths(stores: &Option<Vec<Store>>) -> Vec<String> {
+fn paths(stores: &Option<Vec<AdditionalStore>>) -> Vec<String> {
     stores.iter().flatten().map(|store| store.path.clone()).collect()
 }
 
 fn object(config: &ContainerRuntimeConfig) -> String {
-    format!("{} {}", FAMILY.kind, config.name_any())
+    format!("{} {}", CONTAINER_RUNTIME_NAMING.kind, config.name_any())
 }
 
 fn error(

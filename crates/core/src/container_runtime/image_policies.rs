@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
+use super::registry_lists::RegistryLists;
 use super::scope::is_inside;
-use super::signature::requirement;
-use super::sources::Lists;
-use crate::api::config::{ClusterImagePolicy, ImagePolicy, Policy};
+use super::signature_requirement::requirement;
+use crate::api::config::{ClusterImagePolicy, ImagePolicy, ImageSigstoreVerificationPolicy};
 use crate::generate::GenerateError;
 
 /// The requirements of a scope, each from a policy.
-pub(super) type Requirements = BTreeMap<String, Vec<Value>>;
+pub(super) type ScopeRequirements = BTreeMap<String, Vec<Value>>;
 
 /// What is required, where.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Policies {
+pub(super) struct ImagePolicies {
     /// In the whole cluster.
-    pub(super) cluster: Requirements,
+    pub(super) cluster: ScopeRequirements,
     /// In a namespace, besides.
-    pub(super) namespaces: BTreeMap<String, Requirements>,
+    pub(super) namespaces: BTreeMap<String, ScopeRequirements>,
     /// Scopes of a namespace that the cluster has decided already.
-    pub(super) conflicts: Vec<Conflict>,
+    pub(super) conflicts: Vec<ScopeConflict>,
 }
 
 /// Scopes of an ImagePolicy that do not count, since a ClusterImagePolicy decides about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub struct ScopeConflict {
     /// The namespace of the ImagePolicy.
     pub namespace: String,
     /// Its name.
@@ -36,7 +36,7 @@ pub struct Conflict {
     pub scopes: Vec<String>,
 }
 
-impl Conflict {
+impl ScopeConflict {
     /// The real system's word for it.
     pub const REASON: &'static str = "ConflictScopes";
 
@@ -55,12 +55,12 @@ impl Conflict {
 pub(super) fn policies(
     cluster: &[&ClusterImagePolicy],
     namespaced: &[&ImagePolicy],
-    lists: &Lists,
-) -> Result<Policies, GenerateError> {
-    let mut policies = Policies::default();
+    lists: &RegistryLists,
+) -> Result<ImagePolicies, GenerateError> {
+    let mut policies = ImagePolicies::default();
     for policy in cluster {
         let object = format!("ClusterImagePolicy {}", policy.name_any());
-        let required = required(&object, policy.spec.policy.as_ref())?;
+        let required = policy_requirement(&object, policy.spec.policy.as_ref())?;
         for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
             check(&object, "clusterimagePolicy", at, scope, lists)?;
             policies.cluster.entry(scope.clone()).or_default().push(required.clone());
@@ -69,7 +69,7 @@ pub(super) fn policies(
     for policy in namespaced {
         let namespace = policy.namespace().unwrap_or_default();
         let object = format!("ImagePolicy {namespace}/{}", policy.name_any());
-        let required = required(&object, policy.spec.policy.as_ref())?;
+        let required = policy_requirement(&object, policy.spec.policy.as_ref())?;
         let mut conflicting = Vec::new();
         for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
             if policies.cluster.keys().any(|decided| is_inside(scope, decided)) {
@@ -82,13 +82,16 @@ pub(super) fn policies(
         }
         if !conflicting.is_empty() {
             let name = policy.name_any();
-            policies.conflicts.push(Conflict { namespace, name, scopes: conflicting });
+            policies.conflicts.push(ScopeConflict { namespace, name, scopes: conflicting });
         }
     }
     Ok(policies)
 }
 
-fn required(object: &str, policy: Option<&Policy>) -> Result<Value, GenerateError> {
+fn policy_requirement(
+    object: &str,
+    policy: Option<&ImageSigstoreVerificationPolicy>,
+) -> Result<Value, GenerateError> {
     let problem = |(field, message, remedy): (String, String, &str)| GenerateError {
         object: object.to_owned(),
         field: format!("spec.policy{field}"),
@@ -106,7 +109,7 @@ fn check(
     kind: &str,
     at: usize,
     scope: &str,
-    lists: &Lists,
+    lists: &RegistryLists,
 ) -> Result<(), GenerateError> {
     let is_in = |list: &[String]| list.iter().any(|outer| is_inside(scope, outer));
     let (message, remedy) = if !lists.allowed.is_empty() && !is_in(&lists.allowed) {

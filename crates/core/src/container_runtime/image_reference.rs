@@ -4,7 +4,7 @@ use super::mirrors::PullBy;
 
 /// The repository of an image, and how the image is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reference<'a> {
+pub(super) struct ImageReference<'a> {
     /// Host and path.
     pub(super) repository: &'a str,
     /// Whether it is asked for by digest.
@@ -12,7 +12,7 @@ pub(super) struct Reference<'a> {
 }
 
 /// Takes a full name apart: `host/path`, with a tag, a digest or both. Short names are none.
-pub(super) fn parse(image: &str) -> Option<Reference<'_>> {
+pub(super) fn parse(image: &str) -> Option<ImageReference<'_>> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
@@ -32,7 +32,7 @@ pub(super) fn parse(image: &str) -> Option<Reference<'_>> {
         && tag.is_none_or(is_tag)
         && digest.is_none_or(is_digest);
     let by = if digest.is_some() { PullBy::Digest } else { PullBy::Tag };
-    good.then_some(Reference { repository, by })
+    good.then_some(ImageReference { repository, by })
 }
 
 fn is_tag(tag: &str) -> bool {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who comes before whom.
 #[derive(Debug, Default)]
-pub(super) struct Order<'a> {
+pub(super) struct PrecedenceGraph<'a> {
     before: BTreeMap<&'a str, BTreeSet<&'a str>>,
     after: BTreeMap<&'a str, BTreeSet<&'a str>>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> PrecedenceGraph<'a> {
     /// The first comes before the second.
     pub(super) fn add(&mut self, first: &'a str, second: &'a str) {
         self.after.entry(first).or_default().insert(second);
@@ -20,7 +20,7 @@ impl<'a> Order<'a> {
 
     /// All of them, each after those that come before it. Where lists contradict one another, the
     /// alphabet decides.
-    pub(super) fn sorted(mut self) -> Vec<&'a str> {
+    pub(super) fn topological_order(mut self) -> Vec<&'a str> {
         let names: Vec<&str> = self.after.keys().copied().collect();
         let mut free: VecDeque<&str> =
             names.iter().copied().filter(|name| self.before[name].is_empty()).collect();
@@ -48,13 +48,13 @@ mod tests {
     use super::*;
 
     fn sorted<'a>(lists: &[&[&'a str]]) -> Vec<&'a str> {
-        let mut order = Order::default();
+        let mut order = PrecedenceGraph::default();
         for list in lists {
             for pair in list.windows(2) {
                 order.add(pair[0], pair[1]);
             }
         }
-        order.sorted()
+        order.topological_order()
     }
 
     #[test]

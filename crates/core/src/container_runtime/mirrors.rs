@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
 
-use super::order::Order;
+use super::mirror_order::PrecedenceGraph;
 use super::scope::{is_mirror, is_source};
 use crate::api::ImageContentSourcePolicy;
 use crate::api::config::{ImageDigestMirrorSet, ImageMirrors, ImageTagMirrorSet};
@@ -26,7 +26,7 @@ pub(super) enum PullBy {
 
 /// The mirrors that one entry of one object gives a source.
 #[derive(Clone, Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct MirrorEntry<'a> {
     pub(super) object: String,
     pub(super) field: String,
     pub(super) source: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Entry<'a> {
     pub(super) by: PullBy,
 }
 
-impl Entry<'_> {
+impl MirrorEntry<'_> {
     pub(super) fn error(&self, part: &str, message: String, remedy: &str) -> GenerateError {
         GenerateError {
             object: self.object.clone(),
@@ -47,11 +47,11 @@ impl Entry<'_> {
 }
 
 /// All entries: by digest first, then by tag.
-pub(super) fn entries<'a>(
+pub(super) fn mirror_entries<'a>(
     digest: &[&'a ImageDigestMirrorSet],
     old: &[&'a ImageContentSourcePolicy],
     tag: &[&'a ImageTagMirrorSet],
-) -> Result<Vec<Entry<'a>>, GenerateError> {
+) -> Result<Vec<MirrorEntry<'a>>, GenerateError> {
     let mut entries = Vec::new();
     for set in digest {
         let object = format!("ImageDigestMirrorSet {}", set.name_any());
@@ -61,7 +61,7 @@ pub(super) fn entries<'a>(
     for policy in old {
         let object = format!("ImageContentSourcePolicy {}", policy.name_any());
         let mirrors = policy.spec.repository_digest_mirrors.as_deref().unwrap_or_default();
-        entries.extend(mirrors.iter().enumerate().map(|(at, set)| Entry {
+        entries.extend(mirrors.iter().enumerate().map(|(at, set)| MirrorEntry {
             object: object.clone(),
             field: format!("spec.repositoryDigestMirrors[{at}]"),
             source: &set.source,
@@ -79,7 +79,7 @@ pub(super) fn entries<'a>(
 }
 
 fn add<'a>(
-    entries: &mut Vec<Entry<'a>>,
+    entries: &mut Vec<MirrorEntry<'a>>,
     object: &str,
     field: &str,
     sets: &'a [ImageMirrors],
@@ -87,7 +87,7 @@ fn add<'a>(
 ) -> Result<(), GenerateError> {
     for (at, set) in sets.iter().enumerate() {
         let policy = set.mirror_source_policy.as_deref().filter(|policy| !policy.is_empty());
-        let entry = Entry {
+        let entry = MirrorEntry {
             object: object.to_owned(),
             field: format!("spec.{field}[{at}]"),
             source: &set.source,
@@ -106,8 +106,8 @@ fn add<'a>(
 }
 
 /// Whether the entries can be carried out, each for itself and all together.
-pub(super) fn check(entries: &[Entry<'_>]) -> Result<(), GenerateError> {
-    let mut policies: BTreeMap<&str, &Entry<'_>> = BTreeMap::new();
+pub(super) fn check(entries: &[MirrorEntry<'_>]) -> Result<(), GenerateError> {
+    let mut policies: BTreeMap<&str, &MirrorEntry<'_>> = BTreeMap::new();
     for entry in entries {
         let source = entry.source;
         if !is_source(source) {
@@ -144,7 +144,7 @@ pub(super) fn check(entries: &[Entry<'_>]) -> Result<(), GenerateError> {
 
 /// All the mirrors of a source, in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Merged<'a> {
+pub(super) struct MergedMirrors<'a> {
     pub(super) source: &'a str,
     pub(super) mirrors: Vec<&'a str>,
     pub(super) never_contact_source: bool,
@@ -152,16 +152,16 @@ pub(super) struct Merged<'a> {
 
 /// The mirrors for pulls by digest or by tag, a source each, sorted by it. An entry without a
 /// mirror that is not the source itself says nothing, not even its policy.
-pub(super) fn merged<'a>(entries: &[Entry<'a>], by: PullBy) -> Vec<Merged<'a>> {
-    let mut by_source: BTreeMap<&str, Vec<&Entry<'a>>> = BTreeMap::new();
+pub(super) fn merge_mirrors<'a>(entries: &[MirrorEntry<'a>], by: PullBy) -> Vec<MergedMirrors<'a>> {
+    let mut by_source: BTreeMap<&str, Vec<&MirrorEntry<'a>>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.by == by) {
         if entry.mirrors.iter().any(|mirror| *mirror != entry.source) {
             by_source.entry(entry.source).or_default().push(entry);
         }
     }
-    let merge = |(source, entries): (&'a str, Vec<&Entry<'a>>)| {
-        let mut order = Order::default();
-        for Entry { mirrors, .. } in &entries {
+    let merge = |(source, entries): (&'a str, Vec<&MirrorEntry<'a>>)| {
+        let mut order = PrecedenceGraph::default();
+        for MirrorEntry { mirrors, .. } in &entries {
             mirrors.windows(2).for_each(|pair| order.add(pair[0], pair[1]));
             if !mirrors.contains(&source)
                 && let Some(last) = mirrors.last()
@@ -169,13 +169,13 @@ pub(super) fn merged<'a>(entries: &[Entry<'a>], by: PullBy) -> Vec<Merged<'a>> {
                 order.add(last, source);
             }
         }
-        let mut mirrors = order.sorted();
+        let mut mirrors = order.topological_order();
         // The source is tried last anyway.
         if mirrors.last() == Some(&source) {
             mirrors.pop();
         }
         let never_contact_source = entries.iter().any(|entry| entry.never_contact_source);
-        Merged { source, mirrors, never_contact_source }
+        MergedMirrors { source, mirrors, never_contact_source }
     };
     by_source.into_iter().map(merge).collect()
 }

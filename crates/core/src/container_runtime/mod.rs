@@ -13,22 +13,22 @@
 //! The answers are those of the Machine Config Operator and of the libraries it uses
 //! (`tests/cases/registries.jsonl`).
 
-mod base;
+mod base_files;
+pub mod crio_settings;
 mod image_policies;
-mod lookup;
+mod image_reference;
+mod mirror_order;
 mod mirrors;
-mod order;
 mod policy_json;
-mod reference;
 pub mod registries;
 pub mod registries_conf;
+mod registries_d;
+mod registry_lists;
+mod registry_lookup;
 pub mod scope;
-pub mod settings;
-mod signature;
-mod sigstore;
-mod sources;
+mod signature_requirement;
 mod storage_conf;
 mod toml_text;
 
-pub use base::Base;
-pub use image_policies::Conflict;
+pub use base_files::BaseFiles;
+pub use image_policies::ScopeConflict;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::image_policies::Requirements;
-use super::sources::Lists;
+use super::image_policies::ScopeRequirements;
+use super::registry_lists::RegistryLists;
 
 /// The file that we begin with when no template gives one: everything is accepted.
-pub(super) const DEFAULT: &str = r#"{
+pub(super) const DEFAULT_POLICY_JSON: &str = r#"{
   "default": [{"type": "insecureAcceptAnything"}],
   "transports": {"docker-daemon": {"": [{"type": "insecureAcceptAnything"}]}}
 }"#;
@@ -41,7 +41,11 @@ impl PolicyFile {
 }
 
 /// The policy of the cluster: a base, the lists of the Image, and the policies of the cluster.
-pub(super) fn cluster(mut base: PolicyFile, lists: &Lists, policies: &Requirements) -> PolicyFile {
+pub(super) fn cluster_policy(
+    mut base: PolicyFile,
+    lists: &RegistryLists,
+    policies: &ScopeRequirements,
+) -> PolicyFile {
     let mut scopes = Map::new();
     if !lists.allowed.is_empty() {
         base.default = reject();
@@ -62,7 +66,7 @@ pub(super) fn cluster(mut base: PolicyFile, lists: &Lists, policies: &Requiremen
 }
 
 /// The policy of a namespace: that of the cluster, and its own.
-pub(super) fn namespace(cluster: &PolicyFile, policies: &Requirements) -> PolicyFile {
+pub(super) fn namespace_policy(cluster: &PolicyFile, policies: &ScopeRequirements) -> PolicyFile {
     let mut policy = cluster.clone();
     let shallow = policies.iter().filter(|(scope, _)| !is_too_deep(scope));
     let shallow = shallow.map(|(scope, required)| (scope.clone(), required.clone())).collect();
@@ -72,7 +76,7 @@ pub(super) fn namespace(cluster: &PolicyFile, policies: &Requirements) -> Policy
     policy
 }
 
-fn add(scopes: &mut Map<String, Value>, policies: &Requirements) {
+fn add(scopes: &mut Map<String, Value>, policies: &ScopeRequirements) {
     for (scope, required) in policies {
         let entry = scopes.entry(scope.clone()).or_insert_with(|| json!([]));
         if let Value::Array(all) = entry {

@@ -4,14 +4,14 @@ use std::hash::{Hash, Hasher};
 
 use kube::ResourceExt as _;
 
-use super::base::Base;
-use super::image_policies::{Conflict, Policies, policies};
-use super::mirrors::{self, Entry, Merged, PullBy, merged};
+use super::base_files::BaseFiles;
+use super::image_policies::{ImagePolicies, ScopeConflict, policies};
+use super::image_reference::ImageReference;
+use super::mirrors::{self, MergedMirrors, MirrorEntry, PullBy, merge_mirrors};
 use super::policy_json::{self, PolicyFile};
-use super::reference::Reference;
-use super::registries_conf::{Edits, RegistriesConf, WildcardMirrors, edit};
-use super::sigstore::registries_d;
-use super::sources::{self, Lists};
+use super::registries_conf::{RegistriesConf, RegistryEdits, WildcardMirrorsError, edit};
+use super::registries_d::registries_d;
+use super::registry_lists::{self, RegistryLists};
 use crate::api::config::{
     ClusterImagePolicy, Image, ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet,
     RegistrySources,
@@ -19,19 +19,20 @@ use crate::api::config::{
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
 use crate::api::{ImageContentSourcePolicy, MachineConfig, MachineConfigPool, selector};
-use crate::generate::{File, GenerateError, Generated, machine_config};
+use crate::generate::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
 
 /// Where the list of registries is.
 pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
 /// Where the policy is.
 pub const POLICY_JSON: &str = "/etc/containers/policy.json";
-const SIGSTORE: &str = "/etc/containers/registries.d/sigstore-registries.yaml";
+const SIGSTORE_REGISTRIES_YAML: &str = "/etc/containers/registries.d/sigstore-registries.yaml";
 const NAMESPACE_POLICIES: &str = "/etc/crio/policies";
-const SEARCH: &str = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf";
+const SEARCH_REGISTRIES_CONF: &str =
+    "/etc/containers/registries.conf.d/01-image-searchRegistries.conf";
 
 /// What there is about images.
 #[derive(Clone, Debug, Default)]
-pub struct Inputs<'a> {
+pub struct RegistryInputs<'a> {
     /// The Image `cluster`.
     pub image: Option<&'a Image>,
     /// Mirrors for pulls by digest, in the old notation.
@@ -50,26 +51,26 @@ pub struct Inputs<'a> {
 
 /// What all that comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Registries {
+pub struct RegistriesOutput {
     /// A MachineConfig for each pool.
-    pub generated: Vec<Generated>,
+    pub generated: Vec<GeneratedConfig>,
     /// Scopes of ImagePolicies that do not count.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<ScopeConflict>,
     /// Registries that were not blocked, since the system would be cut off from its own images. The
     /// real system goes on without them; a person should hear of it.
-    pub not_blocked: Option<GenerateError>,
+    pub release_not_blocked: Option<GenerateError>,
 }
 
 /// The name of the MachineConfig for a pool.
 #[must_use]
-pub fn name(pool: &str) -> String {
+pub fn machine_config_name(pool: &str) -> String {
     format!("99-{pool}-generated-registries")
 }
 
 /// The pools that get a MachineConfig of their own: those that come with the system, and others that
 /// take over nothing from one of those. (A custom pool builds on the workers, and so has theirs.)
 #[must_use]
-pub fn pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfigPool> {
+pub fn target_pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfigPool> {
     let is_built_in = |pool: &&MachineConfigPool| pool.labels().contains_key(label::MCO_BUILT_IN);
     let mut roles = vec![POOL_MASTER.to_owned(), POOL_WORKER.to_owned(), POOL_ARBITER.to_owned()];
     roles.extend(pools.iter().filter(|pool| is_built_in(pool)).map(|pool| pool.name_any()));
@@ -86,7 +87,7 @@ pub fn pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfigPool> 
     pools.iter().filter(has_own).copied().collect()
 }
 
-impl Inputs<'_> {
+impl RegistryInputs<'_> {
     /// Feeds which objects these are, and in which version, to a hasher: as long as the result is the
     /// same, so is what is generated.
     pub fn hash_versions(&self, hasher: &mut impl Hasher) {
@@ -136,15 +137,15 @@ impl Inputs<'_> {
 /// # Errors
 /// An object cannot be carried out; nothing is generated then, and pools keep what they have.
 pub fn generate(
-    inputs: &Inputs<'_>,
-    pools: &[(&MachineConfigPool, Base)],
-) -> Result<Registries, GenerateError> {
+    inputs: &RegistryInputs<'_>,
+    pools: &[(&MachineConfigPool, BaseFiles)],
+) -> Result<RegistriesOutput, GenerateError> {
     let from = inputs.objects();
     if from.is_empty() {
-        return Ok(Registries::default());
+        return Ok(RegistriesOutput::default());
     }
-    let plan = plan(inputs)?;
-    let mut made: Vec<(&Base, MachineConfig)> = Vec::new();
+    let plan = plan_registries(inputs)?;
+    let mut made: Vec<(&BaseFiles, MachineConfig)> = Vec::new();
     let mut generated = Vec::with_capacity(pools.len());
     for (pool, base) in pools {
         // Most pools begin with the same files.
@@ -152,26 +153,34 @@ pub fn generate(
         let at = match known {
             Some(at) => at,
             None => {
-                let (name, role) = (name(&pool.name_any()), pool.name_any());
-                let files = fitting(plan.files(base)?, &name)?;
+                let (name, role) = (machine_config_name(&pool.name_any()), pool.name_any());
+                let files = check_size(plan.files(base)?, &name)?;
                 made.push((base, machine_config(&name, &role, &files)));
                 made.len() - 1
             }
         };
         let role = pool.name_any();
         let mut machine_config = made[at].1.clone();
-        machine_config.metadata.name = Some(name(&role));
+        machine_config.metadata.name = Some(machine_config_name(&role));
         machine_config.labels_mut().insert(label::ROLE.to_owned(), role);
-        generated.push(Generated { machine_config, from: from.clone(), warnings: plan.warnings() });
+        generated.push(GeneratedConfig {
+            machine_config,
+            from: from.clone(),
+            warnings: plan.warnings(),
+        });
     }
     let release = plan.release.as_ref().map_or("it", |release| release.repository);
-    let not_blocked =
-        (!plan.lists.needed.is_empty()).then(|| sources::needed(&plan.lists.needed, release));
-    Ok(Registries { generated, conflicts: plan.policies.conflicts, not_blocked })
+    let not_blocked = (!plan.lists.required_by_release.is_empty())
+        .then(|| registry_lists::release_blocked_error(&plan.lists.required_by_release, release));
+    Ok(RegistriesOutput {
+        generated,
+        conflicts: plan.policies.conflicts,
+        release_not_blocked: not_blocked,
+    })
 }
 
 /// Refuses files that no API could store.
-fn fitting(files: Vec<File>, name: &str) -> Result<Vec<File>, GenerateError> {
+fn check_size(files: Vec<GeneratedFile>, name: &str) -> Result<Vec<GeneratedFile>, GenerateError> {
     // As many bytes as base64 makes of them.
     let size: usize = files.iter().map(|file| file.contents.len().div_ceil(3) * 4).sum();
     if size > MAX_MACHINE_CONFIG_BYTES {
@@ -187,39 +196,49 @@ fn fitting(files: Vec<File>, name: &str) -> Result<Vec<File>, GenerateError> {
 }
 
 /// What is to be done, checked.
-struct Plan<'a> {
+struct RegistriesPlan<'a> {
     sources: RegistrySources,
-    entries: Vec<Entry<'a>>,
-    digest: Vec<Merged<'a>>,
-    tag: Vec<Merged<'a>>,
-    lists: Lists,
-    policies: Policies,
-    release: Option<Reference<'a>>,
+    entries: Vec<MirrorEntry<'a>>,
+    digest: Vec<MergedMirrors<'a>>,
+    tag: Vec<MergedMirrors<'a>>,
+    lists: RegistryLists,
+    policies: ImagePolicies,
+    release: Option<ImageReference<'a>>,
     has_mirror_objects: bool,
 }
 
-fn plan<'a>(inputs: &Inputs<'a>) -> Result<Plan<'a>, GenerateError> {
+fn plan_registries<'a>(inputs: &RegistryInputs<'a>) -> Result<RegistriesPlan<'a>, GenerateError> {
     let sources = inputs.image.and_then(|image| image.spec.registry_sources.clone());
     let sources = sources.unwrap_or_default();
     let (digest_sets, old) = (&inputs.digest_mirror_sets, &inputs.content_source_policies);
-    let entries = mirrors::entries(digest_sets, old, &inputs.tag_mirror_sets)?;
+    let entries = mirrors::mirror_entries(digest_sets, old, &inputs.tag_mirror_sets)?;
     mirrors::check(&entries)?;
-    let (digest, tag) = (merged(&entries, PullBy::Digest), merged(&entries, PullBy::Tag));
+    let (digest, tag) =
+        (merge_mirrors(&entries, PullBy::Digest), merge_mirrors(&entries, PullBy::Tag));
     // Only the lists of the Image are about the release.
     let release_image = inputs.release_image.filter(|_| inputs.image.is_some());
-    let release = release_image.map(sources::release).transpose()?;
-    let lists = sources::lists(&sources, release.as_ref(), &digest)
-        .map_err(|problem| wildcard(&entries, &problem))?;
-    sources::check(&sources, &lists, release.as_ref())?;
+    let release = release_image.map(registry_lists::parse_release_image).transpose()?;
+    let lists = registry_lists::registry_lists(&sources, release.as_ref(), &digest)
+        .map_err(|problem| wildcard_error(&entries, &problem))?;
+    registry_lists::check(&sources, &lists, release.as_ref())?;
     let policies = policies(&inputs.cluster_image_policies, &inputs.image_policies, &lists)?;
     let has_mirror_objects =
         !(digest_sets.is_empty() && old.is_empty() && inputs.tag_mirror_sets.is_empty());
-    Ok(Plan { sources, entries, digest, tag, lists, policies, release, has_mirror_objects })
+    Ok(RegistriesPlan {
+        sources,
+        entries,
+        digest,
+        tag,
+        lists,
+        policies,
+        release,
+        has_mirror_objects,
+    })
 }
 
-impl Plan<'_> {
+impl RegistriesPlan<'_> {
     /// The files of a pool that begins with these.
-    fn files(&self, base: &Base) -> Result<Vec<File>, GenerateError> {
+    fn files(&self, base: &BaseFiles) -> Result<Vec<GeneratedFile>, GenerateError> {
         let conf = self.registries_conf(base)?;
         let policy = self.policy(base)?;
         let namespaces = &self.policies.namespaces;
@@ -227,39 +246,39 @@ impl Plan<'_> {
         let scopes = scopes.chain(namespaces.values().flat_map(|scopes| scopes.keys()));
         let sigstore = registries_d(scopes, conf.as_ref());
         let mut files = Vec::new();
-        files.extend(conf.map(|conf| File::new(REGISTRIES_CONF, conf.text())));
-        files.extend(policy.as_ref().map(|policy| File::new(POLICY_JSON, policy.text())));
-        files.extend(sigstore.map(|text| File::new(SIGSTORE, text)));
+        files.extend(conf.map(|conf| GeneratedFile::new(REGISTRIES_CONF, conf.text())));
+        files.extend(policy.as_ref().map(|policy| GeneratedFile::new(POLICY_JSON, policy.text())));
+        files.extend(sigstore.map(|text| GeneratedFile::new(SIGSTORE_REGISTRIES_YAML, text)));
         for (namespace, scopes) in namespaces {
             let Some(policy) = &policy else { continue };
-            let text = policy_json::namespace(policy, scopes).text();
-            files.push(File::new(format!("{NAMESPACE_POLICIES}/{namespace}.json"), text));
+            let text = policy_json::namespace_policy(policy, scopes).text();
+            files.push(GeneratedFile::new(format!("{NAMESPACE_POLICIES}/{namespace}.json"), text));
         }
         if let Some(search) = &self.sources.container_runtime_search_registries {
             let conf = RegistriesConf { search: Some(search.clone()), ..RegistriesConf::default() };
-            files.push(File::new(SEARCH, conf.text()));
+            files.push(GeneratedFile::new(SEARCH_REGISTRIES_CONF, conf.text()));
         }
         Ok(files)
     }
 
-    fn registries_conf(&self, base: &Base) -> Result<Option<RegistriesConf>, GenerateError> {
+    fn registries_conf(&self, base: &BaseFiles) -> Result<Option<RegistriesConf>, GenerateError> {
         let insecure = self.sources.insecure_registries.as_deref();
         if insecure.is_none() && self.lists.blocked.is_empty() && !self.has_mirror_objects {
             return Ok(None);
         }
         let mut conf = RegistriesConf::parse(&base.registries_conf)
-            .map_err(|problem| template(REGISTRIES_CONF, problem.to_string()))?;
-        let edits = Edits {
+            .map_err(|problem| template_file_error(REGISTRIES_CONF, problem.to_string()))?;
+        let edits = RegistryEdits {
             digest: &self.digest,
             tag: &self.tag,
             insecure: insecure.unwrap_or_default(),
             blocked: &self.lists.blocked,
         };
-        edit(&mut conf, &edits).map_err(|problem| wildcard(&self.entries, &problem))?;
+        edit(&mut conf, &edits).map_err(|problem| wildcard_error(&self.entries, &problem))?;
         Ok(Some(conf))
     }
 
-    fn policy(&self, base: &Base) -> Result<Option<PolicyFile>, GenerateError> {
+    fn policy(&self, base: &BaseFiles) -> Result<Option<PolicyFile>, GenerateError> {
         let nothing = self.lists.refused.is_empty()
             && self.lists.allowed.is_empty()
             && self.policies.cluster.is_empty()
@@ -268,15 +287,15 @@ impl Plan<'_> {
             return Ok(None);
         }
         let base = PolicyFile::parse(&base.policy_json)
-            .map_err(|problem| template(POLICY_JSON, problem.to_string()))?;
-        Ok(Some(policy_json::cluster(base, &self.lists, &self.policies.cluster)))
+            .map_err(|problem| template_file_error(POLICY_JSON, problem.to_string()))?;
+        Ok(Some(policy_json::cluster_policy(base, &self.lists, &self.policies.cluster)))
     }
 
     fn warnings(&self) -> Vec<String> {
         let conflicts = self.policies.conflicts.iter();
         conflicts
             .map(|conflict| {
-                let Conflict { namespace, name, .. } = conflict;
+                let ScopeConflict { namespace, name, .. } = conflict;
                 format!("ImagePolicy {namespace}/{name}: spec.scopes: {}", conflict.message())
             })
             .collect()
@@ -284,7 +303,7 @@ impl Plan<'_> {
 }
 
 /// A template's file cannot be built on.
-fn template(path: &str, message: String) -> GenerateError {
+fn template_file_error(path: &str, message: String) -> GenerateError {
     GenerateError {
         object: "the templates".to_owned(),
         field: path.to_owned(),
@@ -293,8 +312,8 @@ fn template(path: &str, message: String) -> GenerateError {
     }
 }
 
-fn wildcard(entries: &[Entry<'_>], problem: &WildcardMirrors) -> GenerateError {
-    let WildcardMirrors { source, inside } = problem;
+fn wildcard_error(entries: &[MirrorEntry<'_>], problem: &WildcardMirrorsError) -> GenerateError {
+    let WildcardMirrorsError { source, inside } = problem;
     let entry = entries.iter().find(|entry| entry.source == source);
     GenerateError {
         object: entry.map_or_else(String::new, |entry| entry.object.clone()),

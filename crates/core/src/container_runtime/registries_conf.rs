@@ -4,13 +4,13 @@ mod edit;
 mod read;
 mod write;
 
-pub(super) use edit::{Edits, WildcardMirrors, edit};
-pub use read::NotRegistriesConf;
+pub(super) use edit::{RegistryEdits, WildcardMirrorsError, edit};
+pub use read::RegistriesConfError;
 
 use super::mirrors::PullBy;
 
 /// The file that we begin with when no template gives one: what the real system ships.
-pub const DEFAULT: &str =
+pub const DEFAULT_REGISTRIES_CONF: &str =
     "unqualified-search-registries = ['registry.access.redhat.com', 'docker.io']\n";
 
 /// A `registries.conf` in its second version.
@@ -25,14 +25,14 @@ pub struct RegistriesConf {
     /// The program that knows credentials for additional layer stores.
     pub layer_store_helper: String,
     /// What is said about places.
-    pub registries: Vec<Registry>,
+    pub registries: Vec<RegistryEntry>,
     /// What short names stand for.
     pub aliases: Vec<(String, String)>,
 }
 
 /// What is said about one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registry {
+pub struct RegistryEntry {
     /// What images begin with that this is about; empty: the location.
     pub prefix: String,
     /// Where they are.
@@ -46,12 +46,12 @@ pub struct Registry {
     /// Whether all its mirrors serve pulls by digest only.
     pub mirror_by_digest_only: bool,
     /// Where to look first.
-    pub mirrors: Vec<Mirror>,
+    pub mirrors: Vec<RegistryMirror>,
 }
 
 /// A mirror of a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mirror {
+pub struct RegistryMirror {
     /// Where it is.
     pub location: String,
     /// Whether no certificate is needed there.
@@ -60,9 +60,9 @@ pub struct Mirror {
     pub pull_from_mirror: String,
 }
 
-impl Registry {
+impl RegistryEntry {
     /// An entry about a scope: a wildcard is a prefix, anything else a location.
-    fn about(scope: &str) -> Self {
+    fn for_scope(scope: &str) -> Self {
         let mut registry = Self::default();
         if scope.starts_with("*.") {
             scope.clone_into(&mut registry.prefix);
@@ -80,7 +80,7 @@ impl Registry {
 
 impl PullBy {
     /// As the file says it.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Digest => "digest-only",
             Self::Tag => "tag-only",

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::lookup::{find, pull_sources};
 use super::mirrors::PullBy;
-use super::registries_conf::{RegistriesConf, Registry};
+use super::registries_conf::{RegistriesConf, RegistryEntry};
+use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
 
 /// Stands for the host that a wildcard matches.
-const SOME_HOST: &str = "matched";
+const PLACEHOLDER_HOST: &str = "matched";
 /// Stands for a repository on a host.
-const SOME_REPOSITORY: &str = "/a";
+const PLACEHOLDER_REPOSITORY: &str = "/a";
 
 /// The file for these scopes: they and all the places where mirrors have their images.
 pub(super) fn registries_d<'a>(
@@ -23,13 +23,13 @@ pub(super) fn registries_d<'a>(
     for scope in scopes {
         places.insert(scope.clone());
         let Some(conf) = conf else { continue };
-        if let Some(registry) = find(conf, scope) {
-            places.extend(places_of(scope, registry));
+        if let Some(registry) = find_registry(conf, scope) {
+            places.extend(pull_locations(scope, registry));
         }
-        let inside = conf.registries.iter().map(Registry::scope);
+        let inside = conf.registries.iter().map(RegistryEntry::scope);
         for inner in inside.filter(|inner| *inner != scope && is_inside(inner, scope)) {
-            if let Some(registry) = find(conf, inner) {
-                places.extend(places_of(inner, registry));
+            if let Some(registry) = find_registry(conf, inner) {
+                places.extend(pull_locations(inner, registry));
             }
         }
     }
@@ -42,14 +42,14 @@ pub(super) fn registries_d<'a>(
 }
 
 /// Where images of a scope are fetched from.
-fn places_of(scope: &str, registry: &Registry) -> Vec<String> {
+fn pull_locations(scope: &str, registry: &RegistryEntry) -> Vec<String> {
     let mut repository = match scope.strip_prefix('*') {
-        Some(domain) if domain.starts_with('.') => format!("{SOME_HOST}{domain}"),
+        Some(domain) if domain.starts_with('.') => format!("{PLACEHOLDER_HOST}{domain}"),
         _ => scope.to_owned(),
     };
     let is_host = !repository.contains('/');
     if is_host {
-        repository.push_str(SOME_REPOSITORY);
+        repository.push_str(PLACEHOLDER_REPOSITORY);
     } else {
         trim_to_repository(&mut repository);
     }
@@ -57,7 +57,7 @@ fn places_of(scope: &str, registry: &Registry) -> Vec<String> {
     places.extend(pull_sources(registry, &repository, PullBy::Tag));
     if is_host {
         for place in &mut places {
-            if let Some(host) = place.strip_suffix(SOME_REPOSITORY) {
+            if let Some(host) = place.strip_suffix(PLACEHOLDER_REPOSITORY) {
                 *place = host.to_owned();
             }
         }

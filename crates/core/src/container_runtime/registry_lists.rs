@@ -1,17 +1,17 @@
 //! Which registries are blocked and allowed: the lists of the Image, without cutting the system off
 //! from its own images.
 
-use super::lookup::{find, pull_sources};
-use super::mirrors::Merged;
-use super::reference::{self, Reference};
-use super::registries_conf::{Edits, RegistriesConf, WildcardMirrors, edit};
+use super::image_reference::{self, ImageReference};
+use super::mirrors::MergedMirrors;
+use super::registries_conf::{RegistriesConf, RegistryEdits, WildcardMirrorsError, edit};
+use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
 use crate::api::config::RegistrySources;
 use crate::generate::GenerateError;
 
 /// What the lists come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lists {
+pub(super) struct RegistryLists {
     /// Places that are never asked.
     pub(super) blocked: Vec<String>,
     /// Images that are refused.
@@ -19,12 +19,12 @@ pub(super) struct Lists {
     /// The only images that are accepted, unless empty.
     pub(super) allowed: Vec<String>,
     /// Places that cannot be blocked, since the system's own images come from there.
-    pub(super) needed: Vec<String>,
+    pub(super) required_by_release: Vec<String>,
 }
 
 /// Takes the release image apart.
-pub(super) fn release(image: &str) -> Result<Reference<'_>, GenerateError> {
-    reference::parse(image).ok_or_else(|| GenerateError {
+pub(super) fn parse_release_image(image: &str) -> Result<ImageReference<'_>, GenerateError> {
+    image_reference::parse(image).ok_or_else(|| GenerateError {
         object: "ClusterVersion version".to_owned(),
         field: "status.desired.image".to_owned(),
         message: format!("error parsing reference of release image {image:?}"),
@@ -34,22 +34,22 @@ pub(super) fn release(image: &str) -> Result<Reference<'_>, GenerateError> {
 
 /// What the lists of the Image come to. The repository of the release can only be blocked where a
 /// mirror has its images; then the images are accepted by the name that they have there.
-pub(super) fn lists(
+pub(super) fn registry_lists(
     sources: &RegistrySources,
-    release: Option<&Reference<'_>>,
-    digest: &[Merged<'_>],
-) -> Result<Lists, WildcardMirrors> {
+    release: Option<&ImageReference<'_>>,
+    digest: &[MergedMirrors<'_>],
+) -> Result<RegistryLists, WildcardMirrorsError> {
     let all_blocked = sources.blocked_registries.as_deref().unwrap_or_default();
-    let mut lists = Lists::default();
+    let mut lists = RegistryLists::default();
     for scope in all_blocked {
-        let holds = |release: &&Reference<'_>| is_inside(release.repository, scope);
+        let holds = |release: &&ImageReference<'_>| is_inside(release.repository, scope);
         let Some(release) = release.filter(holds) else {
             lists.blocked.push(scope.clone());
             lists.refused.push(scope.clone());
             continue;
         };
         if !has_mirror(release, sources, digest)? {
-            lists.needed.push(scope.clone());
+            lists.required_by_release.push(scope.clone());
             continue;
         }
         lists.blocked.push(scope.clone());
@@ -64,15 +64,15 @@ pub(super) fn lists(
 
 /// Whether the release can be had from a place that is not blocked.
 fn has_mirror(
-    release: &Reference<'_>,
+    release: &ImageReference<'_>,
     sources: &RegistrySources,
-    digest: &[Merged<'_>],
-) -> Result<bool, WildcardMirrors> {
+    digest: &[MergedMirrors<'_>],
+) -> Result<bool, WildcardMirrorsError> {
     let blocked = sources.blocked_registries.as_deref().unwrap_or_default();
     let insecure = sources.insecure_registries.as_deref().unwrap_or_default();
     let mut conf = RegistriesConf::default();
-    edit(&mut conf, &Edits { digest, tag: &[], insecure, blocked })?;
-    let Some(registry) = find(&conf, release.repository) else { return Ok(false) };
+    edit(&mut conf, &RegistryEdits { digest, tag: &[], insecure, blocked })?;
+    let Some(registry) = find_registry(&conf, release.repository) else { return Ok(false) };
     let places = pull_sources(registry, release.repository, release.by);
     Ok(places.iter().any(|place| !blocked.iter().any(|scope| is_inside(place, scope))))
 }
@@ -80,8 +80,8 @@ fn has_mirror(
 /// Whether the lists can be carried out.
 pub(super) fn check(
     sources: &RegistrySources,
-    lists: &Lists,
-    release: Option<&Reference<'_>>,
+    lists: &RegistryLists,
+    release: Option<&ImageReference<'_>>,
 ) -> Result<(), GenerateError> {
     for (name, word, list) in [
         ("insecureRegistries", "insecure", &sources.insecure_registries),
@@ -112,7 +112,7 @@ pub(super) fn check(
 }
 
 /// What to say when the release would be out of reach.
-pub(super) fn needed(scopes: &[String], release: &str) -> GenerateError {
+pub(super) fn release_blocked_error(scopes: &[String], release: &str) -> GenerateError {
     error(
         "blockedRegistries",
         format!(

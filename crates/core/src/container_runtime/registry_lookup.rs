@@ -2,13 +2,13 @@
 //! containers-registries.conf(5).
 
 use super::mirrors::PullBy;
-use super::registries_conf::{RegistriesConf, Registry};
+use super::registries_conf::{RegistriesConf, RegistryEntry};
 
 /// The entry that counts for an image or a scope: the one with the longest matching prefix.
-pub(super) fn find<'a>(conf: &'a RegistriesConf, name: &str) -> Option<&'a Registry> {
-    let mut best: Option<(usize, &Registry)> = None;
+pub(super) fn find_registry<'a>(conf: &'a RegistriesConf, name: &str) -> Option<&'a RegistryEntry> {
+    let mut best: Option<(usize, &RegistryEntry)> = None;
     for registry in &conf.registries {
-        let matched = matched(name, registry.scope());
+        let matched = matched_length(name, registry.scope());
         if let Some(length) = matched.filter(|length| best.is_none_or(|(best, _)| *length > best)) {
             best = Some((length, registry));
         }
@@ -18,8 +18,8 @@ pub(super) fn find<'a>(conf: &'a RegistriesConf, name: &str) -> Option<&'a Regis
 
 /// The repositories that are asked for one, in this order. A place that has no location of its own
 /// (a wildcard) is not among them.
-pub(super) fn pull_sources(registry: &Registry, repository: &str, by: PullBy) -> Vec<String> {
-    let Some(length) = matched(repository, registry.scope()) else { return Vec::new() };
+pub(super) fn pull_sources(registry: &RegistryEntry, repository: &str, by: PullBy) -> Vec<String> {
+    let Some(length) = matched_length(repository, registry.scope()) else { return Vec::new() };
     let rest = &repository[length..];
     let serves = |word: &str| match word {
         "digest-only" => by == PullBy::Digest,
@@ -36,7 +36,7 @@ pub(super) fn pull_sources(registry: &Registry, repository: &str, by: PullBy) ->
 }
 
 /// How much of a name a prefix matches.
-fn matched(name: &str, prefix: &str) -> Option<usize> {
+fn matched_length(name: &str, prefix: &str) -> Option<usize> {
     let ends = |at: usize| {
         let next = name.as_bytes().get(at);
         next.is_none_or(|byte| b":/@".contains(byte)).then_some(at)
@@ -68,7 +68,7 @@ mod tests {
             ("b.a.ioo/x", "*.a.io", None),
             ("a.io", "a.io/x", None),
         ] {
-            assert_eq!(matched(name, prefix), expected, "{name} {prefix}");
+            assert_eq!(matched_length(name, prefix), expected, "{name} {prefix}");
         }
     }
 
@@ -79,10 +79,10 @@ mod tests {
              [[registry.mirror]]\nlocation = \"m.io/y\"\npull-from-mirror = \"tag-only\"\n",
         )
         .unwrap();
-        let found = find(&conf, "a.io/x/z").unwrap();
+        let found = find_registry(&conf, "a.io/x/z").unwrap();
         assert_eq!(found.location, "b.io");
         assert_eq!(pull_sources(found, "a.io/x/z", PullBy::Tag), ["m.io/y/z", "b.io/z"]);
         assert_eq!(pull_sources(found, "a.io/x/z", PullBy::Digest), ["b.io/z"]);
-        assert!(find(&conf, "c.io").is_none());
+        assert!(find_registry(&conf, "c.io").is_none());
     }
 }

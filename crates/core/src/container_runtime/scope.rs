@@ -18,7 +18,7 @@ pub fn is_inside(inner: &str, outer: &str) -> bool {
 /// The scopes that `inner` is inside, itself among them: what `is_inside` says yes to, listed, so
 /// that thousands of scopes can be looked up instead of compared one by one.
 #[must_use]
-pub fn around(inner: &str) -> Vec<String> {
+pub fn enclosing_scopes(inner: &str) -> Vec<String> {
     let mut scopes = vec![inner.to_owned()];
     scopes.extend(inner.match_indices('/').map(|(at, _)| inner[..at].to_owned()));
     let host = host(inner).unwrap_or_default();
@@ -166,8 +166,8 @@ mod tests {
             inner in r"(\*\.)?[ab]{1,2}(\.[ab]{1,2}){0,2}(:5)?(/[ab]){0,2}(:t)?",
             outer in r"(\*\.)?[ab]{1,2}(\.[ab]{1,2}){0,2}(:5)?(/[ab]){0,2}",
         ) {
-            prop_assert_eq!(is_inside(&inner, &outer), around(&inner).contains(&outer));
-            for scope in around(&inner) {
+            prop_assert_eq!(is_inside(&inner, &outer), enclosing_scopes(&inner).contains(&outer));
+            for scope in enclosing_scopes(&inner) {
                 prop_assert!(is_inside(&inner, &scope), "{} in {}", inner, scope);
             }
         }

@@ -3,14 +3,18 @@
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value, json};
 
-use super::reference;
-use crate::api::config::{Pki, Policy, RootOfTrust, SignedIdentity};
+use super::image_reference;
+use crate::api::config::{
+    ImagePolicyPkiRootOfTrust, ImageSigstoreVerificationPolicy, RootOfTrust, SignedIdentity,
+};
 
 /// What is wrong with a policy: where, what, and what to do.
-pub(super) type Problem = (String, String, &'static str);
+pub(super) type PolicyProblem = (String, String, &'static str);
 
 /// The requirement that a policy makes.
-pub(super) fn requirement(policy: &Policy) -> Result<Value, Problem> {
+pub(super) fn requirement(
+    policy: &ImageSigstoreVerificationPolicy,
+) -> Result<Value, PolicyProblem> {
     let mut requirement = root(&policy.root_of_trust)?;
     requirement.insert("type".to_owned(), json!("sigstoreSigned"));
     let identity = policy
@@ -21,7 +25,7 @@ pub(super) fn requirement(policy: &Policy) -> Result<Value, Problem> {
     Ok(Value::Object(requirement))
 }
 
-fn root(root: &RootOfTrust) -> Result<Map<String, Value>, Problem> {
+fn root(root: &RootOfTrust) -> Result<Map<String, Value>, PolicyProblem> {
     let mut fields = Map::new();
     match root.policy_type.as_str() {
         "PublicKey" => {
@@ -62,7 +66,7 @@ fn root(root: &RootOfTrust) -> Result<Map<String, Value>, Problem> {
     Ok(fields)
 }
 
-fn certificates(pki: &Pki) -> Result<Map<String, Value>, Problem> {
+fn certificates(pki: &ImagePolicyPkiRootOfTrust) -> Result<Map<String, Value>, PolicyProblem> {
     let mut fields = Map::new();
     fields.insert("caRootsData".to_owned(), data(&pki.ca_roots_data, "pki.caRootsData")?);
     if let Some(between) = pki.ca_intermediates_data.as_ref().filter(|data| !data.0.is_empty()) {
@@ -85,7 +89,7 @@ fn certificates(pki: &Pki) -> Result<Map<String, Value>, Problem> {
     Ok(fields)
 }
 
-fn identity(identity: &SignedIdentity) -> Result<Value, Problem> {
+fn identity(identity: &SignedIdentity) -> Result<Value, PolicyProblem> {
     let field = |name: &str| format!("signedIdentity.{name}");
     let lacks = |name: &str| {
         (field(name), "it is missing".to_owned(), "set it, or choose another matchPolicy")
@@ -105,7 +109,7 @@ fn identity(identity: &SignedIdentity) -> Result<Value, Problem> {
             let exact = identity.exact_repository.as_ref();
             let exact = exact.ok_or_else(|| lacks("exactRepository"))?;
             let name = "exactRepository.repository";
-            if reference::parse(&exact.repository)
+            if image_reference::parse(&exact.repository)
                 .is_none_or(|found| found.repository != exact.repository)
             {
                 let message = format!("invalid repository {:?}", exact.repository);
@@ -131,19 +135,19 @@ fn identity(identity: &SignedIdentity) -> Result<Value, Problem> {
     }
 }
 
-fn missing(name: &str) -> Problem {
+fn missing(name: &str) -> PolicyProblem {
     let field = format!("rootOfTrust.{name}");
     (field, "it is missing".to_owned(), "set what rootOfTrust.policyType asks for")
 }
 
-fn data(bytes: &ByteString, name: &str) -> Result<Value, Problem> {
+fn data(bytes: &ByteString, name: &str) -> Result<Value, PolicyProblem> {
     if bytes.0.is_empty() {
         return Err(missing(name));
     }
     Ok(json!(bytes))
 }
 
-fn text(text: &str, name: &str) -> Result<Value, Problem> {
+fn text(text: &str, name: &str) -> Result<Value, PolicyProblem> {
     if text.is_empty() {
         return Err(missing(name));
     }

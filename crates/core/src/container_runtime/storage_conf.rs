@@ -3,10 +3,10 @@
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
 
 /// Where the file is.
-pub(super) const PATH: &str = "/etc/containers/storage.conf";
+pub(super) const STORAGE_CONF: &str = "/etc/containers/storage.conf";
 
 /// The file that we begin with when no template gives one.
-pub(super) const DEFAULT: &str = r#"[storage]
+pub(super) const DEFAULT_STORAGE_CONF: &str = r#"[storage]
 driver = "overlay"
 runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
@@ -16,7 +16,7 @@ graphroot = "/var/lib/containers/storage"
 
 /// What is to be changed.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct StorageConfChanges {
     /// How large a container's own file system may become.
     pub(super) size: Option<String>,
     /// Further places of layers.
@@ -26,7 +26,7 @@ pub(super) struct Changes {
 }
 
 /// A base with changes; everything else in it stays as it is.
-pub(super) fn changed(base: &str, changes: &Changes) -> Result<String, String> {
+pub(super) fn apply_changes(base: &str, changes: &StorageConfChanges) -> Result<String, String> {
     let mut document: DocumentMut = base
         .parse()
         .map_err(|error: toml_edit::TomlError| format!("it is no TOML: {}", error.message()))?;
@@ -61,19 +61,23 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_changes() {
-        let changes = Changes {
+        let changes = StorageConfChanges {
             size: Some("8G".to_owned()),
             layer_stores: vec!["/l:ref".to_owned()],
             image_stores: Vec::new(),
         };
         let base = "# ours\n[storage]\ndriver = \"overlay\"\n[storage.options]\n[storage.options.overlay]\nx = 1\n";
-        let text = changed(base, &changes).unwrap();
+        let text = apply_changes(base, &changes).unwrap();
         assert!(text.starts_with("# ours\n[storage]\ndriver = \"overlay\"\n"), "{text}");
         assert!(text.contains("size = \"8G\"\nadditionallayerstores = [\"/l:ref\"]\n"), "{text}");
         assert!(text.contains("[storage.options.overlay]\nx = 1\n"), "{text}");
-        assert!(changed(DEFAULT, &changes).unwrap().contains("[storage.options]\nsize = \"8G\"\n"));
-        assert!(changed("", &changes).unwrap().contains("size = \"8G\""));
-        assert!(changed("storage = 1", &changes).is_err());
-        assert!(changed("[", &changes).is_err());
+        assert!(
+            apply_changes(DEFAULT_STORAGE_CONF, &changes)
+                .unwrap()
+                .contains("[storage.options]\nsize = \"8G\"\n")
+        );
+        assert!(apply_changes("", &changes).unwrap().contains("size = \"8G\""));
+        assert!(apply_changes("storage = 1", &changes).is_err());
+        assert!(apply_changes("[", &changes).is_err());
     }
 }

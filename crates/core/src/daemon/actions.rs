@@ -1,32 +1,30 @@
 //! What the actions after a change want, and how they are called.
 
 use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
-use crate::disruption::unsafe_because;
-use crate::reconcile_check::Change;
+use crate::disruption::drain_reason;
+use crate::reconcile_check::ConfigChange;
 
 /// Whether a machine has to be emptied before a change. For the image registries it depends on what
 /// changes there.
 #[must_use]
-pub fn wants_drain(actions: &[DisruptionAction], change: &Change) -> bool {
+pub fn needs_drain(actions: &[DisruptionAction], change: &ConfigChange) -> bool {
     let has = |type_: &Type| actions.iter().any(|action| action.type_ == *type_);
-    has(&Type::Reboot)
-        || has(&Type::Drain)
-        || has(&Type::Special) && unsafe_because(change).is_some()
+    has(&Type::Reboot) || has(&Type::Drain) || has(&Type::Special) && drain_reason(change).is_some()
 }
 
 /// Whether a machine has to restart after a change.
 #[must_use]
-pub fn wants_restart(actions: &[DisruptionAction]) -> bool {
+pub fn needs_reboot(actions: &[DisruptionAction]) -> bool {
     actions.iter().any(|action| action.type_ == Type::Reboot)
 }
 
 /// What one action does to systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doing {
+pub enum SystemdAction {
     /// Nothing to be done any more.
     Nothing,
     /// Say that nothing has to be done.
-    SayNothing,
+    LogNoAction,
     /// Restart the machine.
     Reboot,
     /// Reload a service.
@@ -41,26 +39,26 @@ pub enum Doing {
 
 /// What an action means.
 #[must_use]
-pub fn doing(action: &DisruptionAction) -> Doing {
+pub fn systemd_action(action: &DisruptionAction) -> SystemdAction {
     let name = |service: &Option<crate::api::operator::ServiceReference>| {
         service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
     };
     match &action.type_ {
-        Type::Reboot => Doing::Reboot,
+        Type::Reboot => SystemdAction::Reboot,
         // It was done before the change.
-        Type::Drain => Doing::Nothing,
-        Type::None => Doing::SayNothing,
-        Type::Reload => Doing::Reload(name(&action.reload)),
-        Type::Restart => Doing::Restart(name(&action.restart)),
-        Type::DaemonReload => Doing::DaemonReload,
-        Type::Special => Doing::Reload("crio".to_owned()),
-        Type::Unknown(word) => Doing::Unknown(word.clone()),
+        Type::Drain => SystemdAction::Nothing,
+        Type::None => SystemdAction::LogNoAction,
+        Type::Reload => SystemdAction::Reload(name(&action.reload)),
+        Type::Restart => SystemdAction::Restart(name(&action.restart)),
+        Type::DaemonReload => SystemdAction::DaemonReload,
+        Type::Special => SystemdAction::Reload("crio".to_owned()),
+        Type::Unknown(word) => SystemdAction::Unknown(word.clone()),
     }
 }
 
 /// The word for an action.
 #[must_use]
-pub fn word(action: &DisruptionAction) -> String {
+pub fn action_name(action: &DisruptionAction) -> String {
     match &action.type_ {
         Type::Unknown(word) => word.clone(),
         known => format!("{known:?}"),
@@ -69,11 +67,11 @@ pub fn word(action: &DisruptionAction) -> String {
 
 /// All actions in one line: `Reload chronyd.service, DaemonReload`.
 #[must_use]
-pub fn line(actions: &[DisruptionAction]) -> String {
-    let one = |action: &DisruptionAction| match doing(action) {
-        Doing::Reload(name) if action.type_ == Type::Reload => format!("Reload {name}"),
-        Doing::Restart(name) => format!("Restart {name}"),
-        _ => word(action),
+pub fn actions_summary(actions: &[DisruptionAction]) -> String {
+    let one = |action: &DisruptionAction| match systemd_action(action) {
+        SystemdAction::Reload(name) if action.type_ == Type::Reload => format!("Reload {name}"),
+        SystemdAction::Restart(name) => format!("Restart {name}"),
+        _ => action_name(action),
     };
     actions.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -82,8 +80,8 @@ pub fn line(actions: &[DisruptionAction]) -> String {
 mod tests {
     use super::*;
     use crate::apply::{empty_config, from_ignition};
-    use crate::disruption::REGISTRIES;
-    use crate::reconcile_check::{Overrides, reconcilable};
+    use crate::disruption::REGISTRIES_CONF;
+    use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
     use serde_json::{Value, json};
 
     fn actions(list: &Value) -> Vec<DisruptionAction> {
@@ -93,9 +91,11 @@ mod tests {
     #[test]
     fn which_actions_want_a_drain() {
         let with = from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
-            {"path": REGISTRIES, "contents": {"source": "data:,short-name-mode=%22x%22%0Aunqualified-search-registries=%5B'a'%5D"}}]}}));
-        let added = reconcilable(&empty_config(), &with, Overrides::default()).unwrap();
-        let removed = reconcilable(&with, &empty_config(), Overrides::default()).unwrap();
+            {"path": REGISTRIES_CONF, "contents": {"source": "data:,short-name-mode=%22x%22%0Aunqualified-search-registries=%5B'a'%5D"}}]}}));
+        let added =
+            check_reconcilable(&empty_config(), &with, ValidationOverrides::default()).unwrap();
+        let removed =
+            check_reconcilable(&with, &empty_config(), ValidationOverrides::default()).unwrap();
         for (list, change, expected) in [
             (json!([{"type": "Reboot"}]), &added, true),
             (json!([{"type": "Drain"}, {"type": "DaemonReload"}]), &added, true),
@@ -103,7 +103,7 @@ mod tests {
             (json!([{"type": "Special"}]), &added, false),
             (json!([{"type": "Special"}]), &removed, true),
         ] {
-            assert_eq!(wants_drain(&actions(&list), change), expected, "{list}");
+            assert_eq!(needs_drain(&actions(&list), change), expected, "{list}");
         }
     }
 
@@ -114,9 +114,12 @@ mod tests {
             {"type": "Restart", "restart": {"serviceName": "b.service"}}, {"type": "Special"},
             {"type": "Dance"},
         ]));
-        assert_eq!(line(&list), "Drain, Reload a.service, Restart b.service, Special, Dance");
-        assert_eq!(doing(&list[4]), Doing::Unknown("Dance".to_owned()));
-        assert_eq!(doing(&list[3]), Doing::Reload("crio".to_owned()));
-        assert!(!wants_restart(&list));
+        assert_eq!(
+            actions_summary(&list),
+            "Drain, Reload a.service, Restart b.service, Special, Dance"
+        );
+        assert_eq!(systemd_action(&list[4]), SystemdAction::Unknown("Dance".to_owned()));
+        assert_eq!(systemd_action(&list[3]), SystemdAction::Reload("crio".to_owned()));
+        assert!(!needs_reboot(&list));
     }
 }

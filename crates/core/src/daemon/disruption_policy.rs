@@ -2,12 +2,12 @@
 
 use crate::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
 use crate::disruption::{system_policy, with_system_policy};
-use crate::reconcile_check::Overrides;
+use crate::reconcile_check::ValidationOverrides;
 
 /// The policy in force: what an operator has worked out, if it has and it is about the present
 /// wishes; else those wishes over the policies of the system.
 #[must_use]
-pub fn policy(object: Option<&MachineConfiguration>) -> NodeDisruptionPolicy {
+pub fn effective_disruption_policy(object: Option<&MachineConfiguration>) -> NodeDisruptionPolicy {
     let Some(object) = object else { return system_policy() };
     let status = object.status.as_ref().filter(|status| {
         status.observed_generation.is_some()
@@ -22,13 +22,13 @@ pub fn policy(object: Option<&MachineConfiguration>) -> NodeDisruptionPolicy {
 
 /// Which changes are waved through although a running machine cannot take them up.
 #[must_use]
-pub fn overrides(object: Option<&MachineConfiguration>) -> Overrides {
+pub fn validation_overrides(object: Option<&MachineConfiguration>) -> ValidationOverrides {
     let given = object
         .and_then(|object| object.spec.irreconcilable_validation_overrides.as_ref())
         .and_then(|overrides| overrides.storage.as_deref())
         .unwrap_or_default();
     let has = |word: &str| given.iter().any(|own| own == word);
-    Overrides { disks: has("Disks"), filesystems: has("FileSystems"), raid: has("Raid") }
+    ValidationOverrides { disks: has("Disks"), filesystems: has("FileSystems"), raid: has("Raid") }
 }
 
 #[cfg(test)]
@@ -56,22 +56,28 @@ mod tests {
         let paths = |policy: NodeDisruptionPolicy| -> Vec<String> {
             policy.files.unwrap_or_default().into_iter().map(|file| file.path).collect()
         };
-        assert_eq!(policy(None), system_policy());
-        assert_eq!(paths(policy(Some(&object(2, &spec, &status(2))))), ["/status"]);
+        assert_eq!(effective_disruption_policy(None), system_policy());
+        assert_eq!(
+            paths(effective_disruption_policy(Some(&object(2, &spec, &status(2))))),
+            ["/status"]
+        );
         // An old answer does not count, and without an operator there is none.
         for status in [status(1), json!({})] {
-            let found = paths(policy(Some(&object(2, &spec, &status))));
+            let found = paths(effective_disruption_policy(Some(&object(2, &spec, &status))));
             assert_eq!(found.last().map(String::as_str), Some("/wished"));
             assert!(found.len() > 10);
         }
-        assert_eq!(policy(Some(&object(1, &json!({}), &json!({})))), system_policy());
+        assert_eq!(
+            effective_disruption_policy(Some(&object(1, &json!({}), &json!({})))),
+            system_policy()
+        );
     }
 
     #[test]
     fn which_refusals_are_waved_through() {
         let spec = json!({"irreconcilableValidationOverrides": {"storage": ["Disks", "Raid"]}});
-        let found = overrides(Some(&object(1, &spec, &json!({}))));
+        let found = validation_overrides(Some(&object(1, &spec, &json!({}))));
         assert!(found.disks && found.raid && !found.filesystems);
-        assert_eq!(overrides(None), Overrides::default());
+        assert_eq!(validation_overrides(None), ValidationOverrides::default());
     }
 }

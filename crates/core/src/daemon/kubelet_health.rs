@@ -2,16 +2,16 @@
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum HealthzResponse {
     /// It says something.
-    Said(String),
+    Body(String),
     /// It does not answer, and why.
-    Silence(String),
+    Unreachable(String),
 }
 
 /// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct HealthzOutcome {
     /// How often in a row it has not answered.
     pub failures: u32,
     /// What is worth a line in the log.
@@ -20,17 +20,19 @@ pub struct Heard {
 
 /// Who answers lives, whatever is said; what is not `ok` is only told.
 #[must_use]
-pub fn heard(failures: u32, answer: &Answer) -> Heard {
+pub fn evaluate_healthz(failures: u32, answer: &HealthzResponse) -> HealthzOutcome {
     match answer {
-        Answer::Said(text) if text.trim() == "ok" => Heard { failures: 0, warning: None },
-        Answer::Said(text) => {
-            let short: String = text.trim().chars().take(200).collect();
-            Heard { failures: 0, warning: Some(format!("the kubelet says: {short:?}")) }
+        HealthzResponse::Body(text) if text.trim() == "ok" => {
+            HealthzOutcome { failures: 0, warning: None }
         }
-        Answer::Silence(why) => {
+        HealthzResponse::Body(text) => {
+            let short: String = text.trim().chars().take(200).collect();
+            HealthzOutcome { failures: 0, warning: Some(format!("the kubelet says: {short:?}")) }
+        }
+        HealthzResponse::Unreachable(why) => {
             let failures = failures.saturating_add(1);
             let warning = format!("kubelet health check has failed {failures} times: {why}");
-            Heard { failures, warning: Some(warning) }
+            HealthzOutcome { failures, warning: Some(warning) }
         }
     }
 }
@@ -41,8 +43,8 @@ mod tests {
 
     #[test]
     fn only_silence_counts() {
-        let said = |text: &str| Answer::Said(text.to_owned());
-        let silence = || Answer::Silence("refused".to_owned());
+        let said = |text: &str| HealthzResponse::Body(text.to_owned());
+        let silence = || HealthzResponse::Unreachable("refused".to_owned());
         for (before, answer, failures, warning) in [
             (0, said("ok"), 0, None),
             (4, said("ok\n"), 0, None),
@@ -56,8 +58,8 @@ mod tests {
                 Some("kubelet health check has failed 4294967295 times: refused"),
             ),
         ] {
-            let found = heard(before, &answer);
-            let expected = Heard { failures, warning: warning.map(str::to_owned) };
+            let found = evaluate_healthz(before, &answer);
+            let expected = HealthzOutcome { failures, warning: warning.map(str::to_owned) };
             assert_eq!(found, expected, "{answer:?}");
         }
     }

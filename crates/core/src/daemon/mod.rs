@@ -21,15 +21,15 @@
 
 pub mod actions;
 pub mod annotations;
-pub mod kubelet;
-pub mod memory;
-mod next;
+mod backoff;
+mod disruption_policy;
+pub mod kubelet_health;
+mod next_step;
 mod pending;
-mod policy;
 pub mod reports;
-mod retry;
+pub mod smaps;
 
-pub use next::{Observed, Step, Wait, next};
-pub use pending::{OsStep, PENDING, Pending};
-pub use policy::{overrides, policy};
-pub use retry::after_failures;
+pub use backoff::backoff;
+pub use disruption_policy::{effective_disruption_policy, validation_overrides};
+pub use next_step::{DaemonSnapshot, DaemonStep, DaemonWait, next_step};
+pub use pending::{PENDING_PATH, PendingChange, PendingOsChange};

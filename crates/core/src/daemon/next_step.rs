@@ -2,36 +2,36 @@
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::Pending;
+use super::PendingChange;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::update::NodeView;
+use crate::rollout::NodeView;
 
 /// What a daemon sees.
 #[derive(Debug, Clone, Copy)]
-pub struct Observed<'a> {
+pub struct DaemonSnapshot<'a> {
     /// Its Node.
     pub node: &'a Node,
     /// The name of the config on the disk; none where the disk does not say.
-    pub disk: Option<&'a str>,
+    pub config_on_disk: Option<&'a str>,
     /// The image of the pool's own that the disk says the machine has; empty where it has none, none
     /// where the disk does not say.
-    pub image: Option<&'a str>,
+    pub image_on_disk: Option<&'a str>,
     /// The change that is not complete yet.
-    pub pending: Option<&'a Pending>,
+    pub pending: Option<&'a PendingChange>,
     /// The present boot of the machine.
-    pub boot: &'a str,
+    pub boot_id: &'a str,
     /// Whether the administrator wants everything written anew.
     pub force: bool,
     /// Whether the disk has been compared with its config since the daemon started.
-    pub is_checked: bool,
+    pub is_disk_verified: bool,
 }
 
 /// Whom a daemon waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wait {
+pub enum DaemonWait {
     /// Somebody has to say which config the machine is to have.
-    Desired,
+    DesiredConfig,
     /// The machine is to be emptied.
     Drain {
         /// The request.
@@ -43,7 +43,7 @@ pub enum Wait {
         request: String,
     },
     /// Somebody has to allow the restart.
-    Restart {
+    RebootApproval {
         /// The config that it is for.
         config: String,
     },
@@ -51,21 +51,21 @@ pub enum Wait {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum DaemonStep {
     /// Nothing: the machine has what it is to have.
-    Rest,
+    Idle,
     /// Nothing, until somebody else has acted.
-    Wait(Wait),
+    Wait(DaemonWait),
     /// Say on the Node what the machine has.
-    Introduce,
+    ReportInitialConfig,
     /// Say that the machine has restarted.
-    SayRestarted,
+    ReportReboot,
     /// Forget about a change that did not happen.
-    Forget,
+    DropPendingChange,
     /// Change to the desired config.
     Update,
     /// Say that a restart is needed, and wait for it to be allowed.
-    AwaitRestart {
+    RequestReboot {
         /// The config that it is for.
         config: String,
     },
@@ -75,97 +75,98 @@ pub enum Step {
         config: String,
     },
     /// Do what is left to be done.
-    Act,
+    RunActions,
     /// Compare the disk with its config, get work again, and say that all is done.
     Finish,
 }
 
 /// The next step.
 #[must_use]
-pub fn next(observed: &Observed<'_>) -> Step {
+pub fn next_step(observed: &DaemonSnapshot<'_>) -> DaemonStep {
     let node = NodeView(observed.node);
     let text = |key: &str| node.annotation(key).unwrap_or_default();
     if node.current_config().is_empty() {
-        return Step::Introduce;
+        return DaemonStep::ReportInitialConfig;
     }
     let desired = node.desired_config();
     if desired.is_empty() {
-        return Step::Wait(Wait::Desired);
+        return DaemonStep::Wait(DaemonWait::DesiredConfig);
     }
-    let disk = observed.disk.unwrap_or(node.current_config());
+    let disk = observed.config_on_disk.unwrap_or(node.current_config());
     if observed.pending.is_some_and(|pending| pending.config != disk) {
-        return Step::Forget;
+        return DaemonStep::DropPendingChange;
     }
     let wanted_image = text(annotation::DESIRED_IMAGE);
-    let image = observed.image.unwrap_or(text(annotation::CURRENT_IMAGE));
+    let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));
     let is_wanted = desired != disk || wanted_image != image;
-    let needs_restart = observed.pending.is_some_and(|p| p.needs_restart(observed.boot));
+    let needs_restart = observed.pending.is_some_and(|p| p.needs_reboot(observed.boot_id));
     if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_restart {
-        return Step::SayRestarted;
+        return DaemonStep::ReportReboot;
     }
-    if let Some(wait) = unanswered(node) {
-        return Step::Wait(wait);
+    if let Some(wait) = pending_drain_request(node) {
+        return DaemonStep::Wait(wait);
     }
-    let left = observed.pending.map_or(&[][..], |pending| pending.outstanding(observed.boot));
+    let left =
+        observed.pending.map_or(&[][..], |pending| pending.remaining_actions(observed.boot_id));
     if !left.is_empty() {
         let goes_back = observed.pending.is_some_and(|pending| pending.is_way_back);
-        let waits = needs_restart && !goes_back && !may_restart(node, disk);
+        let waits = needs_restart && !goes_back && !may_reboot(node, disk);
         return match (needs_restart, waits) {
-            (_, true) if is_wanted => Step::Update,
-            (_, true) if text(machinist::RESTART_PENDING) == disk => {
-                Step::Wait(Wait::Restart { config: disk.to_owned() })
+            (_, true) if is_wanted => DaemonStep::Update,
+            (_, true) if text(machinist::REBOOT_PENDING) == disk => {
+                DaemonStep::Wait(DaemonWait::RebootApproval { config: disk.to_owned() })
             }
-            (_, true) => Step::AwaitRestart { config: disk.to_owned() },
+            (_, true) => DaemonStep::RequestReboot { config: disk.to_owned() },
             // Whoever goes back has not been given work since it was emptied.
-            (true, _) if goes_back && is_empty(node) => Step::Act,
-            (true, _) if wants_drain(node) && !is_drained(node, disk) => {
-                Step::Drain { config: disk.to_owned() }
+            (true, _) if goes_back && is_drained(node) => DaemonStep::RunActions,
+            (true, _) if supports_drain(node) && !is_drained_for(node, disk) => {
+                DaemonStep::Drain { config: disk.to_owned() }
             }
-            _ => Step::Act,
+            _ => DaemonStep::RunActions,
         };
     }
-    let is_settled = observed.is_checked
+    let is_settled = observed.is_disk_verified
         && observed.pending.is_none()
         && disk == node.current_config()
         && image == text(annotation::CURRENT_IMAGE)
         && node.is_done();
     match () {
-        () if is_wanted => Step::Update,
-        () if is_settled => Step::Rest,
-        () if observed.force => Step::Update,
-        () => Step::Finish,
+        () if is_wanted => DaemonStep::Update,
+        () if is_settled => DaemonStep::Idle,
+        () if observed.force => DaemonStep::Update,
+        () => DaemonStep::Finish,
     }
 }
 
 /// What was asked of the drain controller and has not been done.
-fn unanswered(node: NodeView<'_>) -> Option<Wait> {
+fn pending_drain_request(node: NodeView<'_>) -> Option<DaemonWait> {
     let request = node.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
     if request.is_empty() || Some(request) == node.annotation(annotation::LAST_APPLIED_DRAIN) {
         return None;
     }
     let request = request.to_owned();
     Some(if request.starts_with("uncordon-") {
-        Wait::Uncordon { request }
+        DaemonWait::Uncordon { request }
     } else {
-        Wait::Drain { request }
+        DaemonWait::Drain { request }
     })
 }
 
 /// Whether the machine may restart for the sake of a config.
-fn may_restart(node: NodeView<'_>, config: &str) -> bool {
+fn may_reboot(node: NodeView<'_>, config: &str) -> bool {
     let deferred = node.annotation(machinist::REBOOT) == Some("deferred");
-    !deferred || node.annotation(machinist::RESTART) == Some(config)
+    !deferred || node.annotation(machinist::REBOOT_APPROVED) == Some(config)
 }
 
 /// Whether the machine has been emptied for the sake of a config.
 #[must_use]
-pub(super) fn is_drained(node: NodeView<'_>, config: &str) -> bool {
+pub(super) fn is_drained_for(node: NodeView<'_>, config: &str) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
     applied.strip_prefix("drain-") == Some(config)
 }
 
 /// Whether the machine has been emptied, and not been given work again.
-fn is_empty(node: NodeView<'_>) -> bool {
+fn is_drained(node: NodeView<'_>) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
     applied.starts_with("drain-")
 }
@@ -173,7 +174,7 @@ fn is_empty(node: NodeView<'_>) -> bool {
 /// Whether machines of this kind are emptied at all: the only one of a cluster has nowhere to send
 /// its pods to.
 #[must_use]
-pub(super) fn wants_drain(node: NodeView<'_>) -> bool {
+pub(super) fn supports_drain(node: NodeView<'_>) -> bool {
     node.annotation(annotation::CONTROL_PLANE_TOPOLOGY) != Some("SingleReplica")
 }
 

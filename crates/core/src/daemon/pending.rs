@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::MachineConfig;
 use crate::api::operator::{DisruptionAction, DisruptionActionType};
-use crate::disruption::simplify;
+use crate::disruption::simplify_actions;
 use crate::os;
 
 /// Where it is written down, for root alone: the way back may hold secrets.
-pub const PENDING: &str = "/etc/machine-config-daemon/machinist-pending.json";
+pub const PENDING_PATH: &str = "/etc/machine-config-daemon/machinist-pending.json";
 
 /// The part of a change that is about the operating system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OsStep {
+pub struct PendingOsChange {
     /// What changes. Nothing, where something is staged that is not wanted any more.
-    pub change: os::Change,
+    pub change: os::OsChange,
     /// What was booted before: the way back.
-    pub was: os::Deployment,
+    pub was: os::OsDeployment,
     /// Whether it is made for the next boot.
     pub is_staged: bool,
     /// How often it has been made again because it got lost.
@@ -28,7 +28,7 @@ pub struct OsStep {
 /// A change whose end has not been reported yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pending {
+pub struct PendingChange {
     /// The config that the machine had: the way back.
     pub previous: MachineConfig,
     /// The config that it is to have.
@@ -42,13 +42,13 @@ pub struct Pending {
     pub is_way_back: bool,
     /// What is to happen to the operating system, or has happened and not proved itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub os: Option<OsStep>,
+    pub os: Option<PendingOsChange>,
     /// The change before, which was not complete either: it counts if this one does not happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earlier: Option<Box<Pending>>,
+    pub earlier: Option<Box<PendingChange>>,
 }
 
-impl Pending {
+impl PendingChange {
     /// A new change. What an earlier one has left to be done is left to this one, and the way back
     /// is that of the earlier one.
     #[must_use]
@@ -63,11 +63,11 @@ impl Pending {
         if let Some(earlier) = &mut earlier {
             earlier.earlier = None;
         }
-        let left = earlier.as_ref().map_or(&[][..], |earlier| earlier.outstanding(boot));
+        let left = earlier.as_ref().map_or(&[][..], |earlier| earlier.remaining_actions(boot));
         Self {
             previous: earlier.as_ref().map_or(old, |earlier| &earlier.previous).clone(),
             config: new.metadata.name.clone().unwrap_or_default(),
-            actions: simplify(left.iter().cloned().chain(actions).collect()),
+            actions: simplify_actions(left.iter().cloned().chain(actions).collect()),
             boot: boot.to_owned(),
             is_way_back: false,
             os: None,
@@ -79,7 +79,7 @@ impl Pending {
     /// there has to be done again. If it does not happen, this change is not complete yet, and is
     /// looked at again.
     #[must_use]
-    pub fn way_back(mut self, boot: &str) -> Self {
+    pub fn rollback(mut self, boot: &str) -> Self {
         self.earlier = None;
         Self {
             previous: self.previous.clone(),
@@ -94,7 +94,7 @@ impl Pending {
 
     /// The same change once more, because its operating system was not put in place.
     #[must_use]
-    pub fn once_more(mut self, boot: &str) -> Self {
+    pub fn retry(mut self, boot: &str) -> Self {
         let type_ = DisruptionActionType::Reboot;
         self.actions = vec![DisruptionAction { type_, ..DisruptionAction::default() }];
         boot.clone_into(&mut self.boot);
@@ -113,15 +113,15 @@ impl Pending {
 
     /// What is left to do in this boot.
     #[must_use]
-    pub fn outstanding(&self, boot: &str) -> &[DisruptionAction] {
+    pub fn remaining_actions(&self, boot: &str) -> &[DisruptionAction] {
         if self.boot == boot { &self.actions } else { &[] }
     }
 
     /// Whether the machine has to restart, and has not.
     #[must_use]
-    pub fn needs_restart(&self, boot: &str) -> bool {
+    pub fn needs_reboot(&self, boot: &str) -> bool {
         let restarts = |action: &DisruptionAction| action.type_ == DisruptionActionType::Reboot;
-        self.outstanding(boot).iter().any(restarts)
+        self.remaining_actions(boot).iter().any(restarts)
     }
 }
 
@@ -149,18 +149,18 @@ mod tests {
     fn what_an_earlier_change_left_is_not_forgotten() {
         use DisruptionActionType::{DaemonReload, None as Nothing, Reboot};
         let [a, b, c] = ["a", "b", "c"].map(config);
-        let first = Pending::new(&a, &b, actions(&[Reboot]), "now", None);
-        assert!(first.needs_restart("now") && !first.needs_restart("later"));
-        let second = Pending::new(&b, &c, actions(&[Nothing]), "now", Some(first.clone()));
-        assert!(second.needs_restart("now"));
+        let first = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
+        assert!(first.needs_reboot("now") && !first.needs_reboot("later"));
+        let second = PendingChange::new(&b, &c, actions(&[Nothing]), "now", Some(first.clone()));
+        assert!(second.needs_reboot("now"));
         assert_eq!(second.previous, a);
         assert_eq!(second.clone().fallback("b"), Some(first.clone()));
         assert_eq!(second.clone().fallback("x"), None);
         // A restart in between has done what the first one asked for.
-        let second = Pending::new(&b, &c, actions(&[DaemonReload]), "later", Some(first));
-        assert_eq!(second.outstanding("later"), actions(&[DaemonReload]));
-        let third = Pending::new(&c, &a, actions(&[Nothing]), "later", Some(second));
-        assert_eq!(third.outstanding("later"), actions(&[DaemonReload]));
+        let second = PendingChange::new(&b, &c, actions(&[DaemonReload]), "later", Some(first));
+        assert_eq!(second.remaining_actions("later"), actions(&[DaemonReload]));
+        let third = PendingChange::new(&c, &a, actions(&[Nothing]), "later", Some(second));
+        assert_eq!(third.remaining_actions("later"), actions(&[DaemonReload]));
         assert_eq!(third.earlier.unwrap().earlier, None);
     }
 
@@ -168,9 +168,9 @@ mod tests {
     fn a_way_back_that_does_not_happen_is_taken_again() {
         use DisruptionActionType::Reboot;
         let [a, b] = ["a", "b"].map(config);
-        let there = Pending::new(&a, &b, actions(&[Reboot]), "now", None);
-        let back = there.clone().way_back("later");
-        assert!(back.is_way_back && back.needs_restart("later"));
+        let there = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
+        let back = there.clone().rollback("later");
+        assert!(back.is_way_back && back.needs_reboot("later"));
         assert_eq!((back.config.as_str(), &back.previous), ("a", &a));
         assert_eq!(back.fallback("b"), Some(there));
     }
@@ -179,11 +179,11 @@ mod tests {
     fn an_operating_system_that_got_lost_is_made_once_more() {
         use DisruptionActionType::Reboot;
         let [a, b] = ["a", "b"].map(config);
-        let mut there = Pending::new(&a, &b, actions(&[Reboot]), "now", None);
-        there.os = Some(OsStep { is_staged: true, ..OsStep::default() });
-        assert!(there.outstanding("later").is_empty());
-        let again = there.once_more("later");
-        assert!(again.needs_restart("later"));
+        let mut there = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
+        there.os = Some(PendingOsChange { is_staged: true, ..PendingOsChange::default() });
+        assert!(there.remaining_actions("later").is_empty());
+        let again = there.retry("later");
+        assert!(again.needs_reboot("later"));
         let step = again.os.unwrap();
         assert_eq!((step.is_staged, step.attempts), (false, 1));
     }

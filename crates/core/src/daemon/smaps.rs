@@ -4,59 +4,62 @@
 use std::ops::Range;
 
 /// What the kernel says about one mapping.
-struct Mapping {
+struct MemoryMapping {
     range: Range<usize>,
-    is_a_file: bool,
+    is_file_backed: bool,
     is_writable: bool,
     resident: u64,
     /// Pages that are not, or not any more, the file's.
-    own: u64,
+    private_kib: u64,
 }
 
 /// The mappings that can go, out of the text of `/proc/self/smaps`. A mapping that may be written, or that
 /// has one page of its own in it, stays: nobody could bring that page back.
 #[must_use]
-pub fn clean(smaps: &str) -> Vec<Range<usize>> {
-    let mut mappings: Vec<Mapping> = Vec::new();
+pub fn reclaimable_ranges(smaps: &str) -> Vec<Range<usize>> {
+    let mut mappings: Vec<MemoryMapping> = Vec::new();
     for line in smaps.lines() {
-        if let Some(mapping) = head(line) {
+        if let Some(mapping) = parse_header(line) {
             mappings.push(mapping);
-        } else if let (Some((field, size)), Some(last)) = (field(line), mappings.last_mut()) {
+        } else if let (Some((field, size)), Some(last)) = (parse_field(line), mappings.last_mut()) {
             match field {
                 "Rss" => last.resident = size,
                 "Anonymous" | "Private_Dirty" | "Shared_Dirty" | "Swap" | "Locked" => {
-                    last.own += size;
+                    last.private_kib += size;
                 }
                 _ => {}
             }
         }
     }
-    let can_go = |mapping: &Mapping| {
-        mapping.is_a_file && !mapping.is_writable && mapping.resident > 0 && mapping.own == 0
+    let can_go = |mapping: &MemoryMapping| {
+        mapping.is_file_backed
+            && !mapping.is_writable
+            && mapping.resident > 0
+            && mapping.private_kib == 0
     };
     mappings.into_iter().filter(can_go).map(|mapping| mapping.range).collect()
 }
 
 /// `55a3-55a9 r-xp 00652000 fe:00 5376744   /usr/bin/machinist`
-fn head(line: &str) -> Option<Mapping> {
+fn parse_header(line: &str) -> Option<MemoryMapping> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     let range = number(from)?..number(to)?;
     let permissions = words.next()?;
     let path = words.nth(3).unwrap_or_default();
-    Some(Mapping {
+    Some(MemoryMapping {
         range,
         // Memory that is shared is not this process's to judge.
-        is_a_file: path.starts_with('/') && permissions.ends_with('p'),
+        is_file_backed: path.starts_with('/') && permissions.ends_with('p'),
         is_writable: permissions.contains('w'),
         resident: 0,
-        own: 0,
+        private_kib: 0,
     })
 }
 
 /// `Private_Dirty:      1904 kB`
-fn field(line: &str) -> Option<(&str, u64)> {
+fn parse_field(line: &str) -> Option<(&str, u64)> {
     let (name, rest) = line.split_once(':')?;
     Some((name, rest.trim().strip_suffix(" kB")?.parse().ok()?))
 }
@@ -94,14 +97,14 @@ mod tests {
             mapping("b000-c000", "r--p", "", &none),
             mapping("7f00-7fa0", "r-xp", "/usr/lib/libc.so.6", &none),
         ];
-        let found = clean(&text.concat());
+        let found = reclaimable_ranges(&text.concat());
         assert_eq!(found, [0x1000..0x2000, 0x2000..0x3000, 0x7f00..0x7fa0]);
     }
 
     proptest! {
         #[test]
         fn no_text_is_too_strange(text: String) {
-            let _ = clean(&text);
+            let _ = reclaimable_ranges(&text);
         }
     }
 }

@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::schema::{Config, File, PasswdUser, Unit};
 use crate::ignition::{self, contents};
-use crate::reconcile_check::Change;
+use crate::reconcile_check::ConfigChange;
 use crate::secrets;
 
-pub use text::{Line, LineKind, line_diff};
+pub use text::{DiffLine, DiffLineKind, line_diff};
 
 /// Contents larger than this are compared by digest only.
-const SHOWN_LIMIT: u64 = 1 << 20;
+const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
 /// Whether something came, went or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verb {
+pub enum ChangeKind {
     /// It was not there before.
     Added,
     /// It is not there any more.
@@ -33,7 +33,7 @@ pub enum Verb {
 /// Contents of a file or unit, as far as they can be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "shown", rename_all = "camelCase")]
-pub enum Shown {
+pub enum ShownContents {
     /// There is none.
     Nothing,
     /// Text.
@@ -61,9 +61,9 @@ pub enum Shown {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContentChange {
     /// Before.
-    pub old: Shown,
+    pub old: ShownContents,
     /// After.
-    pub new: Shown,
+    pub new: ShownContents,
 }
 
 /// A change of one value.
@@ -83,7 +83,7 @@ pub struct ItemChange {
     /// Its path or name (a drop-in is `unit/drop-in`).
     pub name: String,
     /// What happened to it.
-    pub verb: Verb,
+    pub verb: ChangeKind,
     /// Its contents, where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<ContentChange>,
@@ -106,7 +106,7 @@ pub struct ListChange {
 /// The flags by which the real daemon tells what kinds of things changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Flags {
+pub struct ChangeFlags {
     /// The OS image.
     pub os_update: bool,
     /// Kernel arguments.
@@ -128,9 +128,9 @@ pub struct Flags {
 /// Everything that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Diff {
+pub struct ConfigDiff {
     /// What kinds of things changed.
-    pub flags: Flags,
+    pub flags: ChangeFlags,
     /// Files.
     pub files: Vec<ItemChange>,
     /// Units.
@@ -151,7 +151,7 @@ pub struct Diff {
     pub other_sections: Vec<&'static str>,
 }
 
-impl Diff {
+impl ConfigDiff {
     /// Whether nothing differs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -170,19 +170,19 @@ impl Diff {
 /// Reads the Ignition configs of two MachineConfigs, whether or not one may follow the other.
 /// `None` where one of them cannot be read.
 #[must_use]
-pub fn read_both(old: &MachineConfig, new: &MachineConfig) -> Option<Change> {
+pub fn parse_both(old: &MachineConfig, new: &MachineConfig) -> Option<ConfigChange> {
     let read = |machine_config: &MachineConfig| match &machine_config.spec.config {
         Some(raw) => ignition::parse_and_upgrade(raw).ok().map(|(config, _)| config),
-        None => Some(ignition::empty()),
+        None => Some(ignition::empty_config()),
     };
-    Some(Change { old: read(old)?, new: read(new)? })
+    Some(ConfigChange { old: read(old)?, new: read(new)? })
 }
 
 /// What differs between two MachineConfigs whose Ignition configs have been read.
 #[must_use]
-pub fn diff(old: &MachineConfig, new: &MachineConfig, change: &Change) -> Diff {
+pub fn diff(old: &MachineConfig, new: &MachineConfig, change: &ConfigChange) -> ConfigDiff {
     let (from, to) = (&change.old, &change.new);
-    Diff {
+    ConfigDiff {
         flags: flags(&old.spec, &new.spec, from, to),
         files: files(from, to),
         units: units(from, to),
@@ -207,9 +207,14 @@ fn kernel(spec: &MachineConfigSpec) -> &str {
     spec.kernel_type.as_deref().filter(|kernel| !kernel.is_empty()).unwrap_or("default")
 }
 
-fn flags(old: &MachineConfigSpec, new: &MachineConfigSpec, from: &Config, to: &Config) -> Flags {
+fn flags(
+    old: &MachineConfigSpec,
+    new: &MachineConfigSpec,
+    from: &Config,
+    to: &Config,
+) -> ChangeFlags {
     let image = |spec: &MachineConfigSpec| spec.os_image_url.clone().unwrap_or_default();
-    Flags {
+    ChangeFlags {
         os_update: image(old) != image(new),
         kargs: list(&old.kernel_arguments) != list(&new.kernel_arguments),
         fips: old.fips.unwrap_or_default() != new.fips.unwrap_or_default(),
@@ -222,7 +227,7 @@ fn flags(old: &MachineConfigSpec, new: &MachineConfigSpec, from: &Config, to: &C
 }
 
 /// Pairs what two lists have under the same name, in the order of the names.
-fn pairs<'a, T>(
+fn pair_by_name<'a, T>(
     old: &'a [T],
     new: &'a [T],
     name: impl Fn(&T) -> &str,
@@ -241,27 +246,28 @@ fn pairs<'a, T>(
         .collect()
 }
 
-fn verb<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> Option<Verb> {
+fn change_kind<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> Option<ChangeKind> {
     match (old, new) {
-        (None, Some(_)) => Some(Verb::Added),
-        (Some(_), None) => Some(Verb::Removed),
-        (Some(old), Some(new)) if old != new => Some(Verb::Changed),
+        (None, Some(_)) => Some(ChangeKind::Added),
+        (Some(_), None) => Some(ChangeKind::Removed),
+        (Some(old), Some(new)) if old != new => Some(ChangeKind::Changed),
         _ => None,
     }
 }
 
 fn files(from: &Config, to: &Config) -> Vec<ItemChange> {
     let mut changes = Vec::new();
-    for (name, old, new) in pairs(&from.storage.files, &to.storage.files, |file| &file.path) {
-        let Some(verb) = verb(old, new) else { continue };
+    for (name, old, new) in pair_by_name(&from.storage.files, &to.storage.files, |file| &file.path)
+    {
+        let Some(verb) = change_kind(old, new) else { continue };
         let secret = [old, new].into_iter().flatten().any(is_secret);
         let same_contents = old.zip(new).is_some_and(|(o, n)| o.contents == n.contents);
         let contents = (!same_contents).then(|| ContentChange {
-            old: old.map_or(Shown::Nothing, |file| shown_file(file, secret)),
-            new: new.map_or(Shown::Nothing, |file| shown_file(file, secret)),
+            old: old.map_or(ShownContents::Nothing, |file| shown_file(file, secret)),
+            new: new.map_or(ShownContents::Nothing, |file| shown_file(file, secret)),
         });
-        let contents =
-            contents.filter(|change| secret || change.old != change.new || verb != Verb::Changed);
+        let contents = contents
+            .filter(|change| secret || change.old != change.new || verb != ChangeKind::Changed);
         let mut fields = file_fields(old, new);
         if contents.is_none() && fields.is_empty() {
             // Same bytes, written differently (encoding, compression): still a change on the wire.
@@ -282,25 +288,25 @@ fn files(from: &Config, to: &Config) -> Vec<ItemChange> {
 }
 
 fn is_secret(file: &File) -> bool {
-    let bytes = contents::decode(&file.contents, SHOWN_LIMIT).unwrap_or_default();
+    let bytes = contents::decode(&file.contents, MAX_SHOWN_BYTES).unwrap_or_default();
     secrets::is_secret_file(&file.path, file.mode, &bytes)
 }
 
-fn shown_file(file: &File, secret: bool) -> Shown {
+fn shown_file(file: &File, secret: bool) -> ShownContents {
     if secret {
-        return Shown::Secret;
+        return ShownContents::Secret;
     }
-    match contents::decode(&file.contents, SHOWN_LIMIT) {
+    match contents::decode(&file.contents, MAX_SHOWN_BYTES) {
         Ok(bytes) => shown_bytes(bytes),
-        Err(error) => Shown::Undecodable { reason: error.to_string() },
+        Err(error) => ShownContents::Undecodable { reason: error.to_string() },
     }
 }
 
-fn shown_bytes(bytes: Vec<u8>) -> Shown {
+fn shown_bytes(bytes: Vec<u8>) -> ShownContents {
     use sha2::Digest as _;
     use std::fmt::Write as _;
     match String::from_utf8(bytes) {
-        Ok(text) if !text.contains('\0') => Shown::Text { text },
+        Ok(text) if !text.contains('\0') => ShownContents::Text { text },
         not_text => {
             let bytes =
                 not_text.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
@@ -308,7 +314,7 @@ fn shown_bytes(bytes: Vec<u8>) -> Shown {
             for byte in sha2::Sha256::digest(&bytes) {
                 let _ = write!(sha256, "{byte:02x}");
             }
-            Shown::Binary { size: bytes.len(), sha256 }
+            ShownContents::Binary { size: bytes.len(), sha256 }
         }
     }
 }
@@ -344,14 +350,15 @@ fn add_change(
 
 fn text_change(old: Option<&String>, new: Option<&String>) -> Option<ContentChange> {
     let shown = |text: Option<&String>| {
-        text.map_or(Shown::Nothing, |text| Shown::Text { text: text.clone() })
+        text.map_or(ShownContents::Nothing, |text| ShownContents::Text { text: text.clone() })
     };
     (old != new).then(|| ContentChange { old: shown(old), new: shown(new) })
 }
 
 fn units(from: &Config, to: &Config) -> Vec<ItemChange> {
     let mut changes = Vec::new();
-    for (name, old, new) in pairs(&from.systemd.units, &to.systemd.units, |unit| &unit.name) {
+    for (name, old, new) in pair_by_name(&from.systemd.units, &to.systemd.units, |unit| &unit.name)
+    {
         let contents = text_change(
             old.and_then(|unit| unit.contents.as_ref()),
             new.and_then(|unit| unit.contents.as_ref()),
@@ -364,10 +371,10 @@ fn units(from: &Config, to: &Config) -> Vec<ItemChange> {
         compare("enabled", |unit| unit.enabled);
         compare("mask", |unit| unit.mask);
         let verb = match (old, new) {
-            (None, _) => Verb::Added,
-            (_, None) => Verb::Removed,
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Removed,
             _ if contents.is_none() && fields.is_empty() => continue,
-            _ => Verb::Changed,
+            _ => ChangeKind::Changed,
         };
         changes.push(ItemChange { name, verb, contents, fields });
     }
@@ -385,8 +392,8 @@ fn dropins(from: &Config, to: &Config) -> Vec<ItemChange> {
     };
     let (old, new) = (all(from), all(to));
     let mut changes = Vec::new();
-    for (name, old, new) in pairs(&old, &new, |(name, _)| name) {
-        let Some(verb) = verb(old, new) else { continue };
+    for (name, old, new) in pair_by_name(&old, &new, |(name, _)| name) {
+        let Some(verb) = change_kind(old, new) else { continue };
         let contents =
             text_change(old.and_then(|(_, c)| c.as_ref()), new.and_then(|(_, c)| c.as_ref()));
         changes.push(ItemChange { name, verb, contents, fields: BTreeMap::new() });
@@ -401,8 +408,8 @@ fn core_keys(config: &Config) -> Vec<String> {
 
 fn users(from: &Config, to: &Config) -> Vec<ItemChange> {
     let mut changes = Vec::new();
-    for (name, old, new) in pairs(&from.passwd.users, &to.passwd.users, |user| &user.name) {
-        let Some(verb) = verb(old, new) else { continue };
+    for (name, old, new) in pair_by_name(&from.passwd.users, &to.passwd.users, |user| &user.name) {
+        let Some(verb) = change_kind(old, new) else { continue };
         let mut fields = BTreeMap::new();
         let hash = |user: &PasswdUser| user.password_hash.clone();
         if old.and_then(hash) != new.and_then(hash) {
@@ -427,7 +434,7 @@ fn users(from: &Config, to: &Config) -> Vec<ItemChange> {
                 (count > 0).then(|| format!("{count} keys"))
             });
         }
-        if verb != Verb::Changed || !fields.is_empty() {
+        if verb != ChangeKind::Changed || !fields.is_empty() {
             changes.push(ItemChange { name, verb, contents: None, fields });
         }
     }

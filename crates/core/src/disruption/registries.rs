@@ -4,27 +4,27 @@
 
 use std::collections::BTreeMap;
 
+use crate::container_runtime::registries_conf::{RegistriesConf, RegistryEntry, RegistryMirror};
 use crate::ignition::contents;
 use crate::ignition::schema::Config;
-use crate::reconcile_check::Change;
-use crate::runtime::registries_conf::{Mirror, RegistriesConf, Registry};
+use crate::reconcile_check::ConfigChange;
 
 /// The file.
-pub const REGISTRIES: &str = "/etc/containers/registries.conf";
+pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
 
 /// How a mirror says that it is asked for images by digest only.
 const BY_DIGEST: &str = "digest-only";
 /// No such file is larger.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Why a change of [`REGISTRIES`] wants the machine emptied; none where it is safe. A file that cannot
 /// be read is not safe: nobody can say what it changes. No file is an empty one.
 #[must_use]
-pub fn unsafe_because(change: &Change) -> Option<String> {
-    let read = |config| read(config).map_err(|problem| format!("{REGISTRIES}: {problem}"));
+pub fn drain_reason(change: &ConfigChange) -> Option<String> {
+    let read = |config| read(config).map_err(|problem| format!("{REGISTRIES_CONF}: {problem}"));
     match (read(&change.old), read(&change.new)) {
         (Ok(old), Ok(new)) => {
-            unsafe_change(&old, &new).map(|problem| format!("{REGISTRIES}: {problem}"))
+            unsafe_difference(&old, &new).map(|problem| format!("{REGISTRIES_CONF}: {problem}"))
         }
         (Err(problem), _) | (_, Err(problem)) => Some(problem),
     }
@@ -32,13 +32,14 @@ pub fn unsafe_because(change: &Change) -> Option<String> {
 
 /// What a config says; of several entries for the file the last one counts.
 fn read(config: &Config) -> Result<RegistriesConf, String> {
-    let file = config.storage.files.iter().rev().find(|file| file.path == REGISTRIES);
-    let bytes = file.map_or(Ok(Vec::new()), |file| contents::decode(&file.contents, LARGEST));
+    let file = config.storage.files.iter().rev().find(|file| file.path == REGISTRIES_CONF);
+    let bytes =
+        file.map_or(Ok(Vec::new()), |file| contents::decode(&file.contents, MAX_FILE_BYTES));
     let bytes = bytes.map_err(|error| error.to_string())?;
     RegistriesConf::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
 }
 
-fn unsafe_change(old: &RegistriesConf, new: &RegistriesConf) -> Option<String> {
+fn unsafe_difference(old: &RegistriesConf, new: &RegistriesConf) -> Option<String> {
     // They are asked in their order, so that only the end is free.
     let search = |conf: &RegistriesConf| conf.search.clone().unwrap_or_default();
     if !search(new).starts_with(&search(old)) {
@@ -62,15 +63,15 @@ fn unsafe_change(old: &RegistriesConf, new: &RegistriesConf) -> Option<String> {
 }
 
 /// Registries by what they are for; the last of several counts.
-fn by_scope<'a>(conf: &'a RegistriesConf) -> BTreeMap<&'a str, &'a Registry> {
-    let scope = |registry: &'a Registry| {
+fn by_scope<'a>(conf: &'a RegistriesConf) -> BTreeMap<&'a str, &'a RegistryEntry> {
+    let scope = |registry: &'a RegistryEntry| {
         if registry.prefix.is_empty() { &registry.location } else { &registry.prefix }
     };
     conf.registries.iter().map(|registry| (scope(registry).as_str(), registry)).collect()
 }
 
 /// What is unsafe about a registry that is another one now.
-fn changed(old: &Registry, new: &Registry) -> Option<String> {
+fn changed(old: &RegistryEntry, new: &RegistryEntry) -> Option<String> {
     for (field, differs) in [
         ("prefix", old.prefix != new.prefix),
         ("location", old.location != new.location),
@@ -81,13 +82,13 @@ fn changed(old: &Registry, new: &Registry) -> Option<String> {
             return Some(format!("has another {field}"));
         }
     }
-    let gone = old.mirrors.iter().find(|mirror| find(&mirror.location, new).is_none());
+    let gone = old.mirrors.iter().find(|mirror| find_mirror(&mirror.location, new).is_none());
     if let Some(gone) = gone {
         return Some(format!("has lost its mirror {}", gone.location));
     }
     new.mirrors.iter().find_map(|mirror| {
-        let Mirror { location, pull_from_mirror: pull, .. } = mirror;
-        match find(location, old) {
+        let RegistryMirror { location, pull_from_mirror: pull, .. } = mirror;
+        match find_mirror(location, old) {
             Some(before) if before.pull_from_mirror != *pull && pull != BY_DIGEST => {
                 Some(format!("has a mirror {location} with another pull-from-mirror"))
             }
@@ -99,12 +100,12 @@ fn changed(old: &Registry, new: &Registry) -> Option<String> {
     })
 }
 
-fn find<'a>(location: &str, registry: &'a Registry) -> Option<&'a Mirror> {
+fn find_mirror<'a>(location: &str, registry: &'a RegistryEntry) -> Option<&'a RegistryMirror> {
     registry.mirrors.iter().find(|mirror| mirror.location == location)
 }
 
 /// Whether a registry is asked by digest alone.
-fn is_by_digest(registry: &Registry) -> bool {
+fn is_by_digest(registry: &RegistryEntry) -> bool {
     if registry.mirrors.is_empty() {
         return registry.mirror_by_digest_only;
     }

@@ -10,7 +10,7 @@ use super::PodRef;
 
 /// What the API server's refusal of an eviction means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum EvictionRefusal {
     /// The pod is gone already.
     Gone,
     /// Not now: ask again after [`EVICTION_RETRY`](super::EVICTION_RETRY).
@@ -32,21 +32,21 @@ pub enum Answer {
 
 /// What the API server's refusal of an eviction means.
 #[must_use]
-pub fn answer(status: &Status) -> Answer {
+pub fn eviction_refusal(status: &Status) -> EvictionRefusal {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     if status.is_not_found() {
-        return Answer::Gone;
+        return EvictionRefusal::Gone;
     }
     if status.code == 429 || status.reason == "TooManyRequests" {
         let cause = causes.clone().find(|cause| cause.reason == "DisruptionBudget");
         let message = cause.map_or(&status.message, |cause| &cause.message).clone();
         let budget = cause.and_then(|cause| budget_in(&cause.message));
-        return Answer::Blocked { budget, message };
+        return EvictionRefusal::Blocked { budget, message };
     }
     if status.is_forbidden() && causes.clone().any(|cause| cause.reason == "NamespaceTerminating") {
-        return Answer::NamespaceTerminating;
+        return EvictionRefusal::NamespaceTerminating;
     }
-    Answer::Failed { message: status.message.clone() }
+    EvictionRefusal::Failed { message: status.message.clone() }
 }
 
 /// The name in `The disruption budget NAME needs 2 healthy pods and has 1 currently`. The server
@@ -58,7 +58,7 @@ fn budget_in(message: &str) -> Option<String> {
 
 /// A pod that does not leave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Blocker {
+pub struct DrainBlocker {
     /// The pod.
     pub pod: PodRef,
     /// The budget that holds it, if it is one.
@@ -70,11 +70,11 @@ pub struct Blocker {
     pub message: String,
 }
 
-impl Blocker {
+impl DrainBlocker {
     /// The sentence for people: `pod ns/name blocked by budget NAME for 4 m`.
     #[must_use]
-    pub fn sentence(&self, now: &Time) -> String {
-        let time = span(now.0.duration_since(self.since.0).try_into().unwrap_or_default());
+    pub fn message_at(&self, now: &Time) -> String {
+        let time = minutes(now.0.duration_since(self.since.0).try_into().unwrap_or_default());
         match &self.budget {
             Some(budget) => format!("pod {} blocked by budget {budget} for {time}", self.pod),
             None => format!("pod {} blocked for {time}: {}", self.pod, self.message),
@@ -83,7 +83,7 @@ impl Blocker {
 }
 
 /// Whole minutes: a sentence that changed every second would be written every second.
-fn span(time: Duration) -> String {
+fn minutes(time: Duration) -> String {
     match time.as_secs() / 60 {
         0 => "less than 1 m".to_owned(),
         minutes @ 1..60 => format!("{minutes} m"),
@@ -95,16 +95,16 @@ fn span(time: Duration) -> String {
 /// keeps its time, whatever the reason was then.
 #[must_use]
 pub fn blockers(
-    before: &[Blocker],
+    before: &[DrainBlocker],
     found: impl IntoIterator<Item = (PodRef, Option<String>, String)>,
     now: &Time,
-) -> Vec<Blocker> {
-    let mut blockers: Vec<Blocker> = found
+) -> Vec<DrainBlocker> {
+    let mut blockers: Vec<DrainBlocker> = found
         .into_iter()
         .map(|(pod, budget, message)| {
             let known = before.iter().find(|blocker| blocker.pod == pod);
             let since = known.map_or(now, |blocker| &blocker.since).clone();
-            Blocker { pod, budget, since, message }
+            DrainBlocker { pod, budget, since, message }
         })
         .collect();
     blockers.sort_by(|a, b| a.since.cmp(&b.since).then_with(|| a.pod.cmp(&b.pod)));
@@ -136,7 +136,7 @@ mod tests {
                    "message": "Cannot evict pod as it would violate the pod's disruption budget.",
                    "details": {"causes": [{"reason": "DisruptionBudget", "message": text}]}})
         };
-        let blocked = |budget: Option<&str>, message: &str| Answer::Blocked {
+        let blocked = |budget: Option<&str>, message: &str| EvictionRefusal::Blocked {
             budget: budget.map(str::to_owned),
             message: message.to_owned(),
         };
@@ -151,22 +151,22 @@ mod tests {
                 json!({"code": 429, "reason": "TooManyRequests", "message": "too many requests"}),
                 blocked(None, "too many requests"),
             ),
-            (json!({"code": 404, "reason": "NotFound", "message": "gone"}), Answer::Gone),
+            (json!({"code": 404, "reason": "NotFound", "message": "gone"}), EvictionRefusal::Gone),
             (
                 json!({"code": 403, "reason": "Forbidden", "message": "no",
                        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "x"}]}}),
-                Answer::NamespaceTerminating,
+                EvictionRefusal::NamespaceTerminating,
             ),
             (
                 json!({"code": 403, "reason": "Forbidden", "message": "no"}),
-                Answer::Failed { message: "no".to_owned() },
+                EvictionRefusal::Failed { message: "no".to_owned() },
             ),
             (
                 json!({"code": 500, "status": "Failure", "message": several}),
-                Answer::Failed { message: several.to_owned() },
+                EvictionRefusal::Failed { message: several.to_owned() },
             ),
         ] {
-            assert_eq!(answer(&status(value.clone())), expected, "{value}");
+            assert_eq!(eviction_refusal(&status(value.clone())), expected, "{value}");
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let reason = |name: &str| (pod(name), Some("web".to_owned()), "no".to_owned());
         let before = blockers(&[], [reason("a")], &first);
         let now = blockers(&before, [reason("b"), reason("a")], &later);
-        let sentences: Vec<String> = now.iter().map(|blocker| blocker.sentence(&later)).collect();
+        let sentences: Vec<String> = now.iter().map(|blocker| blocker.message_at(&later)).collect();
         assert_eq!(
             sentences,
             [
@@ -186,10 +186,10 @@ mod tests {
         );
         assert!(blockers(&now, [], &later).is_empty());
         let other = blockers(&before, [(pod("a"), None, "server busy".to_owned())], &later);
-        assert_eq!(other[0].sentence(&later), "pod ns/a blocked for 4 m: server busy");
+        assert_eq!(other[0].message_at(&later), "pod ns/a blocked for 4 m: server busy");
         let hours = time("2026-11-15T11:05:00Z");
-        assert_eq!(now[0].sentence(&hours), "pod ns/a blocked by budget web for 1 h 5 m");
+        assert_eq!(now[0].message_at(&hours), "pod ns/a blocked by budget web for 1 h 5 m");
         // A clock that went back does no harm.
-        assert_eq!(now[1].sentence(&first), "pod ns/b blocked by budget web for less than 1 m");
+        assert_eq!(now[1].message_at(&first), "pod ns/b blocked by budget web for less than 1 m");
     }
 }

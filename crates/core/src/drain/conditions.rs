@@ -6,12 +6,12 @@ use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use crate::api::names::condition::node::{
     CORDONED, DRAINED, UNCORDONED, UPDATE_COMPLETE, UPDATE_EXECUTED,
 };
-use crate::update::NodeView;
-use crate::update::machine_config_node::{Report, Statement, Truth};
+use crate::rollout::NodeView;
+use crate::rollout::machine_config_node::{ConditionReport, ConditionStatus, NodeReport};
 
 /// A step of a drain, or its failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum DrainProgress<'a> {
     /// It takes no new pods.
     Cordoned,
     /// It could not be cordoned.
@@ -41,7 +41,7 @@ pub enum Step<'a> {
 
 /// What the MachineConfigNode says after a step.
 #[must_use]
-pub fn report(step: Step<'_>, node: &Node) -> Report {
+pub fn drain_report(step: DrainProgress<'_>, node: &Node) -> NodeReport {
     let view = NodeView(node);
     let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
@@ -50,24 +50,27 @@ pub fn report(step: Step<'_>, node: &Node) -> Report {
         "The drain will not be complete until desired drainer {desired} matches current drainer {applied}"
     );
     let reporting = format!("The node is reporting Unschedulable = {unschedulable}");
-    let executed = |child: &str, parent: &str, truth: Truth, message: String| {
-        both((UPDATE_EXECUTED, Truth::Unknown, parent), (child, truth, &message))
+    let executed = |child: &str, parent: &str, truth: ConditionStatus, message: String| {
+        parent_and_child(
+            (UPDATE_EXECUTED, ConditionStatus::Unknown, parent),
+            (child, truth, &message),
+        )
     };
     match step {
-        Step::Cordoned => {
+        DrainProgress::Cordoned => {
             let parent = "Cordoned Node as part of update executed phase";
-            executed(CORDONED, parent, Truth::True, format!("Cordoned node. {reporting}"))
+            executed(CORDONED, parent, ConditionStatus::True, format!("Cordoned node. {reporting}"))
         }
-        Step::CordonFailed { error } => {
+        DrainProgress::CordonFailed { error } => {
             let parent = "Failed to Cordon Node as part of In progress update phase";
             let message = format!("Error: Failed to Cordon node. Error is {error}, {reporting}");
-            executed(CORDONED, parent, Truth::Unknown, message)
+            executed(CORDONED, parent, ConditionStatus::Unknown, message)
         }
-        Step::Draining => {
+        DrainProgress::Draining => {
             let parent = "Draining Node as part of update executed phase";
-            executed(DRAINED, parent, Truth::Unknown, format!("Draining node. {until}"))
+            executed(DRAINED, parent, ConditionStatus::Unknown, format!("Draining node. {until}"))
         }
-        Step::DrainFailed { error, blockers } => {
+        DrainProgress::DrainFailed { error, blockers } => {
             // A parent that says the same as before is not written again, and its child with it:
             // so the blockers stand in both.
             let mut parent = "Node Drain has not succeeded".to_owned();
@@ -75,39 +78,46 @@ pub fn report(step: Step<'_>, node: &Node) -> Report {
                 parent = format!("{parent}: {}", blockers.join(", "));
             }
             let message = format!("Error: Node Drain has not succeeded. Error is: {error} {until}");
-            executed(DRAINED, &parent, Truth::Unknown, message)
+            executed(DRAINED, &parent, ConditionStatus::Unknown, message)
         }
-        Step::Drained => {
+        DrainProgress::Drained => {
             let parent = "Drained Node as part of update executed phase";
             let message = format!(
                 "Drained node. The drain is complete as the desired drainer matches current drainer: {desired}"
             );
-            executed(DRAINED, parent, Truth::True, message)
+            executed(DRAINED, parent, ConditionStatus::True, message)
         }
-        Step::Uncordoned => both(
-            (UPDATE_COMPLETE, Truth::True, "Uncordoned Node as part of completing upgrade phase"),
-            (UNCORDONED, Truth::True, &format!("UnCordoned node. {reporting}")),
-        ),
-        Step::UncordonFailed { error } => both(
+        DrainProgress::Uncordoned => parent_and_child(
             (
                 UPDATE_COMPLETE,
-                Truth::Unknown,
+                ConditionStatus::True,
+                "Uncordoned Node as part of completing upgrade phase",
+            ),
+            (UNCORDONED, ConditionStatus::True, &format!("UnCordoned node. {reporting}")),
+        ),
+        DrainProgress::UncordonFailed { error } => parent_and_child(
+            (
+                UPDATE_COMPLETE,
+                ConditionStatus::Unknown,
                 "Failed to Uncordon Node as part of completing upgrade phase",
             ),
             (
                 UNCORDONED,
-                Truth::Unknown,
+                ConditionStatus::Unknown,
                 &format!("Error: Failed to UnCordon node. Error is: {error} {reporting}"),
             ),
         ),
     }
 }
 
-fn both(parent: (&str, Truth, &str), child: (&str, Truth, &str)) -> Report {
+fn parent_and_child(
+    parent: (&str, ConditionStatus, &str),
+    child: (&str, ConditionStatus, &str),
+) -> NodeReport {
     let reason = format!("{}{}", parent.0, child.0);
-    Report {
-        parent: Statement::new(parent.0, parent.1, child.0, parent.2),
-        child: Some(Statement::new(child.0, child.1, &reason, child.2)),
+    NodeReport {
+        parent: ConditionReport::new(parent.0, parent.1, child.0, parent.2),
+        child: Some(ConditionReport::new(child.0, child.1, &reason, child.2)),
     }
 }
 
@@ -126,57 +136,57 @@ mod tests {
         let until = "The drain will not be complete until desired drainer drain-b matches current drainer uncordon-a";
         for (step, reason, parent, child) in [
             (
-                Step::Cordoned,
+                DrainProgress::Cordoned,
                 "UpdateExecutedCordoned",
                 "Unknown Cordoned Node as part of update executed phase".to_owned(),
                 "True Cordoned node. The node is reporting Unschedulable = true".to_owned(),
             ),
             (
-                Step::CordonFailed { error: "no" },
+                DrainProgress::CordonFailed { error: "no" },
                 "UpdateExecutedCordoned",
                 "Unknown Failed to Cordon Node as part of In progress update phase".to_owned(),
                 "Unknown Error: Failed to Cordon node. Error is no, The node is reporting Unschedulable = true".to_owned(),
             ),
             (
-                Step::Draining,
+                DrainProgress::Draining,
                 "UpdateExecutedDrained",
                 "Unknown Draining Node as part of update executed phase".to_owned(),
                 format!("Unknown Draining node. {until}"),
             ),
             (
-                Step::DrainFailed { error: "no", blockers: &[] },
+                DrainProgress::DrainFailed { error: "no", blockers: &[] },
                 "UpdateExecutedDrained",
                 "Unknown Node Drain has not succeeded".to_owned(),
                 format!("Unknown Error: Node Drain has not succeeded. Error is: no {until}"),
             ),
             (
-                Step::DrainFailed { error: "no", blockers: &["pod a/b blocked by budget c for 4 m".to_owned()] },
+                DrainProgress::DrainFailed { error: "no", blockers: &["pod a/b blocked by budget c for 4 m".to_owned()] },
                 "UpdateExecutedDrained",
                 "Unknown Node Drain has not succeeded: pod a/b blocked by budget c for 4 m".to_owned(),
                 format!("Unknown Error: Node Drain has not succeeded. Error is: no {until}"),
             ),
             (
-                Step::Drained,
+                DrainProgress::Drained,
                 "UpdateExecutedDrained",
                 "Unknown Drained Node as part of update executed phase".to_owned(),
                 "True Drained node. The drain is complete as the desired drainer matches current drainer: drain-b".to_owned(),
             ),
             (
-                Step::Uncordoned,
+                DrainProgress::Uncordoned,
                 "UpdateCompleteUncordoned",
                 "True Uncordoned Node as part of completing upgrade phase".to_owned(),
                 "True UnCordoned node. The node is reporting Unschedulable = true".to_owned(),
             ),
             (
-                Step::UncordonFailed { error: "no" },
+                DrainProgress::UncordonFailed { error: "no" },
                 "UpdateCompleteUncordoned",
                 "Unknown Failed to Uncordon Node as part of completing upgrade phase".to_owned(),
                 "Unknown Error: Failed to UnCordon node. Error is: no The node is reporting Unschedulable = true".to_owned(),
             ),
         ] {
-            let found = report(step, &node);
+            let found = drain_report(step, &node);
             let written = found.child.unwrap();
-            let text = |statement: &Statement| {
+            let text = |statement: &ConditionReport| {
                 format!("{} {}", statement.status.as_str(), statement.message)
             };
             assert_eq!(text(&found.parent), parent);

@@ -15,11 +15,11 @@ mod pods;
 mod request;
 mod schedule;
 
-pub use blockers::{Answer, Blocker, answer, blockers};
-pub use conditions::{Step, report};
-pub use pods::{DaemonSetRef, Plan, PodRef, Stays, daemon_sets, plan};
-pub use request::{DrainError, Request, pending};
+pub use blockers::{DrainBlocker, EvictionRefusal, blockers, eviction_refusal};
+pub use conditions::{DrainProgress, drain_report};
+pub use pods::{DaemonSetRef, DrainPlan, PodRef, SkipReason, daemon_sets, plan_drain};
+pub use request::{DrainError, DrainRequest, pending_request};
 pub use schedule::{
-    ALERT_AFTER, ATTEMPT_TIMEOUT, CORDON_DELAYS, EVICTION_RETRY, FAILING_AFTER, FAILING_RETRY,
-    RETRY, Retry, Warning, after_failure,
+    ALERT_AFTER, ATTEMPT_TIMEOUT, CORDON_DELAYS, DRAIN_RETRY, DrainRetry, DrainWarning,
+    EVICTION_RETRY, FAILING_AFTER, SLOW_DRAIN_RETRY, after_failure,
 };

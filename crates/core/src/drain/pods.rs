@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 
 /// The annotation of a pod that only mirrors what the kubelet runs by itself.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -52,14 +52,14 @@ pub struct DaemonSetRef {
 /// Why a pod stays where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Stays {
+pub enum SkipReason {
     /// Its DaemonSet would put it back at once.
     DaemonSet,
     /// The kubelet runs it by itself; the API has only its mirror image.
     Mirror,
 }
 
-impl fmt::Display for Stays {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DaemonSet => "belongs to a DaemonSet",
@@ -70,16 +70,16 @@ impl fmt::Display for Stays {
 
 /// What happens to the pods of a machine. The order is the one in which they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct DrainPlan {
     /// They are evicted, and the drain waits until they are gone.
     pub evict: Vec<PodRef>,
     /// They are shutting down already: the drain waits until they are gone.
     pub wait: Vec<PodRef>,
     /// They stay, and nobody waits for them.
-    pub leave: Vec<(PodRef, Stays)>,
+    pub leave: Vec<(PodRef, SkipReason)>,
 }
 
-impl Plan {
+impl DrainPlan {
     /// Whether the machine is empty as far as a drain goes.
     #[must_use]
     pub fn is_drained(&self) -> bool {
@@ -97,15 +97,16 @@ pub fn daemon_sets(pods: &[Pod]) -> BTreeSet<DaemonSetRef> {
 /// What happens to the pods of a machine. A pod whose DaemonSet is among the `gone` leaves: nobody
 /// would put it back.
 #[must_use]
-pub fn plan(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
+    let mut plan = DrainPlan::default();
     for pod in pods {
         let reference = PodRef::of(pod);
         let annotations = pod.metadata.annotations.as_ref();
         if daemon_set_of(pod).is_some_and(|daemon_set| !gone.contains(&daemon_set)) {
-            plan.leave.push((reference, Stays::DaemonSet));
-        } else if annotations.is_some_and(|annotations| annotations.contains_key(MIRROR)) {
-            plan.leave.push((reference, Stays::Mirror));
+            plan.leave.push((reference, SkipReason::DaemonSet));
+        } else if annotations.is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
+        {
+            plan.leave.push((reference, SkipReason::Mirror));
         } else if pod.metadata.deletion_timestamp.is_some() {
             plan.wait.push(reference);
         } else {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn who_goes_and_who_stays() {
-        let mirror = json!({MIRROR: "hash"});
+        let mirror = json!({MIRROR_ANNOTATION: "hash"});
         let daemon = owner("apps/v1", "DaemonSet", true);
         let deleted = "2026-11-15T00:00:00Z";
         for (more, expected) in [
@@ -178,12 +179,12 @@ mod tests {
             (json!({"ownerReferences": owner("apps/v1", "DaemonSet", false)}), "evict"),
             (json!({"ownerReferences": owner("example.com/v1", "DaemonSet", true)}), "evict"),
         ] {
-            let plan = plan(&[pod("p", &more)], &BTreeSet::new());
+            let plan = plan_drain(&[pod("p", &more)], &BTreeSet::new());
             let found = match (plan.evict.len(), plan.wait.len(), plan.leave.as_slice()) {
                 (1, 0, []) => "evict",
                 (0, 1, []) => "wait",
-                (0, 0, [(_, Stays::Mirror)]) => "mirror",
-                (0, 0, [(_, Stays::DaemonSet)]) => "daemon set",
+                (0, 0, [(_, SkipReason::Mirror)]) => "mirror",
+                (0, 0, [(_, SkipReason::DaemonSet)]) => "daemon set",
                 _ => "confused",
             };
             assert_eq!(found, expected, "{more}");
@@ -197,7 +198,7 @@ mod tests {
         let asked = daemon_sets(&pods);
         let name = DaemonSetRef { namespace: "ns".to_owned(), name: "daemonset".to_owned() };
         assert_eq!(asked, BTreeSet::from([name]));
-        assert_eq!(plan(&pods, &asked).evict, [PodRef::of(&pods[0])]);
-        assert_eq!(plan(&pods, &asked).evict[0].to_string(), "ns/p");
+        assert_eq!(plan_drain(&pods, &asked).evict, [PodRef::of(&pods[0])]);
+        assert_eq!(plan_drain(&pods, &asked).evict[0].to_string(), "ns/p");
     }
 }

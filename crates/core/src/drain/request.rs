@@ -4,14 +4,14 @@
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
-use crate::update::NodeView;
+use crate::rollout::NodeView;
 
 /// What a machine asks for. The value is what has to be written into
 /// [`LAST_APPLIED_DRAIN`] when it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum DrainRequest {
     /// Nothing, or nothing that has not been done already.
-    Nothing,
+    None,
     /// To be cordoned, and emptied of pods.
     Drain {
         /// The request as it was written.
@@ -38,17 +38,17 @@ pub enum DrainError {
 }
 
 /// What a machine asks for and has not got yet.
-pub fn pending(node: &Node) -> Result<Request, DrainError> {
+pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     let view = NodeView(node);
     let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
     if desired == view.annotation(LAST_APPLIED_DRAIN).unwrap_or_default() {
-        return Ok(Request::Nothing);
+        return Ok(DrainRequest::None);
     }
     let verb = desired.split('-').next().unwrap_or_default();
     let value = desired.to_owned();
     match verb {
-        "drain" => Ok(Request::Drain { value }),
-        "uncordon" => Ok(Request::Uncordon { value }),
+        "drain" => Ok(DrainRequest::Drain { value }),
+        "uncordon" => Ok(DrainRequest::Uncordon { value }),
         verb => {
             Err(DrainError::UnknownVerb { node: view.name().to_owned(), verb: verb.to_owned() })
         }
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn what_machines_ask_for() {
-        let drain = |value: &str| Ok(Request::Drain { value: value.to_owned() });
-        let uncordon = |value: &str| Ok(Request::Uncordon { value: value.to_owned() });
+        let drain = |value: &str| Ok(DrainRequest::Drain { value: value.to_owned() });
+        let uncordon = |value: &str| Ok(DrainRequest::Uncordon { value: value.to_owned() });
         let unknown =
             |verb: &str| Err(format!("node n1: non-recognized drain verb detected {verb}"));
         for (desired, applied, expected) in [
-            (json!(null), json!(null), Ok(Request::Nothing)),
-            (json!(""), json!(null), Ok(Request::Nothing)),
-            (json!("drain-a"), json!("drain-a"), Ok(Request::Nothing)),
+            (json!(null), json!(null), Ok(DrainRequest::None)),
+            (json!(""), json!(null), Ok(DrainRequest::None)),
+            (json!("drain-a"), json!("drain-a"), Ok(DrainRequest::None)),
             (json!("drain-rendered-a"), json!("uncordon-rendered-0"), drain("drain-rendered-a")),
             (json!("drain-b"), json!("drain-a"), drain("drain-b")),
             (json!("drain-a"), json!(null), drain("drain-a")),
@@ -88,7 +88,8 @@ mod tests {
             (json!("restart-x"), json!("drain-a"), unknown("restart")),
             (json!(null), json!("drain-a"), unknown("")),
         ] {
-            let found = pending(&node(&desired, &applied)).map_err(|error| error.to_string());
+            let found =
+                pending_request(&node(&desired, &applied)).map_err(|error| error.to_string());
             assert_eq!(found, expected, "{desired} {applied}");
         }
     }

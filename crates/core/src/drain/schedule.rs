@@ -9,9 +9,9 @@ pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long an attempt waits before it asks again for an eviction that was refused.
 pub const EVICTION_RETRY: Duration = Duration::from_secs(5);
 /// How long after a failed attempt the next one begins.
-pub const RETRY: Duration = Duration::from_secs(60);
+pub const DRAIN_RETRY: Duration = Duration::from_secs(60);
 /// The same, for a drain that has been failing for [`FAILING_AFTER`].
-pub const FAILING_RETRY: Duration = Duration::from_secs(300);
+pub const SLOW_DRAIN_RETRY: Duration = Duration::from_secs(300);
 /// When a drain counts as failing: people are told, and attempts become fewer.
 pub const FAILING_AFTER: Duration = Duration::from_secs(600);
 /// When a drain raises the alert.
@@ -26,7 +26,7 @@ pub const CORDON_DELAYS: [Duration; 4] = [
 
 /// An event of the type `Warning` on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
+pub struct DrainWarning {
     /// One word for programs.
     pub reason: &'static str,
     /// A sentence for people.
@@ -35,11 +35,11 @@ pub struct Warning {
 
 /// What follows from a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retry {
+pub struct DrainRetry {
     /// When the next attempt begins.
     pub after: Duration,
     /// What people are told.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<DrainWarning>,
     /// Whether the gauge `mcc_drain_err` of the machine is 1.
     pub alert: bool,
 }
@@ -47,25 +47,25 @@ pub struct Retry {
 /// What follows from a failed attempt of a drain that began at `started`, the time of its first
 /// cordon. It has to be kept across a restart, or the alert would never come.
 #[must_use]
-pub fn after_failure(node: &str, error: &str, started: &Time, now: &Time) -> Retry {
+pub fn after_failure(node: &str, error: &str, started: &Time, now: &Time) -> DrainRetry {
     let failing: Duration = now.0.duration_since(started.0).try_into().unwrap_or_default();
     let mut warnings = Vec::new();
     let alert = failing > ALERT_AFTER;
     if alert {
         let message =
             format!("node {node}: drain exceeded timeout: 1h0m0s. Will continue to retry.");
-        warnings.push(Warning { reason: "DrainFailed", message });
+        warnings.push(DrainWarning { reason: "DrainFailed", message });
     }
     if failing <= FAILING_AFTER {
-        return Retry { after: RETRY, warnings, alert };
+        return DrainRetry { after: DRAIN_RETRY, warnings, alert };
     }
     let message = format!(
         "Drain failed. Drain has been failing for more than {} minutes. Waiting {} minutes then retrying. Error message from drain: {error}",
         FAILING_AFTER.as_secs() / 60,
-        FAILING_RETRY.as_secs() / 60,
+        SLOW_DRAIN_RETRY.as_secs() / 60,
     );
-    warnings.push(Warning { reason: "DrainThresholdExceeded", message });
-    Retry { after: FAILING_RETRY, warnings, alert }
+    warnings.push(DrainWarning { reason: "DrainThresholdExceeded", message });
+    DrainRetry { after: SLOW_DRAIN_RETRY, warnings, alert }
 }
 
 #[cfg(test)]

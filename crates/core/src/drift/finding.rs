@@ -5,15 +5,15 @@ use std::fmt;
 use serde::Serialize;
 
 use super::go_mode;
-use crate::apply::{Enablement, Managed, Node, Part};
+use crate::apply::{EnablementMismatch, FsNode, ManagedPart, ManagedPath};
 
 /// Where a masked unit points.
-const NULL: &str = "/dev/null";
+const DEV_NULL: &str = "/dev/null";
 
 /// What kind of difference it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum DriftKind {
     /// Other bytes.
     Content,
     /// Other permissions.
@@ -41,7 +41,7 @@ pub enum Kind {
 /// How grave a difference is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Severity {
+pub enum DriftSeverity {
     /// The machine is not as its config says: it is degraded.
     Drift,
     /// The real daemon does not look at this: it is told, and the machine stays as it is.
@@ -51,61 +51,67 @@ pub enum Severity {
 /// A difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct DriftFinding {
     /// Where.
     pub path: String,
     /// What kind of difference it is.
-    pub kind: Kind,
+    pub kind: DriftKind,
     /// How grave it is.
-    pub severity: Severity,
+    pub severity: DriftSeverity,
     /// What should be there: permissions, owner, size and digest, never contents.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Node>,
+    pub expected: Option<FsNode>,
     /// What is there.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub found: Option<Node>,
+    pub found: Option<FsNode>,
     /// In words.
     pub message: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for DriftFinding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)
     }
 }
 
-impl Finding {
+impl DriftFinding {
     /// What is wrong with a path, if anything is.
-    pub(super) fn of(managed: &Managed) -> Option<Self> {
-        let Managed { path, part, wanted, found, .. } = managed;
+    pub(super) fn of(managed: &ManagedPath) -> Option<Self> {
+        let ManagedPath { path, part, wanted, found, .. } = managed;
         let found = match found {
             Ok(found) => found,
             Err(problem) => {
                 let message = format!("could not stat file {path:?}: {problem}");
-                return Some(Self::new(path, Kind::Unreadable, message, wanted, None));
+                return Some(Self::new(path, DriftKind::Unreadable, message, wanted, None));
             }
         };
         let (kind, message) = match wanted {
-            Node::File { .. } => file(path, *part, wanted, found)?,
-            Node::Link { .. } => mask(path, wanted, found)?,
-            _ => nothing(path, *part, found)?,
+            FsNode::File { .. } => file_drift(path, *part, wanted, found)?,
+            FsNode::Link { .. } => mask_drift(path, wanted, found)?,
+            _ => absence_drift(path, *part, found)?,
         };
         Some(Self::new(path, kind, message, wanted, Some(found)))
     }
 
     /// A unit that is not enabled as it should be.
-    pub(super) fn enablement(of: Enablement) -> Self {
-        let Enablement { unit, path, wanted, found } = of;
-        let kind = if found == "masked" { Kind::Masked } else { Kind::Enablement };
+    pub(super) fn enablement(of: EnablementMismatch) -> Self {
+        let EnablementMismatch { unit, path, wanted, found } = of;
+        let kind = if found == "masked" { DriftKind::Masked } else { DriftKind::Enablement };
         let message =
             format!("unit {unit:?} expected enabled={wanted}, but systemd reports {found:?}");
-        Self { path, kind, severity: Severity::Drift, expected: None, found: None, message }
+        Self { path, kind, severity: DriftSeverity::Drift, expected: None, found: None, message }
     }
 
-    fn new(path: &str, kind: Kind, message: String, wanted: &Node, found: Option<&Node>) -> Self {
+    fn new(
+        path: &str,
+        kind: DriftKind,
+        message: String,
+        wanted: &FsNode,
+        found: Option<&FsNode>,
+    ) -> Self {
         let severity = match kind {
-            Kind::Owner | Kind::Unexpected => Severity::Warning,
-            _ => Severity::Drift,
+            DriftKind::Owner | DriftKind::Unexpected => DriftSeverity::Warning,
+            _ => DriftSeverity::Drift,
         };
         let (path, expected, found) = (path.to_owned(), Some(wanted.clone()), found.cloned());
         Self { path, kind, severity, expected, found, message }
@@ -113,32 +119,40 @@ impl Finding {
 }
 
 /// A file should be there.
-fn file(path: &str, part: Part, wanted: &Node, found: &Node) -> Option<(Kind, String)> {
+fn file_drift(
+    path: &str,
+    part: ManagedPart,
+    wanted: &FsNode,
+    found: &FsNode,
+) -> Option<(DriftKind, String)> {
     let mode_mismatch = || {
         let (wanted, found) = (go_mode::text(wanted), go_mode::text(found));
         format!("mode mismatch for file: {path:?}; expected: {wanted}; received: {found}")
     };
-    let (Node::File { meta, content }, Node::File { meta: has, content: holds }) = (wanted, found)
+    let (FsNode::File { meta, content }, FsNode::File { meta: has, content: holds }) =
+        (wanted, found)
     else {
         let kind = match found {
-            Node::Absent => {
+            FsNode::Absent => {
                 let text = "no such file or directory";
                 return Some((
-                    Kind::Missing,
+                    DriftKind::Missing,
                     format!("could not stat file {path:?}: lstat {path}: {text}"),
                 ));
             }
-            Node::Link { target, .. } if part == Part::Unit && target == NULL => Kind::Masked,
-            Node::Link { .. } => Kind::Link,
-            _ => Kind::Type,
+            FsNode::Link { target, .. } if part == ManagedPart::Unit && target == DEV_NULL => {
+                DriftKind::Masked
+            }
+            FsNode::Link { .. } => DriftKind::Link,
+            _ => DriftKind::Type,
         };
         return Some((kind, mode_mismatch()));
     };
     if meta.mode != has.mode {
-        return Some((Kind::Mode, mode_mismatch()));
+        return Some((DriftKind::Mode, mode_mismatch()));
     }
     if content != holds {
-        return Some((Kind::Content, format!("content mismatch for file {path:?}")));
+        return Some((DriftKind::Content, format!("content mismatch for file {path:?}")));
     }
     (meta.owner != has.owner).then(|| {
         let (wanted, found) = (meta.owner, has.owner);
@@ -147,52 +161,53 @@ fn file(path: &str, part: Part, wanted: &Node, found: &Node) -> Option<(Kind, St
             "owner mismatch for file {path:?}; expected: {}:{}; received: {}:{}",
             wanted.0, wanted.1, found.0, found.1
         );
-        (Kind::Owner, message)
+        (DriftKind::Owner, message)
     })
 }
 
 /// A unit should be masked.
-fn mask(path: &str, wanted: &Node, found: &Node) -> Option<(Kind, String)> {
+fn mask_drift(path: &str, wanted: &FsNode, found: &FsNode) -> Option<(DriftKind, String)> {
     if wanted == found {
         return None;
     }
     let received = match found {
-        Node::Absent => {
+        FsNode::Absent => {
             let problem = "no such file or directory";
             let message = format!(
                 "state validation: error while evaluation symlink for path {path:?}: lstat {path}: {problem}"
             );
-            return Some((Kind::Unmasked, message));
+            return Some((DriftKind::Unmasked, message));
         }
-        Node::Link { target, .. } if target == NULL => {
-            return Some((Kind::Owner, format!("owner mismatch for link {path:?}")));
+        FsNode::Link { target, .. } if target == DEV_NULL => {
+            return Some((DriftKind::Owner, format!("owner mismatch for link {path:?}")));
         }
-        Node::Link { target, .. } => target,
+        FsNode::Link { target, .. } => target,
         _ => path,
     };
     let message = format!(
-        "state validation: invalid unit masked setting. path: {path:?}; expected: {NULL}; received: {received}"
+        "state validation: invalid unit masked setting. path: {path:?}; expected: {DEV_NULL}; received: {received}"
     );
-    Some((Kind::Unmasked, message))
+    Some((DriftKind::Unmasked, message))
 }
 
 /// Nothing should be there: a drop-in without contents, or a unit that is not to be masked.
-fn nothing(path: &str, part: Part, found: &Node) -> Option<(Kind, String)> {
+fn absence_drift(path: &str, part: ManagedPart, found: &FsNode) -> Option<(DriftKind, String)> {
     match found {
-        Node::Absent => None,
+        FsNode::Absent => None,
         // The real daemon used to write them.
-        Node::File { content, .. } if part == Part::DropIn && content.size == 0 => None,
-        Node::File { .. } if part == Part::DropIn => {
-            Some((Kind::Content, format!("content mismatch for file {path:?}")))
+        FsNode::File { content, .. } if part == ManagedPart::DropIn && content.size == 0 => None,
+        FsNode::File { .. } if part == ManagedPart::DropIn => {
+            Some((DriftKind::Content, format!("content mismatch for file {path:?}")))
         }
-        Node::Link { target, .. } if part == Part::Unit && target == NULL => Some((
-            Kind::Masked,
+        FsNode::Link { target, .. } if part == ManagedPart::Unit && target == DEV_NULL => Some((
+            DriftKind::Masked,
             format!(
-                "state validation: invalid unit masked setting. path: {path:?}; expected: not masked; received: {NULL}"
+                "state validation: invalid unit masked setting. path: {path:?}; expected: not masked; received: {DEV_NULL}"
             ),
         )),
-        other => {
-            Some((Kind::Unexpected, format!("unexpected file {path:?}: this is {}", other.kind())))
-        }
+        other => Some((
+            DriftKind::Unexpected,
+            format!("unexpected file {path:?}: this is {}", other.kind()),
+        )),
     }
 }

@@ -1,21 +1,21 @@
 //! Type and permissions as Go writes them: `-rw-r--r--/420/0644`.
 
-use crate::apply::Node;
+use crate::apply::FsNode;
 
 /// Go's bits for what Unix keeps in the type and in the upper permissions.
-const FOLDER: u32 = 1 << 31;
+const DIRECTORY: u32 = 1 << 31;
 const LINK: u32 = 1 << 27;
 const SPECIAL_BITS: [(u32, u32); 3] = [(0o4000, 1 << 23), (0o2000, 1 << 22), (0o1000, 1 << 20)];
 /// The letters of the upper bits, from the highest.
 const LETTERS: &str = "dalTLDpSugct?";
 
 /// The type and permissions of what is at a path, in Go's three ways of writing them.
-pub(super) fn text(node: &Node) -> String {
+pub(super) fn text(node: &FsNode) -> String {
     let bits = match node {
-        Node::File { meta, .. } => permissions(meta.mode),
-        Node::Folder { meta } => FOLDER | permissions(meta.mode),
-        Node::Link { .. } => LINK | 0o777,
-        Node::Absent | Node::Special => return node.kind().to_owned(),
+        FsNode::File { meta, .. } => permissions(meta.mode),
+        FsNode::Folder { meta } => DIRECTORY | permissions(meta.mode),
+        FsNode::Link { .. } => LINK | 0o777,
+        FsNode::Absent | FsNode::Special => return node.kind().to_owned(),
     };
     let mut letters: String = LETTERS
         .chars()
@@ -41,13 +41,16 @@ fn permissions(mode: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::{Content, Meta, Owner};
+    use crate::apply::{FileContent, FileMeta, FileOwner};
 
     #[test]
     fn modes_read_as_in_go() {
-        let owner = Owner::default();
-        let file = |mode| Node::File { meta: Meta { mode, owner }, content: Content::new(vec![]) };
-        let link = Node::Link { target: "x".to_owned(), owner };
+        let owner = FileOwner::default();
+        let file = |mode| FsNode::File {
+            meta: FileMeta { mode, owner },
+            content: FileContent::new(vec![]),
+        };
+        let link = FsNode::Link { target: "x".to_owned(), owner };
         for (node, expected) in [
             (file(0o644), "-rw-r--r--/420/0644"),
             (file(0o400), "-r--------/256/0400"),
@@ -55,7 +58,7 @@ mod tests {
             (file(0o4755), "urwxr-xr-x/8389101/040000755"),
             (link, "Lrwxrwxrwx/134218239/01000000777"),
             (
-                Node::Folder { meta: Meta { mode: 0o755, owner } },
+                FsNode::Folder { meta: FileMeta { mode: 0o755, owner } },
                 "drwxr-xr-x/2147484141/020000000755",
             ),
         ] {

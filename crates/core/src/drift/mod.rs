@@ -20,27 +20,27 @@ mod go_mode;
 mod policy;
 #[cfg(test)]
 mod tests;
-mod watched;
+mod watched_paths;
 
-pub use finding::{Finding, Kind, Severity};
-pub use policy::{Policy, PolicyError};
-pub use watched::{Names, Watched};
+pub use finding::{DriftFinding, DriftKind, DriftSeverity};
+pub use policy::{DriftPolicy, DriftPolicyError};
+pub use watched_paths::{WatchedNames, WatchedPaths};
 
 use crate::api::MachineConfig;
-use crate::apply::{self, ApplyError, Content, Plan, Style, Tree};
+use crate::apply::{self, ApplyError, ApplyPlan, FileContent, FsTree, HostDefaults};
 use crate::ignition::schema::Config;
 use crate::ignition::{self, IgnitionError};
 
 /// How many paths a reason names.
-const NAMED: usize = 10;
+const MAX_NAMED_PATHS: usize = 10;
 
 /// What a machine is held against: its config, with digests in place of the contents of files.
 #[derive(Debug, Clone)]
-pub struct Reference {
+pub struct DriftReference {
     /// The name of the config.
     pub name: String,
     config: Config,
-    contents: Vec<Content>,
+    contents: Vec<FileContent>,
 }
 
 /// Why there is nothing to hold a machine against.
@@ -54,7 +54,7 @@ pub enum ReferenceError {
     Contents(#[from] ApplyError),
 }
 
-impl Reference {
+impl DriftReference {
     /// What a config says.
     pub fn new(machine_config: &MachineConfig) -> Result<Self, ReferenceError> {
         let (config, contents) = apply::split_contents(read(machine_config)?)?;
@@ -65,55 +65,59 @@ impl Reference {
 
 /// What a look at a machine has found.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct DriftReport {
     /// The differences, in the order of the config.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DriftFinding>,
     /// What to watch, to see the next one.
-    pub watched: Watched,
+    pub watched: WatchedPaths,
 }
 
 /// Looks at everything that a config manages.
 #[must_use]
-pub fn check(reference: &Reference, tree: &dyn Tree, style: Style) -> Checked {
+pub fn check_drift(
+    reference: &DriftReference,
+    tree: &dyn FsTree,
+    style: HostDefaults,
+) -> DriftReport {
     let verified = apply::verify(&reference.config, &reference.contents, tree, style);
-    let watched = watched::watched(&reference.config, &verified, tree);
-    let managed = verified.managed.iter().filter_map(Finding::of);
-    let units = verified.enablement.into_iter().map(Finding::enablement);
-    Checked { findings: managed.chain(units).collect(), watched }
+    let watched = watched_paths::watched_paths(&reference.config, &verified, tree);
+    let managed = verified.managed.iter().filter_map(DriftFinding::of);
+    let units = verified.enablement.into_iter().map(DriftFinding::enablement);
+    DriftReport { findings: managed.chain(units).collect(), watched }
 }
 
 /// Why a machine is degraded, when it is: the first finding in the words of the real daemon, then
 /// the paths of the others.
 #[must_use]
-pub fn reason(findings: &[Finding]) -> Option<String> {
-    let mut drifted = findings.iter().filter(|finding| finding.severity == Severity::Drift);
+pub fn degraded_reason(findings: &[DriftFinding]) -> Option<String> {
+    let mut drifted = findings.iter().filter(|finding| finding.severity == DriftSeverity::Drift);
     let first = drifted.next()?;
-    let others: Vec<&Finding> = drifted.collect();
+    let others: Vec<&DriftFinding> = drifted.collect();
     if others.is_empty() {
         return Some(first.message.clone());
     }
     let names: Vec<String> =
-        others.iter().take(NAMED).map(|finding| format!("{:?}", finding.path)).collect();
-    let more = if others.len() > NAMED { ", …" } else { "" };
+        others.iter().take(MAX_NAMED_PATHS).map(|finding| format!("{:?}", finding.path)).collect();
+    let more = if others.len() > MAX_NAMED_PATHS { ", …" } else { "" };
     Some(format!("{first}; and {} more: {}{more}", others.len(), names.join(", ")))
 }
 
 /// Why a machine must not be changed: it is not as its config says. Given before an update, unless
 /// the force file is there.
 #[must_use]
-pub fn unexpected(reference: &str, findings: &[Finding]) -> Option<String> {
-    let reason = reason(findings)?;
+pub fn blocks_update_reason(reference: &str, findings: &[DriftFinding]) -> Option<String> {
+    let reason = degraded_reason(findings)?;
     Some(format!("unexpected on-disk state validating against {reference}: {reason}"))
 }
 
 /// The plan that puts a machine right which has drifted from its config.
-pub fn repair(
+pub fn plan_repair(
     machine_config: &MachineConfig,
-    tree: &dyn Tree,
-    style: Style,
-) -> Result<Plan, ReferenceError> {
+    tree: &dyn FsTree,
+    style: HostDefaults,
+) -> Result<ApplyPlan, ReferenceError> {
     let config = read(machine_config)?;
-    Ok(apply::repair(machine_config, &config, tree, style)?)
+    Ok(apply::plan_repair(machine_config, &config, tree, style)?)
 }
 
 fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {

@@ -4,10 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::apply::{MemoryTree, Meta, Node, Owner, current_config, empty_config, from_ignition};
-use crate::reconcile_check::{Overrides, reconcilable};
+use crate::apply::{
+    FileMeta, FileOwner, FsNode, InMemoryTree, empty_config, from_ignition, parse_current_config,
+};
+use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-const STYLE: Style = Style { owner: Owner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
 const INSTALL: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 
@@ -19,29 +21,32 @@ fn config(ignition: &Value) -> MachineConfig {
     config
 }
 
-fn tree() -> MemoryTree {
-    let mut tree = MemoryTree::new();
-    tree.file("/etc/passwd", b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n");
-    tree.file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
-    tree.file("/etc/shadow", b"core:!:1:0:99999:7:::\n");
-    tree.file("/etc/motd", b"welcome\n");
-    tree.file("/usr/lib/systemd/system/vendor.service", INSTALL.as_bytes());
-    tree.link("/etc/by-link", "/opt/real");
+fn tree() -> InMemoryTree {
+    let mut tree = InMemoryTree::new();
+    tree.add_file(
+        "/etc/passwd",
+        b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
+    );
+    tree.add_file("/etc/group", b"root:x:0:\ncore:x:1000:\n");
+    tree.add_file("/etc/shadow", b"core:!:1:0:99999:7:::\n");
+    tree.add_file("/etc/motd", b"welcome\n");
+    tree.add_file("/usr/lib/systemd/system/vendor.service", INSTALL.as_bytes());
+    tree.add_link("/etc/by-link", "/opt/real");
     tree
 }
 
 /// A machine that has just got a config.
-fn machine(ignition: &Value) -> (MachineConfig, MemoryTree) {
+fn machine(ignition: &Value) -> (MachineConfig, InMemoryTree) {
     let (mut tree, new) = (tree(), config(ignition));
-    let old = tree.bytes("/etc/machine-config-daemon/currentconfig").ok();
-    let old = old.map_or_else(empty_config, |bytes| current_config(&bytes).unwrap());
-    let change = reconcilable(&old, &new, Overrides::default()).unwrap();
-    tree.apply(&apply::plan(&old, &new, &change, &tree, STYLE).unwrap());
+    let old = tree.read("/etc/machine-config-daemon/currentconfig").ok();
+    let old = old.map_or_else(empty_config, |bytes| parse_current_config(&bytes).unwrap());
+    let change = check_reconcilable(&old, &new, ValidationOverrides::default()).unwrap();
+    tree.apply(&apply::plan_apply(&old, &new, &change, &tree, STYLE).unwrap());
     (new, tree)
 }
 
-fn findings(config: &MachineConfig, tree: &MemoryTree) -> Vec<Finding> {
-    check(&Reference::new(config).unwrap(), tree, STYLE).findings
+fn findings(config: &MachineConfig, tree: &InMemoryTree) -> Vec<DriftFinding> {
+    check_drift(&DriftReference::new(config).unwrap(), tree, STYLE).findings
 }
 
 fn everything() -> Value {
@@ -64,109 +69,121 @@ fn everything() -> Value {
 }
 
 /// One change by hand.
-type Change = fn(&mut MemoryTree);
+type ManualChange = fn(&mut InMemoryTree);
 
 #[test]
 fn every_change_by_hand_is_found_and_told_in_the_real_words() {
     let (config, good) = machine(&everything());
     assert_eq!(findings(&config, &good), vec![]);
     let mode = "mode mismatch for file:";
-    let cases: &[(Kind, &str, Change)] = &[
-        (Kind::Content, "content mismatch for file \"/etc/motd\"", |tree| {
-            tree.file("/etc/motd", b"other");
+    let cases: &[(DriftKind, &str, ManualChange)] = &[
+        (DriftKind::Content, "content mismatch for file \"/etc/motd\"", |tree| {
+            tree.add_file("/etc/motd", b"other");
         }),
         (
-            Kind::Mode,
+            DriftKind::Mode,
             &format!(
                 "{mode} \"/etc/motd\"; expected: -rw-r--r--/420/0644; received: -rw-------/384/0600"
             ),
-            |tree| meta(tree, "/etc/motd", Meta { mode: 0o600, owner: Owner::default() }),
+            |tree| meta(tree, "/etc/motd", FileMeta { mode: 0o600, owner: FileOwner::default() }),
         ),
         (
-            Kind::Owner,
+            DriftKind::Owner,
             "owner mismatch for file \"/etc/deep/er/secret\"; expected: 1000:0; received: 0:0",
-            |tree| meta(tree, "/etc/deep/er/secret", Meta { mode: 0o600, owner: Owner::default() }),
+            |tree| {
+                meta(
+                    tree,
+                    "/etc/deep/er/secret",
+                    FileMeta { mode: 0o600, owner: FileOwner::default() },
+                )
+            },
         ),
         (
-            Kind::Missing,
+            DriftKind::Missing,
             "could not stat file \"/etc/motd\": lstat /etc/motd: no such file or directory",
-            |tree| tree.put("/etc/motd", Node::Absent),
+            |tree| tree.put("/etc/motd", FsNode::Absent),
         ),
         (
-            Kind::Link,
+            DriftKind::Link,
             &format!(
                 "{mode} \"/etc/motd\"; expected: -rw-r--r--/420/0644; received: Lrwxrwxrwx/134218239/01000000777"
             ),
-            |tree| tree.link("/etc/motd", "/etc/other"),
+            |tree| tree.add_link("/etc/motd", "/etc/other"),
         ),
-        (Kind::Type, "received: a device, socket or pipe", |tree| {
-            tree.put("/etc/motd", Node::Special);
+        (DriftKind::Type, "received: a device, socket or pipe", |tree| {
+            tree.put("/etc/motd", FsNode::Special);
         }),
         (
-            Kind::Masked,
+            DriftKind::Masked,
             &format!(
                 "{mode} \"/etc/systemd/system/a.service\"; expected: -rw-r--r--/420/0644; received: L"
             ),
-            |tree| tree.link("/etc/systemd/system/a.service", "/dev/null"),
+            |tree| tree.add_link("/etc/systemd/system/a.service", "/dev/null"),
         ),
         (
-            Kind::Masked,
+            DriftKind::Masked,
             "unit \"vendor.service\" expected enabled=true, but systemd reports \"masked\"",
-            |tree| tree.link("/etc/systemd/system/vendor.service", "/dev/null"),
+            |tree| tree.add_link("/etc/systemd/system/vendor.service", "/dev/null"),
         ),
         (
-            Kind::Masked,
+            DriftKind::Masked,
             "invalid unit masked setting. path: \"/etc/systemd/system/unmasked.service\"; expected: not masked; received: /dev/null",
-            |tree| tree.link("/etc/systemd/system/unmasked.service", "/dev/null"),
+            |tree| tree.add_link("/etc/systemd/system/unmasked.service", "/dev/null"),
         ),
         (
-            Kind::Unmasked,
+            DriftKind::Unmasked,
             "state validation: invalid unit masked setting. path: \"/etc/systemd/system/masked.service\"; expected: /dev/null; received: /etc/systemd/system/masked.service",
-            |tree| tree.file("/etc/systemd/system/masked.service", b"[Service]\n"),
+            |tree| tree.add_file("/etc/systemd/system/masked.service", b"[Service]\n"),
         ),
         (
-            Kind::Unmasked,
+            DriftKind::Unmasked,
             "error while evaluation symlink for path \"/etc/systemd/system/masked.service\"",
-            |tree| tree.put("/etc/systemd/system/masked.service", Node::Absent),
+            |tree| tree.put("/etc/systemd/system/masked.service", FsNode::Absent),
         ),
         (
-            Kind::Content,
+            DriftKind::Content,
             "content mismatch for file \"/etc/systemd/system/a.service.d/10.conf\"",
             |tree| {
-                tree.file("/etc/systemd/system/a.service.d/10.conf", b"[Unit]\nAfter=x\n");
+                tree.add_file("/etc/systemd/system/a.service.d/10.conf", b"[Unit]\nAfter=x\n");
             },
         ),
         (
-            Kind::Content,
+            DriftKind::Content,
             "content mismatch for file \"/etc/systemd/system/a.service.d/20.conf\"",
             |tree| {
-                tree.file("/etc/systemd/system/a.service.d/20.conf", b"[Unit]\nAfter=x\n");
+                tree.add_file("/etc/systemd/system/a.service.d/20.conf", b"[Unit]\nAfter=x\n");
             },
         ),
-        (Kind::Unexpected, "unexpected file \"/etc/systemd/system/unmasked.service\"", |tree| {
-            tree.file("/etc/systemd/system/unmasked.service", b"[Unit]\n");
-        }),
         (
-            Kind::Enablement,
+            DriftKind::Unexpected,
+            "unexpected file \"/etc/systemd/system/unmasked.service\"",
+            |tree| {
+                tree.add_file("/etc/systemd/system/unmasked.service", b"[Unit]\n");
+            },
+        ),
+        (
+            DriftKind::Enablement,
             "unit \"a.service\" expected enabled=true, but systemd reports \"disabled\"",
-            |tree| tree.put(&format!("{WANTS}/a.service"), Node::Absent),
+            |tree| tree.put(&format!("{WANTS}/a.service"), FsNode::Absent),
         ),
         (
-            Kind::Enablement,
+            DriftKind::Enablement,
             "unit \"vendor.service\" expected enabled=true, but systemd reports \"disabled\"",
-            |tree| tree.put(&format!("{WANTS}/vendor.service"), Node::Absent),
+            |tree| tree.put(&format!("{WANTS}/vendor.service"), FsNode::Absent),
         ),
         (
-            Kind::Enablement,
+            DriftKind::Enablement,
             "unit \"off.service\" expected enabled=false, but systemd reports \"enabled\"",
-            |tree| tree.link(&format!("{WANTS}/off.service"), "/etc/systemd/system/off.service"),
+            |tree| {
+                tree.add_link(&format!("{WANTS}/off.service"), "/etc/systemd/system/off.service")
+            },
         ),
-        (Kind::Missing, "could not stat file \"/etc/by-link/file\"", |tree| {
-            tree.link("/etc/by-link", "/opt/elsewhere");
+        (DriftKind::Missing, "could not stat file \"/etc/by-link/file\"", |tree| {
+            tree.add_link("/etc/by-link", "/opt/elsewhere");
         }),
-        (Kind::Unreadable, "belongs to user 1000", |tree| {
-            let owner = Owner { uid: 1000, gid: 1000 };
-            tree.put("/etc/by-link", Node::Link { target: "/opt/real".to_owned(), owner });
+        (DriftKind::Unreadable, "belongs to user 1000", |tree| {
+            let owner = FileOwner { uid: 1000, gid: 1000 };
+            tree.put("/etc/by-link", FsNode::Link { target: "/opt/real".to_owned(), owner });
         }),
     ];
     for (kind, message, change) in cases {
@@ -176,33 +193,33 @@ fn every_change_by_hand_is_found_and_told_in_the_real_words() {
         assert_eq!(found.len(), 1, "{message}: {found:?}");
         assert_eq!(found[0].kind, *kind, "{message}: {found:?}");
         assert!(found[0].message.contains(message), "{message}: {found:?}");
-        let is_warning = matches!(kind, Kind::Owner | Kind::Unexpected);
-        assert_eq!(found[0].severity == Severity::Warning, is_warning);
-        assert_eq!(reason(&found), (!is_warning).then(|| found[0].message.clone()));
+        let is_warning = matches!(kind, DriftKind::Owner | DriftKind::Unexpected);
+        assert_eq!(found[0].severity == DriftSeverity::Warning, is_warning);
+        assert_eq!(degraded_reason(&found), (!is_warning).then(|| found[0].message.clone()));
     }
 }
 
-fn meta(tree: &mut MemoryTree, path: &str, meta: Meta) {
-    if let Node::File { content, .. } = tree.node(path).unwrap() {
-        tree.put(path, Node::File { meta, content });
+fn meta(tree: &mut InMemoryTree, path: &str, meta: FileMeta) {
+    if let FsNode::File { content, .. } = tree.node(path).unwrap() {
+        tree.put(path, FsNode::File { meta, content });
     }
 }
 
 #[test]
 fn what_others_may_change_is_no_drift() {
     let (config, mut tree) = machine(&everything());
-    tree.file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
-    tree.file("/etc/systemd/system/a.service.d/50-by-hand.conf", b"[Unit]\n");
-    tree.file("/etc/systemd/system/a.service.d/20.conf", b"");
-    tree.file("/etc/other", b"x");
-    tree.link(&format!("{WANTS}/other.service"), "/etc/systemd/system/other.service");
+    tree.add_file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
+    tree.add_file("/etc/systemd/system/a.service.d/50-by-hand.conf", b"[Unit]\n");
+    tree.add_file("/etc/systemd/system/a.service.d/20.conf", b"");
+    tree.add_file("/etc/other", b"x");
+    tree.add_link(&format!("{WANTS}/other.service"), "/etc/systemd/system/other.service");
     assert_eq!(findings(&config, &tree), vec![]);
 }
 
 #[test]
 fn a_folder_that_goes_is_told_by_all_that_was_in_it() {
     let (config, good) = machine(&everything());
-    let mut tree = MemoryTree::new();
+    let mut tree = InMemoryTree::new();
     for (path, node) in good.nodes() {
         let path = path.replacen("/etc/systemd", "/etc/moved", 1);
         tree.put(&path, node.clone());
@@ -212,33 +229,33 @@ fn a_folder_that_goes_is_told_by_all_that_was_in_it() {
         let path = format!("/etc/systemd/system/{name}");
         assert!(found.iter().any(|finding| finding.path == path), "{path}: {found:?}");
     }
-    let enablement = found.iter().filter(|finding| finding.kind == Kind::Enablement).count();
+    let enablement = found.iter().filter(|finding| finding.kind == DriftKind::Enablement).count();
     assert_eq!(enablement, 2, "{found:?}");
 }
 
 #[test]
 fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
     let (config, mut tree) = machine(&everything());
-    tree.file("/etc/systemd/system/off.service", b"x");
-    tree.put("/etc/deep/er/secret", Node::Absent);
-    tree.file("/etc/motd", b"s3cret too");
+    tree.add_file("/etc/systemd/system/off.service", b"x");
+    tree.put("/etc/deep/er/secret", FsNode::Absent);
+    tree.add_file("/etc/motd", b"s3cret too");
     let found = findings(&config, &tree);
     assert_eq!(
-        unexpected("rendered-x", &found).unwrap(),
+        blocks_update_reason("rendered-x", &found).unwrap(),
         "unexpected on-disk state validating against rendered-x: content mismatch for file \"/etc/motd\"; and 2 more: \"/etc/deep/er/secret\", \"/etc/systemd/system/off.service\""
     );
     let shown = format!("{found:?}{}", serde_json::to_string(&found).unwrap());
     assert!(!shown.contains("s3cret") && shown.contains("sha256"), "{shown}");
-    assert_eq!(unexpected("rendered-x", &[]), None);
+    assert_eq!(blocks_update_reason("rendered-x", &[]), None);
 }
 
 #[test]
 fn every_name_on_the_way_is_watched() {
     let (config, tree) = machine(&everything());
-    let watched = check(&Reference::new(&config).unwrap(), &tree, STYLE).watched;
+    let watched = check_drift(&DriftReference::new(&config).unwrap(), &tree, STYLE).watched;
     let has = |folder: &str, name: &str| match &watched[folder] {
-        Names::All => true,
-        Names::Some(names) => names.contains(name),
+        WatchedNames::All => true,
+        WatchedNames::Some(names) => names.contains(name),
     };
     assert!(
         has("/", "etc")
@@ -286,31 +303,31 @@ fn any_config() -> impl Strategy<Value = Value> {
 }
 
 /// Changes one node so that it is another.
-fn disturb(node: &Node, how: usize) -> Node {
-    let owner = Owner { uid: 7, gid: 7 };
-    let other = Node::File {
-        meta: Meta { mode: 0o640, owner },
-        content: Content::new(b"by hand".to_vec()),
+fn disturb(node: &FsNode, how: usize) -> FsNode {
+    let owner = FileOwner { uid: 7, gid: 7 };
+    let other = FsNode::File {
+        meta: FileMeta { mode: 0o640, owner },
+        content: FileContent::new(b"by hand".to_vec()),
     };
     match (node, how) {
-        (Node::File { meta, .. }, 0) => {
-            Node::File { meta: *meta, content: Content::new(b"by hand".to_vec()) }
+        (FsNode::File { meta, .. }, 0) => {
+            FsNode::File { meta: *meta, content: FileContent::new(b"by hand".to_vec()) }
         }
-        (Node::File { meta, content }, 1) => {
-            let meta = Meta { mode: meta.mode ^ 0o100, ..*meta };
-            Node::File { meta, content: content.clone() }
+        (FsNode::File { meta, content }, 1) => {
+            let meta = FileMeta { mode: meta.mode ^ 0o100, ..*meta };
+            FsNode::File { meta, content: content.clone() }
         }
-        (Node::File { meta, content }, 2) => {
-            Node::File { meta: Meta { owner, ..*meta }, content: content.clone() }
+        (FsNode::File { meta, content }, 2) => {
+            FsNode::File { meta: FileMeta { owner, ..*meta }, content: content.clone() }
         }
-        (Node::File { .. }, 3) => {
-            Node::Link { target: "/dev/null".to_owned(), owner: Owner::default() }
+        (FsNode::File { .. }, 3) => {
+            FsNode::Link { target: "/dev/null".to_owned(), owner: FileOwner::default() }
         }
-        (Node::File { .. } | Node::Link { .. }, 4) => {
-            Node::Folder { meta: Meta { mode: 0o755, owner } }
+        (FsNode::File { .. } | FsNode::Link { .. }, 4) => {
+            FsNode::Folder { meta: FileMeta { mode: 0o755, owner } }
         }
-        (Node::File { .. } | Node::Link { .. }, 5) => Node::Special,
-        (Node::File { .. } | Node::Link { .. }, 6) => Node::Absent,
+        (FsNode::File { .. } | FsNode::Link { .. }, 5) => FsNode::Special,
+        (FsNode::File { .. } | FsNode::Link { .. }, 6) => FsNode::Absent,
         _ => other,
     }
 }
@@ -321,20 +338,20 @@ proptest! {
     #[test]
     fn any_single_change_is_found_and_none_is_invented(ignition in any_config(), place in any::<prop::sample::Index>(), how in 0..8_usize) {
         let (config, mut tree) = machine(&ignition);
-        let reference = Reference::new(&config).unwrap();
+        let reference = DriftReference::new(&config).unwrap();
         prop_assert_eq!(findings(&config, &tree), vec![]);
         let verified = apply::verify(&reference.config, &reference.contents, &tree, STYLE);
         if verified.managed.is_empty() {
             return Ok(());
         }
         let managed = place.get(&verified.managed);
-        let path = managed.real.clone().unwrap();
+        let path = managed.resolved_path.clone().unwrap();
         let before = tree.node(&path).unwrap();
         tree.put(&path, disturb(&before, how));
         let found = findings(&config, &tree);
         prop_assert!(found.iter().any(|finding| finding.path == managed.path), "{:?}: {found:?}", managed.path);
-        prop_assert!(found.iter().all(|finding| finding.path == managed.path || finding.kind == Kind::Enablement), "{found:?}");
-        match repair(&config, &tree, STYLE) {
+        prop_assert!(found.iter().all(|finding| finding.path == managed.path || finding.kind == DriftKind::Enablement), "{found:?}");
+        match plan_repair(&config, &tree, STYLE) {
             Ok(plan) => {
                 tree.apply(&plan);
                 prop_assert_eq!(findings(&config, &tree), vec![]);

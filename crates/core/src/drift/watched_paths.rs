@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::apply::{Tree, Verified};
+use crate::apply::{FsTree, VerifyReport};
 use crate::ignition::schema::Config;
 
 /// Where units are.
-const UNITS: &str = "/etc/systemd/system";
+const UNITS_DIR: &str = "/etc/systemd/system";
 
 /// Names in a folder that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Names {
+pub enum WatchedNames {
     /// Every one: links of units come under any name.
     All,
     /// These.
@@ -18,24 +18,28 @@ pub enum Names {
 }
 
 /// Folders, and what matters in them. A folder that is not there is watched for in the one above it.
-pub type Watched = BTreeMap<String, Names>;
+pub type WatchedPaths = BTreeMap<String, WatchedNames>;
 
 /// The folders of everything that a config manages, up to the root.
-pub(super) fn watched(config: &Config, verified: &Verified, tree: &dyn Tree) -> Watched {
-    let mut watched = Watched::new();
+pub(super) fn watched_paths(
+    config: &Config,
+    verified: &VerifyReport,
+    tree: &dyn FsTree,
+) -> WatchedPaths {
+    let mut watched = WatchedPaths::new();
     for managed in &verified.managed {
         add(&managed.path, &mut watched);
         // Links on the way are watched by the first, what they lead to by the second.
-        if let Some(real) = managed.real.as_deref().filter(|real| *real != managed.path) {
+        if let Some(real) = managed.resolved_path.as_deref().filter(|real| *real != managed.path) {
             add(real, &mut watched);
         }
     }
     if config.systemd.units.iter().any(|unit| unit.enabled.is_some()) {
-        add(UNITS, &mut watched);
-        watched.insert(UNITS.to_owned(), Names::All);
-        for name in tree.names(UNITS).unwrap_or_default() {
+        add(UNITS_DIR, &mut watched);
+        watched.insert(UNITS_DIR.to_owned(), WatchedNames::All);
+        for name in tree.entries(UNITS_DIR).unwrap_or_default() {
             if name.ends_with(".wants") || name.ends_with(".requires") {
-                watched.insert(format!("{UNITS}/{name}"), Names::All);
+                watched.insert(format!("{UNITS_DIR}/{name}"), WatchedNames::All);
             }
         }
     }
@@ -43,11 +47,12 @@ pub(super) fn watched(config: &Config, verified: &Verified, tree: &dyn Tree) -> 
 }
 
 /// Watches every name on the way to a path.
-fn add(path: &str, watched: &mut Watched) {
+fn add(path: &str, watched: &mut WatchedPaths) {
     let mut folder = "/".to_owned();
     for name in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        let names = watched.entry(folder.clone()).or_insert_with(|| Names::Some(BTreeSet::new()));
-        if let Names::Some(names) = names {
+        let names =
+            watched.entry(folder.clone()).or_insert_with(|| WatchedNames::Some(BTreeSet::new()));
+        if let WatchedNames::Some(names) = names {
             names.insert(name.to_owned());
         }
         if folder != "/" {

@@ -10,18 +10,18 @@ use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::{IgnitionError, contents, parse_and_upgrade};
 
 /// The largest file that is decoded.
-const LIMIT: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A file of a generated MachineConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct GeneratedFile {
     /// Where it goes.
     pub path: String,
     /// What is in it.
     pub contents: Vec<u8>,
 }
 
-impl File {
+impl GeneratedFile {
     /// A file at this path.
     pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), contents: contents.into() }
@@ -45,10 +45,10 @@ impl File {
 }
 
 /// The MachineConfig of this name with these files, for the pool of this role.
-pub fn machine_config(name: &str, role: &str, files: &[File]) -> MachineConfig {
+pub fn machine_config(name: &str, role: &str, files: &[GeneratedFile]) -> MachineConfig {
     let mut config = json!({ "ignition": { "version": "3.5.0" } });
     if !files.is_empty() {
-        config["storage"]["files"] = files.iter().map(File::ignition).collect();
+        config["storage"]["files"] = files.iter().map(GeneratedFile::ignition).collect();
     }
     MachineConfig {
         metadata: ObjectMeta {
@@ -64,12 +64,12 @@ pub fn machine_config(name: &str, role: &str, files: &[File]) -> MachineConfig {
 ///
 /// # Errors
 /// Its Ignition config is not valid.
-pub fn decoded_files(machine_config: &MachineConfig) -> Result<Vec<File>, IgnitionError> {
+pub fn decoded_files(machine_config: &MachineConfig) -> Result<Vec<GeneratedFile>, IgnitionError> {
     let Some(config) = &machine_config.spec.config else { return Ok(Vec::new()) };
     let (ignition, _) = parse_and_upgrade(config)?;
     let files = ignition.storage.files.iter().filter_map(|file| {
-        let bytes = contents::decode(&file.contents, LIMIT).ok()?;
-        Some(File::new(file.path.clone(), bytes))
+        let bytes = contents::decode(&file.contents, MAX_FILE_BYTES).ok()?;
+        Some(GeneratedFile::new(file.path.clone(), bytes))
     });
     Ok(files.collect())
 }

@@ -1,27 +1,28 @@
 //! The generators that start from templates: the templates themselves, and what kubelets are told.
 
-use super::{GenerateError, Generated, Made, Sources};
+use super::{GenerateError, GenerateOutput, GenerateSources, GeneratedConfig};
 use crate::api::names::object;
-use crate::kubelet::{self, World, features, node_config};
+use crate::kubelet::{self, KubeletSnapshot, features, node_config};
 use crate::template;
 
 /// The version that offline results are marked with: none.
 const VERSION: &str = "";
 
 /// What the templates make.
-pub(super) fn templates(sources: &Sources<'_>) -> Made {
-    let Some(base) = &sources.templates else { return Made::default() };
+pub(super) fn templates(sources: &GenerateSources<'_>) -> GenerateOutput {
+    let Some(base) = &sources.templates else { return GenerateOutput::default() };
     match template::generate(base.templates, &base.inputs, VERSION) {
-        Ok(generated) => Made { generated, errors: Vec::new() },
-        Err(error) => {
-            Made { generated: Vec::new(), errors: vec![about_templates(error.to_string())] }
-        }
+        Ok(generated) => GenerateOutput { generated, errors: Vec::new() },
+        Err(error) => GenerateOutput {
+            generated: Vec::new(),
+            errors: vec![template_error(error.to_string())],
+        },
     }
 }
 
 /// An error that the ControllerConfig or the templates have to be mended for.
 #[must_use]
-pub fn about_templates(message: String) -> GenerateError {
+pub fn template_error(message: String) -> GenerateError {
     GenerateError {
         object: format!("ControllerConfig {}", object::CONTROLLER_CONFIG),
         field: "spec".to_owned(),
@@ -31,10 +32,10 @@ pub fn about_templates(message: String) -> GenerateError {
 }
 
 /// What kubelets are told: by the Node settings, the FeatureGate and KubeletConfigs.
-pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
-    let mut made = Made::default();
+pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
+    let mut made = GenerateOutput::default();
     let Some(base) = &sources.templates else {
-        made.errors.extend(sources.kubelet_configs.iter().map(|config| no_base(config)));
+        made.errors.extend(sources.kubelet_configs.iter().map(|config| missing_base_error(config)));
         return made;
     };
     for pool in sources.pools.iter().filter_map(|pool| pool.metadata.name.as_deref()) {
@@ -47,7 +48,7 @@ pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
             add(&mut made, "FeatureGate cluster", result.map_err(|error| error.to_string()));
         }
     }
-    let world = World {
+    let world = KubeletSnapshot {
         configs: &sources.kubelet_configs,
         pools: &sources.pools,
         machine_configs: &sources.machine_configs,
@@ -55,7 +56,7 @@ pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
         has_feature_gate: sources.has_feature_gate,
         version: VERSION,
     };
-    for plan in kubelet::sync(&world) {
+    for plan in kubelet::reconcile(&world) {
         match plan {
             Ok(plan) => made.generated.extend(plan.generated),
             Err(error) => made.errors.push(error),
@@ -64,7 +65,7 @@ pub(super) fn kubelets(sources: &Sources<'_>) -> Made {
     made
 }
 
-fn add(made: &mut Made, object: &str, result: Result<Generated, String>) {
+fn add(made: &mut GenerateOutput, object: &str, result: Result<GeneratedConfig, String>) {
     match result {
         Ok(generated) => made.generated.push(generated),
         Err(message) => made.errors.push(GenerateError {
@@ -78,7 +79,7 @@ fn add(made: &mut Made, object: &str, result: Result<Generated, String>) {
 
 /// A KubeletConfig where there is nothing to start from.
 #[must_use]
-pub fn no_base(config: &crate::api::KubeletConfig) -> GenerateError {
+pub fn missing_base_error(config: &crate::api::KubeletConfig) -> GenerateError {
     GenerateError {
         object: format!("KubeletConfig {}", config.metadata.name.as_deref().unwrap_or_default()),
         field: "spec".to_owned(),

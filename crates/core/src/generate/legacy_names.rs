@@ -12,7 +12,7 @@ const KINDS: [(&str, &str); 5] = [
     ("99", "registries"),
 ];
 /// The length of a UID.
-const UID: usize = 36;
+const UID_LENGTH: usize = 36;
 
 /// The MachineConfigs of old names that can go: those whose successors are there. So no machine is
 /// ever without the one and the other.
@@ -32,12 +32,12 @@ pub fn superseded(pools: &[&MachineConfigPool], exists: impl Fn(&str) -> bool) -
 
 /// Whether a name is one of old that ends with this word.
 #[must_use]
-pub fn is_name(name: &str, word: &str) -> bool {
+pub fn is_legacy_name(name: &str, word: &str) -> bool {
     let inner = name
         .strip_prefix("99-")
         .and_then(|rest| rest.strip_suffix(word))
         .and_then(|rest| rest.strip_suffix('-'));
-    let uid = inner.and_then(|inner| inner.get(inner.len().checked_sub(UID + 1)?..));
+    let uid = inner.and_then(|inner| inner.get(inner.len().checked_sub(UID_LENGTH + 1)?..));
     uid.and_then(|uid| uid.strip_prefix('-')).is_some_and(|uid| {
         let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
         uid.bytes()
@@ -84,7 +84,7 @@ mod tests {
             ("99-é-kubelet".to_owned(), false),
             (String::new(), false),
         ] {
-            assert_eq!(is_name(&name, "kubelet"), is_old, "{name}");
+            assert_eq!(is_legacy_name(&name, "kubelet"), is_old, "{name}");
         }
     }
 }

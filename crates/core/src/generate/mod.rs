@@ -4,21 +4,21 @@
 //! mirrors and policies, container runtime settings, kubelet settings, templates. The controller
 //! writes what they return; `machinist generate` shows it.
 
-mod all;
 mod error;
 mod file;
 mod from_templates;
-pub mod legacy;
+mod generators;
+pub mod legacy_names;
 pub mod naming;
 pub mod overridden;
+pub mod reconcile;
 pub mod status;
-pub mod sync;
 
-pub use all::{GENERATORS, Generator, Made, Sources, generate};
 pub use error::GenerateError;
-pub use file::{File, decoded_files, machine_config};
+pub use file::{GeneratedFile, decoded_files, machine_config};
+pub use generators::{GENERATORS, GenerateOutput, GenerateSources, Generator, generate};
 
-pub use from_templates::{about_templates, no_base};
+pub use from_templates::{missing_base_error, template_error};
 
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ use crate::api::MachineConfig;
 /// One generated MachineConfig and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Generated {
+pub struct GeneratedConfig {
     /// The MachineConfig, as it is to be written.
     pub machine_config: MachineConfig,
     /// The objects it comes from, each as `Kind name`.

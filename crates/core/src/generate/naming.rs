@@ -8,25 +8,25 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::core::ObjectMeta;
 
-use super::{GenerateError, legacy};
+use super::{GenerateError, legacy_names};
 use crate::api::MachineConfigPool;
 use crate::api::names::{MAX_NAME_SUFFIX, annotation};
 use crate::api::selector;
 
 /// A kind whose objects become MachineConfigs.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct ConfigNaming {
     /// The kind.
     pub kind: &'static str,
     /// The word in the names.
-    pub word: &'static str,
+    pub infix: &'static str,
     /// What to say to the eleventh.
-    pub too_many: &'static str,
+    pub limit_message: &'static str,
 }
 
 /// An object of a family: what its name depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
+pub struct NamedSource<'a> {
     /// Its metadata.
     pub metadata: &'a ObjectMeta,
     /// Which pools it is for.
@@ -35,31 +35,31 @@ pub struct Member<'a> {
 
 /// What an object's MachineConfigs are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct AssignedNames {
     /// What its names end with; empty: nothing.
     pub suffix: String,
     /// The name for each of its pools.
     pub by_pool: BTreeMap<String, String>,
 }
 
-impl Family {
+impl ConfigNaming {
     /// The name with a number, for a pool.
     #[must_use]
     pub fn name(&self, pool: &str, suffix: &str) -> String {
         let dash = if suffix.is_empty() { "" } else { "-" };
-        format!("99-{pool}-generated-{}{dash}{suffix}", self.word)
+        format!("99-{pool}-generated-{}{dash}{suffix}", self.infix)
     }
 
     /// Whether a name could be one of ours.
     #[must_use]
     pub fn is_name(&self, name: &str) -> bool {
-        name.starts_with("99-") && name.contains(&format!("-generated-{}", self.word))
+        name.starts_with("99-") && name.contains(&format!("-generated-{}", self.infix))
     }
 
     /// Whether a finalizer names something that was made of an object, today or of old.
     #[must_use]
-    pub fn is_mark(&self, finalizer: &str) -> bool {
-        self.is_name(finalizer) || legacy::is_name(finalizer, self.word)
+    pub fn is_own_finalizer(&self, finalizer: &str) -> bool {
+        self.is_name(finalizer) || legacy_names::is_legacy_name(finalizer, self.infix)
     }
 
     /// The pools that an object is for. A selector that selects everything selects nothing.
@@ -68,7 +68,7 @@ impl Family {
     /// The selector is none, or selects no pool.
     pub fn pools<'p>(
         &self,
-        member: &Member<'_>,
+        member: &NamedSource<'_>,
         pools: &[&'p MachineConfigPool],
     ) -> Result<Vec<&'p MachineConfigPool>, GenerateError> {
         let name = member.metadata.name.as_deref().unwrap_or_default();
@@ -105,20 +105,20 @@ impl Family {
     /// MachineConfig of a name.
     pub fn assign(
         &self,
-        members: &[Member<'_>],
+        members: &[NamedSource<'_>],
         pools: &[&MachineConfigPool],
         exists: impl Fn(&str) -> bool,
-    ) -> Vec<Result<Names, GenerateError>> {
+    ) -> Vec<Result<AssignedNames, GenerateError>> {
         let mut metadata: Vec<ObjectMeta> =
             members.iter().map(|member| member.metadata.clone()).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by_key(|at| age(&members[*at]));
+        order.sort_by_key(|at| age_order(&members[*at]));
         let mut named = BTreeMap::new();
         for at in order {
-            let all: Vec<Member<'_>> = metadata
+            let all: Vec<NamedSource<'_>> = metadata
                 .iter()
                 .zip(members)
-                .map(|(metadata, member)| Member { metadata, selector: member.selector })
+                .map(|(metadata, member)| NamedSource { metadata, selector: member.selector })
                 .collect();
             let names = self.names(&all[at], &all, pools, &exists);
             drop(all);
@@ -134,17 +134,17 @@ impl Family {
     /// What the MachineConfigs of an object are called.
     fn names(
         &self,
-        member: &Member<'_>,
-        all: &[Member<'_>],
+        member: &NamedSource<'_>,
+        all: &[NamedSource<'_>],
         pools: &[&MachineConfigPool],
         exists: impl Fn(&str) -> bool,
-    ) -> Result<Names, GenerateError> {
+    ) -> Result<AssignedNames, GenerateError> {
         let selected = self.pools(member, pools)?;
-        let suffix = match given(member) {
+        let suffix = match given_suffix(member) {
             Some(suffix) => suffix.to_owned(),
-            None => match self.by_finalizers(member, all, &selected, exists) {
+            None => match self.suffix_from_finalizers(member, all, &selected, exists) {
                 Some(suffix) => suffix,
-                None => self.next(member, all, &selected)?,
+                None => self.next_suffix(member, all, &selected)?,
             },
         };
         let named = |pool: &&MachineConfigPool| {
@@ -152,19 +152,19 @@ impl Family {
             let name = self.name(&pool, &suffix);
             (pool, name)
         };
-        Ok(Names { by_pool: selected.iter().map(named).collect(), suffix })
+        Ok(AssignedNames { by_pool: selected.iter().map(named).collect(), suffix })
     }
 
     /// The number of an object that lost its annotation, or never had one: objects of older
     /// versions say in their finalizers what was made of them.
-    fn by_finalizers(
+    fn suffix_from_finalizers(
         &self,
-        member: &Member<'_>,
-        all: &[Member<'_>],
+        member: &NamedSource<'_>,
+        all: &[NamedSource<'_>],
         pools: &[&MachineConfigPool],
         exists: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let is_younger = |other: &Member<'_>| {
+        let is_younger = |other: &NamedSource<'_>| {
             other.metadata.creation_timestamp > member.metadata.creation_timestamp
         };
         if !all.iter().any(is_younger) {
@@ -187,22 +187,22 @@ impl Family {
     }
 
     /// The number after those of all objects that share a pool; none for the first.
-    fn next(
+    fn next_suffix(
         &self,
-        member: &Member<'_>,
-        all: &[Member<'_>],
+        member: &NamedSource<'_>,
+        all: &[NamedSource<'_>],
         pools: &[&MachineConfigPool],
     ) -> Result<String, GenerateError> {
-        let is_before = |other: &&Member<'_>| {
+        let is_before = |other: &&NamedSource<'_>| {
             other.metadata.name != member.metadata.name
-                && (given(other).is_some() || age(other) < age(member))
+                && (given_suffix(other).is_some() || age_order(other) < age_order(member))
                 && self.pools(other, pools).is_ok()
         };
-        let before: Vec<&Member<'_>> = all.iter().filter(is_before).collect();
+        let before: Vec<&NamedSource<'_>> = all.iter().filter(is_before).collect();
         if before.is_empty() {
             return Ok(String::new());
         }
-        let numbers = before.iter().filter_map(|other| given(other)?.parse::<usize>().ok());
+        let numbers = before.iter().filter_map(|other| given_suffix(other)?.parse::<usize>().ok());
         let next = numbers.max().unwrap_or_default() + 1;
         if next > MAX_NAME_SUFFIX {
             return Err(GenerateError {
@@ -212,7 +212,7 @@ impl Family {
                     member.metadata.name.as_deref().unwrap_or_default()
                 ),
                 field: "metadata.name".to_owned(),
-                message: self.too_many.to_owned(),
+                message: self.limit_message.to_owned(),
                 remedy: "change one of the others instead of adding one".to_owned(),
             });
         }
@@ -221,13 +221,13 @@ impl Family {
 }
 
 /// The number that an object has.
-fn given<'a>(member: &Member<'a>) -> Option<&'a str> {
+fn given_suffix<'a>(member: &NamedSource<'a>) -> Option<&'a str> {
     let annotations = member.metadata.annotations.as_ref()?;
     annotations.get(annotation::MC_NAME_SUFFIX).map(String::as_str)
 }
 
 /// Older ones first; of the same age, by name.
-fn age(member: &Member<'_>) -> (Option<Time>, Option<String>) {
+fn age_order(member: &NamedSource<'_>) -> (Option<Time>, Option<String>) {
     (member.metadata.creation_timestamp.clone(), member.metadata.name.clone())
 }
 
@@ -236,8 +236,11 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const FAMILY: Family =
-        Family { kind: "ContainerRuntimeConfig", word: "containerruntime", too_many: "ten" };
+    const FAMILY: ConfigNaming = ConfigNaming {
+        kind: "ContainerRuntimeConfig",
+        infix: "containerruntime",
+        limit_message: "ten",
+    };
 
     fn pool(name: &str) -> MachineConfigPool {
         serde_json::from_value(json!({
@@ -269,15 +272,15 @@ mod tests {
                 serde_json::from_value(json!({"matchLabels": {*label: ""}})).unwrap()
             })
             .collect();
-        let members: Vec<Member<'_>> = metadata
+        let members: Vec<NamedSource<'_>> = metadata
             .iter()
             .zip(&selectors)
-            .map(|(metadata, selector)| Member { metadata, selector: Some(selector) })
+            .map(|(metadata, selector)| NamedSource { metadata, selector: Some(selector) })
             .collect();
         let pools = [pool("master"), pool("worker")];
         let pools: Vec<&MachineConfigPool> = pools.iter().collect();
         let names = FAMILY.assign(&members, &pools, |_| true);
-        let text = |names: &Result<Names, GenerateError>| match names {
+        let text = |names: &Result<AssignedNames, GenerateError>| match names {
             Ok(names) => names.by_pool.values().cloned().collect::<Vec<_>>().join(" "),
             Err(error) => error.message.clone(),
         };

@@ -12,7 +12,7 @@ use crate::render::{RenderError, select};
 
 /// A file that a generator and a person write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overridden {
+pub struct OverriddenFile {
     /// The file.
     pub path: String,
     /// The MachineConfig whose file it is in the end.
@@ -23,7 +23,7 @@ pub struct Overridden {
     pub losers: Vec<String>,
 }
 
-impl Overridden {
+impl OverriddenFile {
     /// A sentence about it.
     #[must_use]
     pub fn message(&self) -> String {
@@ -51,7 +51,7 @@ pub fn overridden<'a>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
     is_generated: impl Fn(&MachineConfig) -> bool,
-) -> Result<Vec<Overridden>, RenderError> {
+) -> Result<Vec<OverriddenFile>, RenderError> {
     let selected = select(pool, machine_configs)?;
     // Nobody to compare with: the usual case, and the cheap one.
     let is_generated = |config: &MachineConfig| is_generated(config) && !is_from_templates(config);
@@ -71,7 +71,7 @@ pub fn overridden<'a>(
         let ((winner, winner_is_generated), losers) = writers.split_last()?;
         let both = losers.iter().any(|(_, generated)| generated != winner_is_generated);
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
-        both.then(|| Overridden {
+        both.then(|| OverriddenFile {
             path,
             winner: name(winner),
             winner_is_generated: *winner_is_generated,
@@ -101,12 +101,12 @@ fn files(config: &MachineConfig) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{File, machine_config};
+    use crate::generate::{GeneratedFile, machine_config};
     use serde_json::json;
 
     const PATH: &str = "/etc/containers/registries.conf";
 
-    fn found(names: &[&str]) -> Vec<Overridden> {
+    fn found(names: &[&str]) -> Vec<OverriddenFile> {
         let pool: MachineConfigPool = serde_json::from_value(json!({
             "apiVersion": "machineconfiguration.openshift.io/v1",
             "kind": "MachineConfigPool",
@@ -119,7 +119,11 @@ mod tests {
         let configs: Vec<MachineConfig> = names
             .iter()
             .map(|name| {
-                machine_config(name, "worker", &[File::new(PATH, "x"), File::new("/y", "")])
+                machine_config(
+                    name,
+                    "worker",
+                    &[GeneratedFile::new(PATH, "x"), GeneratedFile::new("/y", "")],
+                )
             })
             .collect();
         let is_generated = |config: &MachineConfig| {

@@ -10,7 +10,7 @@ use crate::api::names::{annotation, label};
 
 /// The MachineConfig with the marks of its maker: which version, and whom it belongs to.
 #[must_use]
-pub fn stamped(
+pub fn with_ownership(
     mut config: MachineConfig,
     version: &str,
     owner: Option<OwnerReference>,
@@ -23,7 +23,7 @@ pub fn stamped(
 
 /// An owner that does not control what it owns.
 #[must_use]
-pub fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
+pub fn owner_reference<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
     let mut owner = object.controller_owner_ref(&())?;
     owner.controller = None;
     owner.block_owner_deletion = None;
@@ -66,12 +66,16 @@ pub fn is_generated(config: &MachineConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{File, machine_config};
+    use crate::generate::{GeneratedFile, machine_config};
 
     #[test]
     fn nothing_is_written_when_all_is_as_wanted() {
         let wanted = |text: &str| {
-            stamped(machine_config("99-a", "worker", &[File::new("/a", text)]), "v1", None)
+            with_ownership(
+                machine_config("99-a", "worker", &[GeneratedFile::new("/a", text)]),
+                "v1",
+                None,
+            )
         };
         let mut found = wanted("a");
         found.metadata.uid = Some("u".to_owned());
@@ -81,7 +85,7 @@ mod tests {
         assert_eq!(written.spec, wanted("b").spec);
         assert_eq!(written.annotations()["mine"], "kept");
         assert_eq!(written.metadata.uid.as_deref(), Some("u"));
-        let newer = stamped(wanted("a"), "v2", None);
+        let newer = with_ownership(wanted("a"), "v2", None);
         assert!(replacement(&found, &newer).is_some());
         assert!(is_generated(&found));
     }

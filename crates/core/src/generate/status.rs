@@ -8,7 +8,7 @@ use crate::api::{Condition, Nullable};
 use super::GenerateError;
 
 /// How many conditions are kept.
-const KEPT: usize = 10;
+const MAX_CONDITIONS: usize = 10;
 
 /// The conditions after this outcome: the same ones if the last of them says it already.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn conditions(
         last_transition_time: Nullable::Set(now.clone()),
         ..Condition::default()
     });
-    let extra = conditions.len().saturating_sub(KEPT);
+    let extra = conditions.len().saturating_sub(MAX_CONDITIONS);
     conditions.split_off(extra)
 }
 
@@ -60,7 +60,7 @@ mod tests {
             };
             all = conditions(&all, Err(&error), &later);
         }
-        assert_eq!(all.len(), KEPT);
+        assert_eq!(all.len(), MAX_CONDITIONS);
         let last = all.last().unwrap().message.as_deref();
         assert_eq!(last, Some("Error: ContainerRuntimeConfig a: spec.x: wrong 19 (mend it)"));
     }

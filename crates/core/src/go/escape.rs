@@ -3,7 +3,7 @@
 /// JSON as Go writes it: with those characters escaped that browsers would take amiss. They only
 /// stand in strings.
 #[must_use]
-pub fn escaped(json: Vec<u8>) -> Vec<u8> {
+pub fn escape_html(json: Vec<u8>) -> Vec<u8> {
     let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
     if !json.iter().any(special) {
         return json;
@@ -43,7 +43,7 @@ mod tests {
             ("x\u{2028}y\u{2029}", r"x\u2028y\u2029"),
             ("€ â", "€ â"),
         ] {
-            assert_eq!(escaped(text.as_bytes().to_vec()), expected.as_bytes(), "{text}");
+            assert_eq!(escape_html(text.as_bytes().to_vec()), expected.as_bytes(), "{text}");
         }
     }
 }

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::duration;
-use super::types::{Field, Kind, Types};
-use crate::api::Amount;
+use super::types::{GoField, GoType, GoTypes};
+use crate::api::QuantityValue;
 
 /// Why a value does not fit its type, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,41 +23,43 @@ pub struct DecodeError {
 }
 
 /// Where the reader is: the innermost struct, and the fields that led there.
-struct Place<'a> {
-    types: &'a Types,
+struct DecodePosition<'a> {
+    types: &'a GoTypes,
     holder: &'static str,
     path: Vec<&'static str>,
 }
 
 /// Reads a struct. Unknown fields are passed over; `null` is nothing.
-pub fn decode(types: &Types, root: &'static str, value: &Value) -> Result<Value, DecodeError> {
-    let mut place = Place { types, holder: root, path: Vec::new() };
-    Ok(place.read(&Kind::Struct(root), value)?.unwrap_or_else(|| Value::Object(Map::new())))
+pub fn decode(types: &GoTypes, root: &'static str, value: &Value) -> Result<Value, DecodeError> {
+    let mut place = DecodePosition { types, holder: root, path: Vec::new() };
+    Ok(place.read(&GoType::Struct(root), value)?.unwrap_or_else(|| Value::Object(Map::new())))
 }
 
-impl Place<'_> {
+impl DecodePosition<'_> {
     /// The value as it is kept, or nothing where it is zero.
-    fn read(&mut self, kind: &Kind, value: &Value) -> Result<Option<Value>, DecodeError> {
+    fn read(&mut self, kind: &GoType, value: &Value) -> Result<Option<Value>, DecodeError> {
         if value.is_null() {
             // A duration is read by a function of its own, and that one wants a text.
             return match kind {
-                Kind::Duration => Err(self.error("time: invalid duration \"\"".to_owned())),
+                GoType::Duration => Err(self.error("time: invalid duration \"\"".to_owned())),
                 _ => Ok(None),
             };
         }
         let kept = |is_zero: bool| Ok((!is_zero).then(|| value.clone()));
         match (kind, value) {
-            (Kind::Pointer(inner), _) => Ok(Some(match self.read(inner, value)? {
+            (GoType::Pointer(inner), _) => Ok(Some(match self.read(inner, value)? {
                 Some(read) => read,
                 None => zero(inner),
             })),
-            (Kind::Any, _) => kept(false),
-            (Kind::Bool, Value::Bool(is)) => kept(!is),
-            (Kind::String, Value::String(text)) => kept(text.is_empty()),
+            (GoType::Any, _) => kept(false),
+            (GoType::Bool, Value::Bool(is)) => kept(!is),
+            (GoType::String, Value::String(text)) => kept(text.is_empty()),
             // Kubernetes reads as YAML what does not fit as JSON, and YAML has texts without quotes.
-            (Kind::String, Value::Bool(_) | Value::Number(_)) => Ok(Some(value.to_string().into())),
-            (Kind::Float, Value::Number(number)) => kept(number.as_f64() == Some(0.0)),
-            (Kind::Int { name, min, max }, Value::Number(number)) => {
+            (GoType::String, Value::Bool(_) | Value::Number(_)) => {
+                Ok(Some(value.to_string().into()))
+            }
+            (GoType::Float, Value::Number(number)) => kept(number.as_f64() == Some(0.0)),
+            (GoType::Int { name, min, max }, Value::Number(number)) => {
                 let whole = number
                     .as_i64()
                     .map(i128::from)
@@ -68,31 +70,31 @@ impl Place<'_> {
                     None => Err(self.mismatch(&format!("number {number}"), name)),
                 }
             }
-            (Kind::Bytes, Value::String(text)) => match STANDARD.decode(text) {
+            (GoType::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(bytes) => kept(bytes.is_empty()),
                 Err(_) => Err(self.error("illegal base64 data".to_owned())),
             },
-            (Kind::Duration | Kind::TimeOrDuration, Value::String(text)) => {
+            (GoType::Duration | GoType::TimeOrDuration, Value::String(text)) => {
                 let Some(nanoseconds) = duration::parse(text) else {
                     return Err(self.error(format!("time: invalid duration {text:?}")));
                 };
-                if *kind == Kind::TimeOrDuration {
+                if *kind == GoType::TimeOrDuration {
                     return Ok(Some(Value::String(duration::format(nanoseconds))));
                 }
                 Ok((nanoseconds != 0).then(|| nanoseconds.into()))
             }
-            (Kind::TimeOrDuration, Value::Number(number)) if number.is_i64() => {
+            (GoType::TimeOrDuration, Value::Number(number)) if number.is_i64() => {
                 kept(number.as_i64() == Some(0))
             }
-            (Kind::Quantity, Value::String(_) | Value::Number(_)) => Ok(None),
-            (Kind::Amount, _) => {
+            (GoType::Quantity, Value::String(_) | Value::Number(_)) => Ok(None),
+            (GoType::Amount, _) => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                match text.parse::<Amount>() {
+                match text.parse::<QuantityValue>() {
                     Ok(amount) => Ok(Some(amount.to_string().into())),
                     Err(error) => Err(self.error(format!("{text} is no quantity: {error}"))),
                 }
             }
-            (Kind::List(inner), Value::Array(items)) => {
+            (GoType::List(inner), Value::Array(items)) => {
                 let read: Result<Vec<Value>, _> = items
                     .iter()
                     .map(|item| {
@@ -101,7 +103,7 @@ impl Place<'_> {
                     .collect();
                 Ok(Some(Value::Array(read?)).filter(|list| list != &Value::Array(Vec::new())))
             }
-            (Kind::Map(inner), Value::Object(entries)) => {
+            (GoType::Map(inner), Value::Object(entries)) => {
                 let mut read = Map::new();
                 for (key, item) in entries {
                     let item = self.read(inner, item)?.unwrap_or_else(|| empty_item(inner, item));
@@ -109,7 +111,7 @@ impl Place<'_> {
                 }
                 Ok((!read.is_empty()).then_some(Value::Object(read)))
             }
-            (Kind::Struct(name), Value::Object(entries)) => self.read_struct(name, entries),
+            (GoType::Struct(name), Value::Object(entries)) => self.read_struct(name, entries),
             _ => Err(self.mismatch(json_name(value), &go_name(kind))),
         }
     }
@@ -133,7 +135,7 @@ impl Place<'_> {
             // Where Go writes a list or map that is empty, it is another than none at all.
             let is_kept = !field.omit_empty
                 && !value.is_null()
-                && matches!(field.kind, Kind::List(_) | Kind::Map(_));
+                && matches!(field.kind, GoType::List(_) | GoType::Map(_));
             let empty = is_kept.then(|| zero(&field.kind));
             if let Some(value) = self.read(&field.kind, value)?.or(empty) {
                 read.insert(field.json.to_owned(), value);
@@ -159,7 +161,7 @@ impl Place<'_> {
 }
 
 /// The field of this name; as in Go, the case of letters matters only where both are there.
-fn find<'a>(fields: &'a [Field], key: &str) -> Option<&'a Field> {
+fn find<'a>(fields: &'a [GoField], key: &str) -> Option<&'a GoField> {
     fields
         .iter()
         .find(|field| field.json == key)
@@ -177,54 +179,56 @@ fn json_name(value: &Value) -> &'static str {
     }
 }
 
-fn go_name(kind: &Kind) -> String {
+fn go_name(kind: &GoType) -> String {
     match kind {
-        Kind::Bool => "bool".to_owned(),
-        Kind::Int { name, .. } => (*name).to_owned(),
-        Kind::Float => "float64".to_owned(),
-        Kind::String | Kind::Duration | Kind::TimeOrDuration | Kind::Quantity | Kind::Amount => {
-            "string".to_owned()
-        }
-        Kind::Bytes => "[]uint8".to_owned(),
-        Kind::Any => "interface {}".to_owned(),
-        Kind::List(inner) => format!("[]{}", go_name(inner)),
-        Kind::Map(inner) => format!("map[string]{}", go_name(inner)),
-        Kind::Pointer(inner) => go_name(inner),
-        Kind::Struct(name) => format!("v1beta1.{name}"),
+        GoType::Bool => "bool".to_owned(),
+        GoType::Int { name, .. } => (*name).to_owned(),
+        GoType::Float => "float64".to_owned(),
+        GoType::String
+        | GoType::Duration
+        | GoType::TimeOrDuration
+        | GoType::Quantity
+        | GoType::Amount => "string".to_owned(),
+        GoType::Bytes => "[]uint8".to_owned(),
+        GoType::Any => "interface {}".to_owned(),
+        GoType::List(inner) => format!("[]{}", go_name(inner)),
+        GoType::Map(inner) => format!("map[string]{}", go_name(inner)),
+        GoType::Pointer(inner) => go_name(inner),
+        GoType::Struct(name) => format!("v1beta1.{name}"),
     }
 }
 
 /// What an item that is zero is: of lists and maps, none at all is another than an empty one.
-fn empty_item(kind: &Kind, item: &Value) -> Value {
+fn empty_item(kind: &GoType, item: &Value) -> Value {
     match kind {
-        Kind::List(_) | Kind::Map(_) if item.is_null() => Value::Null,
+        GoType::List(_) | GoType::Map(_) if item.is_null() => Value::Null,
         _ => zero(kind),
     }
 }
 
 /// What a value that was never set is, as it is kept.
-fn zero(kind: &Kind) -> Value {
+fn zero(kind: &GoType) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(false),
-        Kind::Int { .. } | Kind::Float | Kind::Duration | Kind::TimeOrDuration => 0.into(),
-        Kind::String | Kind::Bytes => Value::String(String::new()),
-        Kind::Quantity | Kind::Amount => Value::String("0".to_owned()),
-        Kind::Any | Kind::Pointer(_) => Value::Null,
-        Kind::List(_) => Value::Array(Vec::new()),
-        Kind::Map(_) | Kind::Struct(_) => Value::Object(Map::new()),
+        GoType::Bool => Value::Bool(false),
+        GoType::Int { .. } | GoType::Float | GoType::Duration | GoType::TimeOrDuration => 0.into(),
+        GoType::String | GoType::Bytes => Value::String(String::new()),
+        GoType::Quantity | GoType::Amount => Value::String("0".to_owned()),
+        GoType::Any | GoType::Pointer(_) => Value::Null,
+        GoType::List(_) => Value::Array(Vec::new()),
+        GoType::Map(_) | GoType::Struct(_) => Value::Object(Map::new()),
     }
 }
 
 /// Merges `over` into `under`, by the rules of the library that the Machine Config Operator
 /// merges with: what is not zero wins, maps are merged by their keys, lists are replaced. A
 /// pointer to something zero fills a nil pointer, but does not win over one that is not nil.
-pub fn merge(types: &Types, root: &'static str, under: &mut Value, over: &Value) {
-    merge_kind(types, &Kind::Struct(root), under, over);
+pub fn merge(types: &GoTypes, root: &'static str, under: &mut Value, over: &Value) {
+    merge_kind(types, &GoType::Struct(root), under, over);
 }
 
-fn merge_kind(types: &Types, kind: &Kind, under: &mut Value, over: &Value) {
+fn merge_kind(types: &GoTypes, kind: &GoType, under: &mut Value, over: &Value) {
     match (kind, over) {
-        (Kind::Struct(name), Value::Object(over)) => {
+        (GoType::Struct(name), Value::Object(over)) => {
             let Value::Object(under) = under else { return };
             for field in types.fields(name) {
                 let Some(over) = over.get(field.json) else { continue };
@@ -236,39 +240,39 @@ fn merge_kind(types: &Types, kind: &Kind, under: &mut Value, over: &Value) {
                 }
             }
         }
-        (Kind::Map(_), Value::Object(over)) => {
+        (GoType::Map(_), Value::Object(over)) => {
             let Value::Object(under) = under else { return };
             under.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
         }
-        (Kind::Pointer(inner), over) if **inner == Kind::Any || !is_struct(inner) => {
+        (GoType::Pointer(inner), over) if **inner == GoType::Any || !is_struct(inner) => {
             if *over != zero(inner) {
                 *under = over.clone();
             }
         }
-        (Kind::Pointer(inner), over) => merge_kind(types, inner, under, over),
+        (GoType::Pointer(inner), over) => merge_kind(types, inner, under, over),
         _ => *under = over.clone(),
     }
 }
 
-fn is_struct(kind: &Kind) -> bool {
-    matches!(kind, Kind::Struct(_) | Kind::Map(_))
+fn is_struct(kind: &GoType) -> bool {
+    matches!(kind, GoType::Struct(_) | GoType::Map(_))
 }
 
 /// The JSON that Go writes: the fields in the order of the table, the empty ones left out where
 /// the type says so.
 #[must_use]
-pub fn encode(types: &Types, root: &'static str, kept: &Value) -> Value {
-    encode_kind(types, &Kind::Struct(root), Some(kept))
+pub fn encode(types: &GoTypes, root: &'static str, kept: &Value) -> Value {
+    encode_kind(types, &GoType::Struct(root), Some(kept))
 }
 
 /// A struct is never empty to Go, and these are structs.
-fn is_never_empty(kind: &Kind) -> bool {
-    matches!(kind, Kind::Struct(_) | Kind::Quantity | Kind::Duration | Kind::TimeOrDuration)
+fn is_never_empty(kind: &GoType) -> bool {
+    matches!(kind, GoType::Struct(_) | GoType::Quantity | GoType::Duration | GoType::TimeOrDuration)
 }
 
-fn encode_kind(types: &Types, kind: &Kind, kept: Option<&Value>) -> Value {
+fn encode_kind(types: &GoTypes, kind: &GoType, kept: Option<&Value>) -> Value {
     match (kind, kept) {
-        (Kind::Struct(name), kept) => {
+        (GoType::Struct(name), kept) => {
             let mut written = Map::new();
             for field in types.fields(name) {
                 let value = kept.and_then(|kept| kept.get(field.json));
@@ -279,20 +283,20 @@ fn encode_kind(types: &Types, kind: &Kind, kept: Option<&Value>) -> Value {
             }
             Value::Object(written)
         }
-        (Kind::Duration, kept) => {
+        (GoType::Duration, kept) => {
             duration::format(kept.and_then(Value::as_i64).unwrap_or_default()).into()
         }
-        (Kind::Pointer(inner), Some(_)) => encode_kind(types, inner, kept),
-        (Kind::List(inner), Some(Value::Array(items))) => {
+        (GoType::Pointer(inner), Some(_)) => encode_kind(types, inner, kept),
+        (GoType::List(inner), Some(Value::Array(items))) => {
             items.iter().map(|item| encode_kind(types, inner, Some(item))).collect()
         }
-        (Kind::Map(inner), Some(Value::Object(items))) => Value::Object(
+        (GoType::Map(inner), Some(Value::Object(items))) => Value::Object(
             items
                 .iter()
                 .map(|(key, item)| (key.clone(), encode_kind(types, inner, Some(item))))
                 .collect(),
         ),
-        (Kind::List(_) | Kind::Map(_) | Kind::Pointer(_), None) => Value::Null,
+        (GoType::List(_) | GoType::Map(_) | GoType::Pointer(_), None) => Value::Null,
         (kind, None) => zero(kind),
         (_, Some(kept)) => kept.clone(),
     }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// What a field holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum GoType {
     /// `true` or `false`.
     Bool,
     /// A whole number of this many bits, by Go's name (`int32`).
@@ -38,39 +38,39 @@ pub enum Kind {
     /// Anything that JSON can say.
     Any,
     /// A list.
-    List(Box<Kind>),
+    List(Box<GoType>),
     /// A map from texts.
-    Map(Box<Kind>),
+    Map(Box<GoType>),
     /// Something that may be nil.
-    Pointer(Box<Kind>),
+    Pointer(Box<GoType>),
     /// A struct, by its name in the table.
     Struct(&'static str),
 }
 
 /// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct GoField {
     /// Its name in Go.
     pub name: &'static str,
     /// Its name in JSON.
     pub json: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: GoType,
     /// Whether Go leaves it out of JSON when it is empty.
     pub omit_empty: bool,
 }
 
 /// The types of one table.
 #[derive(Debug)]
-pub struct Types {
-    structs: BTreeMap<&'static str, Vec<Field>>,
+pub struct GoTypes {
+    structs: BTreeMap<&'static str, Vec<GoField>>,
 }
 
-impl Types {
+impl GoTypes {
     /// Reads a table. Lines that are no table are passed over.
     #[must_use]
     pub fn parse(table: &'static str) -> Self {
-        let mut structs: BTreeMap<&'static str, Vec<Field>> = BTreeMap::new();
+        let mut structs: BTreeMap<&'static str, Vec<GoField>> = BTreeMap::new();
         let mut current = "";
         for line in table.lines().filter(|line| !line.starts_with('#')) {
             match line.strip_prefix("  ") {
@@ -88,54 +88,60 @@ impl Types {
 
     /// The fields of a struct; none for one that is not in the table.
     #[must_use]
-    pub fn fields(&self, name: &str) -> &[Field] {
+    pub fn fields(&self, name: &str) -> &[GoField] {
         self.structs.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
-fn parse_field(line: &'static str) -> Option<Field> {
+fn parse_field(line: &'static str) -> Option<GoField> {
     let mut words = line.split_whitespace();
     let (name, json, kind) = (words.next()?, words.next()?, words.next()?);
-    Some(Field { name, json, kind: parse_kind(kind), omit_empty: words.any(|w| w == "omitempty") })
+    Some(GoField {
+        name,
+        json,
+        kind: parse_kind(kind),
+        omit_empty: words.any(|w| w == "omitempty"),
+    })
 }
 
-fn parse_kind(text: &'static str) -> Kind {
-    let int = |name, min: i128, max: i128| Kind::Int { name, min, max };
+fn parse_kind(text: &'static str) -> GoType {
+    let int = |name, min: i128, max: i128| GoType::Int { name, min, max };
     if let Some(inner) = text.strip_prefix('*') {
-        return Kind::Pointer(Box::new(parse_kind(inner)));
+        return GoType::Pointer(Box::new(parse_kind(inner)));
     }
     if let Some(inner) = text.strip_prefix("[]") {
-        return Kind::List(Box::new(parse_kind(inner)));
+        return GoType::List(Box::new(parse_kind(inner)));
     }
     if let Some(inner) = text.strip_prefix("map:") {
-        return Kind::Map(Box::new(parse_kind(inner)));
+        return GoType::Map(Box::new(parse_kind(inner)));
     }
     match text {
-        "bool" => Kind::Bool,
+        "bool" => GoType::Bool,
         "int" => int("int", i64::MIN.into(), i64::MAX.into()),
         "int32" => int("int32", i32::MIN.into(), i32::MAX.into()),
         "int64" => int("int64", i64::MIN.into(), i64::MAX.into()),
         "uint8" => int("uint8", 0, u8::MAX.into()),
         "uint32" => int("uint32", 0, u32::MAX.into()),
         "uint64" => int("uint64", 0, u64::MAX.into()),
-        "float64" => Kind::Float,
-        "string" => Kind::String,
-        "bytes" => Kind::Bytes,
-        "duration" => Kind::Duration,
-        "time-or-duration" => Kind::TimeOrDuration,
-        "quantity" => Kind::Quantity,
-        "amount" => Kind::Amount,
-        "any" => Kind::Any,
-        name => Kind::Struct(name),
+        "float64" => GoType::Float,
+        "string" => GoType::String,
+        "bytes" => GoType::Bytes,
+        "duration" => GoType::Duration,
+        "time-or-duration" => GoType::TimeOrDuration,
+        "quantity" => GoType::Quantity,
+        "amount" => GoType::Amount,
+        "any" => GoType::Any,
+        name => GoType::Struct(name),
     }
 }
 
 /// `ControllerConfigSpec` and all it holds, of `github.com/openshift/api`.
-pub static CONTROLLER_CONFIG: LazyLock<Types> =
-    LazyLock::new(|| Types::parse(include_str!("controller_config.txt")));
+pub static CONTROLLER_CONFIG: LazyLock<GoTypes> =
+    LazyLock::new(|| GoTypes::parse(include_str!("controller_config.txt")));
 
 /// `KubeletConfiguration` and all it holds, of `k8s.io/kubelet/config/v1beta1`.
-pub static KUBELET: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("kubelet.txt")));
+pub static KUBELET: LazyLock<GoTypes> =
+    LazyLock::new(|| GoTypes::parse(include_str!("kubelet.txt")));
 
 #[cfg(test)]
 mod tests {
@@ -143,10 +149,10 @@ mod tests {
 
     #[test]
     fn every_struct_that_is_named_is_there() {
-        fn named(kind: &Kind) -> Option<&'static str> {
+        fn named(kind: &GoType) -> Option<&'static str> {
             match kind {
-                Kind::Struct(name) => Some(name),
-                Kind::List(inner) | Kind::Map(inner) | Kind::Pointer(inner) => named(inner),
+                GoType::Struct(name) => Some(name),
+                GoType::List(inner) | GoType::Map(inner) | GoType::Pointer(inner) => named(inner),
                 _ => None,
             }
         }

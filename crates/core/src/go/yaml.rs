@@ -12,7 +12,7 @@ pub struct YamlError {
 }
 
 /// Stands for the end of a text that does not end with a line break.
-const END: char = '\u{e000}';
+const END_MARKER: char = '\u{e000}';
 
 /// Reads one document. None at all is `null`.
 pub fn parse(text: &str) -> Result<Value, YamlError> {
@@ -21,8 +21,8 @@ pub fn parse(text: &str) -> Result<Value, YamlError> {
     let last_line = text.rsplit('\n').next().unwrap_or_default();
     if last_line.starts_with(' ')
         && !last_line.trim().is_empty()
-        && !text.contains(END)
-        && let Ok(marked) = read(&format!("{text}{END}"))
+        && !text.contains(END_MARKER)
+        && let Ok(marked) = read(&format!("{text}{END_MARKER}"))
     {
         strip_break(&mut value, &marked);
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Spec;
+use super::HealthSpec;
 
 /// One thing that has to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Check {
+pub enum HealthCheck {
     /// A unit is active.
     Unit {
         /// The unit.
@@ -26,7 +26,7 @@ pub enum Check {
     Api,
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for HealthCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unit { unit } => write!(formatter, "unit {unit}"),
@@ -37,18 +37,18 @@ impl fmt::Display for Check {
 }
 
 /// What one round of checks has given: for each check in its order nothing, or what is wrong.
-pub type Round = Vec<Result<(), String>>;
+pub type HealthResults = Vec<Result<(), String>>;
 
 /// A check that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failing {
+pub struct FailedCheck {
     /// The check, in words.
     pub check: String,
     /// What is wrong.
     pub problem: String,
 }
 
-impl fmt::Display for Failing {
+impl fmt::Display for FailedCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.check, self.problem)
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Failing {
 
 /// Whether a machine is well.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HealthVerdict {
     /// Everything has held for long enough.
     Healthy,
     /// Everything holds, but not for long enough yet.
@@ -67,51 +67,55 @@ pub enum Verdict {
     /// Something does not hold, and there is time left.
     NotYet {
         /// The first check that does not hold.
-        failing: Failing,
+        failing: FailedCheck,
         /// How much time is left.
         left: Duration,
     },
     /// Something does not hold, and there is no time left.
     Failed {
         /// The first check that does not hold.
-        failing: Failing,
+        failing: FailedCheck,
     },
 }
 
 /// When a round of checks was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clock {
+pub struct HealthTiming {
     /// How long the machine has been asked.
     pub elapsed: Duration,
     /// How long everything has held, this round not counted.
-    pub held: Duration,
+    pub healthy_for: Duration,
 }
 
 /// Judges a round of checks.
 #[must_use]
-pub fn judge(spec: &Spec, round: &[Result<(), String>], clock: Clock) -> Verdict {
+pub fn evaluate(
+    spec: &HealthSpec,
+    round: &[Result<(), String>],
+    clock: HealthTiming,
+) -> HealthVerdict {
     let some = |left: Option<Duration>| left.filter(|left| !left.is_zero());
-    let Some(failing) = first_failing(spec, round) else {
+    let Some(failing) = first_failed(spec, round) else {
         // Whoever becomes well in time may take the time to show it.
-        return match some(spec.stable.checked_sub(clock.held)) {
-            Some(left) => Verdict::Settling { left },
-            None => Verdict::Healthy,
+        return match some(spec.stable.checked_sub(clock.healthy_for)) {
+            Some(left) => HealthVerdict::Settling { left },
+            None => HealthVerdict::Healthy,
         };
     };
     match some(spec.deadline.checked_sub(clock.elapsed)) {
-        Some(left) => Verdict::NotYet { failing, left },
-        None => Verdict::Failed { failing },
+        Some(left) => HealthVerdict::NotYet { failing, left },
+        None => HealthVerdict::Failed { failing },
     }
 }
 
-fn first_failing(spec: &Spec, round: &[Result<(), String>]) -> Option<Failing> {
+fn first_failed(spec: &HealthSpec, round: &[Result<(), String>]) -> Option<FailedCheck> {
     spec.checks().iter().enumerate().find_map(|(index, check)| {
         let problem = match round.get(index) {
             Some(Ok(())) => return None,
             Some(Err(problem)) => problem.clone(),
             None => "it was not checked".to_owned(),
         };
-        Some(Failing { check: check.to_string(), problem })
+        Some(FailedCheck { check: check.to_string(), problem })
     })
 }
 
@@ -124,8 +128,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn spec() -> Spec {
-        Spec {
+    fn spec() -> HealthSpec {
+        HealthSpec {
             deadline: seconds(60),
             stable: seconds(10),
             units: vec!["a.service".to_owned(), "b.service".to_owned()],
@@ -137,22 +141,22 @@ mod tests {
     #[test]
     fn the_first_check_that_does_not_hold_is_told() {
         let bad = |text: &str| Err(text.to_owned());
-        let failing = |check: &str, problem: &str| Failing {
+        let failing = |check: &str, problem: &str| FailedCheck {
             check: check.to_owned(),
             problem: problem.to_owned(),
         };
         let well = vec![Ok(()), Ok(()), Ok(())];
         for (round, elapsed, held, expected) in [
-            (well.clone(), 11, 10, Verdict::Healthy),
-            (well.clone(), 1, 0, Verdict::Settling { left: seconds(10) }),
+            (well.clone(), 11, 10, HealthVerdict::Healthy),
+            (well.clone(), 1, 0, HealthVerdict::Settling { left: seconds(10) }),
             // Well at the last moment is well, if it stays so.
-            (well.clone(), 63, 4, Verdict::Settling { left: seconds(6) }),
-            (well, 99, 12, Verdict::Healthy),
+            (well.clone(), 63, 4, HealthVerdict::Settling { left: seconds(6) }),
+            (well, 99, 12, HealthVerdict::Healthy),
             (
                 vec![Ok(()), bad("is failed"), bad("no answer")],
                 20,
                 0,
-                Verdict::NotYet {
+                HealthVerdict::NotYet {
                     failing: failing("unit b.service", "is failed"),
                     left: seconds(40),
                 },
@@ -161,17 +165,17 @@ mod tests {
                 vec![Ok(()), Ok(()), bad("no answer")],
                 60,
                 9,
-                Verdict::Failed { failing: failing("API", "no answer") },
+                HealthVerdict::Failed { failing: failing("API", "no answer") },
             ),
             (
                 vec![Ok(())],
                 61,
                 0,
-                Verdict::Failed { failing: failing("unit b.service", "it was not checked") },
+                HealthVerdict::Failed { failing: failing("unit b.service", "it was not checked") },
             ),
         ] {
-            let clock = Clock { elapsed: seconds(elapsed), held: seconds(held) };
-            assert_eq!(judge(&spec(), &round, clock), expected);
+            let clock = HealthTiming { elapsed: seconds(elapsed), healthy_for: seconds(held) };
+            assert_eq!(evaluate(&spec(), &round, clock), expected);
         }
     }
 
@@ -182,20 +186,20 @@ mod tests {
             holds in prop::collection::vec(any::<bool>(), 3), elapsed in 0..120_u64, held in 0..20_u64
         ) {
             let result = |holds: &bool| if *holds { Ok(()) } else { Err("x".to_owned()) };
-            let round: Round = holds.iter().map(result).collect();
+            let round: HealthResults = holds.iter().map(result).collect();
             let all = holds.iter().all(|holds| *holds);
-            let clock = Clock { elapsed: seconds(elapsed), held: seconds(held) };
-            match judge(&spec(), &round, clock) {
-                Verdict::Healthy => prop_assert!(all && held >= 10),
-                Verdict::Settling { left } => {
+            let clock = HealthTiming { elapsed: seconds(elapsed), healthy_for: seconds(held) };
+            match evaluate(&spec(), &round, clock) {
+                HealthVerdict::Healthy => prop_assert!(all && held >= 10),
+                HealthVerdict::Settling { left } => {
                     prop_assert!(all);
                     prop_assert_eq!(left, seconds(10 - held));
                 }
-                Verdict::NotYet { left, .. } => {
+                HealthVerdict::NotYet { left, .. } => {
                     prop_assert!(!all);
                     prop_assert_eq!(left, seconds(60 - elapsed));
                 }
-                Verdict::Failed { .. } => prop_assert!(!all && elapsed >= 60),
+                HealthVerdict::Failed { .. } => prop_assert!(!all && elapsed >= 60),
             }
         }
     }

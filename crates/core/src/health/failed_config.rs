@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Failing;
+use super::FailedCheck;
 use crate::api::names::annotation::machinist::RETRY;
 
 /// Where a machine keeps it.
-pub const MARKER: &str = "/etc/machine-config-daemon/machinist-failed.json";
+pub const FAILED_CONFIG_PATH: &str = "/etc/machine-config-daemon/machinist-failed.json";
 
 /// A config that a machine has gone back from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Marker {
+pub struct FailedConfig {
     /// The config.
     pub config: String,
     /// The config that the machine has gone back to.
@@ -20,10 +20,10 @@ pub struct Marker {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
     /// What did not hold.
-    pub failing: Failing,
+    pub failing: FailedCheck,
 }
 
-impl Marker {
+impl FailedConfig {
     /// Why the machine is degraded.
     #[must_use]
     pub fn reason(&self) -> String {
@@ -36,13 +36,13 @@ impl Marker {
 
 /// Whether a config may be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Try {
+pub enum RetryDecision {
     /// Nothing speaks against it. What is kept of another config is forgotten.
-    Yes,
+    Allowed,
     /// It failed, and somebody wants it tried again: the annotation goes, so that it is once.
-    Again,
+    RetryRequested,
     /// It failed, and nobody has said that it should be tried again.
-    No {
+    Denied {
         /// Why the machine is degraded.
         reason: String,
     },
@@ -52,15 +52,15 @@ pub enum Try {
 /// be tried again; the force file means that too.
 #[must_use]
 pub fn may_try(
-    marker: Option<&Marker>,
+    marker: Option<&FailedConfig>,
     (desired, image): (&str, &str),
     retry: Option<&str>,
     force: bool,
-) -> Try {
+) -> RetryDecision {
     match marker.filter(|marker| marker.config == desired && marker.image == image) {
-        None => Try::Yes,
-        Some(_) if force || retry == Some(desired) => Try::Again,
-        Some(marker) => Try::No { reason: marker.reason() },
+        None => RetryDecision::Allowed,
+        Some(_) if force || retry == Some(desired) => RetryDecision::RetryRequested,
+        Some(marker) => RetryDecision::Denied { reason: marker.reason() },
     }
 }
 
@@ -71,19 +71,19 @@ mod tests {
     #[test]
     fn a_config_that_failed_is_tried_again_only_when_told() {
         let failing =
-            Failing { check: "unit a.service".to_owned(), problem: "is failed".to_owned() };
+            FailedCheck { check: "unit a.service".to_owned(), problem: "is failed".to_owned() };
         let (config, previous) = ("rendered-new".to_owned(), "rendered-old".to_owned());
-        let marker = Marker { config, previous, image: String::new(), failing };
-        let no = Try::No { reason: marker.reason() };
+        let marker = FailedConfig { config, previous, image: String::new(), failing };
+        let no = RetryDecision::Denied { reason: marker.reason() };
         let marker = Some(&marker);
         for (marker, desired, retry, force, expected) in [
-            (None, "rendered-new", None, false, Try::Yes),
-            (marker, "rendered-old", None, false, Try::Yes),
-            (marker, "rendered-newer", Some("rendered-new"), false, Try::Yes),
+            (None, "rendered-new", None, false, RetryDecision::Allowed),
+            (marker, "rendered-old", None, false, RetryDecision::Allowed),
+            (marker, "rendered-newer", Some("rendered-new"), false, RetryDecision::Allowed),
             (marker, "rendered-new", None, false, no.clone()),
             (marker, "rendered-new", Some("rendered-old"), false, no.clone()),
-            (marker, "rendered-new", Some("rendered-new"), false, Try::Again),
-            (marker, "rendered-new", None, true, Try::Again),
+            (marker, "rendered-new", Some("rendered-new"), false, RetryDecision::RetryRequested),
+            (marker, "rendered-new", None, true, RetryDecision::RetryRequested),
         ] {
             assert_eq!(
                 may_try(marker, (desired, ""), retry, force),
@@ -93,8 +93,8 @@ mod tests {
         }
         // Another image of the same config is another thing.
         let other = may_try(marker, ("rendered-new", "image"), None, false);
-        assert_eq!(other, Try::Yes);
-        let Try::No { reason } = no else { return };
+        assert_eq!(other, RetryDecision::Allowed);
+        let RetryDecision::Denied { reason } = no else { return };
         assert_eq!(
             reason,
             "health check failed on rendered-new: unit a.service: is failed; the machine went back to rendered-old and does not try again by itself: correct the config, or set the annotation machinist.dev/retry=rendered-new on the Node"

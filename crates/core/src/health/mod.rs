@@ -9,10 +9,12 @@
 //! machine on which it does not hold within the deadline goes back to the config before, also after
 //! a restart, and does not try the same config again until it is told to. See `docs/health.md`.
 
-mod judge;
-mod marker;
+mod evaluate;
+mod failed_config;
 mod spec;
 
-pub use judge::{Check, Clock, Failing, Round, Verdict, judge};
-pub use marker::{MARKER, Marker, Try, may_try};
-pub use spec::{Command, FILE, Spec, SpecError, file};
+pub use evaluate::{
+    FailedCheck, HealthCheck, HealthResults, HealthTiming, HealthVerdict, evaluate,
+};
+pub use failed_config::{FAILED_CONFIG_PATH, FailedConfig, RetryDecision, may_try};
+pub use spec::{HEALTH_SPEC_PATH, HealthCommand, HealthSpec, HealthSpecError, health_spec_bytes};

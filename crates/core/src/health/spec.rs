@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::Check;
+use super::HealthCheck;
 use crate::api::MachineConfig;
 use crate::ignition::{self, contents};
-use crate::update::duration;
+use crate::rollout::parse_duration;
 
 /// Where a config says what has to hold.
-pub const FILE: &str = "/etc/machinist/health.yaml";
+pub const HEALTH_SPEC_PATH: &str = "/etc/machinist/health.yaml";
 
 /// A file of checks is no larger than this.
-const LARGEST: u64 = 1 << 20;
+const MAX_SPEC_BYTES: u64 = 1 << 20;
 /// So long a machine has to become well, unless the file says otherwise.
-const DEADLINE: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(5 * 60);
 /// So long everything has to hold, unless the file says otherwise.
-const STABLE: Duration = Duration::from_secs(10);
+const DEFAULT_STABLE: Duration = Duration::from_secs(10);
 /// So long a command may take, unless the file says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What has to hold.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Spec {
+pub struct HealthSpec {
     /// How long a machine has to become well.
     #[serde(default = "deadline", deserialize_with = "read_duration")]
     pub deadline: Duration,
@@ -37,7 +37,7 @@ pub struct Spec {
     pub units: Vec<String>,
     /// Commands that have to end with 0.
     #[serde(default)]
-    pub commands: Vec<Command>,
+    pub commands: Vec<HealthCommand>,
     /// Whether the API has to be reachable.
     #[serde(default)]
     pub api: bool,
@@ -46,7 +46,7 @@ pub struct Spec {
 /// A command that has to end with 0.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Command {
+pub struct HealthCommand {
     /// The program, by its full path, and its arguments.
     pub run: Vec<String>,
     /// How long it may take.
@@ -56,12 +56,12 @@ pub struct Command {
 
 /// Why a file of checks cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
+pub enum HealthSpecError {
     /// The file cannot be read.
-    #[error("{FILE}: {0}: correct the file in its MachineConfig")]
+    #[error("{HEALTH_SPEC_PATH}: {0}: correct the file in its MachineConfig")]
     Unreadable(String),
     /// A field of it has no meaning.
-    #[error("{FILE}: {field}: {problem}")]
+    #[error("{HEALTH_SPEC_PATH}: {field}: {problem}")]
     Field {
         /// The field.
         field: String,
@@ -70,11 +70,11 @@ pub enum SpecError {
     },
 }
 
-impl Spec {
+impl HealthSpec {
     /// What is wrong with it, if anything is.
-    pub fn validate(&self) -> Result<(), SpecError> {
+    pub fn validate(&self) -> Result<(), HealthSpecError> {
         let wrong =
-            |field: &str, problem| Err(SpecError::Field { field: field.to_owned(), problem });
+            |field: &str, problem| Err(HealthSpecError::Field { field: field.to_owned(), problem });
         if self.deadline.is_zero() {
             return wrong("deadline", "no time at all: write a time such as 5m");
         }
@@ -89,12 +89,12 @@ impl Spec {
             let program = command.run.first().map_or("", String::as_str);
             if !program.starts_with('/') || command.run.iter().any(|word| word.contains('\0')) {
                 let problem = "not a program: write its full path, then its arguments";
-                return Err(SpecError::Field { field, problem });
+                return Err(HealthSpecError::Field { field, problem });
             }
             if command.timeout.is_zero() {
                 let field = format!("commands[{index}].timeout");
                 let problem = "no time at all: write a time such as 30s";
-                return Err(SpecError::Field { field, problem });
+                return Err(HealthSpecError::Field { field, problem });
             }
         }
         Ok(())
@@ -102,13 +102,13 @@ impl Spec {
 
     /// Everything that has to hold, in the order in which it is told.
     #[must_use]
-    pub fn checks(&self) -> Vec<Check> {
-        let units = self.units.iter().map(|unit| Check::Unit { unit: unit.clone() });
-        let commands = self
-            .commands
-            .iter()
-            .map(|command| Check::Command { run: command.run.clone(), timeout: command.timeout });
-        units.chain(commands).chain(self.api.then_some(Check::Api)).collect()
+    pub fn checks(&self) -> Vec<HealthCheck> {
+        let units = self.units.iter().map(|unit| HealthCheck::Unit { unit: unit.clone() });
+        let commands = self.commands.iter().map(|command| HealthCheck::Command {
+            run: command.run.clone(),
+            timeout: command.timeout,
+        });
+        units.chain(commands).chain(self.api.then_some(HealthCheck::Api)).collect()
     }
 }
 
@@ -119,33 +119,33 @@ fn is_unit_name(name: &str) -> bool {
 }
 
 /// The bytes of the file of checks that a config carries, if it carries one.
-pub fn file(config: &MachineConfig) -> Result<Option<Vec<u8>>, SpecError> {
+pub fn health_spec_bytes(config: &MachineConfig) -> Result<Option<Vec<u8>>, HealthSpecError> {
     let Some(raw) = config.spec.config.as_ref().filter(|raw| !raw.is_null()) else {
         return Ok(None);
     };
-    let unreadable = |problem: String| SpecError::Unreadable(problem);
+    let unreadable = |problem: String| HealthSpecError::Unreadable(problem);
     let (ignition, _) =
         ignition::parse_and_upgrade(raw).map_err(|error| unreadable(error.to_string()))?;
-    let file = ignition.storage.files.iter().find(|file| file.path == FILE);
-    let bytes = file.map(|file| contents::decode(&file.contents, LARGEST)).transpose();
+    let file = ignition.storage.files.iter().find(|file| file.path == HEALTH_SPEC_PATH);
+    let bytes = file.map(|file| contents::decode(&file.contents, MAX_SPEC_BYTES)).transpose();
     bytes.map_err(|error| unreadable(error.to_string()))
 }
 
 fn deadline() -> Duration {
-    DEADLINE
+    DEFAULT_DEADLINE
 }
 
 fn stable() -> Duration {
-    STABLE
+    DEFAULT_STABLE
 }
 
 fn timeout() -> Duration {
-    TIMEOUT
+    DEFAULT_COMMAND_TIMEOUT
 }
 
 fn read_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    duration(&text).map_err(|problem| {
+    parse_duration(&text).map_err(|problem| {
         de::Error::custom(format!("{problem}: write a time such as 90s, 5m or 1h30m"))
     })
 }
@@ -156,8 +156,8 @@ mod tests {
     use crate::apply::from_ignition;
     use serde_json::{Value, json};
 
-    fn read(value: Value) -> Result<Spec, String> {
-        let spec: Spec = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    fn read(value: Value) -> Result<HealthSpec, String> {
+        let spec: HealthSpec = serde_json::from_value(value).map_err(|error| error.to_string())?;
         spec.validate().map_err(|error| error.to_string())?;
         Ok(spec)
     }
@@ -175,8 +175,11 @@ mod tests {
             told,
             ["unit kubelet.service", "command /bin/check -q", "command /bin/slow", "API"]
         );
-        assert_eq!((spec.commands[0].timeout, spec.stable), (TIMEOUT, STABLE));
-        assert_eq!(read(json!({"units": ["a.service"]})).unwrap().deadline, DEADLINE);
+        assert_eq!(
+            (spec.commands[0].timeout, spec.stable),
+            (DEFAULT_COMMAND_TIMEOUT, DEFAULT_STABLE)
+        );
+        assert_eq!(read(json!({"units": ["a.service"]})).unwrap().deadline, DEFAULT_DEADLINE);
     }
 
     #[test]
@@ -202,11 +205,14 @@ mod tests {
         let config = |files: Value| {
             from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}}))
         };
-        let carries = config(json!([{"path": FILE, "contents": {"source": "data:,api:%20true"}}]));
-        assert_eq!(file(&carries), Ok(Some(b"api: true".to_vec())));
-        assert_eq!(file(&config(json!([{"path": "/etc/x"}]))), Ok(None));
-        assert_eq!(file(&MachineConfig::default()), Ok(None));
-        let remote = config(json!([{"path": FILE, "contents": {"source": "https://x/y"}}]));
-        assert!(file(&remote).unwrap_err().to_string().starts_with(FILE));
+        let carries = config(
+            json!([{"path": HEALTH_SPEC_PATH, "contents": {"source": "data:,api:%20true"}}]),
+        );
+        assert_eq!(health_spec_bytes(&carries), Ok(Some(b"api: true".to_vec())));
+        assert_eq!(health_spec_bytes(&config(json!([{"path": "/etc/x"}]))), Ok(None));
+        assert_eq!(health_spec_bytes(&MachineConfig::default()), Ok(None));
+        let remote =
+            config(json!([{"path": HEALTH_SPEC_PATH, "contents": {"source": "https://x/y"}}]));
+        assert!(health_spec_bytes(&remote).unwrap_err().to_string().starts_with(HEALTH_SPEC_PATH));
     }
 }

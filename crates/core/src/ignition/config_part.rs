@@ -4,22 +4,22 @@
 
 use serde_json::Value;
 
-use super::report::{Path, Report};
+use super::report::{IgnitionReport, JsonPath};
 
 /// What is needed while decoding one document.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct ConfigDecoder {
     /// The minor version of the document: fields that came later are unknown to it.
     pub minor: u8,
     /// Where we are.
-    pub path: Path,
+    pub path: JsonPath,
     /// What was found: values of a wrong type are errors, unknown fields are warnings.
-    pub report: Report,
+    pub report: IgnitionReport,
 }
 
-impl Decoder {
+impl ConfigDecoder {
     pub(crate) fn new(minor: u8) -> Self {
-        Self { minor, path: Path::root(), report: Report::default() }
+        Self { minor, path: JsonPath::root(), report: IgnitionReport::default() }
     }
 
     fn wrong_type(&mut self, expected: &str, found: &Value) {
@@ -51,10 +51,10 @@ impl Decoder {
 }
 
 /// A piece of a config.
-pub trait Part: Default + Clone + PartialEq {
+pub trait ConfigPart: Default + Clone + PartialEq {
     /// Reads the piece. As in Go, `null` changes nothing, an unknown field is passed over, a field
     /// name is matched without regard to case, and reading an object twice adds to it.
-    fn decode(&mut self, value: &Value, cx: &mut Decoder);
+    fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder);
 
     /// Whether the piece is as if it had never been mentioned.
     fn is_zero(&self) -> bool;
@@ -63,14 +63,14 @@ pub trait Part: Default + Clone + PartialEq {
     fn merge_all(parts: Vec<Self>) -> Self;
 
     /// Reports list entries that say the same key twice.
-    fn find_duplicates(&self, path: &mut Path, report: &mut Report);
+    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport);
 }
 
 /// A scalar that is always there, zero if it was not mentioned: the last one wins.
 macro_rules! plain_scalar {
     ($type:ty, $expected:literal, $value:ident => $read:expr) => {
-        impl Part for $type {
-            fn decode(&mut self, $value: &Value, cx: &mut Decoder) {
+        impl ConfigPart for $type {
+            fn decode(&mut self, $value: &Value, cx: &mut ConfigDecoder) {
                 if $value.is_null() {
                     return;
                 }
@@ -88,7 +88,7 @@ macro_rules! plain_scalar {
                 parts.into_iter().next_back().unwrap_or_default()
             }
 
-            fn find_duplicates(&self, _: &mut Path, _: &mut Report) {}
+            fn find_duplicates(&self, _: &mut JsonPath, _: &mut IgnitionReport) {}
         }
     };
 }
@@ -98,8 +98,8 @@ plain_scalar!(i64, "a whole number", value => value.as_i64());
 plain_scalar!(bool, "true or false", value => value.as_bool());
 
 /// Something that may be left unsaid: the last one that says it wins.
-impl<T: Part> Part for Option<T> {
-    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+impl<T: ConfigPart> ConfigPart for Option<T> {
+    fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder) {
         if value.is_null() {
             *self = None;
         } else {
@@ -115,14 +115,14 @@ impl<T: Part> Part for Option<T> {
         parts.into_iter().rev().find_map(|part| part)
     }
 
-    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
         if let Some(part) = self {
             part.find_duplicates(path, report);
         }
     }
 }
 
-/// Declares a struct that is a [`Part`]: its fields in the order in which they are written, the
+/// Declares a struct that is a [`ConfigPart`]: its fields in the order in which they are written, the
 /// JSON name of each, the minor version it came with (`since`), whether it is written even when
 /// empty (`always`), and whether its merge is field by field or written out by hand.
 macro_rules! shape {
@@ -139,13 +139,13 @@ macro_rules! shape {
         impl $name {
             /// The fields as (JSON name, the minor version they came with).
             const FIELDS: &'static [(&'static str, u8)] =
-                &[ $( ($json, $crate::ignition::part::shape!(@since $($since)?)) ),* ];
+                &[ $( ($json, $crate::ignition::config_part::shape!(@since $($since)?)) ),* ];
 
-            fn decode_field(&mut self, name: &str, value: &serde_json::Value, cx: &mut Decoder) {
+            fn decode_field(&mut self, name: &str, value: &serde_json::Value, cx: &mut ConfigDecoder) {
                 match name {
                     $( $json => {
                         cx.path.push_key($json);
-                        Part::decode(&mut self.$field, value, cx);
+                        ConfigPart::decode(&mut self.$field, value, cx);
                         cx.path.pop();
                     } )*
                     _ => {}
@@ -165,7 +165,7 @@ macro_rules! shape {
                 use serde::ser::SerializeMap as _;
                 let mut map = serializer.serialize_map(None)?;
                 $(
-                    if $crate::ignition::part::shape!(@always $($always)?) || !Part::is_zero(&self.$field) {
+                    if $crate::ignition::config_part::shape!(@always $($always)?) || !ConfigPart::is_zero(&self.$field) {
                         map.serialize_entry($json, &self.$field)?;
                     }
                 )*
@@ -173,15 +173,15 @@ macro_rules! shape {
             }
         }
 
-        impl Part for $name {
-            fn decode(&mut self, value: &serde_json::Value, cx: &mut Decoder) {
+        impl ConfigPart for $name {
+            fn decode(&mut self, value: &serde_json::Value, cx: &mut ConfigDecoder) {
                 let map = match value {
                     serde_json::Value::Null => return,
                     serde_json::Value::Object(map) => map,
                     other => return cx.expected_object(other),
                 };
                 for (key, value) in map {
-                    match $crate::ignition::part::field_named(Self::FIELDS, key, cx.minor) {
+                    match $crate::ignition::config_part::field_named(Self::FIELDS, key, cx.minor) {
                         Some(name) => self.decode_field(name, value, cx),
                         None => cx.unknown_key(key),
                     }
@@ -189,7 +189,7 @@ macro_rules! shape {
             }
 
             fn is_zero(&self) -> bool {
-                true $( && Part::is_zero(&self.$field) )*
+                true $( && ConfigPart::is_zero(&self.$field) )*
             }
 
             fn merge_all(mut parts: Vec<Self>) -> Self {
@@ -197,14 +197,14 @@ macro_rules! shape {
                 if parts.len() < 2 {
                     return parts.pop().unwrap_or_default();
                 }
-                $crate::ignition::part::shape!(@merge $merge, parts, $($field)*)
+                $crate::ignition::config_part::shape!(@merge $merge, parts, $($field)*)
             }
 
-            fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
-                $crate::ignition::part::shape!(@own_duplicates $merge, self, path, report);
+            fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+                $crate::ignition::config_part::shape!(@own_duplicates $merge, self, path, report);
                 $(
                     path.push_key($json);
-                    Part::find_duplicates(&self.$field, path, report);
+                    ConfigPart::find_duplicates(&self.$field, path, report);
                     path.pop();
                 )*
             }
@@ -225,7 +225,7 @@ macro_rules! shape {
         for part in $parts {
             $( $field.push(part.$field); )*
         }
-        Self { $( $field: Part::merge_all($field), )* }
+        Self { $( $field: ConfigPart::merge_all($field), )* }
     }};
 }
 pub(crate) use shape;

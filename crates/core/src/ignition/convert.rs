@@ -4,14 +4,14 @@
 
 use serde_json::Value;
 
+use super::config_part::{ConfigDecoder, ConfigPart as _};
 use super::go::url;
-use super::parse::{IgnitionError, Parsed, parse};
-use super::part::{Decoder, Part as _};
-use super::report::Report;
+use super::parse::{IgnitionError, ParsedConfig, parse};
+use super::report::IgnitionReport;
 use super::schema::{Config, Resource};
 use super::v2;
 use super::validate::validate;
-use super::version::Version;
+use super::version::IgnitionVersion;
 
 /// Why a config cannot be had in another version.
 #[derive(Debug, thiserror::Error)]
@@ -30,9 +30,9 @@ pub enum ConvertError {
     )]
     Unsupported {
         /// The version of the source.
-        from: Box<Version>,
+        from: Box<IgnitionVersion>,
         /// The version asked for.
-        to: Box<Version>,
+        to: Box<IgnitionVersion>,
     },
     /// The config says something that the version below cannot say.
     #[error("{0}")]
@@ -41,9 +41,9 @@ pub enum ConvertError {
     #[error("converted spec has unexpected fatal error in {version}:\n{report}")]
     Invalid {
         /// The version on the way.
-        version: Box<Version>,
+        version: Box<IgnitionVersion>,
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
     /// The step down to specification 2 failed.
     #[error(transparent)]
@@ -53,7 +53,7 @@ pub enum ConvertError {
 /// A config in the version that was asked for.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
-pub enum Converted {
+pub enum ConvertedConfig {
     /// A specification 3 config.
     V3(Box<Config>),
     /// A specification 2.2 config.
@@ -62,36 +62,39 @@ pub enum Converted {
 
 /// Reads a specification 3 config of any version and gives it in another one, as the Machine
 /// Config Operator serves it to machines.
-pub fn convert(raw: &Value, target: &Version) -> Result<Converted, ConvertError> {
+pub fn convert(raw: &Value, target: &IgnitionVersion) -> Result<ConvertedConfig, ConvertError> {
     match parse(raw)? {
-        (Parsed::V3(config), _) => from_current(&config, target),
-        (Parsed::V2(_), _) => Err(ConvertError::SourceIsV2),
+        (ParsedConfig::V3(config), _) => from_current(&config, target),
+        (ParsedConfig::V2(_), _) => Err(ConvertError::SourceIsV2),
     }
 }
 
 /// Gives a config of the internal version in another one.
-pub fn from_current(config: &Config, target: &Version) -> Result<Converted, ConvertError> {
+pub fn from_current(
+    config: &Config,
+    target: &IgnitionVersion,
+) -> Result<ConvertedConfig, ConvertError> {
     let mut config = without_empty_lists(config);
     check(&config, 5)?;
-    if *target == Version::MAX {
-        return Ok(Converted::V3(Box::new(config)));
+    if *target == IgnitionVersion::MAX {
+        return Ok(ConvertedConfig::V3(Box::new(config)));
     }
     let down_to = target.published_minor(3, 4).filter(|minor| *minor >= 1);
-    let is_v2 = *target == Version::new(2, 2);
+    let is_v2 = *target == IgnitionVersion::new(2, 2);
     if down_to.is_none() && !is_v2 {
-        let (from, to) = (Box::new(Version::MAX), Box::new(target.clone()));
+        let (from, to) = (Box::new(IgnitionVersion::MAX), Box::new(target.clone()));
         return Err(ConvertError::Unsupported { from, to });
     }
     let lowest = down_to.unwrap_or(2);
     for minor in (lowest..5).rev() {
         step_down(&mut config, minor)?;
-        config.ignition.version = Version::new(3, i64::from(minor)).to_string();
+        config.ignition.version = IgnitionVersion::new(3, i64::from(minor)).to_string();
         check(&config, minor)?;
     }
     if is_v2 {
-        return Ok(Converted::V2(Box::new(v2::from_v3(&config)?)));
+        return Ok(ConvertedConfig::V2(Box::new(v2::from_v3(&config)?)));
     }
-    Ok(Converted::V3(Box::new(config)))
+    Ok(ConvertedConfig::V3(Box::new(config)))
 }
 
 /// The real system writes the config out and reads it back before it converts it: lists that are
@@ -99,15 +102,15 @@ pub fn from_current(config: &Config, target: &Version) -> Result<Converted, Conv
 fn without_empty_lists(config: &Config) -> Config {
     let mut read = Config::default();
     let written = serde_json::to_value(config).unwrap_or_default();
-    read.decode(&written, &mut Decoder::new(5));
+    read.decode(&written, &mut ConfigDecoder::new(5));
     read
 }
 
 fn check(config: &Config, minor: u8) -> Result<(), ConvertError> {
     let mut report = validate(config, minor);
     if report.is_fatal() {
-        report.entries.retain(|entry| entry.severity == super::report::Severity::Error);
-        let version = Box::new(Version::new(3, i64::from(minor)));
+        report.entries.retain(|entry| entry.severity == super::report::ReportSeverity::Error);
+        let version = Box::new(IgnitionVersion::new(3, i64::from(minor)));
         return Err(ConvertError::Invalid { version, report });
     }
     Ok(())
@@ -161,7 +164,7 @@ fn step_to_3(config: &mut Config) -> Result<(), ConvertError> {
             );
         }
         luks.discard = None;
-        luks.open_options = super::list::Keyed::default();
+        luks.open_options = super::keyed_list::Keyed::default();
     }
     let special = |mode: Option<i64>| mode.is_some_and(|mode| mode & 0o7000 != 0);
     let storage = &config.storage;
@@ -201,7 +204,7 @@ fn step_to_1(config: &mut Config) -> Result<(), ConvertError> {
     if !config.storage.luks.is_empty() {
         return not_in_target("LUKS is not supported on 3.1");
     }
-    config.storage.luks = super::list::Keyed::default();
+    config.storage.luks = super::keyed_list::Keyed::default();
     for user in config.passwd.users.iter_mut() {
         if user.should_exist.take() == Some(false) {
             return not_in_target("ShouldExist in Passwd.Users is not supported on 3.1");

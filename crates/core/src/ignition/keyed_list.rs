@@ -9,11 +9,11 @@ use std::ops::{Deref, DerefMut};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::part::{Decoder, Part};
-use super::report::{Path, Report};
+use super::config_part::{ConfigDecoder, ConfigPart};
+use super::report::{IgnitionReport, JsonPath};
 
 /// An entry of a [`Keyed`] list.
-pub trait Item: Part {
+pub trait KeyedItem: ConfigPart {
     /// What identifies the entry: entries of two configs with the same key are one entry.
     fn key(&self) -> Cow<'_, str>;
 
@@ -23,7 +23,7 @@ pub trait Item: Part {
     }
 }
 
-impl Item for String {
+impl KeyedItem for String {
     fn key(&self) -> Cow<'_, str> {
         Cow::Borrowed(self)
     }
@@ -108,7 +108,7 @@ list! {
     Appended
 }
 
-fn decode_list<T: Part>(list: &mut Option<Vec<T>>, value: &Value, cx: &mut Decoder) {
+fn decode_list<T: ConfigPart>(list: &mut Option<Vec<T>>, value: &Value, cx: &mut ConfigDecoder) {
     match value {
         Value::Null => *list = None,
         Value::Array(values) => {
@@ -126,7 +126,7 @@ fn decode_list<T: Part>(list: &mut Option<Vec<T>>, value: &Value, cx: &mut Decod
     }
 }
 
-fn duplicates_below<T: Part>(items: &[T], path: &mut Path, report: &mut Report) {
+fn duplicates_below<T: ConfigPart>(items: &[T], path: &mut JsonPath, report: &mut IgnitionReport) {
     for (index, item) in items.iter().enumerate() {
         path.push_index(index);
         item.find_duplicates(path, report);
@@ -134,8 +134,8 @@ fn duplicates_below<T: Part>(items: &[T], path: &mut Path, report: &mut Report) 
     }
 }
 
-impl<T: Part> Part for Appended<T> {
-    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+impl<T: ConfigPart> ConfigPart for Appended<T> {
+    fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder) {
         decode_list(&mut self.0, value, cx);
     }
 
@@ -147,13 +147,13 @@ impl<T: Part> Part for Appended<T> {
         parts.into_iter().flat_map(Self::into_vec).collect::<Vec<_>>().into()
     }
 
-    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
+    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
         duplicates_below(self, path, report);
     }
 }
 
-impl<T: Item> Part for Keyed<T> {
-    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+impl<T: KeyedItem> ConfigPart for Keyed<T> {
+    fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder) {
         decode_list(&mut self.0, value, cx);
     }
 
@@ -166,19 +166,24 @@ impl<T: Item> Part for Keyed<T> {
         merge_groups(&groups, 0, parts).into()
     }
 
-    fn find_duplicates(&self, path: &mut Path, report: &mut Report) {
-        Seen::default().check(self, path, report);
+    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+        SeenKeys::default().check(self, path, report);
         duplicates_below(self, path, report);
     }
 }
 
 /// The keys met so far in a list, or in several lists that share their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(HashSet<String>);
+pub(crate) struct SeenKeys(HashSet<String>);
 
-impl Seen {
+impl SeenKeys {
     /// Reports the entries whose key was met before, and remembers the keys of all.
-    pub(crate) fn check<T: Item>(&mut self, items: &[T], path: &mut Path, report: &mut Report) {
+    pub(crate) fn check<T: KeyedItem>(
+        &mut self,
+        items: &[T],
+        path: &mut JsonPath,
+        report: &mut IgnitionReport,
+    ) {
         for (index, item) in items.iter().enumerate() {
             if !self.0.insert(item.key().into_owned()) {
                 Self::report(index, path, report);
@@ -188,11 +193,11 @@ impl Seen {
 
     /// Reports the entries of a further list whose key was met in the lists before (those that
     /// stand twice in this list are that list's own affair), and remembers the keys of all.
-    pub(crate) fn check_others<T: Item>(
+    pub(crate) fn check_others<T: KeyedItem>(
         &mut self,
         items: &[T],
-        path: &mut Path,
-        report: &mut Report,
+        path: &mut JsonPath,
+        report: &mut IgnitionReport,
     ) {
         for (index, item) in items.iter().enumerate() {
             if self.0.contains(item.key().as_ref()) {
@@ -202,7 +207,7 @@ impl Seen {
         self.0.extend(items.iter().map(|item| item.key().into_owned()));
     }
 
-    fn report(index: usize, path: &mut Path, report: &mut Report) {
+    fn report(index: usize, path: &mut JsonPath, report: &mut IgnitionReport) {
         path.push_index(index);
         report.error(path, "duplicate entry defined");
         path.pop();
@@ -211,7 +216,7 @@ impl Seen {
 
 /// The entries of several configs that become one entry of the merged one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct MergeGroup {
     /// Which of the lists that share their keys it is in (0 where a list stands alone).
     pub list: usize,
     /// The key.
@@ -223,17 +228,17 @@ pub struct Group {
 /// Takes the entries of several configs together by key, in the order in which the merged list
 /// has them. An entry that a later config has in another of the lists sharing the keys is dropped
 /// from the first list and starts anew at the end of the other.
-pub(crate) fn group<'a, T: Item + 'a, L: Iterator<Item = (usize, &'a T)>>(
+pub(crate) fn group<'a, T: KeyedItem + 'a, L: Iterator<Item = (usize, &'a T)>>(
     configs: impl Iterator<Item = L>,
-) -> Vec<Group> {
+) -> Vec<MergeGroup> {
     let entries = configs.map(|list| list.map(|(list, item)| (list, item.key(), item.removes())));
     group_keys(entries)
 }
 
 pub(crate) fn group_keys<'a, L: Iterator<Item = (usize, Cow<'a, str>, bool)>>(
     configs: impl Iterator<Item = L>,
-) -> Vec<Group> {
-    let mut groups: Vec<Option<Group>> = Vec::new();
+) -> Vec<MergeGroup> {
+    let mut groups: Vec<Option<MergeGroup>> = Vec::new();
     let mut live: HashMap<Cow<'a, str>, usize> = HashMap::new();
     for (config, entries) in configs.enumerate() {
         let mut index_in_list: HashMap<usize, usize> = HashMap::new();
@@ -255,7 +260,7 @@ pub(crate) fn group_keys<'a, L: Iterator<Item = (usize, Cow<'a, str>, bool)>>(
                         groups[at] = None;
                     }
                     let group =
-                        Group { list, key: key.clone().into_owned(), members: vec![member] };
+                        MergeGroup { list, key: key.clone().into_owned(), members: vec![member] };
                     live.insert(key, groups.len());
                     groups.push(Some(group));
                 }
@@ -266,8 +271,8 @@ pub(crate) fn group_keys<'a, L: Iterator<Item = (usize, Cow<'a, str>, bool)>>(
 }
 
 /// Builds one merged list from its groups.
-pub(crate) fn merge_groups<T: Item>(
-    groups: &[Group],
+pub(crate) fn merge_groups<T: KeyedItem>(
+    groups: &[MergeGroup],
     list: usize,
     configs: Vec<Keyed<T>>,
 ) -> Vec<T> {

@@ -10,13 +10,13 @@
 //! are those of Ignition 2.26 and of the converter that the Machine Config Operator uses; the
 //! differential tests compare them with those programs.
 
+pub mod config_part;
 pub mod contents;
 pub mod convert;
 pub mod data_url;
 pub mod go;
-pub mod list;
+pub mod keyed_list;
 pub mod parse;
-pub mod part;
 pub mod report;
 pub mod robustness;
 pub mod schema;
@@ -24,7 +24,7 @@ pub mod v2;
 pub mod validate;
 pub mod version;
 
-pub use parse::{IgnitionError, Parsed, empty, merge, parse, parse_and_upgrade};
-pub use report::Report;
+pub use parse::{IgnitionError, ParsedConfig, empty_config, merge, parse, parse_and_upgrade};
+pub use report::IgnitionReport;
 pub use schema::Config;
-pub use version::Version;
+pub use version::IgnitionVersion;

@@ -3,19 +3,19 @@
 
 use serde_json::Value;
 
-use super::part::{Decoder, Part, shape};
-use super::report::{Path, Report};
+use super::config_part::{ConfigDecoder, ConfigPart, shape};
+use super::report::{IgnitionReport, JsonPath};
 use super::schema::{Config, Resource};
 use super::v2;
 use super::validate::validate;
-use super::version::Version;
+use super::version::IgnitionVersion;
 
 /// The versions that can be read, as error texts list them.
-pub const SUPPORTED: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
+pub const SUPPORTED_VERSIONS: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
 
 /// A config as read, before a specification 2 one is lifted to 3.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Parsed {
+pub enum ParsedConfig {
     /// A specification 3 config, lifted to 3.5.0.
     V3(Box<Config>),
     /// A specification 2 config, lifted to 2.2.0.
@@ -27,16 +27,16 @@ pub enum Parsed {
 pub enum IgnitionError {
     /// No version, or one that is none.
     #[error(
-        "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED}"
+        "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED_VERSIONS}"
     )]
     InvalidVersion,
     /// A version that is not supported.
     #[error(
-        "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED}"
+        "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED_VERSIONS}"
     )]
     UnknownVersion {
         /// The version.
-        version: Box<Version>,
+        version: Box<IgnitionVersion>,
     },
     /// Ignition refuses the config.
     #[error(
@@ -44,13 +44,13 @@ pub enum IgnitionError {
     )]
     Invalid {
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
     /// Ignition refuses the specification 2 config.
     #[error("parsing Ignition spec v2 failed with error: config is not valid\nReport: {report}")]
     InvalidV2 {
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
     /// A specification 2 config that has no equal in specification 3.
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub enum IgnitionError {
 impl IgnitionError {
     /// The findings behind the error, where there are any.
     #[must_use]
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&IgnitionReport> {
         match self {
             Self::Invalid { report } | Self::InvalidV2 { report } => Some(report),
             Self::InvalidVersion | Self::UnknownVersion { .. } | Self::Upgrade(_) => None,
@@ -85,49 +85,49 @@ shape! {
 }
 
 /// The version that a config says it has.
-pub fn version_of(raw: &Value) -> Result<Version, IgnitionError> {
-    let mut cx = Decoder::new(0);
+pub fn version_of(raw: &Value) -> Result<IgnitionVersion, IgnitionError> {
+    let mut cx = ConfigDecoder::new(0);
     let mut stub = Stub::default();
     stub.decode(raw, &mut cx);
     if cx.report.is_fatal() {
-        cx.report.entries.retain(|entry| entry.severity == super::report::Severity::Error);
+        cx.report.entries.retain(|entry| entry.severity == super::report::ReportSeverity::Error);
         return Err(IgnitionError::Invalid { report: cx.report });
     }
-    Version::parse(&stub.ignition.version).ok_or(IgnitionError::InvalidVersion)
+    IgnitionVersion::parse(&stub.ignition.version).ok_or(IgnitionError::InvalidVersion)
 }
 
 /// Reads a config of any supported version. The report holds the warnings.
-pub fn parse(raw: &Value) -> Result<(Parsed, Report), IgnitionError> {
+pub fn parse(raw: &Value) -> Result<(ParsedConfig, IgnitionReport), IgnitionError> {
     let version = version_of(raw)?;
     if let Some(minor) = version.published_minor(3, 5) {
         let (config, report) = parse_v3(raw, minor)?;
-        return Ok((Parsed::V3(Box::new(config)), report));
+        return Ok((ParsedConfig::V3(Box::new(config)), report));
     }
     if let Some(minor) = version.published_minor(2, 2) {
         let (config, report) =
             v2::parse(raw, minor).map_err(|report| IgnitionError::InvalidV2 { report })?;
-        return Ok((Parsed::V2(Box::new(config)), report));
+        return Ok((ParsedConfig::V2(Box::new(config)), report));
     }
     Err(IgnitionError::UnknownVersion { version: Box::new(version) })
 }
 
 /// Reads a config of any supported version and lifts it to 3.5.0, duplicates of a specification 2
 /// config removed on the way. The report holds the warnings.
-pub fn parse_and_upgrade(raw: &Value) -> Result<(Config, Report), IgnitionError> {
+pub fn parse_and_upgrade(raw: &Value) -> Result<(Config, IgnitionReport), IgnitionError> {
     let (parsed, report) = parse(raw)?;
     Ok((upgrade(parsed)?, report))
 }
 
 /// Lifts what was read to 3.5.0.
-pub fn upgrade(parsed: Parsed) -> Result<Config, IgnitionError> {
+pub fn upgrade(parsed: ParsedConfig) -> Result<Config, IgnitionError> {
     match parsed {
-        Parsed::V3(config) => Ok(*config),
-        Parsed::V2(config) => Ok(v2::to_v3(&v2::remove_duplicates(*config)?)?),
+        ParsedConfig::V3(config) => Ok(*config),
+        ParsedConfig::V2(config) => Ok(v2::to_v3(&v2::remove_duplicates(*config)?)?),
     }
 }
 
-fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, Report), IgnitionError> {
-    let mut cx = Decoder::new(minor);
+fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, IgnitionReport), IgnitionError> {
+    let mut cx = ConfigDecoder::new(minor);
     let mut config = Config::default();
     config.decode(raw, &mut cx);
     if minor == 0 {
@@ -140,7 +140,7 @@ fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, Report), IgnitionError> {
     if report.is_fatal() {
         return Err(IgnitionError::Invalid { report });
     }
-    lift(&mut config, minor);
+    lift_version(&mut config, minor);
     Ok((config, report))
 }
 
@@ -160,11 +160,11 @@ fn drop_compression_of_references(config: &mut Config) {
 }
 
 /// What the translators between the minor versions change besides the version.
-fn lift(config: &mut Config, from: u8) {
+fn lift_version(config: &mut Config, from: u8) {
     if from == 5 {
         return;
     }
-    config.ignition.version = Version::MAX.to_string();
+    config.ignition.version = IgnitionVersion::MAX.to_string();
     for luks in config.storage.luks.iter_mut() {
         for tang in luks.clevis.tang.iter_mut() {
             tang.advertisement = None; // lost between 3.4 and 3.5, as in Ignition's translator
@@ -188,9 +188,9 @@ fn lift(config: &mut Config, from: u8) {
 
 /// The config that says nothing.
 #[must_use]
-pub fn empty() -> Config {
+pub fn empty_config() -> Config {
     let mut config = Config::default();
-    config.ignition.version = Version::MAX.to_string();
+    config.ignition.version = IgnitionVersion::MAX.to_string();
     config
 }
 

@@ -7,16 +7,16 @@ use serde::Serialize;
 
 /// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PathSegment {
     Key(Cow<'static, str>),
     Index(usize),
 }
 
 /// Where in a JSON document something is: `$.storage.files.0.path`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Path(Vec<Step>);
+pub struct JsonPath(Vec<PathSegment>);
 
-impl Path {
+impl JsonPath {
     /// The path of the document itself, `$`.
     #[must_use]
     pub fn root() -> Self {
@@ -25,12 +25,12 @@ impl Path {
 
     /// Goes down to a field.
     pub fn push_key(&mut self, key: impl Into<Cow<'static, str>>) {
-        self.0.push(Step::Key(key.into()));
+        self.0.push(PathSegment::Key(key.into()));
     }
 
     /// Goes down to an element of a list.
     pub fn push_index(&mut self, index: usize) {
-        self.0.push(Step::Index(index));
+        self.0.push(PathSegment::Index(index));
     }
 
     /// Goes up one step.
@@ -55,13 +55,13 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;
         for step in &self.0 {
             match step {
-                Step::Key(key) => write!(f, ".{key}")?,
-                Step::Index(index) => write!(f, ".{index}")?,
+                PathSegment::Key(key) => write!(f, ".{key}")?,
+                PathSegment::Index(index) => write!(f, ".{index}")?,
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl fmt::Display for Path {
 /// How grave an [`Entry`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum ReportSeverity {
     /// The config cannot be used.
     Error,
     /// The config can be used, but does not say what its author thinks.
@@ -80,7 +80,7 @@ pub enum Severity {
     Deprecation,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for ReportSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Error => "error",
@@ -92,16 +92,16 @@ impl fmt::Display for Severity {
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct ReportEntry {
     /// How grave it is.
-    pub severity: Severity,
+    pub severity: ReportSeverity,
     /// Where it is, as `$.storage.files.0.path`.
     pub path: String,
     /// What is wrong.
     pub message: String,
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for ReportEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}: {}", self.severity, self.path, self.message)
     }
@@ -109,42 +109,46 @@ impl fmt::Display for Entry {
 
 /// Everything that parsing and validation found, in document order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct IgnitionReport {
     /// The findings.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ReportEntry>,
 }
 
-impl Report {
+impl IgnitionReport {
     /// Adds an error.
-    pub fn error(&mut self, path: &Path, message: impl Into<String>) {
-        self.add(Severity::Error, path, message);
+    pub fn error(&mut self, path: &JsonPath, message: impl Into<String>) {
+        self.add(ReportSeverity::Error, path, message);
     }
 
     /// Adds a warning.
-    pub fn warning(&mut self, path: &Path, message: impl Into<String>) {
-        self.add(Severity::Warning, path, message);
+    pub fn warning(&mut self, path: &JsonPath, message: impl Into<String>) {
+        self.add(ReportSeverity::Warning, path, message);
     }
 
     /// Adds a finding.
-    pub fn add(&mut self, severity: Severity, path: &Path, message: impl Into<String>) {
-        self.entries.push(Entry { severity, path: path.to_string(), message: message.into() });
+    pub fn add(&mut self, severity: ReportSeverity, path: &JsonPath, message: impl Into<String>) {
+        self.entries.push(ReportEntry {
+            severity,
+            path: path.to_string(),
+            message: message.into(),
+        });
     }
 
     /// Whether any finding makes the config unusable.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        self.entries.iter().any(|entry| entry.severity == Severity::Error)
+        self.entries.iter().any(|entry| entry.severity == ReportSeverity::Error)
     }
 
     /// Whether any deprecated field is used.
     #[must_use]
     pub fn is_deprecated(&self) -> bool {
-        self.entries.iter().any(|entry| entry.severity == Severity::Deprecation)
+        self.entries.iter().any(|entry| entry.severity == ReportSeverity::Deprecation)
     }
 
     /// The errors alone.
-    pub fn errors(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.severity == Severity::Error)
+    pub fn errors(&self) -> impl Iterator<Item = &ReportEntry> {
+        self.entries.iter().filter(|entry| entry.severity == ReportSeverity::Error)
     }
 
     /// Takes over the findings of another report.
@@ -153,7 +157,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for IgnitionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, entry) in self.entries.iter().enumerate() {
             if index > 0 {

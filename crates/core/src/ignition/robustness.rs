@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::convert::{convert, from_current};
-use super::{Parsed, Version, data_url, merge, parse, parse_and_upgrade};
+use super::{IgnitionVersion, ParsedConfig, data_url, merge, parse, parse_and_upgrade};
 
 const TARGETS: [(i64, i64); 6] = [(3, 5), (3, 4), (3, 3), (3, 2), (3, 1), (2, 2)];
 
 /// Reading never panics, and what was read can be written and read again to the same.
 pub fn parse_any(bytes: &[u8]) {
     let Ok(raw) = serde_json::from_slice::<Value>(bytes) else { return };
-    let Ok((Parsed::V3(config), _)) = parse(&raw) else {
+    let Ok((ParsedConfig::V3(config), _)) = parse(&raw) else {
         let _ = parse_and_upgrade(&raw);
         return;
     };
@@ -19,7 +19,7 @@ pub fn parse_any(bytes: &[u8]) {
         let _ = data_url::check(file.contents.source.as_deref().unwrap_or_default());
     }
     let written = serde_json::to_value(&config).unwrap_or_default();
-    if let Ok((Parsed::V3(again), _)) = parse(&written) {
+    if let Ok((ParsedConfig::V3(again), _)) = parse(&written) {
         let again = serde_json::to_value(&again).unwrap_or_default();
         assert_eq!(written, again, "reading what was written changed it");
     }
@@ -29,7 +29,7 @@ pub fn parse_any(bytes: &[u8]) {
 pub fn convert_any(bytes: &[u8]) {
     let Ok(raw) = serde_json::from_slice::<Value>(bytes) else { return };
     for (major, minor) in TARGETS {
-        let target = Version::new(major, minor);
+        let target = IgnitionVersion::new(major, minor);
         let converted = convert(&raw, &target).or_else(|error| match parse_and_upgrade(&raw) {
             Ok((config, _)) => from_current(&config, &target),
             Err(_) => Err(error),
@@ -61,8 +61,8 @@ pub fn merge_any(bytes: &[u8]) {
 
 /// Writing YAML never panics, whatever the value.
 pub fn yaml_any(bytes: &[u8]) {
-    use crate::render::go_yaml::{go_yaml_refusal, to_go_yaml};
+    use crate::render::go_yaml::{go_yaml_error, to_go_yaml};
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
-    let _ = go_yaml_refusal(&value);
+    let _ = go_yaml_error(&value);
     let _ = to_go_yaml(&value);
 }

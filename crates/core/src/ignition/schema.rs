@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use super::list::{Appended, Item, Keyed, Seen, group_keys, merge_groups};
-use super::part::{Decoder, Part, shape};
-use super::report::{Path, Report};
+use super::config_part::{ConfigDecoder, ConfigPart, shape};
+use super::keyed_list::{Appended, Keyed, KeyedItem, SeenKeys, group_keys, merge_groups};
+use super::report::{IgnitionReport, JsonPath};
 
 shape! {
     /// A whole Ignition config.
@@ -468,7 +468,7 @@ shape! {
 
 macro_rules! keyed_by {
     ($($type:ident . $field:ident),* $(,)?) => { $(
-        impl Item for $type {
+        impl KeyedItem for $type {
             fn key(&self) -> Cow<'_, str> {
                 Cow::Borrowed(&self.$field)
             }
@@ -491,13 +491,13 @@ keyed_by!(
     Dropin.name,
 );
 
-impl Item for Resource {
+impl KeyedItem for Resource {
     fn key(&self) -> Cow<'_, str> {
         Cow::Borrowed(self.source.as_deref().unwrap_or_default())
     }
 }
 
-impl Item for HttpHeader {
+impl KeyedItem for HttpHeader {
     fn key(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.name)
     }
@@ -507,7 +507,7 @@ impl Item for HttpHeader {
     }
 }
 
-impl Item for Partition {
+impl KeyedItem for Partition {
     fn key(&self) -> Cow<'_, str> {
         match (self.number, &self.label) {
             (0, None) => Cow::Borrowed(""),
@@ -532,10 +532,10 @@ impl KernelArguments {
         }
     }
 
-    fn find_shared_duplicates(&self, path: &mut Path, report: &mut Report) {
+    fn find_shared_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
         // Each list looks through itself; here only what stands in both.
-        let mut seen = Seen::default();
-        seen.check(&self.should_exist, path, &mut Report::default());
+        let mut seen = SeenKeys::default();
+        seen.check(&self.should_exist, path, &mut IgnitionReport::default());
         path.push_key("shouldNotExist");
         seen.check_others(&self.should_not_exist, path, report);
         path.pop();
@@ -578,16 +578,16 @@ impl Storage {
             directories: merge_groups(&groups, Self::DIRECTORIES, directories).into(),
             files: merge_groups(&groups, Self::FILES, files).into(),
             links: merge_groups(&groups, Self::LINKS, links).into(),
-            disks: Part::merge_all(disks),
-            filesystems: Part::merge_all(filesystems),
-            luks: Part::merge_all(luks),
-            raid: Part::merge_all(raid),
+            disks: ConfigPart::merge_all(disks),
+            filesystems: ConfigPart::merge_all(filesystems),
+            luks: ConfigPart::merge_all(luks),
+            raid: ConfigPart::merge_all(raid),
         }
     }
 
-    fn find_shared_duplicates(&self, path: &mut Path, report: &mut Report) {
-        let mut seen = Seen::default();
-        seen.check(&self.directories, path, &mut Report::default());
+    fn find_shared_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+        let mut seen = SeenKeys::default();
+        seen.check(&self.directories, path, &mut IgnitionReport::default());
         path.push_key("files");
         seen.check_others(&self.files, path, report);
         path.pop();

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A version as written in `ignition.version`: three numbers, perhaps with a pre-release suffix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct IgnitionVersion {
     /// The major number: 2 or 3.
     pub major: i64,
     /// The minor number.
@@ -17,7 +17,7 @@ pub struct Version {
     pub metadata: String,
 }
 
-impl Version {
+impl IgnitionVersion {
     /// The version that configs are kept in internally, and that rendered configs carry.
     pub const MAX: Self = Self::new(3, 5);
 
@@ -54,7 +54,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for IgnitionVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
         if !self.pre_release.is_empty() {
@@ -92,7 +92,7 @@ mod tests {
             ("3.5.0.1", None),
             ("3.5.x", None),
         ] {
-            let found = Version::parse(text).map(|v| (v.major, v.minor, v.patch));
+            let found = IgnitionVersion::parse(text).map(|v| (v.major, v.minor, v.patch));
             assert_eq!(found, expected, "{text:?}");
         }
     }
@@ -107,7 +107,7 @@ mod tests {
             ("3.5.0-beta", None),
             ("2.2.0", None),
         ] {
-            let found = Version::parse(text).and_then(|v| v.published_minor(3, 5));
+            let found = IgnitionVersion::parse(text).and_then(|v| v.published_minor(3, 5));
             assert_eq!(found, minor, "{text:?}");
         }
     }

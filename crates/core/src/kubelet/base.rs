@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::content::KUBELET_CONF;
+use super::machine_config::KUBELET_CONF;
 use crate::api::config;
 use crate::api::names::object;
 use crate::go::types::KUBELET;
 use crate::go::{json, yaml};
-use crate::template::{Inputs, TemplateError, Templates, file_of_role};
+use crate::template::{TemplateError, TemplateInputs, TemplateTree, render_file_of_role};
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
@@ -20,11 +20,11 @@ pub(super) const CONFIGURATION: &str = "KubeletConfiguration";
 
 /// What the configuration of every pool starts from.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<'a> {
+pub struct KubeletSources<'a> {
     /// The templates.
-    pub templates: &'a Templates,
+    pub templates: &'a TemplateTree,
     /// What they are filled in with.
-    pub inputs: Inputs<'a>,
+    pub inputs: TemplateInputs<'a>,
     /// The feature gates that are known, and whether they are on.
     pub gates: &'a BTreeMap<String, bool>,
     /// The settings of all machines of the cluster.
@@ -55,8 +55,8 @@ pub enum BaseError {
 ///
 /// # Errors
 /// The templates make no kubelet configuration for the pool.
-pub fn base(sources: &Sources<'_>, pool: &str) -> Result<Value, BaseError> {
-    let file = file_of_role(sources.templates, &sources.inputs, pool, KUBELET_CONF)?
+pub fn base_configuration(sources: &KubeletSources<'_>, pool: &str) -> Result<Value, BaseError> {
+    let file = render_file_of_role(sources.templates, &sources.inputs, pool, KUBELET_CONF)?
         .ok_or_else(|| BaseError::NoFile { role: pool.to_owned() })?;
     let text = String::from_utf8(file).map_err(|_| BaseError::Content("not UTF-8 text".into()))?;
     let value = yaml::parse(&text).map_err(|error| BaseError::Content(error.to_string()))?;
@@ -65,7 +65,7 @@ pub fn base(sources: &Sources<'_>, pool: &str) -> Result<Value, BaseError> {
     set_gates(&mut config, sources.gates);
     let profile = sources.node.and_then(|node| node.spec.worker_latency_profile.as_deref());
     if pool == object::POOL_WORKER
-        && let Some(seconds) = profile.and_then(report_every)
+        && let Some(seconds) = profile.and_then(status_update_seconds)
     {
         config["nodeStatusUpdateFrequency"] = (seconds * SECOND).into();
     }
@@ -85,7 +85,7 @@ fn set_gates(config: &mut Value, gates: &BTreeMap<String, bool>) {
 }
 
 /// How often a kubelet says that it is well, in seconds, by a latency profile that there is.
-pub(super) fn report_every(profile: &str) -> Option<i64> {
+pub(super) fn status_update_seconds(profile: &str) -> Option<i64> {
     match profile {
         "Default" => Some(10),
         "MediumUpdateAverageReaction" => Some(20),

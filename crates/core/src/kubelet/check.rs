@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::base::CONFIGURATION;
 use crate::api::names::{label, object};
-use crate::api::{Amount, KubeletConfig, MachineConfigPool};
+use crate::api::{KubeletConfig, MachineConfigPool, QuantityValue};
 use crate::generate::GenerateError;
 use crate::go::json;
 use crate::go::types::KUBELET;
@@ -28,7 +28,7 @@ impl KubeletConfigError {
 
     /// The error with the name of the object.
     #[must_use]
-    pub fn of(self, config: &KubeletConfig) -> GenerateError {
+    pub fn for_object(self, config: &KubeletConfig) -> GenerateError {
         let name = config.metadata.name.as_deref().unwrap_or_default();
         GenerateError {
             object: format!("KubeletConfig {name}"),
@@ -40,7 +40,7 @@ impl KubeletConfigError {
 }
 
 /// The settings that an administrator wrote, as Go's types read them.
-pub(super) fn decoded(config: &KubeletConfig) -> Result<Option<Value>, KubeletConfigError> {
+pub(super) fn decode_settings(config: &KubeletConfig) -> Result<Option<Value>, KubeletConfigError> {
     let Some(value) = &config.spec.kubelet_config else { return Ok(None) };
     json::decode(&KUBELET, CONFIGURATION, value).map(Some).map_err(|error| {
         let path = if error.field.is_empty() { String::new() } else { format!(".{}", error.field) };
@@ -53,7 +53,7 @@ pub(super) fn decoded(config: &KubeletConfig) -> Result<Option<Value>, KubeletCo
 }
 
 /// Fields that would make machines unusable, or that others decide.
-const FORBIDDEN: [(&str, &str, &str); 6] = [
+const FORBIDDEN_FIELDS: [(&str, &str, &str); 6] = [
     ("/cgroupDriver", "cgroupDriver", "remove the field: it has to fit the container runtime"),
     ("/clusterDNS", "clusterDNS", "remove the field: the cluster's DNS decides it"),
     ("/clusterDomain", "clusterDomain", "remove the field: the cluster's DNS decides it"),
@@ -74,8 +74,8 @@ pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
             "use a level from 0 to 10",
         ));
     }
-    let Some(settings) = decoded(config)? else { return Ok(()) };
-    for (pointer, name, remedy) in FORBIDDEN {
+    let Some(settings) = decode_settings(config)? else { return Ok(()) };
+    for (pointer, name, remedy) in FORBIDDEN_FIELDS {
         if let Some(value) = settings.pointer(pointer) {
             return Err(KubeletConfigError::new(
                 &format!("spec.kubeletConfig{}", pointer.replace('/', ".")),
@@ -116,7 +116,7 @@ fn check_quantities(settings: &Value) -> Result<(), KubeletConfigError> {
     for list in ["systemReserved", "kubeReserved"] {
         for (name, value) in settings.get(list).and_then(Value::as_object).into_iter().flatten() {
             let text = value.as_str().unwrap_or_default();
-            if !text.is_empty() && text.parse::<Amount>().is_err() {
+            if !text.is_empty() && text.parse::<QuantityValue>().is_err() {
                 return Err(KubeletConfigError::new(
                     &format!("spec.kubeletConfig.{list}.{name}"),
                     format!("KubeletConfiguration: {list} {name} is no quantity: {text}"),
@@ -172,7 +172,7 @@ pub fn check_for_pool(
         }
         return Ok(());
     }
-    let settings = decoded(config)?.unwrap_or_default();
+    let settings = decode_settings(config)?.unwrap_or_default();
     match settings.get("staticPodPath").and_then(Value::as_str) {
         None | Some("") => Ok(()),
         Some(path) => wrong(

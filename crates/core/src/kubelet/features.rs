@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::base::{BaseError, Sources, base};
-use super::content::kubelet_conf;
+use super::base::{BaseError, KubeletSources, base_configuration};
+use super::machine_config::kubelet_conf;
 use crate::api::config::{FeatureGate, FeatureGateDetails};
-use crate::generate::{Generated, machine_config};
+use crate::generate::{GeneratedConfig, machine_config};
 
 /// The gates that are known to a version of the cluster, and whether they are on. Without such a
 /// version in the status, the last that is there; without a status, what an administrator chose.
@@ -23,7 +23,9 @@ pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool
             features
                 .iter()
                 .flatten()
-                .map(|feature: &crate::api::config::Feature| (feature.name.clone(), is_on))
+                .map(|feature: &crate::api::config::FeatureGateAttributes| {
+                    (feature.name.clone(), is_on)
+                })
                 .collect::<Vec<_>>()
         };
         let off = named(&details.disabled, false);
@@ -41,10 +43,10 @@ pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool
 ///
 /// # Errors
 /// The pool has no kubelet configuration to start from.
-pub fn features(sources: &Sources<'_>, pool: &str) -> Result<Generated, BaseError> {
-    let config = base(sources, pool)?;
+pub fn features(sources: &KubeletSources<'_>, pool: &str) -> Result<GeneratedConfig, BaseError> {
+    let config = base_configuration(sources, pool)?;
     let name = format!("98-{pool}-generated-kubelet");
-    Ok(Generated {
+    Ok(GeneratedConfig {
         machine_config: machine_config(&name, pool, &[kubelet_conf(&config)]),
         from: vec!["FeatureGate cluster".to_owned()],
         warnings: Vec::new(),

@@ -3,15 +3,15 @@
 
 use serde_json::Value;
 
-use super::base::{CONFIGURATION, Sources, base, report_every};
-use super::content::KUBELET_CONF;
+use super::base::{CONFIGURATION, KubeletSources, base_configuration, status_update_seconds};
+use super::machine_config::KUBELET_CONF;
 use crate::api::MachineConfig;
 use crate::api::config::Node;
 use crate::api::names::object;
 use crate::generate::GenerateError;
 use crate::go::types::KUBELET;
 use crate::go::{json, yaml};
-use crate::template::file_of;
+use crate::template::decoded_file;
 
 const SLOW: &str = "LowUpdateSlowReaction";
 /// How often a kubelet says that it is well, in kubelet.conf.
@@ -21,17 +21,17 @@ const SECOND: i64 = 1_000_000_000;
 
 /// A step that is too large.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refused {
+pub struct RefusedLatencyChange {
     /// The Node settings with the profile that stays in effect.
     pub in_effect: Node,
     /// What the event says, in the words of the real system.
     pub message: String,
 }
 
-impl Refused {
+impl RefusedLatencyChange {
     /// What the pool says.
     #[must_use]
-    pub fn problem(&self) -> GenerateError {
+    pub fn generate_error(&self) -> GenerateError {
         GenerateError {
             object: format!("Node {}", object::CLUSTER),
             field: "spec.workerLatencyProfile".to_owned(),
@@ -45,22 +45,28 @@ impl Refused {
 /// Whether the latency profile that the Node settings ask for is too far from the one that
 /// workers have: `present` is the MachineConfig (97) that tells them.
 #[must_use]
-pub fn refused_step(sources: &Sources<'_>, present: Option<&MachineConfig>) -> Option<Refused> {
+pub fn refused_latency_change(
+    sources: &KubeletSources<'_>,
+    present: Option<&MachineConfig>,
+) -> Option<RefusedLatencyChange> {
     let node = sources.node?;
     let present = frequency(&kubelet_conf(present?)?);
-    if base(sources, object::POOL_WORKER).is_ok_and(|wanted| frequency(&wanted) == present) {
+    if base_configuration(sources, object::POOL_WORKER)
+        .is_ok_and(|wanted| frequency(&wanted) == present)
+    {
         return None;
     }
-    let is_present = |profile: &&str| report_every(profile).map(|it| it * SECOND) == Some(present);
+    let is_present =
+        |profile: &&str| status_update_seconds(profile).map(|it| it * SECOND) == Some(present);
     let known = ["Default", "MediumUpdateAverageReaction", SLOW];
     let mut in_effect = node.clone();
     in_effect.spec.worker_latency_profile = known.into_iter().find(is_present).map(str::to_owned);
-    let message = latency_change_is_allowed(&in_effect, node).err()?;
-    Some(Refused { in_effect, message })
+    let message = check_latency_change(&in_effect, node).err()?;
+    Some(RefusedLatencyChange { in_effect, message })
 }
 
 fn kubelet_conf(machine_config: &MachineConfig) -> Option<Value> {
-    let text = String::from_utf8(file_of(machine_config, KUBELET_CONF)?).ok()?;
+    let text = String::from_utf8(decoded_file(machine_config, KUBELET_CONF)?).ok()?;
     json::decode(&KUBELET, CONFIGURATION, &yaml::parse(&text).ok()?).ok()
 }
 
@@ -72,7 +78,7 @@ fn frequency(config: &Value) -> i64 {
 ///
 /// # Errors
 /// It may not; the message is that of the event.
-pub fn latency_change_is_allowed(old: &Node, new: &Node) -> Result<(), String> {
+pub fn check_latency_change(old: &Node, new: &Node) -> Result<(), String> {
     let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
     let (from, to) = (profile(old), profile(new));
     let is_quick = |profile: &str| matches!(profile, "" | "Default");
@@ -88,7 +94,7 @@ pub fn latency_change_is_allowed(old: &Node, new: &Node) -> Result<(), String> {
 
 /// What is said about Node settings of another name than the one that counts.
 #[must_use]
-pub fn wrong_name(name: &str) -> Option<String> {
+pub fn wrong_name_message(name: &str) -> Option<String> {
     (name != object::CLUSTER).then(|| {
         format!(
             "The node.config.openshift.io \"{name}\" is invalid: metadata.name Invalid value: \
@@ -105,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::node_config;
-    use crate::template::{Inputs, Profile, shipped};
+    use crate::template::{ShippedProfile, TemplateInputs, shipped_templates};
 
     const MEDIUM: &str = "MediumUpdateAverageReaction";
 
@@ -120,9 +126,12 @@ mod tests {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         let controller_config = serde_json::from_value(facts).unwrap();
-        let (templates, gates) = (shipped(Profile::Kubernetes), BTreeMap::new());
-        let inputs =
-            Inputs { controller_config: &controller_config, pull_secret: None, api_server: None };
+        let (templates, gates) = (shipped_templates(ShippedProfile::Kubernetes), BTreeMap::new());
+        let inputs = TemplateInputs {
+            controller_config: &controller_config,
+            pull_secret: None,
+            api_server: None,
+        };
         for (from, to, allowed) in [
             ("", MEDIUM, true),
             ("Default", "", true),
@@ -135,28 +144,31 @@ mod tests {
             (SLOW, "", false),
         ] {
             let (old, new) = (node(from), node(to));
-            assert_eq!(latency_change_is_allowed(&old, &new).is_ok(), allowed, "{from} {to}");
-            let none = Sources { templates: &templates, inputs, gates: &gates, node: None };
-            let before = Sources { node: Some(&old), ..none };
+            assert_eq!(check_latency_change(&old, &new).is_ok(), allowed, "{from} {to}");
+            let none = KubeletSources { templates: &templates, inputs, gates: &gates, node: None };
+            let before = KubeletSources { node: Some(&old), ..none };
             let made = node_config(&before, "worker", &[]).unwrap().machine_config;
-            let wanted = Sources { node: Some(&new), ..none };
-            let refused = refused_step(&wanted, Some(&made));
+            let wanted = KubeletSources { node: Some(&new), ..none };
+            let refused = refused_latency_change(&wanted, Some(&made));
             assert_eq!(refused.is_none(), allowed, "{from} {to}: {refused:?}");
             if let Some(refused) = refused {
                 // What stays in effect is what was made before, to the letter.
-                let in_effect = Sources { node: Some(&refused.in_effect), ..none };
+                let in_effect = KubeletSources { node: Some(&refused.in_effect), ..none };
                 let again = node_config(&in_effect, "worker", &[]).unwrap();
                 assert_eq!(again.machine_config, made, "{from} {to}");
-                assert!(refused.problem().to_string().contains("(set Medium"), "{refused:?}");
+                assert!(
+                    refused.generate_error().to_string().contains("(set Medium"),
+                    "{refused:?}"
+                );
             }
             // The first settings of a cluster are no step.
-            assert_eq!(refused_step(&wanted, None), None);
+            assert_eq!(refused_latency_change(&wanted, None), None);
         }
     }
 
     #[test]
     fn there_is_one_object_of_node_settings() {
-        assert_eq!(wrong_name("cluster"), None);
-        assert!(wrong_name("mine").unwrap().ends_with("must be \"cluster\""));
+        assert_eq!(wrong_name_message("cluster"), None);
+        assert!(wrong_name_message("mine").unwrap().ends_with("must be \"cluster\""));
     }
 }

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::base::{BaseError, CONFIGURATION};
-use super::check::{KubeletConfigError, decoded, unknown_fields};
+use super::check::{KubeletConfigError, decode_settings, unknown_fields};
 use crate::api::KubeletConfig;
-use crate::generate::{File, Generated, machine_config};
+use crate::generate::{GeneratedConfig, GeneratedFile, machine_config};
 use crate::go::json;
 use crate::go::types::KUBELET;
 use crate::render::go_yaml::to_go_yaml;
-use crate::serve::tls_profile::spoken;
+use crate::serve::tls_profile::tls_settings;
 
 /// Where the kubelet's configuration is.
 pub const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";
@@ -31,17 +31,17 @@ pub fn generate(
     pool: &str,
     name: &str,
     base: &Value,
-) -> Result<Generated, KubeletConfigError> {
+) -> Result<GeneratedConfig, KubeletConfigError> {
     let mut merged = base.clone();
     if let Some(profile) = &config.spec.tls_security_profile {
-        let spoken = spoken(Some(profile));
+        let spoken = tls_settings(Some(profile));
         set_text(&mut merged, "tlsMinVersion", &spoken.min_version);
         match spoken.cipher_suites.is_empty() {
             true => remove(&mut merged, "tlsCipherSuites"),
             false => set(&mut merged, "tlsCipherSuites", spoken.cipher_suites.into()),
         }
     }
-    let mut settings = decoded(config)?;
+    let mut settings = decode_settings(config)?;
     let reserved = settings.as_mut().map_or_else(Map::new, take_reserved);
     let mut warnings = Vec::new();
     if let Some(settings) = &mut settings {
@@ -52,20 +52,23 @@ pub fn generate(
             remove(&mut merged, "protectKernelDefaults");
         }
         warnings = unknown_fields(config);
-        warnings.extend(without_effect(config, &merged));
+        warnings.extend(settings_without_effect(config, &merged));
         json::merge(&KUBELET, CONFIGURATION, &mut merged, settings);
         release_system_cgroup(&mut merged, settings);
     }
-    keep_processors_apart(&mut merged);
+    disable_reserved_cpu_enforcement(&mut merged);
     check_cgroups(&merged)?;
     let mut files = Vec::new();
     files.extend(node_sizing(config.spec.auto_sizing_reserved, &reserved));
     files.extend(config.spec.log_level.map(|level| {
-        File::new(LOGGING, format!("[Service]\nEnvironment=\"KUBELET_LOG_LEVEL={level}\"\n"))
+        GeneratedFile::new(
+            LOGGING,
+            format!("[Service]\nEnvironment=\"KUBELET_LOG_LEVEL={level}\"\n"),
+        )
     }));
     files.push(kubelet_conf(&merged));
     let object = config.metadata.name.as_deref().unwrap_or_default();
-    Ok(Generated {
+    Ok(GeneratedConfig {
         machine_config: machine_config(name, pool, &files),
         from: vec![format!("KubeletConfig {object}")],
         warnings,
@@ -73,12 +76,12 @@ pub fn generate(
 }
 
 /// The configuration as a file.
-pub(super) fn kubelet_conf(config: &Value) -> File {
+pub(super) fn kubelet_conf(config: &Value) -> GeneratedFile {
     let mut written = json::encode(&KUBELET, CONFIGURATION, config);
     // The encoder of Kubernetes says what it writes, whatever it read.
     set_text(&mut written, "apiVersion", "kubelet.config.k8s.io/v1beta1");
     set_text(&mut written, "kind", CONFIGURATION);
-    File::new(KUBELET_CONF, to_go_yaml(&written))
+    GeneratedFile::new(KUBELET_CONF, to_go_yaml(&written))
 }
 
 /// Cuts out what the kubelet's unit is told in another file.
@@ -96,7 +99,7 @@ fn take_reserved(settings: &mut Value) -> Map<String, Value> {
 }
 
 /// What is set aside for the system: worked out by each machine, or as somebody said.
-fn node_sizing(automatic: Option<bool>, reserved: &Map<String, Value>) -> Option<File> {
+fn node_sizing(automatic: Option<bool>, reserved: &Map<String, Value>) -> Option<GeneratedFile> {
     let automatic = match (reserved.is_empty(), automatic) {
         (false, _) => false,
         (true, automatic) => automatic?,
@@ -107,7 +110,7 @@ fn node_sizing(automatic: Option<bool>, reserved: &Map<String, Value>) -> Option
     };
     let (memory, cpu) = (value("memory", "1Gi"), value("cpu", "500m"));
     let storage = value("ephemeral-storage", "1Gi");
-    Some(File::new(
+    Some(GeneratedFile::new(
         NODE_SIZING,
         format!(
             "NODE_SIZING_ENABLED={automatic}\nSYSTEM_RESERVED_MEMORY={memory}\n\
@@ -129,7 +132,7 @@ fn release_system_cgroup(merged: &mut Value, settings: &Value) {
 }
 
 /// With processors of its own, the system is not held to a share of them as well.
-fn keep_processors_apart(merged: &mut Value) {
+fn disable_reserved_cpu_enforcement(merged: &mut Value) {
     if merged.get("reservedSystemCPUs").is_none() {
         return;
     }
@@ -160,7 +163,7 @@ fn check_cgroups(merged: &Value) -> Result<(), KubeletConfigError> {
 
 /// Settings that change nothing: the real system's merge cannot set a switch of the base to
 /// `false` or a number to zero. Better said than found out on a machine.
-fn without_effect(config: &KubeletConfig, base: &Value) -> Vec<String> {
+fn settings_without_effect(config: &KubeletConfig, base: &Value) -> Vec<String> {
     let Some(Value::Object(written)) = &config.spec.kubelet_config else { return Vec::new() };
     let name = config.metadata.name.as_deref().unwrap_or_default();
     let is_zero = |value: &Value| match value {

@@ -12,20 +12,25 @@
 
 mod base;
 mod check;
-mod content;
 mod features;
-mod latency;
+mod latency_profile;
+mod machine_config;
 mod node_config;
+mod reconcile;
 mod status;
-mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use base::{BaseError, Sources, base};
+pub use base::{BaseError, KubeletSources, base_configuration};
 pub use check::{KubeletConfigError, check, check_for_pool};
-pub use content::{KUBELET_CONF, generate};
 pub use features::{features, gates};
-pub use latency::{Refused, latency_change_is_allowed, refused_step, wrong_name};
+pub use latency_profile::{
+    RefusedLatencyChange, check_latency_change, refused_latency_change, wrong_name_message,
+};
+pub use machine_config::{KUBELET_CONF, generate};
 pub use node_config::{NodeConfigError, node_config};
+pub use reconcile::{
+    KUBELET_NAMING, KubeletConfigPlan, KubeletConfigRemoval, KubeletSnapshot, orphaned_configs,
+    reconcile, removal,
+};
 pub use status::status;
-pub use sync::{FAMILY, Plan, Removal, World, leftovers, removal, sync};

@@ -1,10 +1,10 @@
 //! The Node settings of a cluster: control groups and the latency profile, in a MachineConfig (97)
 //! for every pool.
 
-use super::base::{BaseError, Sources, base, report_every};
-use super::content::kubelet_conf;
+use super::base::{BaseError, KubeletSources, base_configuration, status_update_seconds};
+use super::machine_config::kubelet_conf;
 use crate::api::names::object;
-use crate::generate::{Generated, machine_config};
+use crate::generate::{GeneratedConfig, machine_config};
 
 /// Arguments for version 1 of control groups, which is gone.
 const VERSION_1: [&str; 2] =
@@ -39,15 +39,17 @@ pub enum NodeConfigError {
 /// # Errors
 /// The settings cannot be taken up.
 pub fn node_config(
-    sources: &Sources<'_>,
+    sources: &KubeletSources<'_>,
     pool: &str,
     present: &[String],
-) -> Result<Generated, NodeConfigError> {
+) -> Result<GeneratedConfig, NodeConfigError> {
     let profile = sources.node.and_then(|node| node.spec.worker_latency_profile.as_deref());
-    if let Some(unknown) = profile.filter(|it| !it.is_empty() && report_every(it).is_none()) {
+    if let Some(unknown) =
+        profile.filter(|it| !it.is_empty() && status_update_seconds(it).is_none())
+    {
         return Err(NodeConfigError::LatencyProfile(unknown.to_owned()));
     }
-    let config = base(sources, pool)?;
+    let config = base_configuration(sources, pool)?;
     let name = format!("97-{pool}-generated-kubelet");
     let mut machine_config = machine_config(&name, pool, &[kubelet_conf(&config)]);
     let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
@@ -56,7 +58,11 @@ pub fn node_config(
         machine_config.spec.kernel_arguments =
             Some(kernel_arguments(mode.unwrap_or_default(), present)?);
     }
-    Ok(Generated { machine_config, from: vec!["Node cluster".to_owned()], warnings: Vec::new() })
+    Ok(GeneratedConfig {
+        machine_config,
+        from: vec!["Node cluster".to_owned()],
+        warnings: Vec::new(),
+    })
 }
 
 fn kernel_arguments(mode: &str, present: &[String]) -> Result<Vec<String>, NodeConfigError> {

@@ -6,25 +6,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use serde_json::Value;
 
-use super::base::{BaseError, Sources, base};
+use super::base::{BaseError, KubeletSources, base_configuration};
 use super::check::{KubeletConfigError, check, check_for_pool};
-use super::content::generate;
+use super::machine_config::generate;
 use crate::api::names::annotation;
 use crate::api::{KubeletConfig, MachineConfig, MachineConfigPool};
-use crate::generate::naming::{Family, Member, Names};
-use crate::generate::{GenerateError, Generated};
+use crate::generate::naming::{AssignedNames, ConfigNaming, NamedSource};
+use crate::generate::{GenerateError, GeneratedConfig};
 
 /// How the MachineConfigs of KubeletConfigs are called.
-pub const FAMILY: Family = Family {
+pub const KUBELET_NAMING: ConfigNaming = ConfigNaming {
     kind: "KubeletConfig",
-    word: "kubelet",
-    too_many: "max number of supported kubelet config (10) has been reached. Please delete old \
+    infix: "kubelet",
+    limit_message: "max number of supported kubelet config (10) has been reached. Please delete old \
                kubelet configs before retrying",
 };
 
 /// Everything that a decision looks at.
 #[derive(Debug, Clone, Copy)]
-pub struct World<'a> {
+pub struct KubeletSnapshot<'a> {
     /// All KubeletConfigs.
     pub configs: &'a [&'a KubeletConfig],
     /// All pools.
@@ -32,7 +32,7 @@ pub struct World<'a> {
     /// All MachineConfigs.
     pub machine_configs: &'a [&'a MachineConfig],
     /// What the configuration of a pool starts from.
-    pub sources: Sources<'a>,
+    pub sources: KubeletSources<'a>,
     /// Whether there is a FeatureGate `cluster`.
     pub has_feature_gate: bool,
     /// The version of the controller.
@@ -41,9 +41,9 @@ pub struct World<'a> {
 
 /// What has to be there for a KubeletConfig to hold.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct KubeletConfigPlan {
     /// The MachineConfigs, one for each pool.
-    pub generated: Vec<Generated>,
+    pub generated: Vec<GeneratedConfig>,
     /// The number that the KubeletConfig keeps for life, for its annotation.
     pub suffix: String,
     /// The finalizers of the KubeletConfig.
@@ -54,7 +54,7 @@ pub struct Plan {
 
 /// What goes with a KubeletConfig that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removal {
+pub struct KubeletConfigRemoval {
     /// Its MachineConfigs.
     pub remove: Vec<String>,
     /// The finalizers that are left once they are gone: those of others.
@@ -64,57 +64,62 @@ pub struct Removal {
 /// What has to be there for the KubeletConfigs to hold, in their order. Each holds in all of its
 /// pools or in none: where one cannot be taken up, its pools keep what they have.
 #[must_use]
-pub fn sync(world: &World<'_>) -> Vec<Result<Plan, GenerateError>> {
-    let members: Vec<Member<'_>> = world.configs.iter().map(|config| member(config)).collect();
+pub fn reconcile(world: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, GenerateError>> {
+    let members: Vec<NamedSource<'_>> =
+        world.configs.iter().map(|config| naming_source(config)).collect();
     let exists = |name: &str| find(world, name).is_some();
-    let names = FAMILY.assign(&members, world.pools, exists);
-    let mut bases = Bases::default();
+    let names = KUBELET_NAMING.assign(&members, world.pools, exists);
+    let mut bases = BaseConfigurations::default();
     let all = world.configs.iter().zip(names);
     all.map(|(config, names)| plan(world, &mut bases, config, names)).collect()
 }
 
 /// What the pools start from, worked out once for each.
 #[derive(Default)]
-struct Bases(BTreeMap<String, Result<Value, BaseError>>);
+struct BaseConfigurations(BTreeMap<String, Result<Value, BaseError>>);
 
-impl Bases {
-    fn of(&mut self, world: &World<'_>, pool: &str) -> Result<&Value, BaseError> {
-        let known = self.0.entry(pool.to_owned()).or_insert_with(|| base(&world.sources, pool));
+impl BaseConfigurations {
+    fn of(&mut self, world: &KubeletSnapshot<'_>, pool: &str) -> Result<&Value, BaseError> {
+        let known = self
+            .0
+            .entry(pool.to_owned())
+            .or_insert_with(|| base_configuration(&world.sources, pool));
         known.as_ref().map_err(Clone::clone)
     }
 }
 
 fn plan(
-    world: &World<'_>,
-    bases: &mut Bases,
+    world: &KubeletSnapshot<'_>,
+    bases: &mut BaseConfigurations,
     config: &KubeletConfig,
-    names: Result<Names, GenerateError>,
-) -> Result<Plan, GenerateError> {
-    check(config).map_err(|error| error.of(config))?;
+    names: Result<AssignedNames, GenerateError>,
+) -> Result<KubeletConfigPlan, GenerateError> {
+    check(config).map_err(|error| error.for_object(config))?;
     let names = names?;
     let mut generated = Vec::new();
-    for pool in FAMILY.pools(&member(config), world.pools)? {
+    for pool in KUBELET_NAMING.pools(&naming_source(config), world.pools)? {
         let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
         let Some(name) = names.by_pool.get(pool_name) else { continue };
-        let made = for_pool(world, bases, config, pool, name).map_err(|error| error.of(config))?;
+        let made =
+            for_pool(world, bases, config, pool, name).map_err(|error| error.for_object(config))?;
         generated.push(made);
     }
     let wanted: Vec<String> = names.by_pool.into_values().collect();
-    Ok(Plan {
+    Ok(KubeletConfigPlan {
         finalizers: finalizers(config, &wanted),
-        remove: owned_but_not(world, config, &wanted),
+        remove: no_longer_wanted(world, config, &wanted),
         suffix: names.suffix,
         generated,
     })
 }
 
 fn for_pool(
-    world: &World<'_>,
-    bases: &mut Bases,
+    world: &KubeletSnapshot<'_>,
+    bases: &mut BaseConfigurations,
     config: &KubeletConfig,
     pool: &MachineConfigPool,
     name: &str,
-) -> Result<Generated, KubeletConfigError> {
+) -> Result<GeneratedConfig, KubeletConfigError> {
     check_for_pool(config, pool)?;
     let pool = pool.metadata.name.as_deref().unwrap_or_default();
     let mut made = generate(config, pool, name, bases.of(world, pool)?)?;
@@ -128,24 +133,24 @@ fn for_pool(
 
 /// What goes with a KubeletConfig that is being deleted.
 #[must_use]
-pub fn removal(world: &World<'_>, config: &KubeletConfig) -> Removal {
+pub fn removal(world: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletConfigRemoval {
     let given = config.metadata.finalizers.clone().unwrap_or_default();
     let (ours, others): (Vec<String>, Vec<String>) =
-        given.into_iter().partition(|name| FAMILY.is_mark(name));
+        given.into_iter().partition(|name| KUBELET_NAMING.is_own_finalizer(name));
     let mut remove: Vec<String> =
         ours.into_iter().filter(|name| find(world, name).is_some()).collect();
-    for name in owned_but_not(world, config, &[]) {
+    for name in no_longer_wanted(world, config, &[]) {
         if !remove.contains(&name) {
             remove.push(name);
         }
     }
-    Removal { remove, finalizers: others }
+    KubeletConfigRemoval { remove, finalizers: others }
 }
 
 /// Generated MachineConfigs whose sources are gone: for 97 and 98 their pool or the cluster's own
 /// settings, for 99 the KubeletConfig that owns them.
 #[must_use]
-pub fn leftovers(world: &World<'_>) -> Vec<String> {
+pub fn orphaned_configs(world: &KubeletSnapshot<'_>) -> Vec<String> {
     let has_pool =
         |pool: &str| world.pools.iter().any(|known| known.metadata.name.as_deref() == Some(pool));
     let has_owner = |machine_config: &MachineConfig| {
@@ -164,7 +169,7 @@ pub fn leftovers(world: &World<'_>) -> Vec<String> {
         let has_source = match (pool("97-"), pool("98-")) {
             (Some(pool), _) => has_pool(pool) && world.sources.node.is_some(),
             (_, Some(pool)) => has_pool(pool) && world.has_feature_gate,
-            _ => !FAMILY.is_name(name) || has_owner(machine_config),
+            _ => !KUBELET_NAMING.is_name(name) || has_owner(machine_config),
         };
         is_generated && !has_source
     };
@@ -173,14 +178,18 @@ pub fn leftovers(world: &World<'_>) -> Vec<String> {
 }
 
 /// MachineConfigs that a KubeletConfig owns and no longer wants: of pools that it left.
-fn owned_but_not(world: &World<'_>, config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
+fn no_longer_wanted(
+    world: &KubeletSnapshot<'_>,
+    config: &KubeletConfig,
+    wanted: &[String],
+) -> Vec<String> {
     let Some(uid) = config.metadata.uid.as_deref() else { return Vec::new() };
     world
         .machine_configs
         .iter()
         .filter(|machine_config| owner_uids(machine_config).any(|owner| owner == uid))
         .filter_map(|machine_config| machine_config.metadata.name.clone())
-        .filter(|name| FAMILY.is_name(name) && !wanted.contains(name))
+        .filter(|name| KUBELET_NAMING.is_name(name) && !wanted.contains(name))
         .collect()
 }
 
@@ -191,17 +200,17 @@ fn owner_uids(machine_config: &MachineConfig) -> impl Iterator<Item = &str> {
 /// The finalizers of others, then the names of what is made.
 fn finalizers(config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
     let given = config.metadata.finalizers.iter().flatten();
-    let others = given.filter(|name| !FAMILY.is_mark(name));
+    let others = given.filter(|name| !KUBELET_NAMING.is_own_finalizer(name));
     others.chain(wanted).cloned().collect()
 }
 
-fn find<'a>(world: &World<'a>, name: &str) -> Option<&'a MachineConfig> {
+fn find<'a>(world: &KubeletSnapshot<'a>, name: &str) -> Option<&'a MachineConfig> {
     let mut all = world.machine_configs.iter();
     all.find(|known| known.metadata.name.as_deref() == Some(name)).copied()
 }
 
-fn member(config: &KubeletConfig) -> Member<'_> {
-    Member {
+fn naming_source(config: &KubeletConfig) -> NamedSource<'_> {
+    NamedSource {
         metadata: &config.metadata,
         selector: config.spec.machine_config_pool_selector.as_ref(),
     }

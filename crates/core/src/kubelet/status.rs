@@ -10,7 +10,7 @@ const ACCEPTED: &str = "Accepted";
 /// The condition that says what is odd though it was taken up. Our own.
 const WARNING: &str = "Warning";
 /// So many of the latest verdicts are kept.
-const KEPT: usize = 3;
+const MAX_CONDITIONS: usize = 3;
 
 /// The status after an attempt: `Ok`, or the message of what went wrong; and what is odd. Where nothing is new, it
 /// is the old one, time and all.
@@ -51,7 +51,7 @@ pub fn status(
         Some(last) => last.last_transition_time = Nullable::Set(now.clone()),
         None => conditions.push(condition(ACCEPTED, outcome.is_ok())),
     }
-    let too_many = conditions.len().saturating_sub(KEPT);
+    let too_many = conditions.len().saturating_sub(MAX_CONDITIONS);
     conditions.drain(..too_many);
     if let Some(warning) = warning {
         let mut condition = condition(WARNING, true);

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::config::Node;
 use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
-use crate::template::{Inputs, Profile, Templates, shipped};
+use crate::template::{ShippedProfile, TemplateInputs, TemplateTree, shipped_templates};
 
 /// A cluster with the templates that come with us.
-struct Cluster {
-    templates: Templates,
+struct TestCluster {
+    templates: TemplateTree,
     controller_config: ControllerConfig,
     gates: BTreeMap<String, bool>,
     pools: Vec<MachineConfigPool>,
@@ -21,7 +21,7 @@ struct Cluster {
     has_feature_gate: bool,
 }
 
-impl Cluster {
+impl TestCluster {
     fn new(pools: &[&str]) -> Self {
         let pool = |name: &&str| {
             let labels = json!({"all": "yes", *name: ""});
@@ -33,7 +33,7 @@ impl Cluster {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         Self {
-            templates: shipped(Profile::Kubernetes),
+            templates: shipped_templates(ShippedProfile::Kubernetes),
             controller_config: serde_json::from_value(facts).unwrap(),
             gates: BTreeMap::new(),
             pools: pools.iter().map(pool).collect(),
@@ -53,17 +53,17 @@ impl Cluster {
         self.configs.push(serde_json::from_value(config).unwrap());
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&World<'_>) -> T) -> T {
-        let inputs = Inputs {
+    fn ask<T>(&self, question: impl FnOnce(&KubeletSnapshot<'_>) -> T) -> T {
+        let inputs = TemplateInputs {
             controller_config: &self.controller_config,
             pull_secret: None,
             api_server: None,
         };
-        question(&World {
+        question(&KubeletSnapshot {
             configs: &self.configs.iter().collect::<Vec<_>>(),
             pools: &self.pools.iter().collect::<Vec<_>>(),
             machine_configs: &self.machine_configs.iter().collect::<Vec<_>>(),
-            sources: Sources {
+            sources: KubeletSources {
                 templates: &self.templates,
                 inputs,
                 gates: &self.gates,
@@ -75,13 +75,13 @@ impl Cluster {
     }
 
     /// Does what the plans say, and gives them back.
-    fn settle(&mut self) -> Vec<Result<Plan, crate::generate::GenerateError>> {
-        let plans = self.ask(sync);
+    fn settle(&mut self) -> Vec<Result<KubeletConfigPlan, crate::generate::GenerateError>> {
+        let plans = self.ask(reconcile);
         for (config, plan) in self.configs.iter_mut().zip(&plans) {
             let Ok(plan) = plan else { continue };
             self.machine_configs.retain(|known| {
                 let name = known.metadata.name.as_ref().unwrap();
-                let is_made = |made: &crate::generate::Generated| {
+                let is_made = |made: &crate::generate::GeneratedConfig| {
                     made.machine_config.metadata.name.as_ref() == Some(name)
                 };
                 !plan.remove.contains(name) && !plan.generated.iter().any(is_made)
@@ -108,7 +108,7 @@ impl Cluster {
 
 #[test]
 fn each_config_keeps_its_number_and_later_ones_win() {
-    let mut cluster = Cluster::new(&["worker"]);
+    let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.add("b", 2, "worker", &json!({"maxPods": 2}));
     cluster.add("c", 3, "worker", &json!({"maxPods": 3}));
@@ -126,7 +126,7 @@ fn each_config_keeps_its_number_and_later_ones_win() {
 
 #[test]
 fn the_eleventh_is_refused_with_a_remedy() {
-    let mut cluster = Cluster::new(&["worker"]);
+    let mut cluster = TestCluster::new(&["worker"]);
     for number in 0..11 {
         cluster.add(
             &format!("k{number:02}"),
@@ -147,7 +147,7 @@ fn the_eleventh_is_refused_with_a_remedy() {
 
 #[test]
 fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
-    let mut cluster = Cluster::new(&["master", "worker", "infra"]);
+    let mut cluster = TestCluster::new(&["master", "worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
     cluster.configs[0].metadata.finalizers = Some(vec!["example.com/mine".to_owned()]);
     cluster.settle();
@@ -162,7 +162,7 @@ fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
 
 #[test]
 fn a_pool_that_is_no_longer_selected_is_left() {
-    let mut cluster = Cluster::new(&["worker", "infra"]);
+    let mut cluster = TestCluster::new(&["worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
     cluster.settle();
     let only_worker = json!({"matchExpressions": [{"key": "worker", "operator": "Exists"}]});
@@ -175,7 +175,7 @@ fn a_pool_that_is_no_longer_selected_is_left() {
 
 #[test]
 fn what_pools_and_configs_that_are_gone_made_is_left_over() {
-    let mut cluster = Cluster::new(&["worker", "infra"]);
+    let mut cluster = TestCluster::new(&["worker", "infra"]);
     cluster.node = Some(Node::default());
     cluster.has_feature_gate = true;
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
@@ -190,15 +190,15 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
         config.metadata.annotations = Some([(version.to_owned(), "v1".to_owned())].into());
         cluster.machine_configs.push(config);
     }
-    assert!(cluster.ask(leftovers).is_empty());
+    assert!(cluster.ask(orphaned_configs).is_empty());
     cluster.pools.pop();
     cluster.configs.clear();
-    let mut left = cluster.ask(leftovers);
+    let mut left = cluster.ask(orphaned_configs);
     left.sort();
     assert_eq!(left, ["97-infra-generated-kubelet", "99-worker-generated-kubelet"]);
     // What the cluster's own settings made goes with them.
     (cluster.node, cluster.has_feature_gate) = (None, false);
-    let left = cluster.ask(leftovers);
+    let left = cluster.ask(orphaned_configs);
     assert!(left.contains(&"97-worker-generated-kubelet".to_owned()), "{left:?}");
     assert!(left.contains(&"98-worker-generated-kubelet".to_owned()), "{left:?}");
 }
@@ -206,7 +206,7 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
 #[test]
 fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
     let old = "99-worker-0a1b2c3d-0000-4000-8000-0123456789ab-kubelet".to_owned();
-    let mut cluster = Cluster::new(&["worker"]);
+    let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.configs[0].metadata.finalizers = Some(vec![old.clone()]);
     let mut config = MachineConfig::default();
@@ -221,7 +221,7 @@ fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
 
 #[test]
 fn all_pools_or_none() {
-    let mut cluster = Cluster::new(&["master", "worker"]);
+    let mut cluster = TestCluster::new(&["master", "worker"]);
     cluster.add("a", 1, "all", &json!({"staticPodPath": ""}));
     cluster.add("b", 2, "all", &json!({"maxPods": "many"}));
     let plans = cluster.settle();
@@ -233,7 +233,7 @@ fn all_pools_or_none() {
 
 #[test]
 fn a_setting_without_effect_is_said() {
-    let mut cluster = Cluster::new(&["worker"]);
+    let mut cluster = TestCluster::new(&["worker"]);
     cluster.add(
         "a",
         1,
@@ -250,8 +250,8 @@ fn a_setting_without_effect_is_said() {
 
 #[test]
 fn no_kubelet_no_kubelet_config() {
-    let mut cluster = Cluster::new(&["worker"]);
-    cluster.templates = shipped(Profile::Machine);
+    let mut cluster = TestCluster::new(&["worker"]);
+    cluster.templates = shipped_templates(ShippedProfile::Machine);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     let error = cluster.settle().remove(0).unwrap_err().to_string();
     assert!(
@@ -262,7 +262,7 @@ fn no_kubelet_no_kubelet_config() {
 
 #[test]
 fn a_field_that_nobody_knows_is_said_and_a_wrong_quantity_is_refused() {
-    let mut cluster = Cluster::new(&["worker"]);
+    let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPodz": 1}));
     cluster.add("b", 2, "worker", &json!({"systemReserved": {"memory": "2Gx"}}));
     let plans = cluster.settle();

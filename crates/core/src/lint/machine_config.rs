@@ -5,38 +5,40 @@ use crate::api::names::{label, object};
 use crate::ignition::contents::remote_scheme;
 use crate::ignition::schema::{Config, Resource};
 use crate::reconcile_check::{CORE_USER, FORCE_FILE};
-use crate::render::Problem;
-use crate::render::check::{check, check_extensions};
+use crate::render::MachineConfigProblem;
+use crate::render::validate::{check_extensions, validate_spec};
 
-use super::{Finding, from_report};
+use super::{LintFinding, from_report};
 
 /// What is wrong or odd in a MachineConfig by itself.
 #[must_use]
-pub fn machine_config(machine_config: &MachineConfig) -> Vec<Finding> {
+pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
     let mut findings = metadata(machine_config);
     let spec = &machine_config.spec;
-    match check(spec) {
-        Err(Problem::Ignition(error)) => match error.report() {
+    match validate_spec(spec) {
+        Err(MachineConfigProblem::Ignition(error)) => match error.report() {
             Some(report) => findings.extend(from_report(report)),
-            None => findings.push(Finding::error(
+            None => findings.push(LintFinding::error(
                 "spec.config",
                 error.to_string(),
                 "set spec.config.ignition.version to 3.5.0, or leave spec.config out",
             )),
         },
-        Err(problem @ Problem::KernelType(_)) => {
+        Err(problem @ MachineConfigProblem::UnknownKernelType(_)) => {
             findings.push(plain("spec.kernelType", &problem));
         }
-        Err(problem @ Problem::Extensions(_)) => {
+        Err(problem @ MachineConfigProblem::UnknownExtensions(_)) => {
             findings.push(plain("spec.extensions", &problem));
         }
-        Err(problem @ Problem::Mode { .. }) => findings.push(plain("spec.config", &problem)),
+        Err(problem @ MachineConfigProblem::UnsupportedMode { .. }) => {
+            findings.push(plain("spec.config", &problem))
+        }
         Ok(None) => {
             // Not looked at by the real system where there is no Ignition config, but no image
             // can add them either.
             if let Err(problem) = check_extensions(spec) {
                 let message = problem.to_string();
-                findings.push(Finding::warning("spec.extensions", message, "correct the name"));
+                findings.push(LintFinding::warning("spec.extensions", message, "correct the name"));
             }
         }
         Ok(Some((config, report))) => {
@@ -48,26 +50,26 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<Finding> {
     findings
 }
 
-fn plain(field: &str, problem: &Problem) -> Finding {
+fn plain(field: &str, problem: &MachineConfigProblem) -> LintFinding {
     let text = problem.to_string();
     let message = text.strip_prefix(&format!("{field}: ")).unwrap_or(&text);
     let (message, remedy) = match message.rsplit_once(" (") {
         Some((message, remedy)) => (message, remedy.trim_end_matches(')')),
         None => (message, "use permissions of at most 0777"),
     };
-    Finding::error(field, message, remedy)
+    LintFinding::error(field, message, remedy)
 }
 
-fn metadata(machine_config: &MachineConfig) -> Vec<Finding> {
+fn metadata(machine_config: &MachineConfig) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let name = machine_config.metadata.name.as_deref().unwrap_or_default();
     if name.is_empty() {
-        findings.push(Finding::error("metadata.name", "is missing", "give the object a name"));
+        findings.push(LintFinding::error("metadata.name", "is missing", "give the object a name"));
     }
     let labels = machine_config.metadata.labels.as_ref();
     let has_role = labels.is_some_and(|labels| labels.contains_key(label::ROLE));
     if !has_role && !name.starts_with(object::RENDERED_PREFIX) {
-        findings.push(Finding::warning(
+        findings.push(LintFinding::warning(
             "metadata.labels",
             "no role: no pool selects this MachineConfig by role",
             format!("add the label {}: worker (or the name of the pool)", label::ROLE),
@@ -77,11 +79,11 @@ fn metadata(machine_config: &MachineConfig) -> Vec<Finding> {
 }
 
 /// What renders and boots, but cannot be changed on a machine that runs.
-fn unusable_on_running_machines(config: &Config) -> Vec<Finding> {
+fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (index, user) in config.passwd.users.iter().enumerate() {
         if user.name != CORE_USER {
-            findings.push(Finding::warning(
+            findings.push(LintFinding::warning(
                 format!("spec.config.passwd.users[{index}].name"),
                 format!("running machines refuse users other than core, found {:?}", user.name),
                 "manage other users from a unit, or only at first boot",
@@ -90,14 +92,14 @@ fn unusable_on_running_machines(config: &Config) -> Vec<Finding> {
     }
     for (index, file) in config.storage.files.iter().enumerate() {
         if !file.append.is_empty() {
-            findings.push(Finding::warning(
+            findings.push(LintFinding::warning(
                 format!("spec.config.storage.files[{index}].append"),
                 format!("running machines refuse to append to {}", file.path),
                 "write the whole file, or a drop-in beside it",
             ));
         }
         if file.path == FORCE_FILE {
-            findings.push(Finding::warning(
+            findings.push(LintFinding::warning(
                 format!("spec.config.storage.files[{index}].path"),
                 format!("running machines refuse to write {FORCE_FILE}"),
                 "create this file on the machine by hand when it is needed",
@@ -109,11 +111,11 @@ fn unusable_on_running_machines(config: &Config) -> Vec<Finding> {
 
 /// A MachineConfig is static: what is fetched from elsewhere may change behind its back, and a
 /// running machine does not fetch it at all.
-fn remote_contents(config: &Config) -> Vec<Finding> {
+fn remote_contents(config: &Config) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let mut look = |field: String, resource: &Resource| {
         let Some(scheme) = resource.source.as_deref().and_then(remote_scheme) else { return };
-        findings.push(Finding::warning(
+        findings.push(LintFinding::warning(
             format!("{field}.source"),
             format!(
                 "contents are fetched over {scheme}; a running machine does not fetch, and degrades"

@@ -10,16 +10,16 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::ignition::report::{Report, Severity};
+use crate::ignition::report::{IgnitionReport, ReportSeverity};
 
 pub use machine_config::machine_config;
 pub use pool::pool;
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct LintFinding {
     /// Whether the system refuses the object for it.
-    pub severity: Severity,
+    pub severity: ReportSeverity,
     /// The field, as `spec.config.storage.files[0].path`.
     pub field: String,
     /// What is wrong.
@@ -28,14 +28,14 @@ pub struct Finding {
     pub remedy: String,
 }
 
-impl Finding {
+impl LintFinding {
     /// Something the system refuses.
     pub fn error(
         field: impl Into<String>,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self::new(Severity::Error, field, message, remedy)
+        Self::new(ReportSeverity::Error, field, message, remedy)
     }
 
     /// Something that passes, but should not.
@@ -44,11 +44,11 @@ impl Finding {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self::new(Severity::Warning, field, message, remedy)
+        Self::new(ReportSeverity::Warning, field, message, remedy)
     }
 
     fn new(
-        severity: Severity,
+        severity: ReportSeverity,
         field: impl Into<String>,
         message: impl Into<String>,
         remedy: impl Into<String>,
@@ -60,11 +60,11 @@ impl Finding {
     /// Whether the system refuses the object for it.
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
+        self.severity == ReportSeverity::Error
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for LintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)?;
         if !self.remedy.is_empty() {
@@ -75,8 +75,8 @@ impl fmt::Display for Finding {
 }
 
 /// The findings of an Ignition report, with fields as in a manifest.
-fn from_report(report: &Report) -> Vec<Finding> {
-    let finding = |entry: &crate::ignition::report::Entry| Finding {
+fn from_report(report: &IgnitionReport) -> Vec<LintFinding> {
+    let finding = |entry: &crate::ignition::report::ReportEntry| LintFinding {
         severity: entry.severity,
         field: field_of(&entry.path),
         message: entry.message.clone(),

@@ -7,26 +7,26 @@ use crate::api::MachineConfigPool;
 use crate::api::names::label;
 use crate::api::selector::{is_empty, matches};
 
-use super::Finding;
+use super::LintFinding;
 
 /// What is wrong or odd in a pool by itself.
 #[must_use]
-pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
+pub fn pool(pool: &MachineConfigPool) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     if name.is_empty() {
-        findings.push(Finding::error("metadata.name", "is missing", "give the pool a name"));
+        findings.push(LintFinding::error("metadata.name", "is missing", "give the pool a name"));
     }
     let selector = pool.spec.machine_config_selector.as_ref();
     if selector.is_none_or(is_empty) {
-        findings.push(Finding::error(
+        findings.push(LintFinding::error(
             "spec.machineConfigSelector",
             "is empty: a non-empty selector is required",
             format!("select by label, for example {}: {name}", label::ROLE),
         ));
     }
     if pool.spec.node_selector.as_ref().is_none_or(is_empty) {
-        findings.push(Finding::warning(
+        findings.push(LintFinding::warning(
             "spec.nodeSelector",
             "is empty: the pool has no machines",
             format!("select by label, for example node-role.kubernetes.io/{name}: \"\""),
@@ -37,20 +37,20 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
         ("spec.nodeSelector", pool.spec.node_selector.as_ref()),
     ] {
         if let Some(Err(error)) = selector.map(|selector| matches(selector, &BTreeMap::new())) {
-            findings.push(Finding::error(field, error.to_string(), ""));
+            findings.push(LintFinding::error(field, error.to_string(), ""));
         }
     }
     findings.extend(max_unavailable(pool.spec.max_unavailable.as_ref()));
     findings
 }
 
-fn max_unavailable(value: Option<&IntOrString>) -> Option<Finding> {
+fn max_unavailable(value: Option<&IntOrString>) -> Option<LintFinding> {
     let IntOrString::String(text) = value? else { return None };
     let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<i32>().ok());
     if percent.is_some_and(|percent| percent >= 0) {
         return None;
     }
-    Some(Finding::error(
+    Some(LintFinding::error(
         "spec.maxUnavailable",
         format!("{text:?} is neither a whole number nor a percentage"),
         "write 1, or \"10%\"",

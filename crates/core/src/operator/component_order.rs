@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::RELEASE;
+use super::RELEASE_ANNOTATION;
 
 /// The parts, in the order in which they get a new release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum OperatorComponent {
     /// Renders and rolls out.
     Controller,
     /// Serves new machines.
@@ -15,7 +15,7 @@ pub enum Part {
     Daemon,
 }
 
-impl Part {
+impl OperatorComponent {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Controller, Self::Server, Self::Daemon];
 
@@ -41,37 +41,40 @@ impl Part {
 
 /// How a part is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct ComponentStatus {
     /// Which release it is of; none if it is not there, or of nobody knows which.
     pub release: Option<String>,
     /// Whether it is there.
     pub present: bool,
     /// Why it is not ready, if it is not.
-    pub waits: Option<String>,
+    pub not_ready_reason: Option<String>,
     /// How many of its pods can be used.
     pub available: i64,
 }
 
-impl Seen {
+impl ComponentStatus {
     /// Out of the part's object, if there is one.
     #[must_use]
-    pub fn of(part: Part, object: Option<&Value>) -> Self {
+    pub fn from_object(part: OperatorComponent, object: Option<&Value>) -> Self {
         let Some(object) = object else {
             let waits = format!("{} {} is not there yet", part.kind().to_lowercase(), part.name());
-            return Self { waits: Some(waits), ..Self::default() };
+            return Self { not_ready_reason: Some(waits), ..Self::default() };
         };
-        let release = object["metadata"]["annotations"][RELEASE].as_str().map(str::to_owned);
+        let release =
+            object["metadata"]["annotations"][RELEASE_ANNOTATION].as_str().map(str::to_owned);
         let (waits, available) = match part {
-            Part::Controller => deployment(part.name(), object),
-            Part::Server | Part::Daemon => daemon_set(part.name(), object),
+            OperatorComponent::Controller => deployment(part.name(), object),
+            OperatorComponent::Server | OperatorComponent::Daemon => {
+                daemon_set(part.name(), object)
+            }
         };
-        Self { release, present: true, waits, available }
+        Self { release, present: true, not_ready_reason: waits, available }
     }
 
     /// Whether the release has arrived here.
     #[must_use]
-    pub fn is_at(&self, release: &str) -> bool {
-        self.release.as_deref() == Some(release) && self.waits.is_none()
+    pub fn is_rolled_out(&self, release: &str) -> bool {
+        self.release.as_deref() == Some(release) && self.not_ready_reason.is_none()
     }
 }
 
@@ -121,7 +124,10 @@ fn daemon_set(name: &str, object: &Value) -> (Option<String>, i64) {
 /// A part that is missing is made, and one that is of this release is kept as it should be, whatever the others do. But
 /// a part of another release waits until all parts before it have this one and are ready.
 #[must_use]
-pub fn writable(parts: &[(Part, Seen)], release: &str) -> Vec<Part> {
+pub fn updatable_components(
+    parts: &[(OperatorComponent, ComponentStatus)],
+    release: &str,
+) -> Vec<OperatorComponent> {
     let mut writable = Vec::new();
     let mut earlier_are_done = true;
     for (part, seen) in parts {
@@ -129,7 +135,7 @@ pub fn writable(parts: &[(Part, Seen)], release: &str) -> Vec<Part> {
         if !is_upgrade || earlier_are_done {
             writable.push(*part);
         }
-        earlier_are_done &= seen.is_at(release);
+        earlier_are_done &= seen.is_rolled_out(release);
     }
     writable
 }
@@ -140,25 +146,25 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn seen(release: Option<&str>, ready: bool) -> Seen {
+    fn seen(release: Option<&str>, ready: bool) -> ComponentStatus {
         let waits = (!ready).then(|| "no".to_owned());
-        Seen {
+        ComponentStatus {
             release: release.map(str::to_owned),
             present: release.is_some(),
-            waits,
+            not_ready_reason: waits,
             available: 0,
         }
     }
 
-    fn asked(all: [(Option<&str>, bool); 3]) -> Vec<Part> {
+    fn asked(all: [(Option<&str>, bool); 3]) -> Vec<OperatorComponent> {
         let seen = all.map(|(release, ready)| seen(release, ready));
-        let parts: Vec<_> = Part::ALL.into_iter().zip(seen).collect();
-        writable(&parts, "2")
+        let parts: Vec<_> = OperatorComponent::ALL.into_iter().zip(seen).collect();
+        updatable_components(&parts, "2")
     }
 
     #[test]
     fn controllers_first_then_the_server_then_the_daemons() {
-        use Part::{Controller, Daemon, Server};
+        use OperatorComponent::{Controller, Daemon, Server};
         let old = (Some("1"), true);
         for (why, all, expected) in [
             ("nothing is there", [(None, false); 3], vec![Controller, Server, Daemon]),
@@ -190,7 +196,7 @@ mod tests {
         fn no_part_gets_a_new_release_before_the_one_ahead_of_it(states in proptest::array::uniform3((0u8..3, any::<bool>()))) {
             let all = states.map(|(release, ready)| ([None, Some("1"), Some("2")][usize::from(release)], ready));
             let writable = asked(all);
-            for (index, part) in Part::ALL.iter().enumerate() {
+            for (index, part) in OperatorComponent::ALL.iter().enumerate() {
                 let is_upgrade = all[index].0 == Some("1");
                 let ahead = all[..index].iter().all(|(release, ready)| *release == Some("2") && *ready);
                 prop_assert_eq!(writable.contains(part), !is_upgrade || ahead);
@@ -201,20 +207,35 @@ mod tests {
     #[test]
     fn readiness_is_what_the_status_says() {
         let mut object = json!({
-            "metadata": {"generation": 2, "annotations": {RELEASE: "2"}}, "spec": {"replicas": 2},
+            "metadata": {"generation": 2, "annotations": {RELEASE_ANNOTATION: "2"}}, "spec": {"replicas": 2},
             "status": {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2},
         });
-        assert!(Seen::of(Part::Controller, Some(&object)).is_at("2"));
+        assert!(
+            ComponentStatus::from_object(OperatorComponent::Controller, Some(&object))
+                .is_rolled_out("2")
+        );
         object["status"]["availableReplicas"] = 1.into();
-        let waits = Seen::of(Part::Controller, Some(&object)).waits.unwrap();
+        let waits = ComponentStatus::from_object(OperatorComponent::Controller, Some(&object))
+            .not_ready_reason
+            .unwrap();
         assert!(waits.ends_with("(replicas: 2, updated: 2, ready: 2, unavailable: 1)"), "{waits}");
         object["status"] = json!({"observedGeneration": 2, "desiredNumberScheduled": 0});
         assert!(
-            Seen::of(Part::Server, Some(&object)).is_at("2"),
+            ComponentStatus::from_object(OperatorComponent::Server, Some(&object))
+                .is_rolled_out("2"),
             "no machine, nothing to wait for"
         );
         object["status"]["observedGeneration"] = 1.into();
-        assert!(Seen::of(Part::Daemon, Some(&object)).waits.is_some());
-        assert!(Seen::of(Part::Daemon, None).waits.unwrap().contains("not there"));
+        assert!(
+            ComponentStatus::from_object(OperatorComponent::Daemon, Some(&object))
+                .not_ready_reason
+                .is_some()
+        );
+        assert!(
+            ComponentStatus::from_object(OperatorComponent::Daemon, None)
+                .not_ready_reason
+                .unwrap()
+                .contains("not there")
+        );
     }
 }

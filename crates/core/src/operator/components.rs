@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::order::Part;
-use super::settings::{Settings, TOKEN_KEY};
-use super::{BUNDLE_KEY, RELEASE, SERVER_CA, labels};
+use super::component_order::OperatorComponent;
+use super::settings::{OperatorSettings, TOKEN_KEY};
+use super::{BUNDLE_KEY, RELEASE_ANNOTATION, SERVER_CA, labels};
 use crate::api::names::{label, port};
 
 /// Where the CAs of the server are in the containers of the controller and the server.
-pub(super) const BUNDLE_FOLDER: &str = "/etc/machinist/server-ca";
+pub(super) const BUNDLE_DIR: &str = "/etc/machinist/server-ca";
 /// Where the provisioning token of pointer configs is in the controller's container.
-const TOKEN_FOLDER: &str = "/etc/machinist/server-token";
+const TOKEN_DIR: &str = "/etc/machinist/server-token";
 /// A user who is nobody.
-pub(super) const NOBODY: u32 = 65534;
+pub(super) const NOBODY_UID: u32 = 65534;
 
 /// What the parts are made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inputs {
+pub struct ComponentInputs {
     /// The namespace of the system.
     pub namespace: String,
     /// The image that all parts run.
@@ -24,37 +24,40 @@ pub struct Inputs {
     /// The release.
     pub release: String,
     /// What the parts log.
-    pub log: String,
+    pub log_filter: String,
     /// What the administrator chose.
-    pub settings: Settings,
+    pub settings: OperatorSettings,
     /// Where machines reach the API and the server; without it there is no server.
-    pub endpoint: Option<Endpoint>,
+    pub endpoint: Option<ClusterEndpoints>,
 }
 
 /// Where machines reach the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ClusterEndpoints {
     /// The API.
     pub api_server: String,
     /// The machine config server.
     pub server: String,
 }
 
-impl Inputs {
+impl ComponentInputs {
     /// Which parts there are to be, in the order in which a new release reaches them.
     #[must_use]
-    pub fn wanted(&self) -> Vec<Part> {
+    pub fn desired_components(&self) -> Vec<OperatorComponent> {
         let has_server = self.endpoint.is_some();
-        Part::ALL.into_iter().filter(|part| *part != Part::Server || has_server).collect()
+        OperatorComponent::ALL
+            .into_iter()
+            .filter(|part| *part != OperatorComponent::Server || has_server)
+            .collect()
     }
 
     /// The object of a part.
     #[must_use]
-    pub fn object(&self, part: Part) -> Value {
+    pub fn manifest(&self, part: OperatorComponent) -> Value {
         match part {
-            Part::Controller => self.controller(),
-            Part::Server => self.server(),
-            Part::Daemon => self.daemon(),
+            OperatorComponent::Controller => self.controller(),
+            OperatorComponent::Server => self.server(),
+            OperatorComponent::Daemon => self.daemon(),
         }
     }
 
@@ -69,15 +72,15 @@ impl Inputs {
         if let Some(endpoint) = &self.endpoint {
             let namespace = self.settings.user_data_namespace.as_ref().unwrap_or(&self.namespace);
             args.push(format!("--server-url={}", endpoint.server));
-            args.push(format!("--server-ca-file={BUNDLE_FOLDER}/{BUNDLE_KEY}"));
+            args.push(format!("--server-ca-file={BUNDLE_DIR}/{BUNDLE_KEY}"));
             args.push(format!("--user-data-namespace={namespace}"));
             volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
-            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_FOLDER, "readOnly": true}));
+            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_DIR, "readOnly": true}));
             if let Some(secret) = &self.settings.server_token {
-                args.push(format!("--server-token-file={TOKEN_FOLDER}/{TOKEN_KEY}"));
+                args.push(format!("--server-token-file={TOKEN_DIR}/{TOKEN_KEY}"));
                 volumes.push(json!({"name": "server-token", "secret": {"secretName": secret}}));
                 mounts.push(
-                    json!({"name": "server-token", "mountPath": TOKEN_FOLDER, "readOnly": true}),
+                    json!({"name": "server-token", "mountPath": TOKEN_DIR, "readOnly": true}),
                 );
             }
         }
@@ -86,29 +89,29 @@ impl Inputs {
         container["ports"] = json!([{"name": "metrics", "containerPort": port::METRICS_LOCAL}]);
         container["readinessProbe"] = probe("/readyz");
         container["livenessProbe"] = probe("/healthz");
-        container["securityContext"] = unprivileged();
+        container["securityContext"] = unprivileged_security_context();
         container["volumeMounts"] = mounts.into();
         let mut pod = json!({
-            "serviceAccountName": Part::Controller.name(),
+            "serviceAccountName": OperatorComponent::Controller.name(),
             "priorityClassName": "system-cluster-critical",
-            "securityContext": nobody(),
+            "securityContext": nobody_security_context(),
             "affinity": {
                 "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 100, "preference": control_plane(label::NODE_ROLE_CONTROL_PLANE)},
+                    {"weight": 100, "preference": control_plane_affinity(label::NODE_ROLE_CONTROL_PLANE)},
                 ]},
                 "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
                     "weight": 50,
                     "podAffinityTerm": {
                         "topologyKey": "kubernetes.io/hostname",
-                        "labelSelector": {"matchLabels": selector(Part::Controller)},
+                        "labelSelector": {"matchLabels": selector(OperatorComponent::Controller)},
                     },
                 }]},
             },
-            "tolerations": on_control_plane(),
+            "tolerations": control_plane_scheduling(),
             "containers": [container],
         });
         pod["volumes"] = volumes.into();
-        let mut object = self.around(Part::Controller, &pod);
+        let mut object = self.workload(OperatorComponent::Controller, &pod);
         object["spec"]["replicas"] = self.settings.controller_replicas.into();
         object["spec"]["strategy"] =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
@@ -133,7 +136,7 @@ impl Inputs {
             {"name": "rootfs", "mountPath": "/rootfs", "mountPropagation": "HostToContainer"},
         ]);
         let pod = json!({
-            "serviceAccountName": Part::Daemon.name(),
+            "serviceAccountName": OperatorComponent::Daemon.name(),
             "priorityClassName": "system-node-critical",
             "hostNetwork": true,
             "hostPID": true,
@@ -144,7 +147,7 @@ impl Inputs {
             "containers": [container],
             "volumes": [{"name": "rootfs", "hostPath": {"path": "/"}}],
         });
-        let mut object = self.around(Part::Daemon, &pod);
+        let mut object = self.workload(OperatorComponent::Daemon, &pod);
         object["spec"]["updateStrategy"] =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
         object
@@ -156,7 +159,7 @@ impl Inputs {
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
             "args": args,
-            "env": [{"name": "MACHINIST_LOG", "value": self.log}],
+            "env": [{"name": "MACHINIST_LOG", "value": self.log_filter}],
             "resources": {"requests": {"cpu": "20m", "memory": format!("{memory}Mi")}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
         })
@@ -164,7 +167,7 @@ impl Inputs {
 
     /// The object around a pod. The release is on the object and not on the pod: pods are made anew only when something is
     /// really different.
-    pub(super) fn around(&self, part: Part, pod: &Value) -> Value {
+    pub(super) fn workload(&self, part: OperatorComponent, pod: &Value) -> Value {
         let mut labels = labels();
         labels["k8s-app"] = part.name().into();
         json!({
@@ -174,7 +177,7 @@ impl Inputs {
                 "name": part.name(),
                 "namespace": self.namespace,
                 "labels": labels,
-                "annotations": {RELEASE: self.release},
+                "annotations": {RELEASE_ANNOTATION: self.release},
             },
             "spec": {
                 "selector": {"matchLabels": selector(part)},
@@ -190,15 +193,15 @@ impl Inputs {
     }
 }
 
-fn selector(part: Part) -> Value {
+fn selector(part: OperatorComponent) -> Value {
     json!({"k8s-app": part.name()})
 }
 
-pub(super) fn control_plane(label: &str) -> Value {
+pub(super) fn control_plane_affinity(label: &str) -> Value {
     json!({"matchExpressions": [{"key": label, "operator": "Exists"}]})
 }
 
-pub(super) fn on_control_plane() -> Value {
+pub(super) fn control_plane_scheduling() -> Value {
     let tolerated =
         [label::NODE_ROLE_CONTROL_PLANE, label::NODE_ROLE_MASTER, "node-role.kubernetes.io/etcd"];
     tolerated
@@ -207,11 +210,11 @@ pub(super) fn on_control_plane() -> Value {
         .collect()
 }
 
-pub(super) fn nobody() -> Value {
-    json!({"runAsNonRoot": true, "runAsUser": NOBODY, "seccompProfile": {"type": "RuntimeDefault"}})
+pub(super) fn nobody_security_context() -> Value {
+    json!({"runAsNonRoot": true, "runAsUser": NOBODY_UID, "seccompProfile": {"type": "RuntimeDefault"}})
 }
 
-pub(super) fn unprivileged() -> Value {
+pub(super) fn unprivileged_security_context() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "readOnlyRootFilesystem": true,
@@ -224,14 +227,14 @@ pub(super) mod tests {
     use super::*;
 
     /// What an operator in an ordinary cluster deploys from.
-    pub(in super::super) fn inputs() -> Inputs {
-        Inputs {
+    pub(in super::super) fn inputs() -> ComponentInputs {
+        ComponentInputs {
             namespace: "ns".to_owned(),
             image: "image:1".to_owned(),
             release: "1".to_owned(),
-            log: "info".to_owned(),
-            settings: Settings::default(),
-            endpoint: Some(Endpoint {
+            log_filter: "info".to_owned(),
+            settings: OperatorSettings::default(),
+            endpoint: Some(ClusterEndpoints {
                 api_server: "https://a:6443".to_owned(),
                 server: "https://a:22623".to_owned(),
             }),
@@ -244,19 +247,28 @@ pub(super) mod tests {
 
     #[test]
     fn there_is_no_server_where_machines_cannot_be_told_where_the_api_is() {
-        let alone = Inputs { endpoint: None, ..inputs() };
-        assert_eq!(alone.wanted(), [Part::Controller, Part::Daemon]);
-        assert!(!args(&alone.object(Part::Controller)).contains("--server-url"));
-        assert_eq!(inputs().wanted(), Part::ALL);
-        assert!(args(&inputs().object(Part::Controller)).contains("--server-url=https://a:22623"));
-        assert!(args(&inputs().object(Part::Server)).contains("--apiserver-url=https://a:6443"));
+        let alone = ComponentInputs { endpoint: None, ..inputs() };
+        assert_eq!(
+            alone.desired_components(),
+            [OperatorComponent::Controller, OperatorComponent::Daemon]
+        );
+        assert!(!args(&alone.manifest(OperatorComponent::Controller)).contains("--server-url"));
+        assert_eq!(inputs().desired_components(), OperatorComponent::ALL);
+        assert!(
+            args(&inputs().manifest(OperatorComponent::Controller))
+                .contains("--server-url=https://a:22623")
+        );
+        assert!(
+            args(&inputs().manifest(OperatorComponent::Server))
+                .contains("--apiserver-url=https://a:6443")
+        );
     }
 
     #[test]
     fn a_new_release_with_the_same_image_restarts_nothing() {
-        let newer = Inputs { release: "2".to_owned(), ..inputs() };
-        for part in Part::ALL {
-            let (old, new) = (inputs().object(part), newer.object(part));
+        let newer = ComponentInputs { release: "2".to_owned(), ..inputs() };
+        for part in OperatorComponent::ALL {
+            let (old, new) = (inputs().manifest(part), newer.manifest(part));
             assert_eq!(old["spec"], new["spec"]);
             assert_ne!(old["metadata"], new["metadata"]);
         }
@@ -264,14 +276,17 @@ pub(super) mod tests {
 
     #[test]
     fn selectors_find_the_pods_and_only_the_daemon_is_privileged() {
-        for part in Part::ALL {
-            let object = inputs().object(part);
+        for part in OperatorComponent::ALL {
+            let object = inputs().manifest(part);
             let labels = &object["spec"]["template"]["metadata"]["labels"];
             assert_eq!(object["spec"]["selector"]["matchLabels"]["k8s-app"], labels["k8s-app"]);
             let pod = &object["spec"]["template"]["spec"];
             let privileged = pod["containers"][0]["securityContext"]["privileged"] == true;
-            assert_eq!(privileged, part == Part::Daemon);
-            assert_eq!(pod["securityContext"]["runAsNonRoot"] == true, part != Part::Daemon);
+            assert_eq!(privileged, part == OperatorComponent::Daemon);
+            assert_eq!(
+                pod["securityContext"]["runAsNonRoot"] == true,
+                part != OperatorComponent::Daemon
+            );
         }
     }
 }

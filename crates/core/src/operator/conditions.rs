@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::order::{Part, Seen};
+use super::component_order::{ComponentStatus, OperatorComponent};
 use super::pools;
 use crate::api::names::{GROUP, object};
 use crate::api::{Condition, MachineConfigPool, find_condition, set_condition};
@@ -21,7 +21,7 @@ const AS_EXPECTED: &str = "AsExpected";
 
 /// What went wrong in a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct OperatorFailure {
     /// What was being done, such as `RenderConfig`.
     pub task: &'static str,
     /// Why it failed.
@@ -30,13 +30,13 @@ pub struct Failure {
 
 /// What is known after a pass.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct OperatorSnapshot<'a> {
     /// The release that is wanted.
     pub release: &'a str,
     /// The parts that are wanted.
-    pub parts: &'a [(Part, Seen)],
+    pub components: &'a [(OperatorComponent, ComponentStatus)],
     /// What went wrong, if anything did.
-    pub failure: Option<&'a Failure>,
+    pub failure: Option<&'a OperatorFailure>,
     /// The pools.
     pub pools: &'a [&'a MachineConfigPool],
     /// What else is to be known about the system.
@@ -44,31 +44,38 @@ pub struct Facts<'a> {
 }
 
 /// What [`PROGRESSING`] says when a release has arrived everywhere.
-fn arrived(release: &str) -> String {
+fn rolled_out_message(release: &str) -> String {
     format!("Cluster version is {release}")
 }
 
 /// Whether a release has arrived: all parts have it and are ready, or it had arrived before. (A machine that restarts takes its
 /// daemon away for a while; that is no news about the release.)
 #[must_use]
-pub fn has_arrived(before: &[Condition], facts: &Facts<'_>) -> bool {
+pub fn is_rolled_out(before: &[Condition], facts: &OperatorSnapshot<'_>) -> bool {
     let progressing = find_condition(before, PROGRESSING);
     let had_arrived = progressing.is_some_and(|it| {
-        it.status == "False" && it.message.as_deref() == Some(&arrived(facts.release))
+        it.status == "False" && it.message.as_deref() == Some(&rolled_out_message(facts.release))
     });
-    let has = |(_, seen): &(Part, Seen)| seen.release.as_deref() == Some(facts.release);
-    let is_ready = |(_, seen): &(Part, Seen)| seen.waits.is_none();
-    facts.parts.iter().all(has) && (had_arrived || facts.parts.iter().all(is_ready))
+    let has = |(_, seen): &(OperatorComponent, ComponentStatus)| {
+        seen.release.as_deref() == Some(facts.release)
+    };
+    let is_ready =
+        |(_, seen): &(OperatorComponent, ComponentStatus)| seen.not_ready_reason.is_none();
+    facts.components.iter().all(has) && (had_arrived || facts.components.iter().all(is_ready))
 }
 
 /// The conditions after a pass; those of others stay.
 #[must_use]
-pub fn conditions(before: &[Condition], facts: &Facts<'_>, now: &Time) -> Vec<Condition> {
+pub fn conditions(
+    before: &[Condition],
+    facts: &OperatorSnapshot<'_>,
+    now: &Time,
+) -> Vec<Condition> {
     let mut after = before.to_vec();
     let mut set = |type_: &str, (holds, reason, message): (bool, &str, String)| {
         set_condition(&mut after, type_, holds, reason, &message, now);
     };
-    let arrived = has_arrived(before, facts);
+    let arrived = is_rolled_out(before, facts);
     set(AVAILABLE, available(facts));
     set(PROGRESSING, progressing(facts, arrived));
     set(DEGRADED, degraded(facts, arrived, now));
@@ -76,10 +83,11 @@ pub fn conditions(before: &[Condition], facts: &Facts<'_>, now: &Time) -> Vec<Co
     after
 }
 
-fn available(facts: &Facts<'_>) -> (bool, &'static str, String) {
-    let controller = facts.parts.iter().find(|(part, _)| *part == Part::Controller);
+fn available(facts: &OperatorSnapshot<'_>) -> (bool, &'static str, String) {
+    let controller =
+        facts.components.iter().find(|(part, _)| *part == OperatorComponent::Controller);
     if controller.is_none_or(|(_, seen)| seen.available == 0) {
-        let waits = controller.and_then(|(_, seen)| seen.waits.clone());
+        let waits = controller.and_then(|(_, seen)| seen.not_ready_reason.clone());
         let message = waits.unwrap_or_else(|| "there is to be no controller".to_owned());
         return (false, "NoController", message);
     }
@@ -90,28 +98,34 @@ fn available(facts: &Facts<'_>) -> (bool, &'static str, String) {
     (true, AS_EXPECTED, message)
 }
 
-fn progressing(facts: &Facts<'_>, has_arrived: bool) -> (bool, &'static str, String) {
+fn progressing(facts: &OperatorSnapshot<'_>, has_arrived: bool) -> (bool, &'static str, String) {
     if has_arrived {
-        return (false, AS_EXPECTED, arrived(facts.release));
+        return (false, AS_EXPECTED, rolled_out_message(facts.release));
     }
-    let reason = |(_, seen): &(Part, Seen)| (!seen.is_at(facts.release)).then(|| why(seen));
-    let first = facts.parts.iter().find_map(reason).unwrap_or_default();
+    let reason = |(_, seen): &(OperatorComponent, ComponentStatus)| {
+        (!seen.is_rolled_out(facts.release)).then(|| not_updated_reason(seen))
+    };
+    let first = facts.components.iter().find_map(reason).unwrap_or_default();
     (true, "RollingOut", format!("Working towards {}: {first}", facts.release))
 }
 
 /// Why a part has not got the release.
-fn why(seen: &Seen) -> String {
-    seen.waits.clone().unwrap_or_else(|| "it waits for the parts before it".to_owned())
+fn not_updated_reason(seen: &ComponentStatus) -> String {
+    seen.not_ready_reason.clone().unwrap_or_else(|| "it waits for the parts before it".to_owned())
 }
 
-fn degraded(facts: &Facts<'_>, has_arrived: bool, now: &Time) -> (bool, &'static str, String) {
+fn degraded(
+    facts: &OperatorSnapshot<'_>,
+    has_arrived: bool,
+    now: &Time,
+) -> (bool, &'static str, String) {
     let release = facts.release;
     if let Some(failure) = facts.failure {
         let what = if has_arrived { "Failed to resync" } else { "Unable to apply" };
         let message = format!("{what} {release}: {}", failure.message);
         return (true, reason_of(failure.task), message);
     }
-    match pools::stuck(facts.pools, now) {
+    match pools::stuck_reason(facts.pools, now) {
         Some(message) => (true, "RequiredPoolsFailed", message),
         None => (false, AS_EXPECTED, String::new()),
     }
@@ -127,8 +141,8 @@ fn reason_of(task: &str) -> &'static str {
     }
 }
 
-fn upgradeable(facts: &Facts<'_>) -> (bool, &'static str, String) {
-    match pools::hinders(facts.pools) {
+fn upgradeable(facts: &OperatorSnapshot<'_>) -> (bool, &'static str, String) {
+    match pools::upgrade_blocker(facts.pools) {
         Some((reason, message)) => (false, reason, message),
         None => (true, AS_EXPECTED, String::new()),
     }
@@ -171,9 +185,14 @@ mod tests {
     use super::*;
     use crate::api::names::label;
 
-    fn seen(release: &str, waits: Option<&str>) -> Seen {
+    fn seen(release: &str, waits: Option<&str>) -> ComponentStatus {
         let waits = waits.map(str::to_owned);
-        Seen { release: Some(release.to_owned()), present: true, waits, available: 1 }
+        ComponentStatus {
+            release: Some(release.to_owned()),
+            present: true,
+            not_ready_reason: waits,
+            available: 1,
+        }
     }
 
     fn shown(conditions: &[Condition]) -> String {
@@ -203,8 +222,16 @@ mod tests {
     #[test]
     fn a_release_arrives_and_a_restarting_machine_is_no_news() {
         let now = time("2026-01-01T00:00:00Z");
-        let parts = |daemon: Seen| [(Part::Controller, seen("1", None)), (Part::Daemon, daemon)];
-        let facts = |parts| Facts { release: "1", parts, failure: None, pools: &[], remark: None };
+        let parts = |daemon: ComponentStatus| {
+            [(OperatorComponent::Controller, seen("1", None)), (OperatorComponent::Daemon, daemon)]
+        };
+        let facts = |parts| OperatorSnapshot {
+            release: "1",
+            components: parts,
+            failure: None,
+            pools: &[],
+            remark: None,
+        };
         let waiting = parts(seen("1", Some("not ready")));
         let first = conditions(&[], &facts(&waiting), &now);
         assert_eq!(
@@ -216,7 +243,7 @@ mod tests {
         assert!(!find_condition(&second, PROGRESSING).unwrap().is_true());
         let again = conditions(&second, &facts(&waiting), &time("2026-01-01T00:02:00Z"));
         assert_eq!(again, second, "nothing is written when nothing is new");
-        let newer = Facts { release: "2", ..facts(&ready) };
+        let newer = OperatorSnapshot { release: "2", ..facts(&ready) };
         let third = conditions(&again, &newer, &time("2026-01-01T00:03:00Z"));
         let progressing = find_condition(&third, PROGRESSING).unwrap();
         assert!(
@@ -228,11 +255,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let now = time("2026-01-01T00:00:00Z");
-        let parts = [(Part::Controller, seen("1", None))];
-        let failure = Failure { task: "Settings", message: "data.server: no".to_owned() };
-        let facts = Facts {
+        let parts = [(OperatorComponent::Controller, seen("1", None))];
+        let failure = OperatorFailure { task: "Settings", message: "data.server: no".to_owned() };
+        let facts = OperatorSnapshot {
             release: "1",
-            parts: &parts,
+            components: &parts,
             failure: Some(&failure),
             pools: &[],
             remark: None,
@@ -245,12 +272,12 @@ mod tests {
             [(true, "True RequiredPoolsFailed"), (false, "False AsExpected")]
         {
             let ill = pool("p", true, required);
-            let facts = Facts { failure: None, pools: &[&ill], ..facts };
+            let facts = OperatorSnapshot { failure: None, pools: &[&ill], ..facts };
             let found = shown(&conditions(&[], &facts, &now));
             assert!(found.contains(&format!("Degraded={expected}")), "{found}");
             assert!(found.contains("Upgradeable=False DegradedPool"), "{found}");
         }
-        let none = Facts { parts: &[], failure: None, ..facts };
+        let none = OperatorSnapshot { components: &[], failure: None, ..facts };
         assert!(shown(&conditions(&[], &none, &now)).starts_with("Available=False NoController"));
     }
 

@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+use super::components::ComponentInputs;
 use super::labels;
-use super::parts::Inputs;
 use crate::api::names::{GROUP, annotation, object};
 use crate::user_data::endpoint::{self, host_name};
 
 /// What the cluster says about itself; null where it has no such object.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Cluster {
+pub struct ClusterFacts {
     /// Infrastructure `cluster`.
     pub infrastructure: Value,
     /// Network `cluster`.
@@ -23,12 +23,12 @@ pub struct Cluster {
     /// The kubeconfig that kubeadm leaves in `kube-public`.
     pub cluster_info: Option<String>,
     /// The CA of the API server, as PEM.
-    pub api_authority: String,
+    pub api_ca: String,
     /// Whether there is one machine alone.
-    pub is_single: bool,
+    pub is_single_node: bool,
 }
 
-impl Cluster {
+impl ClusterFacts {
     /// Where machines reach the API, by the cluster's own words.
     #[must_use]
     pub fn api_server(&self) -> Option<String> {
@@ -41,7 +41,7 @@ impl Cluster {
     /// Where machines reach the server: the platform's address for it, or the host of the API.
     #[must_use]
     pub fn server(&self, api_server: &str) -> Option<String> {
-        if let Ok(url) = endpoint::host(&self.infrastructure) {
+        if let Ok(url) = endpoint::server_host(&self.infrastructure) {
             return Some(url);
         }
         let host = host_name(api_server)?;
@@ -69,11 +69,16 @@ pub fn server_names(server: &str, more: &[String]) -> Vec<String> {
 
 /// The ControllerConfig, as it is applied.
 #[must_use]
-pub fn controller_config(inputs: &Inputs, cluster: &Cluster, bundle: &str, owner: &Value) -> Value {
+pub fn controller_config(
+    inputs: &ComponentInputs,
+    cluster: &ClusterFacts,
+    bundle: &str,
+    owner: &Value,
+) -> Value {
     let (mut infra, mut dns) = (cluster.infrastructure.clone(), cluster.dns.clone());
     let api_server = inputs.endpoint.as_ref().map_or("", |endpoint| endpoint.api_server.as_str());
     if infra.is_null() {
-        infra = infrastructure(api_server, cluster.is_single);
+        infra = infrastructure(api_server, cluster.is_single_node);
     }
     if dns.is_null() {
         dns = json!({"metadata": {"name": object::CLUSTER}, "spec": {"baseDomain": ""}, "status": {}});
@@ -87,7 +92,7 @@ pub fn controller_config(inputs: &Inputs, cluster: &Cluster, bundle: &str, owner
     let platform = infra["status"]["platformStatus"]["type"].as_str().unwrap_or("None");
     let dns_ip = cluster_dns_ip(inputs, cluster);
     // The field may not be empty; where there is no server, nobody is trusted who is not trusted anyway.
-    let bundle = if bundle.is_empty() { cluster.api_authority.as_str() } else { bundle };
+    let bundle = if bundle.is_empty() { cluster.api_ca.as_str() } else { bundle };
     let mut spec = json!({
         "additionalTrustBundle": null,
         "baseOSContainerImage": "",
@@ -98,7 +103,7 @@ pub fn controller_config(inputs: &Inputs, cluster: &Cluster, bundle: &str, owner
         "images": {"machineConfigOperator": inputs.image},
         "infra": infra,
         "ipFamilies": if dns_ip.contains(':') { "IPv6" } else { "IPv4" },
-        "kubeAPIServerServingCAData": BASE64_STANDARD.encode(&cluster.api_authority),
+        "kubeAPIServerServingCAData": BASE64_STANDARD.encode(&cluster.api_ca),
         "network": {"mtuMigration": null},
         "platform": platform.to_lowercase(),
         "proxy": null,
@@ -145,7 +150,7 @@ fn infrastructure(api_server: &str, is_single: bool) -> Value {
 }
 
 /// The tenth address of the first service network, unless it is said.
-fn cluster_dns_ip(inputs: &Inputs, cluster: &Cluster) -> String {
+fn cluster_dns_ip(inputs: &ComponentInputs, cluster: &ClusterFacts) -> String {
     if let Some(address) = &inputs.settings.cluster_dns_ip {
         return address.clone();
     }
@@ -166,34 +171,34 @@ fn cluster_dns_ip(inputs: &Inputs, cluster: &Cluster) -> String {
 mod tests {
     use super::*;
     use crate::api::ControllerConfig;
-    use crate::operator::parts::tests::inputs;
-    use crate::update::housekeeping::topology;
+    use crate::operator::components::tests::inputs;
+    use crate::rollout::node_patches::control_plane_topology;
 
     #[test]
     fn a_plain_kubernetes_has_one_too() {
-        let cluster = Cluster { api_authority: "CA".to_owned(), ..Cluster::default() };
+        let cluster = ClusterFacts { api_ca: "CA".to_owned(), ..ClusterFacts::default() };
         let object = controller_config(&inputs(), &cluster, "BUNDLE", &Value::Null);
         let typed: ControllerConfig = serde_json::from_value(object).unwrap();
         assert_eq!(typed.spec.root_ca_data.unwrap().0, b"BUNDLE");
         assert_eq!(typed.spec.kube_api_server_serving_ca_data.unwrap().0, b"CA");
         assert_eq!(typed.spec.platform.as_deref(), Some("none"));
         assert_eq!(typed.spec.other, Default::default(), "all fields are known");
-        let alone = Cluster { is_single: true, ..cluster };
+        let alone = ClusterFacts { is_single_node: true, ..cluster };
         let object = controller_config(&inputs(), &alone, "BUNDLE", &Value::Null);
         let typed: ControllerConfig = serde_json::from_value(object).unwrap();
-        assert_eq!(topology(&typed).as_deref(), Some("SingleReplica"));
+        assert_eq!(control_plane_topology(&typed).as_deref(), Some("SingleReplica"));
     }
 
     #[test]
     fn a_cluster_that_knows_more_says_so() {
-        let cluster = Cluster {
+        let cluster = ClusterFacts {
             infrastructure: json!({
                 "metadata": {"name": "cluster", "uid": "u", "resourceVersion": "5"},
                 "status": {"apiServerInternalURI": "https://api-int.example.com:6443", "platformStatus": {"type": "AWS"}},
             }),
             network: json!({"spec": {"serviceNetwork": ["172.30.0.0/16"]}}),
             proxy: json!({"status": {"httpProxy": "http://p"}}),
-            ..Cluster::default()
+            ..ClusterFacts::default()
         };
         assert_eq!(cluster.api_server().as_deref(), Some("https://api-int.example.com:6443"));
         assert_eq!(
@@ -210,13 +215,14 @@ mod tests {
     #[test]
     fn kubeadm_says_where_the_api_is() {
         let info = "apiVersion: v1\nkind: Config\nclusters:\n- cluster: {server: 'https://10.0.0.1:6443'}\n";
-        let cluster = Cluster { cluster_info: Some(info.to_owned()), ..Cluster::default() };
+        let cluster =
+            ClusterFacts { cluster_info: Some(info.to_owned()), ..ClusterFacts::default() };
         assert_eq!(cluster.api_server().as_deref(), Some("https://10.0.0.1:6443"));
         assert_eq!(
             cluster.server("https://[fd00::1]:6443").as_deref(),
             Some("https://[fd00::1]:22623")
         );
-        assert_eq!(Cluster::default().api_server(), None);
+        assert_eq!(ClusterFacts::default().api_server(), None);
         let names = server_names("https://[fd00::1]:22623", &["b".to_owned()]);
         assert_eq!(names, ["b", "fd00::1", "machine-config-server"]);
     }

@@ -1,12 +1,12 @@
 //! What the operator tells as events: what a pass changed in its conditions.
 
-use super::certificates::Step;
+use super::certificates::CertificateStep;
 use super::conditions::{AVAILABLE, DEGRADED, PROGRESSING};
 use crate::api::{Condition, find_condition};
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct OperatorEvent {
     /// One word.
     pub reason: &'static str,
     /// Whether somebody should look.
@@ -15,9 +15,9 @@ pub struct News {
     pub message: String,
 }
 
-impl News {
+impl OperatorEvent {
     /// Something that nobody has to look at.
-    pub(super) fn of(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, warning: false, message: message.into() }
     }
 
@@ -29,31 +29,36 @@ impl News {
 
 /// What is new in the conditions.
 #[must_use]
-pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
-    let all = [version(before, after), available(before, after), degraded(before, after)];
+pub fn condition_events(before: &[Condition], after: &[Condition]) -> Vec<OperatorEvent> {
+    let all = [
+        version_event(before, after),
+        available_event(before, after),
+        degraded_event(before, after),
+    ];
     all.into_iter().flatten().collect()
 }
 
 /// What a step of the certificates is told as; some are no news of their own.
 #[must_use]
-pub fn of_step(step: &Step) -> Option<News> {
+pub fn certificate_event(step: &CertificateStep) -> Option<OperatorEvent> {
     let news = match step {
-        Step::MakeSigner => {
-            News::of("CertificateAuthorityCreated", "the CA of the machine config server was made")
-        }
-        Step::MakeNext => News::of(
+        CertificateStep::CreateCa => OperatorEvent::normal(
+            "CertificateAuthorityCreated",
+            "the CA of the machine config server was made",
+        ),
+        CertificateStep::CreateNextCa => OperatorEvent::normal(
             "CertificateAuthorityRotationStarted",
             "the next CA of the machine config server was made; machines get to know it before it is used",
         ),
-        Step::UseNext => News::of(
+        CertificateStep::PromoteNextCa => OperatorEvent::normal(
             "CertificateAuthorityRotated",
             "the next CA of the machine config server is in use; the one before it stays trusted until it ends",
         ),
-        Step::Sign => News::of(
+        CertificateStep::SignServingCertificate => OperatorEvent::normal(
             "ServerCertificateRotated",
             "the certificate of the machine config server was signed anew",
         ),
-        Step::Trust(_) => return None,
+        CertificateStep::UpdateBundle(_) => return None,
     };
     Some(news)
 }
@@ -68,7 +73,7 @@ fn version_of(condition: &Condition) -> &str {
     first.rsplit(' ').next().unwrap_or_default()
 }
 
-fn version(before: &[Condition], after: &[Condition]) -> Option<News> {
+fn version_event(before: &[Condition], after: &[Condition]) -> Option<OperatorEvent> {
     let new = find_condition(after, PROGRESSING)?;
     let to = version_of(new);
     let message = match find_condition(before, PROGRESSING) {
@@ -79,23 +84,23 @@ fn version(before: &[Condition], after: &[Condition]) -> Option<News> {
         }
         None | Some(_) => return None,
     };
-    Some(News::of("OperatorVersionChanged", message))
+    Some(OperatorEvent::normal("OperatorVersionChanged", message))
 }
 
-fn available(before: &[Condition], after: &[Condition]) -> Option<News> {
+fn available_event(before: &[Condition], after: &[Condition]) -> Option<OperatorEvent> {
     let new = find_condition(after, AVAILABLE)?;
     let was = find_condition(before, AVAILABLE)?.is_true();
     match (was, new.is_true()) {
         (true, false) => {
             let message = format!("{}: {}", new.reason.as_deref().unwrap_or_default(), text(new));
-            Some(News::warning("OperatorUnavailable", message))
+            Some(OperatorEvent::warning("OperatorUnavailable", message))
         }
-        (false, true) => Some(News::of("OperatorAvailable", text(new))),
+        (false, true) => Some(OperatorEvent::normal("OperatorAvailable", text(new))),
         _ => None,
     }
 }
 
-fn degraded(before: &[Condition], after: &[Condition]) -> Option<News> {
+fn degraded_event(before: &[Condition], after: &[Condition]) -> Option<OperatorEvent> {
     let new = find_condition(after, DEGRADED)?;
     let old = find_condition(before, DEGRADED);
     let said = |it: &Condition| (it.status.clone(), it.reason.clone(), it.message.clone());
@@ -105,11 +110,11 @@ fn degraded(before: &[Condition], after: &[Condition]) -> Option<News> {
     if new.is_true() {
         let reason = new.reason.as_deref().unwrap_or_default();
         let message = format!("{reason}: {}", text(new));
-        return Some(News::warning("OperatorDegraded", message));
+        return Some(OperatorEvent::warning("OperatorDegraded", message));
     }
     let old = old.filter(|it| it.is_true())?;
     let message = format!("{} is over", old.reason.as_deref().unwrap_or_default());
-    Some(News::of("OperatorRecovered", message))
+    Some(OperatorEvent::normal("OperatorRecovered", message))
 }
 
 #[cfg(test)]
@@ -127,10 +132,10 @@ mod tests {
     }
 
     fn shown(before: &[Condition], after: &[Condition]) -> String {
-        let one = |it: &News| {
+        let one = |it: &OperatorEvent| {
             format!("{}{}: {}", if it.warning { "!" } else { "" }, it.reason, it.message)
         };
-        news(before, after).iter().map(one).collect::<Vec<_>>().join("; ")
+        condition_events(before, after).iter().map(one).collect::<Vec<_>>().join("; ")
     }
 
     #[test]
@@ -189,9 +194,9 @@ mod tests {
     #[test]
     fn steps_of_the_certificates() {
         assert_eq!(
-            of_step(&Step::UseNext).map(|it| it.reason),
+            certificate_event(&CertificateStep::PromoteNextCa).map(|it| it.reason),
             Some("CertificateAuthorityRotated")
         );
-        assert_eq!(of_step(&Step::Trust(vec![])), None);
+        assert_eq!(certificate_event(&CertificateStep::UpdateBundle(vec![])), None);
     }
 }

@@ -10,13 +10,13 @@
 //! All of it is pure: the shell reads, asks, writes with server-side apply, and looks again.
 
 pub mod certificates;
+pub mod component_order;
+pub mod components;
 pub mod conditions;
 pub mod controller_config;
-pub mod news;
-pub mod order;
-pub mod parts;
+pub mod events;
 mod pools;
-pub mod repair;
+pub mod repair_report;
 mod server;
 pub mod settings;
 
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::api::names::{GROUP, label, object};
 
 /// The ConfigMap with the settings that no object of the API has a place for.
-pub const SETTINGS: &str = "machinist-settings";
+pub const SETTINGS_CONFIG_MAP: &str = "machinist-settings";
 /// The Secret of the server's CA, and the ConfigMap of all CAs that machines are to trust.
 pub const SERVER_CA: &str = "machine-config-server-ca";
 /// The Secret of the server's certificate.
@@ -36,7 +36,7 @@ pub const BUNDLE_KEY: &str = "ca-bundle.crt";
 /// `deploy/extras/server-access.yaml`.
 pub const ACCESS_NAMESPACE: &str = "machinist-access";
 /// Which release an object is of; on everything that the operator makes.
-pub const RELEASE: &str = "machinist.dev/release";
+pub const RELEASE_ANNOTATION: &str = "machinist.dev/release";
 
 /// Labels of everything that the operator makes.
 #[must_use]
@@ -51,7 +51,7 @@ fn object_name() -> &'static str {
 /// A reference to the namespace of the system. What is outside of it and has this owner goes with it: so a deinstallation
 /// leaves nothing behind.
 #[must_use]
-pub fn owner(namespace: &str, uid: &str) -> Value {
+pub fn owner_reference(namespace: &str, uid: &str) -> Value {
     json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}])
 }
 
@@ -100,7 +100,7 @@ pub fn machine_configuration(owner: &Value) -> Value {
 
 /// Whether the operator is to do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Management {
+pub enum ManagementState {
     /// It does.
     #[default]
     Managed,
@@ -110,10 +110,10 @@ pub enum Management {
     Removed,
 }
 
-impl Management {
+impl ManagementState {
     /// By the word in `spec.managementState`.
     #[must_use]
-    pub fn of(word: Option<&str>) -> Self {
+    pub fn from_spec(word: Option<&str>) -> Self {
         match word {
             Some("Unmanaged") => Self::Unmanaged,
             Some("Removed") => Self::Removed,
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn pools_select_by_role_and_go_with_the_namespace() {
-        let owner = owner("ns", "u");
+        let owner = owner_reference("ns", "u");
         let pools = pools(&owner);
         assert_eq!(
             pools[0]["spec"]["nodeSelector"]["matchLabels"],
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn words_of_the_machine_configuration() {
-        assert_eq!(Management::of(None), Management::Managed);
-        assert_eq!(Management::of(Some("Force")), Management::Managed);
-        assert_eq!(Management::of(Some("Unmanaged")), Management::Unmanaged);
+        assert_eq!(ManagementState::from_spec(None), ManagementState::Managed);
+        assert_eq!(ManagementState::from_spec(Some("Force")), ManagementState::Managed);
+        assert_eq!(ManagementState::from_spec(Some("Unmanaged")), ManagementState::Unmanaged);
         assert_eq!(log_filter(Some("TraceAll")), "trace");
         assert_eq!(log_filter(Some("")), "info");
     }

@@ -8,23 +8,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::api::names::condition::pool as condition;
 use crate::api::names::label;
 use crate::api::{Condition, MachineConfigPool, MachineConfigPoolStatus, find_condition};
-use crate::update::{Policy, Reboot};
+use crate::rollout::{RebootPolicy, RolloutPolicy};
 
 /// How long each machine of the required pools may take, as in the real system.
-const PER_MACHINE: Duration = Duration::from_secs(10 * 60);
+const TIMEOUT_PER_MACHINE: Duration = Duration::from_secs(10 * 60);
 
 /// Why a pool that every release needs is not where it should be, if one is not.
-pub(super) fn stuck(pools: &[&MachineConfigPool], now: &Time) -> Option<String> {
+pub(super) fn stuck_reason(pools: &[&MachineConfigPool], now: &Time) -> Option<String> {
     let required: Vec<_> = pools.iter().filter(|pool| is_required(pool)).collect();
     let machines: i32 = required.iter().filter_map(|pool| status(pool).machine_count).sum();
-    let patience = PER_MACHINE * u32::try_from(machines.max(1)).unwrap_or(1);
-    required.iter().find_map(|pool| why(pool, patience, now))
+    let patience = TIMEOUT_PER_MACHINE * u32::try_from(machines.max(1)).unwrap_or(1);
+    required.iter().find_map(|pool| required_pool_stuck_reason(pool, patience, now))
 }
 
 /// Why the next release should not come yet, if it should not: a word and a sentence.
-pub(super) fn hinders(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)> {
-    let degraded = pools.iter().find(|pool| holds(pool, condition::DEGRADED));
-    let interrupted = pools.iter().find(|pool| holds(pool, condition::BUILD_INTERRUPTED));
+pub(super) fn upgrade_blocker(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)> {
+    let degraded = pools.iter().find(|pool| is_condition_true(pool, condition::DEGRADED));
+    let interrupted =
+        pools.iter().find(|pool| is_condition_true(pool, condition::BUILD_INTERRUPTED));
     // Pools of workers are paused on purpose when releases are to come one after the other.
     let paused = pools.iter().find(|pool| is_required(pool) && is_paused_before_a_change(pool));
     let see = "please see `kubectl get mcp` for further details and resolve before upgrading";
@@ -41,24 +42,28 @@ pub(super) fn hinders(pools: &[&MachineConfigPool]) -> Option<(&'static str, Str
 }
 
 /// Why one required pool is stuck.
-fn why(pool: &MachineConfigPool, patience: Duration, now: &Time) -> Option<String> {
-    if holds(pool, condition::DEGRADED) {
+fn required_pool_stuck_reason(
+    pool: &MachineConfigPool,
+    patience: Duration,
+    now: &Time,
+) -> Option<String> {
+    if is_condition_true(pool, condition::DEGRADED) {
         let causes = [condition::RENDER_DEGRADED, condition::NODE_DEGRADED, condition::DEGRADED];
-        let mut said = causes.iter().filter_map(|cause| said(pool, cause));
+        let mut said = causes.iter().filter_map(|cause| true_condition_message(pool, cause));
         let message = said.find(|text| !text.is_empty()).unwrap_or_default();
         return Some(format!("MachineConfigPool {} is degraded: {message}", name(pool)));
     }
     if is_paused_before_a_change(pool) {
         return Some(paused_message(pool));
     }
-    let updating = found(pool, condition::UPDATING).filter(|it| it.is_true())?;
+    let updating = find_pool_condition(pool, condition::UPDATING).filter(|it| it.is_true())?;
     let since = updating.last_transition_time.as_ref()?;
     let lasts = Duration::try_from(now.0.duration_since(since.0)).ok()?;
-    let patience = patience + waits_by_itself(pool)?;
+    let patience = patience + policy_wait(pool)?;
     (lasts > patience).then(|| {
         let status = status(pool);
         let count = |count: Option<i32>| count.unwrap_or_default();
-        let blocked = said(pool, condition::ROLLOUT_BLOCKED);
+        let blocked = true_condition_message(pool, condition::ROLLOUT_BLOCKED);
         format!(
             "required MachineConfigPool {} is not ready; its machines have been updating since {}. Status: (total: {}, ready {}, updated: {}, unavailable: {}, degraded: {}){}; see `machinist rollout status {0}`",
             name(pool),
@@ -76,9 +81,9 @@ fn why(pool: &MachineConfigPool, patience: Duration, now: &Time) -> Option<Strin
 
 /// How long a pool waits because its policy says so, beside the work; none where that has no end that could be told: a
 /// maintenance window, restarts that a person allows. One that cannot be understood is no reason to wait.
-fn waits_by_itself(pool: &MachineConfigPool) -> Option<Duration> {
-    let policy = Policy::of(pool).unwrap_or_default();
-    let is_open = policy.windows.is_none() && policy.reboot == Reboot::Immediate;
+fn policy_wait(pool: &MachineConfigPool) -> Option<Duration> {
+    let policy = RolloutPolicy::from_annotations(pool).unwrap_or_default();
+    let is_open = policy.windows.is_none() && policy.reboot == RebootPolicy::Immediate;
     is_open.then_some(policy.soak)
 }
 
@@ -108,17 +113,17 @@ fn status(pool: &MachineConfigPool) -> MachineConfigPoolStatus {
     pool.status.clone().unwrap_or_default()
 }
 
-fn found<'a>(pool: &'a MachineConfigPool, type_: &str) -> Option<&'a Condition> {
+fn find_pool_condition<'a>(pool: &'a MachineConfigPool, type_: &str) -> Option<&'a Condition> {
     find_condition(pool.status.as_ref()?.conditions.as_deref()?, type_)
 }
 
-fn holds(pool: &MachineConfigPool, type_: &str) -> bool {
-    found(pool, type_).is_some_and(Condition::is_true)
+fn is_condition_true(pool: &MachineConfigPool, type_: &str) -> bool {
+    find_pool_condition(pool, type_).is_some_and(Condition::is_true)
 }
 
 /// What a condition that holds says.
-fn said(pool: &MachineConfigPool, type_: &str) -> Option<String> {
-    found(pool, type_).filter(|it| it.is_true())?.message.clone()
+fn true_condition_message(pool: &MachineConfigPool, type_: &str) -> Option<String> {
+    find_pool_condition(pool, type_).filter(|it| it.is_true())?.message.clone()
 }
 
 #[cfg(test)]
@@ -150,7 +155,7 @@ mod tests {
 
     fn asked(since: &str, more: &Value) -> String {
         let pool = pool(since, more);
-        stuck(&[&pool], &Time(NOW.parse().unwrap())).unwrap_or_default()
+        stuck_reason(&[&pool], &Time(NOW.parse().unwrap())).unwrap_or_default()
     }
 
     #[test]
@@ -205,7 +210,7 @@ mod tests {
             (json!({"/spec/paused": true, "/metadata/labels": {}}), None),
         ] {
             let pool = pool(NOW, &more);
-            assert_eq!(hinders(&[&pool]).map(|(reason, _)| reason), expected, "{more}");
+            assert_eq!(upgrade_blocker(&[&pool]).map(|(reason, _)| reason), expected, "{more}");
         }
     }
 }

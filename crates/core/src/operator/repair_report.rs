@@ -6,83 +6,94 @@
 
 use serde_json::Value;
 
-use super::RELEASE;
-use super::news::News;
+use super::RELEASE_ANNOTATION;
+use super::events::OperatorEvent;
 use crate::api::names::FIELD_MANAGER;
 
 /// The most fields that are named.
-const NAMED: usize = 5;
+const MAX_NAMED_FIELDS: usize = 5;
 
 /// Where in an object: keys, and items of lists by what they are.
 #[derive(Debug, Clone)]
-enum Step<'a> {
+enum FieldPathSegment<'a> {
     Key(&'a str),
     Item(&'a Value),
 }
 
-type Place<'a> = Vec<Step<'a>>;
+type FieldPath<'a> = Vec<FieldPathSegment<'a>>;
 
 /// What applying `wanted` did, where there was `found` before; `existed` says whether it had been there earlier. Nothing, where
 /// nothing was written.
 #[must_use]
-pub fn told(wanted: &Value, found: Option<&Value>, written: &Value, existed: bool) -> Option<News> {
-    let about = format!("{} {}", word(&wanted["kind"]), word(&wanted["metadata"]["name"]));
+pub fn apply_event(
+    wanted: &Value,
+    found: Option<&Value>,
+    written: &Value,
+    existed: bool,
+) -> Option<OperatorEvent> {
+    let about = format!("{} {}", kind_of(&wanted["kind"]), kind_of(&wanted["metadata"]["name"]));
     let Some(found) = found else {
         return Some(match existed {
-            true => repaired(wanted, format!("{about} was deleted by somebody; it was made again")),
-            false => made(wanted, format!("{about} was made")),
+            true => repaired_event(
+                wanted,
+                format!("{about} was deleted by somebody; it was made again"),
+            ),
+            false => created_event(wanted, format!("{about} was made")),
         });
     };
     if is_same(wanted, found, written) {
         return None;
     }
-    let release = |object: &Value| object["metadata"]["annotations"][RELEASE].clone();
+    let release = |object: &Value| object["metadata"]["annotations"][RELEASE_ANNOTATION].clone();
     if release(wanted) != release(found) && !release(found).is_null() {
-        let message = format!("{about} was brought to release {}", word(&release(wanted)));
-        return Some(updated(wanted, message));
+        let message = format!("{about} was brought to release {}", kind_of(&release(wanted)));
+        return Some(updated_event(wanted, message));
     }
     let places = differences(wanted, found);
-    let names = named(&places);
-    let writers = Writers::of(found);
-    let by = places.iter().filter_map(|place| writers.other(place)).max_by_key(|it| it.time);
-    let is_own_wish = places.is_empty() || places.iter().any(|place| writers.is_ours(place));
+    let names = name_fields(&places);
+    let writers = FieldManagers::of(found);
+    let by =
+        places.iter().filter_map(|place| writers.other_manager(place)).max_by_key(|it| it.time);
+    let is_own_wish =
+        places.is_empty() || places.iter().any(|place| writers.is_owned_by_operator(place));
     Some(match by {
         Some(by) => {
             let message = format!("{about} was put right: {names} had been changed by {}", by.name);
-            repaired(wanted, message)
+            repaired_event(wanted, message)
         }
-        None if is_own_wish => updated(wanted, format!("{about} was updated: {names}")),
-        None => {
-            repaired(wanted, format!("{about} was put right: {names} had been changed by somebody"))
-        }
+        None if is_own_wish => updated_event(wanted, format!("{about} was updated: {names}")),
+        None => repaired_event(
+            wanted,
+            format!("{about} was put right: {names} had been changed by somebody"),
+        ),
     })
 }
 
-fn made(object: &Value, message: String) -> News {
-    match word(&object["kind"]) {
-        "Deployment" => News::of("DeploymentCreated", message),
-        "DaemonSet" => News::of("DaemonSetCreated", message),
-        _ => News::of("ControllerConfigCreated", message),
+fn created_event(object: &Value, message: String) -> OperatorEvent {
+    match kind_of(&object["kind"]) {
+        "Deployment" => OperatorEvent::normal("DeploymentCreated", message),
+        "DaemonSet" => OperatorEvent::normal("DaemonSetCreated", message),
+        _ => OperatorEvent::normal("ControllerConfigCreated", message),
     }
 }
 
-fn updated(object: &Value, message: String) -> News {
-    match word(&object["kind"]) {
-        "Deployment" => News::of("DeploymentUpdated", message),
-        "DaemonSet" => News::of("DaemonSetUpdated", message),
-        _ => News::of("ControllerConfigUpdated", message),
+fn updated_event(object: &Value, message: String) -> OperatorEvent {
+    match kind_of(&object["kind"]) {
+        "Deployment" => OperatorEvent::normal("DeploymentUpdated", message),
+        "DaemonSet" => OperatorEvent::normal("DaemonSetUpdated", message),
+        _ => OperatorEvent::normal("ControllerConfigUpdated", message),
     }
 }
 
-fn repaired(object: &Value, message: String) -> News {
-    match word(&object["kind"]) {
-        "Deployment" => News::warning("DeploymentRepaired", message),
-        "DaemonSet" => News::warning("DaemonSetRepaired", message),
-        _ => News::warning("ControllerConfigRepaired", message),
+fn repaired_event(object: &Value, message: String) -> OperatorEvent {
+    match kind_of(&object["kind"]) {
+        "Deployment" => OperatorEvent::warning("DeploymentRepaired", message),
+        "DaemonSet" => OperatorEvent::warning("DaemonSetRepaired", message),
+        _ => OperatorEvent::warning("ControllerConfigRepaired", message),
     }
 }
 
-fn word(value: &Value) -> &str {
+fn kind_of(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -93,7 +104,7 @@ fn is_same(wanted: &Value, found: &Value, written: &Value) -> bool {
 }
 
 /// Where an object is not as it is wanted. What is not said may be anything.
-fn differences<'a>(wanted: &'a Value, found: &'a Value) -> Vec<Place<'a>> {
+fn differences<'a>(wanted: &'a Value, found: &'a Value) -> Vec<FieldPath<'a>> {
     let (mut all, mut place) = (Vec::new(), Vec::new());
     compare(wanted, found, &mut place, &mut all);
     all
@@ -102,13 +113,13 @@ fn differences<'a>(wanted: &'a Value, found: &'a Value) -> Vec<Place<'a>> {
 fn compare<'a>(
     wanted: &'a Value,
     found: &'a Value,
-    place: &mut Place<'a>,
-    all: &mut Vec<Place<'a>>,
+    place: &mut FieldPath<'a>,
+    all: &mut Vec<FieldPath<'a>>,
 ) {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {
             for (key, value) in wanted {
-                place.push(Step::Key(key));
+                place.push(FieldPathSegment::Key(key));
                 match found.get(key) {
                     Some(found) => compare(value, found, place, all),
                     // What is empty is as good as absent.
@@ -121,7 +132,7 @@ fn compare<'a>(
         (Value::Array(wanted), Value::Array(found)) if wanted.iter().all(is_named) => {
             for item in wanted {
                 let same = found.iter().find(|it| it["name"] == item["name"]);
-                place.push(Step::Item(same.unwrap_or(item)));
+                place.push(FieldPathSegment::Item(same.unwrap_or(item)));
                 match same {
                     Some(same) => compare(item, same, place, all),
                     None => all.push(place.clone()),
@@ -155,64 +166,68 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Fields as people name them, a few at most.
-fn named(places: &[Place<'_>]) -> String {
-    let one = |place: &Place<'_>| {
+fn name_fields(places: &[FieldPath<'_>]) -> String {
+    let one = |place: &FieldPath<'_>| {
         let mut text = String::new();
         for step in place {
             match step {
-                Step::Key(key) if key.contains(['.', '/']) => text += &format!("[{key}]"),
-                Step::Key(key) if text.is_empty() => text += key,
-                Step::Key(key) => text += &format!(".{key}"),
-                Step::Item(item) => text += &format!("[{}]", word(&item["name"])),
+                FieldPathSegment::Key(key) if key.contains(['.', '/']) => {
+                    text += &format!("[{key}]")
+                }
+                FieldPathSegment::Key(key) if text.is_empty() => text += key,
+                FieldPathSegment::Key(key) => text += &format!(".{key}"),
+                FieldPathSegment::Item(item) => text += &format!("[{}]", kind_of(&item["name"])),
             }
         }
         text
     };
-    let names: Vec<String> = places.iter().take(NAMED).map(one).collect();
+    let names: Vec<String> = places.iter().take(MAX_NAMED_FIELDS).map(one).collect();
     match places.len() {
         0 => "nothing is in it any more that is not wanted".to_owned(),
-        count if count > NAMED => format!("{} and {} more", names.join(", "), count - NAMED),
+        count if count > MAX_NAMED_FIELDS => {
+            format!("{} and {} more", names.join(", "), count - MAX_NAMED_FIELDS)
+        }
         _ => names.join(", "),
     }
 }
 
 /// Who wrote which field of an object.
-struct Writers<'a>(Vec<Writer<'a>>);
+struct FieldManagers<'a>(Vec<FieldManager<'a>>);
 
-struct Writer<'a> {
+struct FieldManager<'a> {
     name: &'a str,
     time: &'a str,
     is_apply: bool,
     fields: &'a Value,
 }
 
-impl<'a> Writers<'a> {
+impl<'a> FieldManagers<'a> {
     /// Who wrote its status does not matter.
     fn of(object: &'a Value) -> Self {
         let entries = object["metadata"]["managedFields"].as_array();
         let entries =
             entries.into_iter().flatten().filter(|entry| entry["subresource"] != "status");
-        let writer = |entry: &'a Value| Writer {
-            name: word(&entry["manager"]),
-            time: word(&entry["time"]),
+        let writer = |entry: &'a Value| FieldManager {
+            name: kind_of(&entry["manager"]),
+            time: kind_of(&entry["time"]),
             is_apply: entry["operation"] == "Apply",
             fields: &entry["fieldsV1"],
         };
         Self(entries.map(writer).collect())
     }
 
-    fn is_ours(&self, place: &[Step<'_>]) -> bool {
-        self.0.iter().any(|it| it.name == FIELD_MANAGER && it.is_apply && it.has(place))
+    fn is_owned_by_operator(&self, place: &[FieldPathSegment<'_>]) -> bool {
+        self.0.iter().any(|it| it.name == FIELD_MANAGER && it.is_apply && it.owns(place))
     }
 
-    fn other(&self, place: &[Step<'_>]) -> Option<&Writer<'a>> {
+    fn other_manager(&self, place: &[FieldPathSegment<'_>]) -> Option<&FieldManager<'a>> {
         let others = self.0.iter().filter(|it| it.name != FIELD_MANAGER || !it.is_apply);
-        others.filter(|it| it.has(place)).max_by_key(|it| it.time)
+        others.filter(|it| it.owns(place)).max_by_key(|it| it.time)
     }
 }
 
-impl Writer<'_> {
-    fn has(&self, place: &[Step<'_>]) -> bool {
+impl FieldManager<'_> {
+    fn owns(&self, place: &[FieldPathSegment<'_>]) -> bool {
         let mut fields = self.fields;
         for step in place {
             let Some(inside) = fields.as_object() else { return false };
@@ -221,9 +236,9 @@ impl Writer<'_> {
                 return true;
             }
             let next = match step {
-                Step::Key(key) => inside.get(&format!("f:{key}")),
-                Step::Item(item) => {
-                    inside.iter().find(|(key, _)| means(key, item)).map(|(_, it)| it)
+                FieldPathSegment::Key(key) => inside.get(&format!("f:{key}")),
+                FieldPathSegment::Item(item) => {
+                    inside.iter().find(|(key, _)| matches_item_key(key, item)).map(|(_, it)| it)
                 }
             };
             match next {
@@ -236,7 +251,7 @@ impl Writer<'_> {
 }
 
 /// Whether the key of a list's item, such as `k:{"name":"a"}`, is that of this one.
-fn means(key: &str, item: &Value) -> bool {
+fn matches_item_key(key: &str, item: &Value) -> bool {
     let key = key.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
     let Some(Value::Object(key)) = key else { return false };
     key.iter().all(|(field, value)| item[field] == *value)
@@ -245,13 +260,13 @@ fn means(key: &str, item: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::order::Part;
-    use crate::operator::parts::tests::inputs;
+    use crate::operator::component_order::OperatorComponent;
+    use crate::operator::components::tests::inputs;
     use serde_json::json;
 
     /// What an API server keeps of the controller's Deployment.
     fn kept() -> Value {
-        let mut kept = inputs().object(Part::Controller);
+        let mut kept = inputs().manifest(OperatorComponent::Controller);
         kept["metadata"]["generation"] = 1.into();
         kept["spec"]["progressDeadlineSeconds"] = 600.into();
         kept["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"] = "TCP".into();
@@ -276,7 +291,12 @@ mod tests {
     fn asked(found: &Value) -> String {
         let mut written = found.clone();
         written["metadata"]["generation"] = 2.into();
-        let news = told(&inputs().object(Part::Controller), Some(found), &written, true);
+        let news = apply_event(
+            &inputs().manifest(OperatorComponent::Controller),
+            Some(found),
+            &written,
+            true,
+        );
         news.map(|news| format!("{}: {}", news.reason, news.message)).unwrap_or_default()
     }
 
@@ -285,14 +305,22 @@ mod tests {
         let found = kept();
         let mut written = found.clone();
         written["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "1".into();
-        assert_eq!(told(&inputs().object(Part::Controller), Some(&found), &written, true), None);
-        assert!(differences(&inputs().object(Part::Controller), &found).is_empty());
+        assert_eq!(
+            apply_event(
+                &inputs().manifest(OperatorComponent::Controller),
+                Some(&found),
+                &written,
+                true
+            ),
+            None
+        );
+        assert!(differences(&inputs().manifest(OperatorComponent::Controller), &found).is_empty());
     }
 
     #[test]
     fn made_and_made_again() {
-        let wanted = inputs().object(Part::Daemon);
-        let reason = |existed| told(&wanted, None, &wanted, existed).map(|news| news.reason);
+        let wanted = inputs().manifest(OperatorComponent::Daemon);
+        let reason = |existed| apply_event(&wanted, None, &wanted, existed).map(|news| news.reason);
         assert_eq!(reason(false), Some("DaemonSetCreated"));
         assert_eq!(reason(true), Some("DaemonSetRepaired"));
     }
@@ -328,7 +356,7 @@ mod tests {
             asked(&found),
             "DeploymentUpdated: Deployment machine-config-controller was updated: spec.template.spec.containers[controller].args"
         );
-        found["metadata"]["annotations"][RELEASE] = "0".into();
+        found["metadata"]["annotations"][RELEASE_ANNOTATION] = "0".into();
         assert_eq!(
             asked(&found),
             "DeploymentUpdated: Deployment machine-config-controller was brought to release 1"
@@ -351,7 +379,7 @@ mod tests {
     fn many_fields_are_not_all_named() {
         let (wanted, found) =
             (json!({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f.g": 1, "h": []}), json!({"f.g": 1}));
-        assert_eq!(named(&differences(&wanted, &found)), "a, b, c, d, e");
-        assert!(named(&differences(&wanted, &json!({}))).ends_with("e and 1 more"));
+        assert_eq!(name_fields(&differences(&wanted, &found)), "a, b, c, d, e");
+        assert!(name_fields(&differences(&wanted, &json!({}))).ends_with("e and 1 more"));
     }
 }

@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::order::Part;
-use super::parts::{
-    BUNDLE_FOLDER, Inputs, NOBODY, control_plane, nobody, on_control_plane, unprivileged,
+use super::component_order::OperatorComponent;
+use super::components::{
+    BUNDLE_DIR, ComponentInputs, NOBODY_UID, control_plane_affinity, control_plane_scheduling,
+    nobody_security_context, unprivileged_security_context,
 };
 use super::{ACCESS_NAMESPACE, BUNDLE_KEY, SERVER_CA, SERVER_TLS};
 use crate::api::names::{label, port};
 
-impl Inputs {
+impl ComponentInputs {
     pub(super) fn server(&self) -> Value {
         let endpoint = self.endpoint.as_ref();
         let api_server = endpoint.map(|it| it.api_server.as_str()).unwrap_or_default();
@@ -35,9 +36,9 @@ impl Inputs {
         }
         if self.settings.sealed {
             args.push(format!("--sealed-url={url}"));
-            args.push(format!("--sealed-ca={BUNDLE_FOLDER}/{BUNDLE_KEY}"));
+            args.push(format!("--sealed-ca={BUNDLE_DIR}/{BUNDLE_KEY}"));
             volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
-            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_FOLDER, "readOnly": true}));
+            mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_DIR, "readOnly": true}));
         }
         if self.settings.first_boot {
             args.push(format!("--first-boot-url={url}"));
@@ -45,60 +46,63 @@ impl Inputs {
         let mut container = self.container("server", &args, 50);
         container["ports"] = json!([
             {"name": "https", "containerPort": port::SERVER_TLS},
-            {"name": "http", "containerPort": port::SERVER_PLAIN},
+            {"name": "http", "containerPort": port::SERVER_HTTP},
         ]);
         container["readinessProbe"] = json!({"tcpSocket": {"port": "https"}});
-        container["securityContext"] = unprivileged();
+        container["securityContext"] = unprivileged_security_context();
         container["volumeMounts"] = mounts.into();
-        let mut nobody = nobody();
-        nobody["fsGroup"] = NOBODY.into();
+        let mut nobody = nobody_security_context();
+        nobody["fsGroup"] = NOBODY_UID.into();
         let pod = json!({
-            "serviceAccountName": Part::Server.name(),
+            "serviceAccountName": OperatorComponent::Server.name(),
             "priorityClassName": "system-cluster-critical",
             "hostNetwork": true,
             "securityContext": nobody,
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [
-                    control_plane(label::NODE_ROLE_CONTROL_PLANE),
-                    control_plane(label::NODE_ROLE_MASTER),
+                    control_plane_affinity(label::NODE_ROLE_CONTROL_PLANE),
+                    control_plane_affinity(label::NODE_ROLE_MASTER),
                 ],
             }}},
-            "tolerations": on_control_plane(),
+            "tolerations": control_plane_scheduling(),
             "containers": [container],
             "volumes": volumes,
         });
-        self.around(Part::Server, &pod)
+        self.workload(OperatorComponent::Server, &pod)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::parts::tests::inputs;
-    use super::super::settings::Settings;
+    use super::super::components::tests::inputs;
+    use super::super::settings::OperatorSettings;
     use super::*;
 
     /// What each setting of the server adds to the arguments of server and controller; each volume has its mount.
     #[test]
     fn settings_of_the_server_reach_its_arguments() {
         let access = "--access-namespace=machinist-access";
-        let token = Settings { server_token: Some("t".to_owned()), ..Settings::default() };
-        let sealed = Settings { sealed: true, ..Settings::default() };
-        let first_boot = Settings { first_boot: true, ..Settings::default() };
-        let all = Settings { sealed: true, first_boot: true, ..token.clone() };
+        let token =
+            OperatorSettings { server_token: Some("t".to_owned()), ..OperatorSettings::default() };
+        let sealed = OperatorSettings { sealed: true, ..OperatorSettings::default() };
+        let first_boot = OperatorSettings { first_boot: true, ..OperatorSettings::default() };
+        let all = OperatorSettings { sealed: true, first_boot: true, ..token.clone() };
         let token_file = "--server-token-file=/etc/machinist/server-token/token";
         let (url, ca) =
             ("--sealed-url=https://a:22623", "--sealed-ca=/etc/machinist/server-ca/ca-bundle.crt");
         let program = "--first-boot-url=https://a:22623";
         for (settings, server, controller) in [
-            (Settings::default(), &[][..], &[][..]),
+            (OperatorSettings::default(), &[][..], &[][..]),
             (token, &[access, "--require-token"], &[token_file]),
             (sealed, &[access, url, ca], &[]),
             (first_boot, &[program], &[]),
             (all, &[access, "--require-token", url, ca, program], &[token_file]),
         ] {
-            let chosen = Inputs { settings, ..inputs() };
-            for (part, expected) in [(Part::Server, server), (Part::Controller, controller)] {
-                let (plain, object) = (inputs().object(part), chosen.object(part));
+            let chosen = ComponentInputs { settings, ..inputs() };
+            for (part, expected) in
+                [(OperatorComponent::Server, server), (OperatorComponent::Controller, controller)]
+            {
+                let (plain, object) = (inputs().manifest(part), chosen.manifest(part));
                 let pod = |object: &Value| object["spec"]["template"]["spec"].clone();
                 let words = |object: &Value| -> Vec<String> {
                     let args = &pod(object)["containers"][0]["args"];
@@ -118,7 +122,7 @@ mod tests {
                 let secrets = pod["volumes"].to_string();
                 assert_eq!(
                     secrets.contains(r#""secretName":"t""#),
-                    controller.contains(&token_file) && part == Part::Controller
+                    controller.contains(&token_file) && part == OperatorComponent::Controller
                 );
             }
         }

@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use super::ACCESS_NAMESPACE;
 use crate::api::names::object;
-use crate::drift::Policy;
+use crate::drift::DriftPolicy;
 use crate::go::duration;
-use crate::serve::access::looks_like_token;
+use crate::serve::provisioning_token::looks_like_token;
 use crate::user_data::endpoint::host_name;
 
 /// How many controllers there may be.
-const REPLICAS: std::ops::RangeInclusive<u32> = 1..=5;
+const REPLICA_RANGE: std::ops::RangeInclusive<u32> = 1..=5;
 
 /// What an administrator chose. [`Settings::default`] is what holds where nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct OperatorSettings {
     /// Where machines reach the API; found out where it is not said.
     pub api_server_url: Option<String>,
     /// Where machines reach the machine config server; on the API's host where it is not said.
@@ -26,11 +26,11 @@ pub struct Settings {
     /// Whether there is a machine config server.
     pub server: bool,
     /// The templates that every machine's config starts from.
-    pub profile: Profile,
+    pub profile: TemplateProfile,
     /// How many controllers there are; one of them leads.
     pub controller_replicas: u32,
     /// What daemons do about changes by hand.
-    pub drift: Policy,
+    pub drift: DriftPolicy,
     /// The namespace of the Secrets with pointer configs; that of the system where it is not said.
     pub user_data_namespace: Option<String>,
     /// How many seconds machines know a new CA before it is used.
@@ -50,7 +50,7 @@ pub const TOKEN_KEY: &str = "token";
 
 /// Templates that come with Machinist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Profile {
+pub enum TemplateProfile {
     /// None: machines get what people write, and nothing else.
     #[default]
     None,
@@ -60,7 +60,7 @@ pub enum Profile {
     Kubernetes,
 }
 
-impl Profile {
+impl TemplateProfile {
     /// The word in flags and settings.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -72,16 +72,16 @@ impl Profile {
     }
 }
 
-impl Default for Settings {
+impl Default for OperatorSettings {
     fn default() -> Self {
         Self {
             api_server_url: None,
             server_url: None,
             server_names: Vec::new(),
             server: true,
-            profile: Profile::None,
+            profile: TemplateProfile::None,
             controller_replicas: 2,
-            drift: Policy::default(),
+            drift: DriftPolicy::default(),
             user_data_namespace: None,
             certificate_overlap: 24 * 60 * 60,
             cluster_dns_ip: None,
@@ -94,27 +94,27 @@ impl Default for Settings {
 
 /// A setting that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("ConfigMap {}: data.{key}: {problem}", super::SETTINGS)]
-pub struct SettingsError {
+#[error("ConfigMap {}: data.{key}: {problem}", super::SETTINGS_CONFIG_MAP)]
+pub struct OperatorSettingsError {
     /// The key.
     pub key: String,
     /// What is wrong, and what to write instead.
     pub problem: String,
 }
 
-impl Settings {
+impl OperatorSettings {
     /// Reads the data of the ConfigMap.
     ///
     /// # Errors
     /// A key is unknown or its value is none.
-    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
+    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, OperatorSettingsError> {
         let mut settings = Self::default();
         for (key, value) in data {
             let value = value.trim();
             if value.is_empty() {
                 continue;
             }
-            let error = |problem: String| SettingsError { key: key.clone(), problem };
+            let error = |problem: String| OperatorSettingsError { key: key.clone(), problem };
             settings.set(key, value).map_err(error)?;
         }
         Ok(settings)
@@ -130,7 +130,7 @@ impl Settings {
     ///
     /// # Errors
     /// It is not there, or holds no token.
-    pub fn check_token(&self, secret: &Value) -> Result<(), SettingsError> {
+    pub fn check_token(&self, secret: &Value) -> Result<(), OperatorSettingsError> {
         let Some(name) = &self.server_token else { return Ok(()) };
         let fault = match (secret.is_null(), secret["data"][TOKEN_KEY].as_str()) {
             (true, _) => format!("there is no Secret {name}"),
@@ -142,7 +142,7 @@ impl Settings {
              kubectl -n {} create secret generic {name} --from-file={TOKEN_KEY}=token",
             object::NAMESPACE
         );
-        Err(SettingsError { key: "serverToken".to_owned(), problem })
+        Err(OperatorSettingsError { key: "serverToken".to_owned(), problem })
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -150,11 +150,17 @@ impl Settings {
         match key {
             "apiServerURL" => {
                 self.api_server_url = text().filter(|url| is_https(url));
-                self.api_server_url.as_ref().map(drop).ok_or_else(|| no_url(value, 6443))?;
+                self.api_server_url
+                    .as_ref()
+                    .map(drop)
+                    .ok_or_else(|| invalid_url_message(value, 6443))?;
             }
             "serverURL" => {
                 self.server_url = text().filter(|url| is_https(url));
-                self.server_url.as_ref().map(drop).ok_or_else(|| no_url(value, 22623))?;
+                self.server_url
+                    .as_ref()
+                    .map(drop)
+                    .ok_or_else(|| invalid_url_message(value, 22623))?;
             }
             "serverNames" => {
                 let names = value.split([',', ' ', '\n']).filter(|name| !name.is_empty());
@@ -183,16 +189,18 @@ impl Settings {
             "firstBoot" => self.first_boot = yes_or_no(value)?,
             "sealed" => self.sealed = yes_or_no(value)?,
             "profile" => {
-                let all = [Profile::None, Profile::Machine, Profile::Kubernetes];
+                let all =
+                    [TemplateProfile::None, TemplateProfile::Machine, TemplateProfile::Kubernetes];
                 self.profile = one_of(value, &all.map(|profile| (profile.as_str(), profile)))?;
             }
             "controllerReplicas" => {
-                let count = value.parse().ok().filter(|count| REPLICAS.contains(count));
-                let wrong = || format!("{value:?} is no number from 1 to {}", REPLICAS.end());
+                let count = value.parse().ok().filter(|count| REPLICA_RANGE.contains(count));
+                let wrong = || format!("{value:?} is no number from 1 to {}", REPLICA_RANGE.end());
                 self.controller_replicas = count.ok_or_else(wrong)?;
             }
             "drift" => {
-                self.drift = one_of(value, &[("report", Policy::Report), ("heal", Policy::Heal)])?;
+                self.drift =
+                    one_of(value, &[("report", DriftPolicy::Report), ("heal", DriftPolicy::Heal)])?;
             }
             "userDataNamespace" => self.user_data_namespace = Some(value.to_owned()),
             "certificateOverlap" => {
@@ -215,7 +223,7 @@ fn is_https(url: &str) -> bool {
     url.starts_with("https://") && !url.contains(char::is_whitespace) && host_name(url).is_some()
 }
 
-fn no_url(value: &str, port: u16) -> String {
+fn invalid_url_message(value: &str, port: u16) -> String {
     format!("{value:?} is no address; write https://HOST:{port}")
 }
 
@@ -236,27 +244,27 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(key: &str, value: &str) -> Result<Settings, String> {
+    fn read(key: &str, value: &str) -> Result<OperatorSettings, String> {
         let data = [(key.to_owned(), value.to_owned())].into();
-        Settings::read(&data).map_err(|error| error.to_string())
+        OperatorSettings::read(&data).map_err(|error| error.to_string())
     }
 
     #[test]
     fn what_is_not_said_has_a_default() {
-        assert_eq!(Settings::read(&BTreeMap::new()).unwrap(), Settings::default());
-        assert_eq!(read("server", " ").unwrap(), Settings::default());
+        assert_eq!(OperatorSettings::read(&BTreeMap::new()).unwrap(), OperatorSettings::default());
+        assert_eq!(read("server", " ").unwrap(), OperatorSettings::default());
     }
 
     #[test]
     fn values() {
         assert!(!read("server", "false").unwrap().server);
-        assert_eq!(read("profile", "machine").unwrap().profile, Profile::Machine);
+        assert_eq!(read("profile", "machine").unwrap().profile, TemplateProfile::Machine);
         assert_eq!(read("controllerReplicas", "3").unwrap().controller_replicas, 3);
         assert_eq!(read("certificateOverlap", "90m").unwrap().certificate_overlap, 5400);
         assert_eq!(read("serverNames", "a, b\nc").unwrap().server_names, ["a", "b", "c"]);
         let url = read("apiServerURL", "https://api.example.com:6443/").unwrap().api_server_url;
         assert_eq!(url.as_deref(), Some("https://api.example.com:6443"));
-        assert_eq!(read("drift", "heal").unwrap().drift, Policy::Heal);
+        assert_eq!(read("drift", "heal").unwrap().drift, DriftPolicy::Heal);
         let token = read("serverToken", "pointer-token").unwrap();
         assert!(token.server_token.as_deref() == Some("pointer-token") && token.needs_access());
         let sealed = read("sealed", "true").unwrap();
@@ -267,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_token_in_the_place_of_its_secret_is_not_repeated() {
-        let token = crate::serve::access::make([7; 32]).text;
+        let token = crate::serve::provisioning_token::generate_token([7; 32]).text;
         for value in [token.as_str(), "Bearer abcdef.x"] {
             let error = read("serverToken", value).unwrap_err();
             assert!(error.contains("never the token itself"), "{error}");
@@ -292,7 +300,7 @@ mod tests {
                 (found, expected) => assert_eq!(*found, expected),
             }
         }
-        assert_eq!(Settings::default().check_token(&Value::Null), Ok(()));
+        assert_eq!(OperatorSettings::default().check_token(&Value::Null), Ok(()));
     }
 
     #[test]

@@ -2,27 +2,27 @@
 
 use serde::Deserialize;
 
-use super::{Change, Deployment, HostStatus};
+use super::{OsChange, OsDeployment, OsStatus};
 
 /// What `bootc status` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct BootcStatus {
     /// The operating systems.
-    pub host: HostStatus,
+    pub host: OsStatus,
     /// Whether bootc can change what is booted: packages that were put on top by others are in its way.
     pub is_compatible: bool,
 }
 
 /// A program and what it is called with.
-pub type Command = (&'static str, Vec<String>);
+pub type CommandLine = (&'static str, Vec<String>);
 
-fn command(program: &'static str, words: &[&str]) -> Command {
+fn command(program: &'static str, words: &[&str]) -> CommandLine {
     (program, words.iter().map(|&word| word.to_owned()).collect())
 }
 
 /// Why bootc cannot make a change.
 #[must_use]
-pub fn refusal(change: &Change, has_rpm_ostree: bool) -> Option<String> {
+pub fn refusal(change: &OsChange, has_rpm_ostree: bool) -> Option<String> {
     let no =
         |field: &str, remedy: &str| Some(format!("{field}: a bootc host cannot do this: {remedy}"));
     if change.kernel_type.is_some() {
@@ -47,7 +47,7 @@ pub fn refusal(change: &Change, has_rpm_ostree: bool) -> Option<String> {
 /// it on what bootc has staged. The way back is a change like any other: what is kept has the files of
 /// the new config in its /etc, so it must not simply be booted again.
 #[must_use]
-pub fn stage(change: &Change) -> Vec<Command> {
+pub fn stage(change: &OsChange) -> Vec<CommandLine> {
     let switch = change.image.as_deref();
     let switch =
         switch.map(|image| command("bootc", &["switch", "--transport", "registry", image]));
@@ -57,7 +57,7 @@ pub fn stage(change: &Change) -> Vec<Command> {
 
 /// What drops a staged change: bootc cannot, what it is made of can.
 #[must_use]
-pub fn unstage(has_rpm_ostree: bool, is_staged: bool) -> Option<Command> {
+pub fn unstage(has_rpm_ostree: bool, is_staged: bool) -> Option<CommandLine> {
     match (is_staged, has_rpm_ostree) {
         (false, _) => None,
         (true, true) => Some(command("rpm-ostree", &["cleanup", "-p"])),
@@ -66,55 +66,55 @@ pub fn unstage(has_rpm_ostree: bool, is_staged: bool) -> Option<Command> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Host {
-    status: Entries,
+struct BootcHost {
+    status: BootcHostStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Entries {
-    staged: Option<Entry>,
-    booted: Option<Entry>,
-    rollback: Option<Entry>,
+struct BootcHostStatus {
+    staged: Option<BootcBootEntry>,
+    booted: Option<BootcBootEntry>,
+    rollback: Option<BootcBootEntry>,
     rollback_queued: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Entry {
-    image: Option<ImageStatus>,
+struct BootcBootEntry {
+    image: Option<BootcImageStatus>,
     incompatible: bool,
-    ostree: Option<Checksum>,
+    ostree: Option<BootcOstree>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ImageStatus {
-    image: Reference,
+struct BootcImageStatus {
+    image: BootcImageReference,
     version: Option<String>,
     image_digest: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Reference {
+struct BootcImageReference {
     image: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Checksum {
+struct BootcOstree {
     checksum: String,
 }
 
-impl Entry {
-    fn deployment(&self) -> Deployment {
+impl BootcBootEntry {
+    fn deployment(&self) -> OsDeployment {
         let image = self.image.as_ref();
         let name =
-            |image: &ImageStatus| by_digest(&image.image.image, image.image_digest.as_deref());
-        Deployment {
+            |image: &BootcImageStatus| by_digest(&image.image.image, image.image_digest.as_deref());
+        OsDeployment {
             checksum: self.ostree.as_ref().map(|it| it.checksum.clone()).unwrap_or_default(),
             image: image.map(name),
             version: image.and_then(|image| image.version.clone()),
-            ..Deployment::default()
+            ..OsDeployment::default()
         }
     }
 }
@@ -134,23 +134,23 @@ fn by_digest(name: &str, digest: Option<&str>) -> String {
 ///
 /// # Errors
 /// It is not what bootc says, or nothing is booted.
-pub fn parse(json: &str) -> Result<Status, String> {
-    let host: Host = serde_json::from_str(json)
+pub fn parse_status(json: &str) -> Result<BootcStatus, String> {
+    let host: BootcHost = serde_json::from_str(json)
         .map_err(|error| format!("bootc status --json cannot be read: {error}"))?;
-    let Entries { staged, booted, rollback, rollback_queued } = host.status;
+    let BootcHostStatus { staged, booted, rollback, rollback_queued } = host.status;
     let booted = booted.ok_or("bootc status --json: nothing is booted that bootc knows")?;
     let (staged, rollback) = (staged.map(|it| it.deployment()), rollback.map(|it| it.deployment()));
     let (next, kept) = if rollback_queued { (rollback, staged) } else { (staged, rollback) };
-    Ok(Status {
+    Ok(BootcStatus {
         is_compatible: !booted.incompatible,
-        host: HostStatus { booted: booted.deployment(), next, kept: kept.into_iter().collect() },
+        host: OsStatus { booted: booted.deployment(), next, kept: kept.into_iter().collect() },
     })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::os::KernelArguments;
+    use crate::os::KernelArgumentsChange;
 
     /// As bootc 1.1 says it.
     pub(crate) const STAGED: &str = include_str!("bootc/fixtures/staged.json");
@@ -159,41 +159,50 @@ pub(super) mod tests {
 
     #[test]
     fn what_bootc_says() {
-        let status = parse(STAGED).unwrap();
+        let status = parse_status(STAGED).unwrap();
         assert!(status.is_compatible);
-        let HostStatus { booted, next, kept } = status.host;
+        let OsStatus { booted, next, kept } = status.host;
         let digest = |letter: &str| format!("@sha256:{}", letter.repeat(64));
         assert_eq!(booted.image.unwrap(), format!("quay.io:5000/os/centos{}", digest("a")));
         assert_eq!(booted.version.as_deref(), Some("stream10.20250701.0"));
         assert_eq!(next.unwrap().image.unwrap(), format!("quay.io:5000/os/centos{}", digest("b")));
         assert_eq!((kept.len(), kept[0].checksum.len()), (1, 64));
         let queued = STAGED.replace("\"rollbackQueued\": false", "\"rollbackQueued\": true");
-        assert!(parse(&queued).unwrap().host.next.unwrap().image.unwrap().ends_with(&digest("c")));
-        assert!(parse(NOT_BOOTC).unwrap_err().contains("nothing is booted"));
-        assert!(parse("").unwrap_err().contains("cannot be read"));
+        assert!(
+            parse_status(&queued)
+                .unwrap()
+                .host
+                .next
+                .unwrap()
+                .image
+                .unwrap()
+                .ends_with(&digest("c"))
+        );
+        assert!(parse_status(NOT_BOOTC).unwrap_err().contains("nothing is booted"));
+        assert!(parse_status("").unwrap_err().contains("cannot be read"));
     }
 
     #[test]
     fn exact_calls() {
-        let lines = |commands: Vec<Command>| -> Vec<String> {
+        let lines = |commands: Vec<CommandLine>| -> Vec<String> {
             commands
                 .iter()
                 .map(|(program, words)| format!("{program} {}", words.join(" ")))
                 .collect()
         };
-        let image = Change { image: Some("r/os@sha256:1".to_owned()), ..Change::default() };
+        let image = OsChange { image: Some("r/os@sha256:1".to_owned()), ..OsChange::default() };
         let append = vec!["a=1".to_owned()];
-        let kernel_arguments = KernelArguments { append, ..KernelArguments::default() };
-        let both = Change { kernel_arguments, ..image.clone() };
+        let kernel_arguments = KernelArgumentsChange { append, ..KernelArgumentsChange::default() };
+        let both = OsChange { kernel_arguments, ..image.clone() };
         let switch = "bootc switch --transport registry r/os@sha256:1";
         assert_eq!(lines(stage(&image)), [switch]);
         assert_eq!(lines(stage(&both)), [switch, "rpm-ostree kargs --append=a=1"]);
-        let back = Change { checksum: Some("c".to_owned()), ..both.clone() };
+        let back = OsChange { checksum: Some("c".to_owned()), ..both.clone() };
         assert_eq!(lines(stage(&back)), lines(stage(&both)));
         assert_eq!(refusal(&both, true), None);
         assert!(refusal(&both, false).unwrap().starts_with("spec.kernelArguments: "));
         let extensions = Some(vec!["usbguard".to_owned()]);
-        let extended = Change { extensions, ..image };
+        let extended = OsChange { extensions, ..image };
         assert!(refusal(&extended, true).unwrap().starts_with("spec.extensions: "));
         assert_eq!(lines(unstage(true, true).into_iter().collect()), ["rpm-ostree cleanup -p"]);
         assert_eq!(lines(unstage(false, true).into_iter().collect()), ["ostree admin undeploy 0"]);

@@ -6,7 +6,7 @@ use crate::api::names::annotation::{LAYERED_IMAGE, machinist::OS_IMAGE_PINNED};
 
 /// What a config wants of the operating system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredOs {
     /// The image; none where the config leaves the one that is there.
     pub image: Option<String>,
     /// Whether the image is the pool's own and holds kernel and extensions already.
@@ -21,11 +21,11 @@ pub struct Wanted {
     pub extensions_image: Option<String>,
 }
 
-impl Wanted {
+impl DesiredOs {
     /// What a config wants. The image of the pool's own counts first, then the one that the
     /// controller has found the tag to mean, then what the config says.
     #[must_use]
-    pub fn of(config: &MachineConfig) -> Self {
+    pub fn from_config(config: &MachineConfig) -> Self {
         let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let layered = layered_image(config);
         let pinned = annotation(config, OS_IMAGE_PINNED);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn which_image_counts() {
-        let image = |config: &MachineConfig| Wanted::of(config).image;
+        let image = |config: &MachineConfig| DesiredOs::from_config(config).image;
         assert_eq!(image(&from_ignition(json!({}))), None);
         assert_eq!(image(&config()).as_deref(), Some("os:latest"));
         let mut pinned = config();
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(image(&pinned).as_deref(), Some("os@sha256:1"));
         let layered = with_layered_image(pinned.clone(), Some("pool@sha256:2"));
         assert_eq!(image(&layered).as_deref(), Some("pool@sha256:2"));
-        assert!(Wanted::of(&layered).is_layered);
+        assert!(DesiredOs::from_config(&layered).is_layered);
         assert_eq!(with_layered_image(layered, None), pinned);
         assert_eq!(with_layered_image(with_layered_image(config(), Some("x")), Some("")), config());
     }

@@ -1,11 +1,11 @@
 //! Downloads that broke off: which of them are worth another try at once.
 
 /// How often a download that was interrupted is taken up again before it is told to have failed.
-pub const MOST_INTERRUPTIONS: u32 = 3;
+pub const MAX_INTERRUPTIONS: u32 = 3;
 
 /// What programs say when a connection broke in the middle. What could not be connected at all they try
 /// again themselves.
-const BROKEN: [&str; 6] = [
+const CONNECTION_LOST_MESSAGES: [&str; 6] = [
     "unexpected eof",
     "connection reset by peer",
     "broken pipe",
@@ -18,7 +18,7 @@ const BROKEN: [&str; 6] = [
 #[must_use]
 pub fn is_interruption(complaint: &str) -> bool {
     let complaint = complaint.to_lowercase();
-    BROKEN.iter().any(|words| complaint.contains(words))
+    CONNECTION_LOST_MESSAGES.iter().any(|words| complaint.contains(words))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The extensions there are, and their packages.
-const KNOWN: [(&str, &[&str]); 7] = [
+const EXTENSION_PACKAGES: [(&str, &[&str]); 7] = [
     ("two-node-ha", &["pacemaker", "pcs", "fence-agents-all"]),
     ("ipsec", &["NetworkManager-libreswan", "libreswan", "openvswitch3.5-ipsec"]),
     ("usbguard", &["usbguard"]),
@@ -15,10 +15,11 @@ const KNOWN: [(&str, &[&str]); 7] = [
 ];
 
 /// What an extension consisted of before; still good on a machine that has not been updated.
-const LEGACY: [(&str, &[&str]); 1] = [("ipsec", &["NetworkManager-libreswan", "libreswan"])];
+const LEGACY_EXTENSION_PACKAGES: [(&str, &[&str]); 1] =
+    [("ipsec", &["NetworkManager-libreswan", "libreswan"])];
 
 fn packages_of(extension: &str) -> Option<&'static [&'static str]> {
-    KNOWN.iter().find(|(name, _)| *name == extension).map(|(_, packages)| *packages)
+    EXTENSION_PACKAGES.iter().find(|(name, _)| *name == extension).map(|(_, packages)| *packages)
 }
 
 /// Why extensions cannot be had: they are not known.
@@ -29,7 +30,7 @@ pub fn refusal(extensions: &[String]) -> Option<String> {
     if unknown.is_empty() {
         return None;
     }
-    let known: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = EXTENSION_PACKAGES.iter().map(|(name, _)| *name).collect();
     let (unknown, known) = (unknown.join(" "), known.join(", "));
     Some(format!("invalid extensions found: [{unknown}]: there are {known}"))
 }
@@ -43,11 +44,11 @@ pub fn packages(extensions: &[String]) -> BTreeSet<&'static str> {
 /// What rpm-ostree is called with so that a machine with these requested packages has the extensions.
 /// Packages that belong to no extension are nobody's business. Nothing where nothing has to be done.
 #[must_use]
-pub fn update(extensions: &[String], requested: &[String]) -> Option<Vec<String>> {
+pub fn update_arguments(extensions: &[String], requested: &[String]) -> Option<Vec<String>> {
     let wanted = packages(extensions);
     let installed: BTreeSet<&str> = requested.iter().map(String::as_str).collect();
     let managed: BTreeSet<&str> =
-        KNOWN.iter().flat_map(|(_, packages)| packages.iter().copied()).collect();
+        EXTENSION_PACKAGES.iter().flat_map(|(_, packages)| packages.iter().copied()).collect();
     let install = wanted.iter().filter(|name| !installed.contains(**name));
     let install = install.flat_map(|name| ["--install", name]);
     let gone = installed.iter().filter(|name| managed.contains(**name) && !wanted.contains(**name));
@@ -58,7 +59,7 @@ pub fn update(extensions: &[String], requested: &[String]) -> Option<Vec<String>
 
 /// What is wrong with a staged operating system that is to have extensions.
 #[must_use]
-pub fn not_staged(extensions: &[String], staged: Option<&[String]>) -> Option<String> {
+pub fn missing_in_staged(extensions: &[String], staged: Option<&[String]>) -> Option<String> {
     let wanted = packages(extensions);
     if wanted.is_empty() {
         return None;
@@ -79,10 +80,13 @@ pub fn not_staged(extensions: &[String], staged: Option<&[String]>) -> Option<St
 /// What is wrong with the extensions of a running machine, where `is_installed` says which packages
 /// it has.
 #[must_use]
-pub fn not_installed(extensions: &[String], is_installed: &dyn Fn(&str) -> bool) -> Option<String> {
+pub fn missing_on_host(
+    extensions: &[String],
+    is_installed: &dyn Fn(&str) -> bool,
+) -> Option<String> {
     extensions.iter().find_map(|extension| {
         let packages = packages_of(extension)?;
-        let legacy = LEGACY.iter().find(|(name, _)| name == extension);
+        let legacy = LEGACY_EXTENSION_PACKAGES.iter().find(|(name, _)| name == extension);
         let has = |set: &[&str]| set.iter().all(|name| is_installed(name));
         if has(packages) || legacy.is_some_and(|(_, set)| has(set)) {
             return None;
@@ -99,19 +103,19 @@ pub fn not_installed(extensions: &[String], is_installed: &dyn Fn(&str) -> bool)
 /// The repository of packages, for rpm-ostree, as long as it is needed.
 pub const REPO_FILE: &str = "/etc/yum.repos.d/coreos-extensions.repo";
 /// Where its packages are meanwhile.
-pub const REPO_FOLDER: &str = "/run/mco-extensions/os-extensions-content-machinist";
+pub const REPO_DIR: &str = "/run/mco-extensions/os-extensions-content-machinist";
 
 /// The text of [`REPO_FILE`].
 #[must_use]
 pub fn repo_file() -> String {
     format!(
-        "[coreos-extensions]\nenabled=1\nmetadata_expire=1m\nbaseurl={REPO_FOLDER}/usr/share/rpm-ostree/extensions/\ngpgcheck=0\nskip_if_unavailable=False\n"
+        "[coreos-extensions]\nenabled=1\nmetadata_expire=1m\nbaseurl={REPO_DIR}/usr/share/rpm-ostree/extensions/\ngpgcheck=0\nskip_if_unavailable=False\n"
     )
 }
 
 /// What brings the packages out of their image, program by program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetch {
+pub struct ExtensionsFetch {
     /// `nice`: podman fetches the image, without being in the way of others.
     pub pull: Vec<String>,
     /// `podman`: makes a container of it that never runs.
@@ -126,13 +130,13 @@ pub struct Fetch {
 
 /// What brings the packages out of an image.
 #[must_use]
-pub fn fetch(image: &str, authfile: Option<&str>) -> Fetch {
+pub fn fetch_commands(image: &str, authfile: Option<&str>) -> ExtensionsFetch {
     let words = |words: &[&str]| -> Vec<String> { words.iter().map(|&it| it.to_owned()).collect() };
     let container = "ostree-container-pivot-machinist";
     let pull = words(&["--", "ionice", "-c", "3", "podman", "pull", "-q"]);
     let auth = authfile.map(|file| words(&["--authfile", file])).unwrap_or_default();
     let annotation = "--annotation=org.openshift.machineconfigoperator.pivot=true";
-    Fetch {
+    ExtensionsFetch {
         pull: [pull, auth, words(&[image])].concat(),
         create: words(&[
             "create",
@@ -143,15 +147,15 @@ pub fn fetch(image: &str, authfile: Option<&str>) -> Fetch {
             container,
             image,
         ]),
-        copy: words(&["cp", &format!("{container}:/"), REPO_FOLDER]),
-        label: words(&["-R", "-t", "var_run_t", REPO_FOLDER]),
+        copy: words(&["cp", &format!("{container}:/"), REPO_DIR]),
+        label: words(&["-R", "-t", "var_run_t", REPO_DIR]),
         container: container.to_owned(),
     }
 }
 
 /// How long to wait after so many failures to fetch the image; none when it has been tried enough.
 #[must_use]
-pub fn repo_pause(failures: u32) -> Option<Duration> {
+pub fn fetch_backoff(failures: u32) -> Option<Duration> {
     (failures <= 5).then(|| Duration::from_secs(5 << failures.saturating_sub(1)))
 }
 
@@ -186,7 +190,8 @@ mod tests {
             ),
             (&[], &["kernel-rt-core"], None),
         ] {
-            let call = update(&list(extensions), &list(requested)).map(|call| call.join(" "));
+            let call =
+                update_arguments(&list(extensions), &list(requested)).map(|call| call.join(" "));
             assert_eq!(call.as_deref(), expected, "{extensions:?} {requested:?}");
         }
     }
@@ -196,19 +201,19 @@ mod tests {
         let refused = refusal(&list(&["usbguard", "x", "y"])).unwrap();
         assert!(refused.starts_with("invalid extensions found: [x y]"), "{refused}");
         let wanted = list(&["kerberos"]);
-        assert!(not_staged(&wanted, None).unwrap().starts_with("no staged deployment"));
+        assert!(missing_in_staged(&wanted, None).unwrap().starts_with("no staged deployment"));
         let staged = list(&["libkadm5"]);
-        assert!(not_staged(&wanted, Some(&staged)).unwrap().ends_with("[krb5-workstation]"));
-        assert_eq!(not_staged(&[], None), None);
+        assert!(missing_in_staged(&wanted, Some(&staged)).unwrap().ends_with("[krb5-workstation]"));
+        assert_eq!(missing_in_staged(&[], None), None);
         let old = |name: &str| name.contains("libreswan");
-        assert_eq!(not_installed(&list(&["ipsec"]), &old), None);
-        let found = not_installed(&list(&["ipsec", "usbguard"]), &old).unwrap();
+        assert_eq!(missing_on_host(&list(&["ipsec"]), &old), None);
+        let found = missing_on_host(&list(&["ipsec", "usbguard"]), &old).unwrap();
         assert!(found.contains("\"usbguard\" verification failed"), "{found}");
     }
 
     #[test]
     fn packages_come_out_of_their_image() {
-        let calls = fetch("r/ext@sha256:1", Some("/var/lib/kubelet/config.json"));
+        let calls = fetch_commands("r/ext@sha256:1", Some("/var/lib/kubelet/config.json"));
         assert_eq!(
             calls.pull.join(" "),
             "-- ionice -c 3 podman pull -q --authfile /var/lib/kubelet/config.json r/ext@sha256:1"
@@ -217,9 +222,10 @@ mod tests {
             calls.create.join(" "),
             "create --replace --net=none --annotation=org.openshift.machineconfigoperator.pivot=true --name ostree-container-pivot-machinist r/ext@sha256:1"
         );
-        assert_eq!(calls.copy.join(" "), format!("cp {}:/ {REPO_FOLDER}", calls.container));
-        assert!(repo_file().contains(&format!("baseurl={REPO_FOLDER}/usr/share")));
-        let pauses: Vec<u64> = (1..9).map_while(repo_pause).map(|pause| pause.as_secs()).collect();
+        assert_eq!(calls.copy.join(" "), format!("cp {}:/ {REPO_DIR}", calls.container));
+        assert!(repo_file().contains(&format!("baseurl={REPO_DIR}/usr/share")));
+        let pauses: Vec<u64> =
+            (1..9).map_while(fetch_backoff).map(|pause| pause.as_secs()).collect();
         assert_eq!(pauses, [5, 10, 20, 40, 80]);
     }
 }

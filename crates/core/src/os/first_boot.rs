@@ -1,16 +1,16 @@
 //! What is left to do on the first boot, after Ignition: kernel arguments, the image, FIPS.
 
-use super::{Change, Deployment, KernelArguments, Wanted, kernel_arguments};
+use super::{DesiredOs, KernelArgumentsChange, OsChange, OsDeployment, kernel_arguments};
 use crate::api::MachineConfig;
 
 /// The kernel argument that turns FIPS mode on.
-const FIPS: &str = "fips=1";
+const FIPS_ARGUMENT: &str = "fips=1";
 
 /// What a new machine is like, before anything but Ignition has touched it.
 #[derive(Debug, Clone, Copy)]
-pub struct Newborn<'a> {
+pub struct FirstBootHost<'a> {
     /// What it has booted.
-    pub booted: &'a Deployment,
+    pub booted: &'a OsDeployment,
     /// What its kernel was booted with; none where nobody reads kernel arguments.
     pub command_line: Option<&'a str>,
     /// Whether the kernel runs in FIPS mode, where it can tell.
@@ -22,7 +22,10 @@ pub struct Newborn<'a> {
 ///
 /// # Errors
 /// FIPS mode is on and the config does not want it: it cannot be turned off.
-pub fn change(config: &MachineConfig, newborn: Newborn<'_>) -> Result<Change, String> {
+pub fn first_boot_change(
+    config: &MachineConfig,
+    newborn: FirstBootHost<'_>,
+) -> Result<OsChange, String> {
     let wants_fips = config.spec.fips.unwrap_or_default();
     if newborn.fips == Some(true) && !wants_fips {
         return Err(
@@ -30,40 +33,40 @@ pub fn change(config: &MachineConfig, newborn: Newborn<'_>) -> Result<Change, St
                 .to_owned(),
         );
     }
-    let mut wanted = Wanted::of(config);
+    let mut wanted = DesiredOs::from_config(config);
     if wants_fips && newborn.fips != Some(true) {
-        wanted.kernel_arguments.push(FIPS.to_owned());
+        wanted.kernel_arguments.push(FIPS_ARGUMENT.to_owned());
     }
     let line = newborn.command_line.unwrap_or_default();
-    let had = Wanted {
+    let had = DesiredOs {
         image: newborn.booted.image.clone(),
         is_layered: wanted.is_layered,
-        kernel_arguments: present(&wanted.kernel_arguments, line),
-        kernel_type: super::kernel_type::DEFAULT.to_owned(),
+        kernel_arguments: present_arguments(&wanted.kernel_arguments, line),
+        kernel_type: super::kernel_type::DEFAULT_KERNEL.to_owned(),
         extensions: Vec::new(),
         extensions_image: wanted.extensions_image.clone(),
     };
-    Ok(Change::between(&had, &wanted, newborn.booted))
+    Ok(OsChange::between(&had, &wanted, newborn.booted))
 }
 
 /// Leaves the kernel arguments out, where nobody would read them. FIPS mode is more than a wish: it cannot be left out.
 ///
 /// # Errors
 /// FIPS mode is wanted, and would not come.
-pub fn leave_arguments_out(change: &mut Change) -> Result<(), String> {
-    if change.kernel_arguments.append.iter().any(|argument| argument == FIPS) {
+pub fn drop_kernel_arguments(change: &mut OsChange) -> Result<(), String> {
+    if change.kernel_arguments.append.iter().any(|argument| argument == FIPS_ARGUMENT) {
         return Err(
             "spec.fips is true, and this machine has no boot loader that could be told to turn FIPS mode on: install the machine with it, or leave fips out"
                 .to_owned(),
         );
     }
-    change.kernel_arguments = KernelArguments::default();
+    change.kernel_arguments = KernelArgumentsChange::default();
     Ok(())
 }
 
 /// Those of the wanted arguments that a machine was booted with, in the order of its command line: the
 /// order counts.
-fn present(wanted: &[String], command_line: &str) -> Vec<String> {
+fn present_arguments(wanted: &[String], command_line: &str) -> Vec<String> {
     let wanted = kernel_arguments::split_all(wanted);
     let mut words = kernel_arguments::split(command_line);
     words.retain(|word| wanted.contains(word));
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_ignition_has_left() {
-        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
+        let booted = OsDeployment { image: Some(A.to_owned()), ..OsDeployment::default() };
         for (image, arguments, line, expected) in [
             (A, &[][..], "root=x", (None, &[][..])),
             (A, &["a", "b"], "root=x a b", (None, &[])),
@@ -99,8 +102,9 @@ mod tests {
             (B, &["a"], "a", (Some(B), &[])),
             (B, &["a"], "root=x", (Some(B), &["a"])),
         ] {
-            let newborn = Newborn { booted: &booted, command_line: Some(line), fips: Some(false) };
-            let change = change(&config(image, arguments, false), newborn).unwrap();
+            let newborn =
+                FirstBootHost { booted: &booted, command_line: Some(line), fips: Some(false) };
+            let change = first_boot_change(&config(image, arguments, false), newborn).unwrap();
             let found = (change.image.as_deref(), change.kernel_arguments.append.as_slice());
             assert_eq!(
                 found,
@@ -112,25 +116,25 @@ mod tests {
 
     #[test]
     fn fips_comes_with_the_first_restart_and_never_goes() {
-        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
-        let newborn = |fips| Newborn { booted: &booted, command_line: Some("root=x"), fips };
-        let on = change(&config(A, &[], true), newborn(Some(false))).unwrap();
+        let booted = OsDeployment { image: Some(A.to_owned()), ..OsDeployment::default() };
+        let newborn = |fips| FirstBootHost { booted: &booted, command_line: Some("root=x"), fips };
+        let on = first_boot_change(&config(A, &[], true), newborn(Some(false))).unwrap();
         assert_eq!(on.kernel_arguments.append, ["fips=1"]);
-        assert!(change(&config(A, &[], true), newborn(Some(true))).unwrap().is_empty());
-        let refused = change(&config(A, &[], false), newborn(Some(true))).unwrap_err();
+        assert!(first_boot_change(&config(A, &[], true), newborn(Some(true))).unwrap().is_empty());
+        let refused = first_boot_change(&config(A, &[], false), newborn(Some(true))).unwrap_err();
         assert!(refused.contains("spec.fips"), "{refused}");
     }
 
     #[test]
     fn where_nobody_reads_arguments_they_are_left_out_but_not_fips() {
-        let booted = Deployment { image: Some(A.to_owned()), ..Deployment::default() };
-        let newborn = Newborn { booted: &booted, command_line: None, fips: None };
-        let mut plain = change(&config(A, &["a"], false), newborn).unwrap();
+        let booted = OsDeployment { image: Some(A.to_owned()), ..OsDeployment::default() };
+        let newborn = FirstBootHost { booted: &booted, command_line: None, fips: None };
+        let mut plain = first_boot_change(&config(A, &["a"], false), newborn).unwrap();
         assert!(!plain.is_empty());
-        leave_arguments_out(&mut plain).unwrap();
+        drop_kernel_arguments(&mut plain).unwrap();
         assert!(plain.is_empty());
-        let mut fips = change(&config(A, &["a"], true), newborn).unwrap();
-        let refused = leave_arguments_out(&mut fips).unwrap_err();
+        let mut fips = first_boot_change(&config(A, &["a"], true), newborn).unwrap();
+        let refused = drop_kernel_arguments(&mut fips).unwrap_err();
         assert!(refused.contains("spec.fips"), "{refused}");
     }
 }

@@ -7,7 +7,7 @@ use super::bootc;
 /// A way to change an operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum HostKind {
     /// ostree alone.
     Ostree,
     /// rpm-ostree: Fedora CoreOS, RHCOS, SCOS.
@@ -20,7 +20,7 @@ pub enum Kind {
 
 /// What can be seen of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct HostFacts {
     /// The text of `/etc/os-release`.
     pub os_release: String,
     /// Whether `/run/ostree-booted` is there.
@@ -35,30 +35,30 @@ pub struct Facts {
 
 /// Which kind of host it is, and why.
 #[must_use]
-pub fn kind(facts: &Facts) -> (Kind, String) {
+pub fn detect_host_kind(facts: &HostFacts) -> (HostKind, String) {
     let os = os_name(&facts.os_release);
-    let bootc = facts.bootc_status.as_deref().map(bootc::parse);
+    let bootc = facts.bootc_status.as_deref().map(bootc::parse_status);
     let by_bootc = bootc.is_some_and(|status| {
         status.is_ok_and(|status| status.is_compatible && status.host.booted.image.is_some())
     });
     if !facts.is_ostree_booted && !by_bootc {
         let why = "is not booted from an image (there is no /run/ostree-booted)";
-        return (Kind::Plain, format!("{os} {why}"));
+        return (HostKind::Plain, format!("{os} {why}"));
     }
     if is_coreos(&facts.os_release) && facts.has_rpm_ostree {
-        return (Kind::RpmOstree, format!("{os} is a CoreOS with rpm-ostree"));
+        return (HostKind::RpmOstree, format!("{os} is a CoreOS with rpm-ostree"));
     }
     if by_bootc {
-        return (Kind::Bootc, format!("{os} is booted from an image that bootc manages"));
+        return (HostKind::Bootc, format!("{os} is booted from an image that bootc manages"));
     }
     let booted = format!("{os} is booted from an ostree deployment");
     match (facts.has_rpm_ostree, facts.has_ostree) {
-        (true, _) => (Kind::RpmOstree, format!("{booted} and has rpm-ostree")),
+        (true, _) => (HostKind::RpmOstree, format!("{booted} and has rpm-ostree")),
         (false, true) => {
-            (Kind::Ostree, format!("{booted} and has ostree, but no rpm-ostree or bootc"))
+            (HostKind::Ostree, format!("{booted} and has ostree, but no rpm-ostree or bootc"))
         }
         (false, false) => (
-            Kind::Plain,
+            HostKind::Plain,
             format!("{booted}, but has none of the programs ostree, rpm-ostree and bootc"),
         ),
     }
@@ -117,18 +117,18 @@ mod tests {
                 true,
                 false,
                 None,
-                Kind::Plain,
+                HostKind::Plain,
                 "Debian GNU/Linux 12 (bookworm) is not booted from an image",
             ),
-            (DEBIAN, true, true, false, None, Kind::Ostree, "has ostree, but no rpm-ostree"),
-            (DEBIAN, true, false, false, None, Kind::Plain, "none of the programs"),
+            (DEBIAN, true, true, false, None, HostKind::Ostree, "has ostree, but no rpm-ostree"),
+            (DEBIAN, true, false, false, None, HostKind::Plain, "none of the programs"),
             (
                 FCOS,
                 true,
                 true,
                 true,
                 by_bootc.clone(),
-                Kind::RpmOstree,
+                HostKind::RpmOstree,
                 "Fedora CoreOS 42 is a CoreOS with rpm-ostree",
             ),
             (
@@ -137,31 +137,39 @@ mod tests {
                 true,
                 true,
                 not_by_bootc.clone(),
-                Kind::RpmOstree,
+                HostKind::RpmOstree,
                 "RHCOS 9.6 is a CoreOS",
             ),
-            (STREAM, true, true, true, by_bootc.clone(), Kind::Bootc, "that bootc manages"),
-            (STREAM, true, true, false, by_bootc, Kind::Bootc, "that bootc manages"),
-            (STREAM, true, true, true, layered, Kind::RpmOstree, "and has rpm-ostree"),
-            (STREAM, false, true, true, not_by_bootc, Kind::Plain, "is not booted from an image"),
+            (STREAM, true, true, true, by_bootc.clone(), HostKind::Bootc, "that bootc manages"),
+            (STREAM, true, true, false, by_bootc, HostKind::Bootc, "that bootc manages"),
+            (STREAM, true, true, true, layered, HostKind::RpmOstree, "and has rpm-ostree"),
+            (
+                STREAM,
+                false,
+                true,
+                true,
+                not_by_bootc,
+                HostKind::Plain,
+                "is not booted from an image",
+            ),
             (
                 STREAM,
                 true,
                 true,
                 true,
                 Some("no JSON".to_owned()),
-                Kind::RpmOstree,
+                HostKind::RpmOstree,
                 "has rpm-ostree",
             ),
         ] {
-            let facts = Facts {
+            let facts = HostFacts {
                 os_release: os.to_owned(),
                 is_ostree_booted: booted,
                 has_ostree: ostree,
                 has_rpm_ostree: rpm_ostree,
                 bootc_status: bootc,
             };
-            let (found, reason) = kind(&facts);
+            let (found, reason) = detect_host_kind(&facts);
             assert_eq!(found, kind_, "{facts:?}");
             assert!(reason.contains(words), "{reason}");
         }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// An image that is named by what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
+pub struct DigestImageRef {
     /// Registry and repository, without tag and digest.
     pub repository: String,
     /// The digest of its manifest: 64 hexadecimal digits of a SHA-256.
@@ -19,13 +19,13 @@ pub enum ImageRefError {
     NoDigest(String),
     /// Not a SHA-256.
     #[error("osImageURL {0}: its digest is not sha256: and 64 hexadecimal digits")]
-    BadDigest(String),
+    InvalidDigest(String),
     /// Not the name of an image.
     #[error("osImageURL {0}: this is not the name of an image: write REGISTRY/NAME@sha256:…")]
-    BadName(String),
+    InvalidName(String),
 }
 
-impl Pinned {
+impl DigestImageRef {
     /// Reads `registry/name@sha256:…`; a tag beside the digest means nothing and goes.
     pub fn parse(image: &str) -> Result<Self, ImageRefError> {
         let Some((name, digest)) = image.split_once('@') else {
@@ -34,7 +34,7 @@ impl Pinned {
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let sha256 = digest.strip_prefix("sha256:").filter(|sum| sum.len() == 64);
         let sha256 = sha256.filter(|sum| sum.bytes().all(hex));
-        let sha256 = sha256.ok_or_else(|| ImageRefError::BadDigest(image.to_owned()))?;
+        let sha256 = sha256.ok_or_else(|| ImageRefError::InvalidDigest(image.to_owned()))?;
         let repository = match name.rsplit_once(':') {
             // A colon before the last slash is that of a port.
             Some((repository, tag)) if !tag.contains('/') => repository,
@@ -46,7 +46,7 @@ impl Pinned {
             || !repository.bytes().all(allowed)
             || !first.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'[')
         {
-            return Err(ImageRefError::BadName(image.to_owned()));
+            return Err(ImageRefError::InvalidName(image.to_owned()));
         }
         Ok(Self { repository: repository.to_owned(), sha256: sha256.to_owned() })
     }
@@ -60,11 +60,11 @@ impl Pinned {
     /// The ref in an ostree repository under which the image is kept.
     #[must_use]
     pub fn ostree_ref(&self) -> String {
-        format!("{OSTREE_REFS}/{}", self.sha256)
+        format!("{OSTREE_REF_PREFIX}/{}", self.sha256)
     }
 }
 
-impl std::fmt::Display for Pinned {
+impl std::fmt::Display for DigestImageRef {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}@sha256:{}", self.repository, self.sha256)
     }
@@ -73,7 +73,7 @@ impl std::fmt::Display for Pinned {
 /// Why a text does not name an image in a registry, with a tag, a digest or neither. A name without a
 /// registry would be another image on machines that look for it elsewhere.
 #[must_use]
-pub fn not_a_reference(text: &str) -> Option<&'static str> {
+pub fn reference_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         return Some("it is empty");
     }
@@ -99,7 +99,7 @@ pub fn not_a_reference(text: &str) -> Option<&'static str> {
     if !registry.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte)) {
         return Some("its registry is not the name of a host");
     }
-    if !path.split('/').all(is_part) {
+    if !path.split('/').all(is_name_component) {
         return Some(
             "its name has a part that is not of small letters and digits, with . _ - between",
         );
@@ -114,7 +114,7 @@ fn is_registry(host: &str) -> bool {
     host == "localhost" || host.contains(['.', ':'])
 }
 
-fn is_part(part: &str) -> bool {
+fn is_name_component(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let mut bytes = part.bytes();
     let ends = bytes.next().is_some_and(plain) && part.bytes().last().is_some_and(plain);
@@ -128,12 +128,12 @@ fn is_tag(tag: &str) -> bool {
 }
 
 /// The refs of all images that we have brought into an ostree repository.
-pub const OSTREE_REFS: &str = "machinist/image";
+pub const OSTREE_REF_PREFIX: &str = "machinist/image";
 
 /// The pullspec in the reference that ostree keeps of a deployment made of an image by others, such as
 /// `ostree-unverified-registry:quay.io/os@sha256:…`.
 #[must_use]
-pub fn of_container_reference(reference: &str) -> Option<&str> {
+pub fn pullspec_of_container_reference(reference: &str) -> Option<&str> {
     let rest = match reference.split_once(':')? {
         ("ostree-unverified-registry", rest) => rest,
         ("ostree-image-signed" | "ostree-unverified-image", rest) => {
@@ -161,7 +161,7 @@ mod tests {
             (format!("10.0.0.1:5000/os/x@sha256:{SUM}"), "10.0.0.1:5000/os/x"),
             (format!("[fd00::1]:5000/os@sha256:{SUM}"), "[fd00::1]:5000/os"),
         ] {
-            let pinned = Pinned::parse(&image).unwrap();
+            let pinned = DigestImageRef::parse(&image).unwrap();
             assert_eq!((pinned.repository.as_str(), pinned.sha256.as_str()), (repository, SUM));
             assert_eq!(pinned.to_string(), format!("{repository}@sha256:{SUM}"));
             assert_eq!(pinned.ostree_ref(), format!("machinist/image/{SUM}"));
@@ -181,7 +181,7 @@ mod tests {
             (String::new(), "no digest"),
         ];
         for (image, reason) in cases {
-            let error = Pinned::parse(&image).unwrap_err().to_string();
+            let error = DigestImageRef::parse(&image).unwrap_err().to_string();
             assert!(error.contains(reason) && error.starts_with("osImageURL"), "{error}");
         }
     }
@@ -195,7 +195,7 @@ mod tests {
             "[fd00::1]:5000/os:1".to_owned(),
             format!("quay.io/os/x:4.20@sha256:{SUM}"),
         ] {
-            assert_eq!(not_a_reference(&image), None, "{image}");
+            assert_eq!(reference_problem(&image), None, "{image}");
         }
         for (image, reason) in [
             ("", "empty"),
@@ -212,7 +212,7 @@ mod tests {
             ("quay.io/os:", "tag"),
             ("quay.io/os:a b", "tag"),
         ] {
-            let found = not_a_reference(image).unwrap_or_default();
+            let found = reference_problem(image).unwrap_or_default();
             assert!(found.contains(reason), "{image}: {found}");
         }
     }
@@ -228,7 +228,7 @@ mod tests {
             ("fedora:fedora/x86_64/coreos/stable", None),
             ("", None),
         ] {
-            assert_eq!(of_container_reference(reference), image, "{reference}");
+            assert_eq!(pullspec_of_container_reference(reference), image, "{reference}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Kernel arguments: how the kernel splits them, what changes from one config to another, and
 //! whether a machine has those that it is to have.
 
-use super::KernelArguments;
+use super::KernelArgumentsChange;
 
 /// Splits a line into arguments as the kernel does: at white space, but not between quotes. There
 /// are no escapes, and the quotes stay.
@@ -33,20 +33,22 @@ pub fn split_all(entries: &[String]) -> Vec<String> {
 /// What has to change from one list to another: all of the old go, all of the new come, so that
 /// their order is that of the list. Nothing where both lists say the same.
 #[must_use]
-pub fn between(old: &[String], new: &[String]) -> KernelArguments {
+pub fn change_between(old: &[String], new: &[String]) -> KernelArgumentsChange {
     let (delete, append) = (split_all(old), split_all(new));
     if delete == append {
-        return KernelArguments::default();
+        return KernelArgumentsChange::default();
     }
-    KernelArguments { delete, append }
+    KernelArgumentsChange { delete, append }
 }
 
 /// A full list of arguments after a change, for hosts that want all of them.
 #[must_use]
-pub fn apply(present: &[String], change: &KernelArguments) -> Vec<String> {
+pub fn apply(present: &[String], change: &KernelArgumentsChange) -> Vec<String> {
     let mut list = present.to_vec();
     for gone in &change.delete {
-        if let Some(at) = list.iter().position(|argument| bare(argument) == bare(gone)) {
+        if let Some(at) =
+            list.iter().position(|argument| without_quotes(argument) == without_quotes(gone))
+        {
             list.remove(at);
         }
     }
@@ -58,15 +60,17 @@ pub fn apply(present: &[String], change: &KernelArguments) -> Vec<String> {
 /// not matter, nor where a boot loader has put its quotes.
 #[must_use]
 pub fn missing(wanted: &[String], command_line: &str) -> Vec<String> {
-    let present: Vec<String> = split(command_line).iter().map(|word| bare(word)).collect();
-    split_all(wanted).into_iter().filter(|word| !present.contains(&bare(word))).collect()
+    let present: Vec<String> =
+        split(command_line).iter().map(|word| without_quotes(word)).collect();
+    split_all(wanted).into_iter().filter(|word| !present.contains(&without_quotes(word))).collect()
 }
 
 /// The arguments that a list has more often than another, each once.
 #[must_use]
-pub fn too_many(arguments: &[String], have: &[String], most: &[String]) -> Vec<String> {
-    let count =
-        |list: &[String], word: &str| list.iter().filter(|one| bare(one) == bare(word)).count();
+pub fn surplus(arguments: &[String], have: &[String], most: &[String]) -> Vec<String> {
+    let count = |list: &[String], word: &str| {
+        list.iter().filter(|one| without_quotes(one) == without_quotes(word)).count()
+    };
     let mut found: Vec<String> = Vec::new();
     for word in arguments {
         if count(have, word) > count(most, word) && !found.contains(word) {
@@ -77,7 +81,7 @@ pub fn too_many(arguments: &[String], have: &[String], most: &[String]) -> Vec<S
 }
 
 /// An argument without its quotes: `a="b c"` and `"a=b c"` mean the same.
-fn bare(argument: &str) -> String {
+fn without_quotes(argument: &str) -> String {
     argument.replace('"', "")
 }
 
@@ -126,15 +130,18 @@ mod tests {
             (&["a b"], &["a", "b"], &[], &[]),
             (&["a", "b"], &["b", "a"], &["a", "b"], &["b", "a"]),
         ] {
-            let change = between(&list(old), &list(new));
-            assert_eq!(change, KernelArguments { delete: list(delete), append: list(append) });
+            let change = change_between(&list(old), &list(new));
+            assert_eq!(
+                change,
+                KernelArgumentsChange { delete: list(delete), append: list(append) }
+            );
         }
     }
 
     #[test]
     fn what_others_have_set_stays() {
         let present = list(&["root=/dev/sda", "a", "console=tty0", "a", "b"]);
-        let change = between(&list(&["a", "b", "gone"]), &list(&["b", "c"]));
+        let change = change_between(&list(&["a", "b", "gone"]), &list(&["b", "c"]));
         let expected = list(&["root=/dev/sda", "console=tty0", "a", "b", "c"]);
         assert_eq!(apply(&present, &change), expected);
     }
@@ -155,11 +162,11 @@ mod tests {
             new in prop::collection::vec("[a-d]( [a-d])?", 0..5),
         ) {
             let before = [others.clone(), split_all(&old)].concat();
-            let after = apply(&before, &between(&old, &new));
+            let after = apply(&before, &change_between(&old, &new));
             prop_assert_eq!(&after, &[others, split_all(&new)].concat());
             prop_assert!(missing(&new, &after.join(" ")).is_empty());
             // And back again.
-            prop_assert_eq!(apply(&after, &between(&new, &old)), before);
+            prop_assert_eq!(apply(&after, &change_between(&new, &old)), before);
         }
     }
 }

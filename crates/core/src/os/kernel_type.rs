@@ -1,14 +1,15 @@
 //! Other kernels: how they are called, and what rpm-ostree has to do for them.
 
-use super::Deployment;
+use super::OsDeployment;
 
 /// The kernel of the image.
-pub const DEFAULT: &str = "default";
+pub const DEFAULT_KERNEL: &str = "default";
 
-const OWN: [&str; 5] =
+const DEFAULT_KERNEL_PACKAGES: [&str; 5] =
     ["kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-modules-extra"];
-const REALTIME: [&str; 3] = ["kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"];
-const LARGE_PAGES: [&str; 4] = [
+const REALTIME_KERNEL_PACKAGES: [&str; 3] =
+    ["kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"];
+const LARGE_PAGE_KERNEL_PACKAGES: [&str; 4] = [
     "kernel-64k-core",
     "kernel-64k-modules",
     "kernel-64k-modules-core",
@@ -18,14 +19,14 @@ const LARGE_PAGES: [&str; 4] = [
 /// The name of a kernel: nothing said is the default.
 #[must_use]
 pub fn canonical(kernel_type: Option<&str>) -> &str {
-    kernel_type.filter(|name| !name.is_empty()).unwrap_or(DEFAULT)
+    kernel_type.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_KERNEL)
 }
 
 /// Why a kernel cannot be had on this kind of machine.
 #[must_use]
 pub fn refusal(kernel_type: &str, architecture: &str) -> Option<String> {
     match kernel_type {
-        DEFAULT | "realtime" => None,
+        DEFAULT_KERNEL | "realtime" => None,
         "64k-pages" if architecture == "aarch64" => None,
         "64k-pages" => Some("64k-pages is only supported for aarch64 architecture".to_owned()),
         other => Some(format!(
@@ -37,13 +38,13 @@ pub fn refusal(kernel_type: &str, architecture: &str) -> Option<String> {
 /// What rpm-ostree is called with to replace the kernel of the image; nothing for the default, which
 /// is there when [`reset`] has been done.
 #[must_use]
-pub fn switch(kernel_type: &str) -> Option<Vec<String>> {
+pub fn switch_arguments(kernel_type: &str) -> Option<Vec<String>> {
     let packages: &[&str] = match kernel_type {
-        "realtime" => &REALTIME,
-        "64k-pages" => &LARGE_PAGES,
+        "realtime" => &REALTIME_KERNEL_PACKAGES,
+        "64k-pages" => &LARGE_PAGE_KERNEL_PACKAGES,
         _ => return None,
     };
-    let removed = ["override", "remove"].into_iter().chain(OWN);
+    let removed = ["override", "remove"].into_iter().chain(DEFAULT_KERNEL_PACKAGES);
     let installed = packages.iter().flat_map(|package| ["--install", package]);
     Some(removed.chain(installed).map(str::to_owned).collect())
 }
@@ -51,7 +52,7 @@ pub fn switch(kernel_type: &str) -> Option<Vec<String>> {
 /// What rpm-ostree is called with to take a replaced kernel away again; nothing where the machine has
 /// its own.
 #[must_use]
-pub fn reset(booted: &Deployment) -> Option<Vec<String>> {
+pub fn reset_arguments(booted: &OsDeployment) -> Option<Vec<String>> {
     let of_image = |name: &&String| name.starts_with("kernel");
     let put_on = |name: &&String| name.starts_with("kernel-rt-") || name.starts_with("kernel-64k-");
     let removed: Vec<&String> = booted.removed_packages.iter().filter(of_image).collect();
@@ -70,13 +71,13 @@ mod tests {
 
     #[test]
     fn exact_calls() {
-        assert_eq!(switch("default"), None);
+        assert_eq!(switch_arguments("default"), None);
         assert_eq!(
-            switch("realtime").unwrap().join(" "),
+            switch_arguments("realtime").unwrap().join(" "),
             "override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install kernel-rt-core --install kernel-rt-modules --install kernel-rt-modules-extra"
         );
         assert_eq!(
-            switch("64k-pages").unwrap().join(" "),
+            switch_arguments("64k-pages").unwrap().join(" "),
             "override remove kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra --install kernel-64k-core --install kernel-64k-modules --install kernel-64k-modules-core --install kernel-64k-modules-extra"
         );
     }
@@ -96,18 +97,18 @@ mod tests {
                 ),
             ),
         ] {
-            let booted = Deployment {
+            let booted = OsDeployment {
                 removed_packages: list(removed),
                 requested_packages: list(requested),
-                ..Deployment::default()
+                ..OsDeployment::default()
             };
-            assert_eq!(reset(&booted).map(|call| call.join(" ")).as_deref(), expected);
+            assert_eq!(reset_arguments(&booted).map(|call| call.join(" ")).as_deref(), expected);
         }
     }
 
     #[test]
     fn refusals_name_the_kernels_there_are() {
-        assert_eq!(canonical(Some("")), DEFAULT);
+        assert_eq!(canonical(Some("")), DEFAULT_KERNEL);
         assert_eq!(refusal("realtime", "x86_64"), None);
         assert_eq!(refusal("64k-pages", "aarch64"), None);
         assert!(refusal("64k-pages", "x86_64").unwrap().contains("only supported for aarch64"));

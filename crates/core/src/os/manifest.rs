@@ -5,39 +5,39 @@ use thiserror::Error;
 
 /// What is behind a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manifest {
+pub enum ImageManifest {
     /// An image.
-    Image(Layers),
+    Image(ImageLayers),
     /// The images of several platforms: the digest (64 digits) of the one for ours.
     Elsewhere(String),
 }
 
 /// The parts of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Layers {
+pub struct ImageLayers {
     /// The config, which lists what is in the layers.
-    pub config: Blob,
+    pub config: ImageBlob,
     /// The lowest first.
-    pub layers: Vec<Blob>,
+    pub layers: Vec<ImageBlob>,
 }
 
 /// One part of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Blob {
+pub struct ImageBlob {
     /// Its digest: 64 hexadecimal digits of a SHA-256.
     pub sha256: String,
     /// How many bytes it has.
     pub size: u64,
     /// How a layer is packed; nothing else is of interest in a media type.
-    pub packed: Packed,
+    pub compression: LayerCompression,
 }
 
 /// How a layer is packed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Packed {
+pub enum LayerCompression {
     /// Not at all.
     #[default]
-    Plain,
+    None,
     /// By gzip.
     Gzip,
     /// By zstd.
@@ -52,21 +52,21 @@ pub enum ManifestError {
     Json(#[from] serde_json::Error),
     /// Very old images.
     #[error("the manifest is of a kind that is not supported: {0}; push the image anew as OCI")]
-    Kind(String),
+    UnsupportedKind(String),
     /// No image for our platform.
     #[error("the image has no version for linux/{0}, only for {1}")]
-    Platform(String, String),
+    NoMatchingPlatform(String, String),
     /// Not a SHA-256.
     #[error("the manifest names a part by the digest {0}; only sha256 is supported")]
-    Digest(String),
+    InvalidDigest(String),
     /// Encrypted, or of a kind that we cannot unpack.
     #[error("the layer {0} is of the kind {1}, which cannot be unpacked")]
-    Layer(String, String),
+    UnsupportedLayer(String, String),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Raw {
+struct RawManifest {
     schema_version: u32,
     media_type: Option<String>,
     config: Option<RawBlob>,
@@ -94,26 +94,29 @@ struct RawPlatform {
     os: String,
 }
 
-impl Manifest {
+impl ImageManifest {
     /// Reads a manifest, for a machine of an architecture as Go calls it: `amd64`, `arm64`.
     pub fn parse(bytes: &[u8], architecture: &str) -> Result<Self, ManifestError> {
-        let raw: Raw = serde_json::from_slice(bytes)?;
+        let raw: RawManifest = serde_json::from_slice(bytes)?;
         let kind = || raw.media_type.clone().unwrap_or_else(|| "unknown".to_owned());
         if raw.schema_version != 2 {
-            return Err(ManifestError::Kind(format!("schema {}", raw.schema_version)));
+            return Err(ManifestError::UnsupportedKind(format!("schema {}", raw.schema_version)));
         }
         if let Some(manifests) = &raw.manifests {
-            return ours(manifests, architecture).map(Self::Elsewhere);
+            return platform_digest(manifests, architecture).map(Self::Elsewhere);
         }
-        let config = raw.config.as_ref().ok_or_else(|| ManifestError::Kind(kind()))?;
-        let config =
-            Blob { sha256: sha256(&config.digest)?, size: config.size, packed: Packed::Plain };
+        let config = raw.config.as_ref().ok_or_else(|| ManifestError::UnsupportedKind(kind()))?;
+        let config = ImageBlob {
+            sha256: sha256(&config.digest)?,
+            size: config.size,
+            compression: LayerCompression::None,
+        };
         let layers = raw.layers.iter().map(layer).collect::<Result<_, _>>()?;
-        Ok(Self::Image(Layers { config, layers }))
+        Ok(Self::Image(ImageLayers { config, layers }))
     }
 }
 
-impl Layers {
+impl ImageLayers {
     /// The digests of the layers.
     pub fn digests(&self) -> impl Iterator<Item = &str> {
         self.layers.iter().map(|layer| layer.sha256.as_str())
@@ -121,7 +124,7 @@ impl Layers {
 
     /// How many bytes have to be fetched, of those layers that are not here yet.
     #[must_use]
-    pub fn to_fetch(&self, is_here: impl Fn(&Blob) -> bool) -> u64 {
+    pub fn bytes_to_fetch(&self, is_here: impl Fn(&ImageBlob) -> bool) -> u64 {
         let missing = self.layers.iter().filter(|layer| !is_here(layer));
         missing.fold(0, |sum: u64, layer| sum.saturating_add(layer.size))
     }
@@ -129,18 +132,20 @@ impl Layers {
     /// How many bytes the image takes when it is unpacked, with some to spare. What is in a layer is only
     /// known afterwards; systems shrink to a half or a third.
     #[must_use]
-    pub fn unpacked(&self) -> u64 {
-        self.layers.iter().fold(SPARE, |sum, layer| match layer.packed {
-            Packed::Plain => sum.saturating_add(layer.size),
-            Packed::Gzip | Packed::Zstd => sum.saturating_add(layer.size.saturating_mul(3)),
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.layers.iter().fold(SPARE_BYTES, |sum, layer| match layer.compression {
+            LayerCompression::None => sum.saturating_add(layer.size),
+            LayerCompression::Gzip | LayerCompression::Zstd => {
+                sum.saturating_add(layer.size.saturating_mul(3))
+            }
         })
     }
 }
 
 /// What has to stay free for everything else that a machine writes.
-const SPARE: u64 = 64 << 20;
+const SPARE_BYTES: u64 = 64 << 20;
 
-fn ours(manifests: &[RawBlob], architecture: &str) -> Result<String, ManifestError> {
+fn platform_digest(manifests: &[RawBlob], architecture: &str) -> Result<String, ManifestError> {
     let is_ours =
         |platform: &RawPlatform| platform.os == "linux" && platform.architecture == architecture;
     match manifests.iter().find(|each| each.platform.as_ref().is_some_and(is_ours)) {
@@ -150,45 +155,45 @@ fn ours(manifests: &[RawBlob], architecture: &str) -> Result<String, ManifestErr
                 |platform: &RawPlatform| format!("{}/{}", platform.os, platform.architecture);
             let names: Vec<_> =
                 manifests.iter().filter_map(|each| each.platform.as_ref().map(name)).collect();
-            Err(ManifestError::Platform(architecture.to_owned(), names.join(", ")))
+            Err(ManifestError::NoMatchingPlatform(architecture.to_owned(), names.join(", ")))
         }
     }
 }
 
-fn layer(raw: &RawBlob) -> Result<Blob, ManifestError> {
-    let unknown = || ManifestError::Layer(raw.digest.clone(), raw.media_type.clone());
+fn layer(raw: &RawBlob) -> Result<ImageBlob, ManifestError> {
+    let unknown = || ManifestError::UnsupportedLayer(raw.digest.clone(), raw.media_type.clone());
     let packed = match raw.media_type.rsplit_once("tar") {
-        Some((_, "")) => Packed::Plain,
-        Some((_, "+gzip" | ".gzip")) => Packed::Gzip,
-        Some((_, "+zstd" | ".zstd")) => Packed::Zstd,
+        Some((_, "")) => LayerCompression::None,
+        Some((_, "+gzip" | ".gzip")) => LayerCompression::Gzip,
+        Some((_, "+zstd" | ".zstd")) => LayerCompression::Zstd,
         _ => return Err(unknown()),
     };
-    Ok(Blob { sha256: sha256(&raw.digest)?, size: raw.size, packed })
+    Ok(ImageBlob { sha256: sha256(&raw.digest)?, size: raw.size, compression: packed })
 }
 
 fn sha256(digest: &str) -> Result<String, ManifestError> {
     let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let sum = digest.strip_prefix("sha256:").filter(|sum| sum.len() == 64 && sum.bytes().all(hex));
-    sum.map(ToOwned::to_owned).ok_or_else(|| ManifestError::Digest(digest.to_owned()))
+    sum.map(ToOwned::to_owned).ok_or_else(|| ManifestError::InvalidDigest(digest.to_owned()))
 }
 
 /// The digests of what is in the layers, out of an image's config; the lowest first.
 pub fn diff_ids(config: &[u8]) -> Result<Vec<String>, ManifestError> {
     #[derive(Deserialize)]
-    struct Config {
-        rootfs: RootFs,
+    struct RawImageConfig {
+        rootfs: RawRootFs,
     }
     #[derive(Deserialize)]
-    struct RootFs {
+    struct RawRootFs {
         diff_ids: Vec<String>,
     }
-    let config: Config = serde_json::from_slice(config)?;
+    let config: RawImageConfig = serde_json::from_slice(config)?;
     config.rootfs.diff_ids.iter().map(|digest| sha256(digest)).collect()
 }
 
 /// An architecture as images name it, from how Rust does.
 #[must_use]
-pub fn architecture(rust: &str) -> &str {
+pub fn image_architecture(rust: &str) -> &str {
     match rust {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -206,8 +211,8 @@ mod tests {
         String::from_iter([digit; 64])
     }
 
-    fn parse(value: &serde_json::Value) -> Result<Manifest, ManifestError> {
-        Manifest::parse(&serde_json::to_vec(value).unwrap(), "amd64")
+    fn parse(value: &serde_json::Value) -> Result<ImageManifest, ManifestError> {
+        ImageManifest::parse(&serde_json::to_vec(value).unwrap(), "amd64")
     }
 
     fn blob(kind: &str, digit: char, size: u64) -> serde_json::Value {
@@ -225,13 +230,21 @@ mod tests {
                        blob(docker, '3', 30), blob(&format!("{oci}+zstd"), '4', 40)],
         }))
         .unwrap();
-        let Manifest::Image(layers) = manifest else { panic!("{manifest:?}") };
-        let packed: Vec<_> = layers.layers.iter().map(|layer| layer.packed).collect();
-        assert_eq!(packed, [Packed::Plain, Packed::Gzip, Packed::Gzip, Packed::Zstd]);
+        let ImageManifest::Image(layers) = manifest else { panic!("{manifest:?}") };
+        let packed: Vec<_> = layers.layers.iter().map(|layer| layer.compression).collect();
+        assert_eq!(
+            packed,
+            [
+                LayerCompression::None,
+                LayerCompression::Gzip,
+                LayerCompression::Gzip,
+                LayerCompression::Zstd
+            ]
+        );
         assert_eq!(layers.config.sha256, sum('c'));
         assert_eq!(layers.digests().next(), Some(sum('1').as_str()));
-        assert_eq!(layers.unpacked(), SPARE + 10 + 3 * (20 + 30 + 40));
-        assert_eq!(layers.to_fetch(|layer| layer.size == 30), 10 + 20 + 40);
+        assert_eq!(layers.unpacked_bytes(), SPARE_BYTES + 10 + 3 * (20 + 30 + 40));
+        assert_eq!(layers.bytes_to_fetch(|layer| layer.size == 30), 10 + 20 + 40);
     }
 
     #[test]
@@ -243,7 +256,7 @@ mod tests {
         };
         let list = json!({"schemaVersion": 2, "manifests": [
             with('a', "linux", "arm64"), with('b', "windows", "amd64"), with('c', "linux", "amd64")]});
-        assert_eq!(parse(&list).unwrap(), Manifest::Elsewhere(sum('c')));
+        assert_eq!(parse(&list).unwrap(), ImageManifest::Elsewhere(sum('c')));
         let list = json!({"schemaVersion": 2, "manifests": [with('a', "linux", "arm64")]});
         let error = parse(&list).unwrap_err().to_string();
         assert_eq!(error, "the image has no version for linux/amd64, only for linux/arm64");
@@ -269,9 +282,14 @@ mod tests {
 
     #[test]
     fn a_huge_size_does_not_overflow() {
-        let layer = Blob { sha256: sum('1'), size: u64::MAX, packed: Packed::Gzip };
-        let layers = Layers { config: Blob::default(), layers: vec![layer.clone(), layer] };
-        assert_eq!((layers.unpacked(), layers.to_fetch(|_| false)), (u64::MAX, u64::MAX));
+        let layer =
+            ImageBlob { sha256: sum('1'), size: u64::MAX, compression: LayerCompression::Gzip };
+        let layers =
+            ImageLayers { config: ImageBlob::default(), layers: vec![layer.clone(), layer] };
+        assert_eq!(
+            (layers.unpacked_bytes(), layers.bytes_to_fetch(|_| false)),
+            (u64::MAX, u64::MAX)
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! | `verify` | whether a machine has booted what it is to, and what follows if not |
 
 pub mod bootc;
-mod change;
+mod desired_os;
 pub mod download;
 pub mod extensions;
 pub mod first_boot;
@@ -31,14 +31,14 @@ pub mod kernel_arguments;
 pub mod kernel_type;
 pub mod layers;
 pub mod manifest;
+mod os_change;
+mod os_status;
 pub mod ostree;
-pub mod plain;
+pub mod package_host;
 pub mod pull_secret;
 pub mod rpm_ostree;
-mod status;
-pub mod verify;
-mod wanted;
+pub mod verify_boot;
 
-pub use change::{Change, KernelArguments};
-pub use status::{Deployment, HostStatus};
-pub use wanted::{Wanted, is_same_image, layered_image, with_layered_image};
+pub use desired_os::{DesiredOs, is_same_image, layered_image, with_layered_image};
+pub use os_change::{KernelArgumentsChange, OsChange};
+pub use os_status::{OsDeployment, OsStatus};

@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Deployment, Wanted, is_same_image, kernel_arguments};
+use super::{DesiredOs, OsDeployment, is_same_image, kernel_arguments};
 
 /// Kernel arguments to take away and to add: first all of the one, then all of the other, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct KernelArguments {
+pub struct KernelArgumentsChange {
     /// Taken away, each once, where it is there.
     pub delete: Vec<String>,
     /// Added at the end.
     pub append: Vec<String>,
 }
 
-impl KernelArguments {
+impl KernelArgumentsChange {
     /// Whether nothing changes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -25,14 +25,14 @@ impl KernelArguments {
 /// A change of the operating system. All of it comes with one restart, or none of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Change {
+pub struct OsChange {
     /// The image to go to; none where the image stays.
     pub image: Option<String>,
     /// The way back to an operating system that is on the machine already, by its checksum. It counts
     /// before the image, which is then only its name.
     pub checksum: Option<String>,
     /// Kernel arguments.
-    pub kernel_arguments: KernelArguments,
+    pub kernel_arguments: KernelArgumentsChange,
     /// The kernel to go from and to (`default`, `realtime`, `64k-pages`); none where it stays.
     pub kernel_type: Option<(String, String)>,
     /// The extensions to have, where they or the image change.
@@ -41,24 +41,24 @@ pub struct Change {
     pub extensions_image: Option<String>,
 }
 
-impl Change {
+impl OsChange {
     /// What has to change on a machine that has booted `booted` for the sake of the config `old` and
     /// is to have `new`.
     #[must_use]
-    pub fn between(old: &Wanted, new: &Wanted, booted: &Deployment) -> Self {
+    pub fn between(old: &DesiredOs, new: &DesiredOs, booted: &OsDeployment) -> Self {
         let has = |image: &String| {
             booted.image.as_deref().is_some_and(|booted| is_same_image(image, booted))
         };
         let image = new.image.clone().filter(|image| !has(image));
         let kernel_arguments =
-            kernel_arguments::between(&old.kernel_arguments, &new.kernel_arguments);
+            kernel_arguments::change_between(&old.kernel_arguments, &new.kernel_arguments);
         if new.is_layered {
             // Kernel and extensions are in the image.
             return Self { image, kernel_arguments, ..Self::default() };
         }
         let replaces = image.is_some() || old.image != new.image;
         let switches = old.kernel_type != new.kernel_type
-            || replaces && new.kernel_type != super::kernel_type::DEFAULT;
+            || replaces && new.kernel_type != super::kernel_type::DEFAULT_KERNEL;
         let has_any = !(old.extensions.is_empty() && new.extensions.is_empty());
         let extends = has_any && (old.extensions != new.extensions || replaces);
         let uses_packages = switches || extends;
@@ -75,7 +75,7 @@ impl Change {
     /// What puts a machine right that is not as its config says: the image, and the kernel arguments
     /// that are missing.
     #[must_use]
-    pub fn repair(wanted: &Wanted, booted: &Deployment, command_line: &str) -> Self {
+    pub fn repair(wanted: &DesiredOs, booted: &OsDeployment, command_line: &str) -> Self {
         let mut change = Self::between(wanted, wanted, booted);
         change.kernel_arguments.append =
             kernel_arguments::missing(&wanted.kernel_arguments, command_line);
@@ -84,7 +84,12 @@ impl Change {
 
     /// The way back to what a machine had booted before.
     #[must_use]
-    pub fn back(now: &Wanted, before: &Wanted, booted: &Deployment, was: &Deployment) -> Self {
+    pub fn rollback(
+        now: &DesiredOs,
+        before: &DesiredOs,
+        booted: &OsDeployment,
+        was: &OsDeployment,
+    ) -> Self {
         let mut change = Self::between(now, before, booted);
         if !was.checksum.is_empty() && was.checksum != booted.checksum {
             change.image = before.image.clone().or_else(|| was.image.clone());
@@ -105,7 +110,7 @@ impl Change {
 
     /// What changes, line by line.
     #[must_use]
-    pub fn lines(&self) -> Vec<String> {
+    pub fn describe_lines(&self) -> Vec<String> {
         let arguments = &self.kernel_arguments;
         let image = self.image.iter().map(|image| format!("image {image}"));
         let gone = arguments.delete.iter().filter(|word| !arguments.append.contains(word));
@@ -124,7 +129,7 @@ impl Change {
 
     /// What changes, in the words of the real daemon.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let parts = [
             (self.image.is_some() || self.checksum.is_some(), "Upgrading OS"),
             (self.extensions.is_some(), "Installing extensions"),
@@ -144,19 +149,19 @@ mod tests {
     const A: &str = "registry.example/os@sha256:aaaa";
     const B: &str = "registry.example/os@sha256:bbbb";
 
-    fn wanted(image: Option<&str>, arguments: &[&str]) -> Wanted {
-        Wanted {
+    fn wanted(image: Option<&str>, arguments: &[&str]) -> DesiredOs {
+        DesiredOs {
             image: image.map(str::to_owned),
             kernel_arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
             kernel_type: "default".to_owned(),
-            ..Wanted::default()
+            ..DesiredOs::default()
         }
     }
 
-    fn booted(image: Option<&str>) -> Deployment {
+    fn booted(image: Option<&str>) -> OsDeployment {
         let image = image.map(str::to_owned);
         let checksum = image.as_deref().map_or("base", |image| &image[image.len() - 4..]);
-        Deployment { checksum: checksum.to_owned(), image, ..Deployment::default() }
+        OsDeployment { checksum: checksum.to_owned(), image, ..OsDeployment::default() }
     }
 
     #[test]
@@ -173,14 +178,14 @@ mod tests {
             (Some(A), None, Some(A), None),
             (None, Some(A), None, Some(A)),
         ] {
-            let change = Change::between(&wanted(old, &[]), &wanted(new, &[]), &booted(now));
+            let change = OsChange::between(&wanted(old, &[]), &wanted(new, &[]), &booted(now));
             assert_eq!(change.image.as_deref(), expected, "{old:?} {new:?} {now:?}");
         }
     }
 
     #[test]
     fn kernels_and_extensions_are_put_on_anew_with_a_new_image() {
-        let with = |kernel: &str, extensions: &[&str], image: &str| Wanted {
+        let with = |kernel: &str, extensions: &[&str], image: &str| DesiredOs {
             kernel_type: kernel.to_owned(),
             extensions: extensions.iter().map(|&one| one.to_owned()).collect(),
             extensions_image: Some("x".to_owned()),
@@ -211,17 +216,17 @@ mod tests {
             ),
             (
                 with("realtime", &["usbguard"], A),
-                Wanted { is_layered: true, ..with("realtime", &["usbguard"], B) },
+                DesiredOs { is_layered: true, ..with("realtime", &["usbguard"], B) },
                 false,
                 false,
                 "Upgrading OS",
             ),
         ] {
-            let change = Change::between(&old, &new, &booted(Some(A)));
+            let change = OsChange::between(&old, &new, &booted(Some(A)));
             assert_eq!(change.kernel_type.is_some(), kernel);
             assert_eq!(change.extensions.is_some(), extensions);
             assert_eq!(change.extensions_image.is_some(), kernel || extensions);
-            assert_eq!(change.words(), words);
+            assert_eq!(change.describe(), words);
         }
     }
 
@@ -229,7 +234,7 @@ mod tests {
     fn the_way_back_is_what_was_booted() {
         let (old, new) = (wanted(None, &["a"]), wanted(Some(B), &["b"]));
         let was = booted(None);
-        let back = Change::back(&new, &old, &booted(Some(B)), &was);
+        let back = OsChange::rollback(&new, &old, &booted(Some(B)), &was);
         assert_eq!((back.checksum.as_deref(), back.image.as_deref()), (Some("base"), None));
         let arguments = &back.kernel_arguments;
         assert_eq!(
@@ -237,27 +242,27 @@ mod tests {
             ("b".into(), "a".into())
         );
         // Where the machine has not left it, only the rest goes back.
-        let back = Change::back(&new, &old, &was, &was);
+        let back = OsChange::rollback(&new, &old, &was, &was);
         assert_eq!((back.checksum.as_deref(), back.image.as_deref()), (None, None));
-        assert!(Change::back(&old, &old, &was, &was).is_empty());
+        assert!(OsChange::rollback(&old, &old, &was, &was).is_empty());
     }
 
     #[test]
     fn a_change_in_lines() {
         let change =
-            Change::between(&wanted(None, &["a b"]), &wanted(Some(A), &["b c"]), &booted(None));
+            OsChange::between(&wanted(None, &["a b"]), &wanted(Some(A), &["b c"]), &booted(None));
         let expected = [&format!("image {A}"), "kernel argument a goes", "kernel argument c comes"];
-        assert_eq!(change.lines(), expected);
+        assert_eq!(change.describe_lines(), expected);
         let moved =
-            Change::between(&wanted(None, &["a b"]), &wanted(None, &["b a"]), &booted(None));
-        assert_eq!(moved.lines(), ["kernel arguments in another order"]);
+            OsChange::between(&wanted(None, &["a b"]), &wanted(None, &["b a"]), &booted(None));
+        assert_eq!(moved.describe_lines(), ["kernel arguments in another order"]);
     }
 
     #[test]
     fn a_repair_adds_what_is_missing() {
-        let change = Change::repair(&wanted(Some(A), &["a b"]), &booted(Some(A)), "root=x a");
+        let change = OsChange::repair(&wanted(Some(A), &["a b"]), &booted(Some(A)), "root=x a");
         assert_eq!(change.kernel_arguments.append, ["b".to_owned()]);
-        assert_eq!(change.words(), "Changing kernel arguments");
-        assert!(Change::repair(&wanted(Some(A), &["a"]), &booted(Some(A)), "a").is_empty());
+        assert_eq!(change.describe(), "Changing kernel arguments");
+        assert!(OsChange::repair(&wanted(Some(A), &["a"]), &booted(Some(A)), "a").is_empty());
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One operating system that a machine can boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Deployment {
+pub struct OsDeployment {
     /// The checksum that the host knows it by; empty where it has none.
     pub checksum: String,
     /// The image it was made of, by digest where that is known: `registry/name@sha256:…`.
@@ -22,7 +22,7 @@ pub struct Deployment {
     pub removed_packages: Vec<String>,
 }
 
-impl fmt::Display for Deployment {
+impl fmt::Display for OsDeployment {
     /// Its image, else its checksum, else its version; and the rest of what it has.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let checksum = self.checksum.get(..12).unwrap_or(&self.checksum);
@@ -43,13 +43,13 @@ impl fmt::Display for Deployment {
 /// The operating systems of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct HostStatus {
+pub struct OsStatus {
     /// The one that runs.
-    pub booted: Deployment,
+    pub booted: OsDeployment,
     /// The one that the next boot starts, where that is another one.
-    pub next: Option<Deployment>,
+    pub next: Option<OsDeployment>,
     /// Those that are kept besides, the newest first.
-    pub kept: Vec<Deployment>,
+    pub kept: Vec<OsDeployment>,
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn an_operating_system_in_a_line() {
         let some = |text: &str| Some(text.to_owned());
-        let mut deployment = Deployment::default();
+        let mut deployment = OsDeployment::default();
         assert_eq!(deployment.to_string(), "unknown");
         deployment.version = some("Debian 12");
         assert_eq!(deployment.to_string(), "Debian 12");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A deployment in the list of `ostree admin status`. The one that the next boot starts is the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct OstreeDeployment {
     /// The name of the system that it is a version of.
     pub os: String,
     /// The checksum of its commit.
@@ -20,20 +20,20 @@ pub struct Listed {
     pub version: Option<String>,
 }
 
-impl Listed {
+impl OstreeDeployment {
     /// The name of its folder.
     #[must_use]
-    pub fn folder(&self) -> String {
+    pub fn directory_name(&self) -> String {
         format!("{}.{}", self.checksum, self.serial)
     }
 }
 
 /// Reads `ostree admin status`.
 #[must_use]
-pub fn deployments(status: &str) -> Vec<Listed> {
-    let mut list: Vec<Listed> = Vec::new();
+pub fn parse_admin_status(status: &str) -> Vec<OstreeDeployment> {
+    let mut list: Vec<OstreeDeployment> = Vec::new();
     for line in status.lines() {
-        if let Some(listed) = deployment(line) {
+        if let Some(listed) = parse_deployment_line(line) {
             list.push(listed);
         } else if let Some(last) = list.last_mut()
             && let Some(version) = line.trim().strip_prefix("Version: ")
@@ -45,14 +45,14 @@ pub fn deployments(status: &str) -> Vec<Listed> {
 }
 
 /// `* debian 4fff….0 (staged)`
-fn deployment(line: &str) -> Option<Listed> {
+fn parse_deployment_line(line: &str) -> Option<OstreeDeployment> {
     // What belongs to a deployment stands further in.
     let rest = line.strip_prefix("* ").or_else(|| line.strip_prefix("  "))?;
     let mut words = rest.strip_prefix(' ').is_none().then(|| rest.split_whitespace())?;
     let os = words.next()?.to_owned();
     let (checksum, serial) = words.next()?.rsplit_once('.')?;
     let is_sum = checksum.len() == 64 && checksum.bytes().all(|byte| byte.is_ascii_hexdigit());
-    Some(Listed {
+    Some(OstreeDeployment {
         os,
         checksum: is_sum.then(|| checksum.to_owned())?,
         serial: serial.parse().ok()?,
@@ -89,7 +89,7 @@ impl LoaderEntry {
 /// What was staged for the next boot: ostree itself tells its kernel arguments to nobody before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Staged {
+pub struct StagedDeployment {
     /// The commit.
     pub checksum: String,
     /// The kernel arguments.
@@ -98,7 +98,7 @@ pub struct Staged {
 
 /// A text in the notation of GVariant, as `ostree show --print-metadata-key` writes it.
 #[must_use]
-pub fn metadata_text(value: &str) -> Option<String> {
+pub fn parse_gvariant_string(value: &str) -> Option<String> {
     let value = value.trim();
     let quote = value.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     let inner = value.get(1..)?.strip_suffix(quote)?;
@@ -119,7 +119,7 @@ pub fn metadata_text(value: &str) -> Option<String> {
 pub fn image_of_origin(origin: &str) -> Option<String> {
     let reference =
         origin.lines().find_map(|line| line.trim().strip_prefix("container-image-reference="))?;
-    super::image_ref::of_container_reference(reference.trim()).map(ToOwned::to_owned)
+    super::image_ref::pullspec_of_container_reference(reference.trim()).map(ToOwned::to_owned)
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
              * debian {A}.0\n    Version: v1\n    origin refspec: debian/v1\n\
              \x20 debian {A}.1 (rollback)\n"
         );
-        let list = deployments(&text);
+        let list = parse_admin_status(&text);
         let short: Vec<_> = list
             .iter()
             .map(|each| (each.checksum.as_str(), each.serial, each.booted, each.staged))
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(short, [(B, 1, false, true), (A, 0, true, false), (A, 1, false, false)]);
         assert_eq!(list[0].version.as_deref(), Some("v2"));
         assert_eq!((list[1].os.as_str(), list[2].version.as_deref()), ("debian", None));
-        assert_eq!(list[1].folder(), format!("{A}.0"));
-        assert_eq!(deployments("No deployments.\n"), []);
+        assert_eq!(list[1].directory_name(), format!("{A}.0"));
+        assert_eq!(parse_admin_status("No deployments.\n"), []);
     }
 
     #[test]
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn texts_of_metadata_are_unquoted() {
         assert_eq!(
-            metadata_text("'quay.io/os@sha256:1'\n").as_deref(),
+            parse_gvariant_string("'quay.io/os@sha256:1'\n").as_deref(),
             Some("quay.io/os@sha256:1")
         );
-        assert_eq!(metadata_text("\"it's\"").as_deref(), Some("it's"));
-        assert_eq!(metadata_text(r"'it\'s'").as_deref(), Some("it's"));
-        assert_eq!(metadata_text("uint64 5"), None);
+        assert_eq!(parse_gvariant_string("\"it's\"").as_deref(), Some("it's"));
+        assert_eq!(parse_gvariant_string(r"'it\'s'").as_deref(), Some("it's"));
+        assert_eq!(parse_gvariant_string("uint64 5"), None);
     }
 
     #[test]

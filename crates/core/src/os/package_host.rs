@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, KernelArguments, kernel_arguments};
+use super::{KernelArgumentsChange, OsChange, kernel_arguments};
 
 /// The drop-in that is ours, for grub.
 pub const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-machinist.cfg";
@@ -13,7 +13,7 @@ pub const KERNEL_CMDLINE: &str = "/etc/kernel/cmdline";
 /// Who reads kernel arguments on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Loader {
+pub enum BootLoader {
     /// grub, as Debian sets it up: drop-ins, and a command that reads them.
     Grub,
     /// kernel-install and the boot loader specification.
@@ -24,7 +24,7 @@ pub enum Loader {
 
 /// What can be seen of a host's boot loader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct BootLoaderFacts {
     /// Whether the machine is booted from an image that we cannot change.
     pub is_image: bool,
     /// Whether there is `update-grub`.
@@ -37,20 +37,20 @@ pub struct Sight {
 
 /// Who reads kernel arguments, and why.
 #[must_use]
-pub fn loader(sight: Sight) -> (Loader, String) {
+pub fn detect_boot_loader(sight: BootLoaderFacts) -> (BootLoader, String) {
     match sight {
-        Sight { is_image: true, .. } => {
-            (Loader::Nobody, "its loader entries belong to ostree".to_owned())
+        BootLoaderFacts { is_image: true, .. } => {
+            (BootLoader::Nobody, "its loader entries belong to ostree".to_owned())
         }
-        Sight { has_update_grub: true, .. } => {
-            (Loader::Grub, format!("kernel arguments go to {GRUB_DROP_IN} (update-grub is there)"))
+        BootLoaderFacts { has_update_grub: true, .. } => {
+            (BootLoader::Grub, format!("kernel arguments go to {GRUB_DROP_IN} (update-grub is there)"))
         }
-        Sight { has_kernel_install: true, has_entries: true, .. } => (
-            Loader::KernelInstall,
+        BootLoaderFacts { has_kernel_install: true, has_entries: true, .. } => (
+            BootLoader::KernelInstall,
             format!("kernel arguments go to {KERNEL_CMDLINE} (kernel-install and loader entries are there)"),
         ),
-        Sight { .. } => (
-            Loader::Nobody,
+        BootLoaderFacts { .. } => (
+            BootLoader::Nobody,
             "it has no boot loader that can be told of kernel arguments (neither update-grub nor kernel-install with loader entries)"
                 .to_owned(),
         ),
@@ -59,7 +59,7 @@ pub fn loader(sight: Sight) -> (Loader, String) {
 
 /// Why a host of packages cannot make a change.
 #[must_use]
-pub fn refusal(change: &Change) -> Option<String> {
+pub fn refusal(change: &OsChange) -> Option<String> {
     let no = |field: &str, what: &str| {
         Some(format!(
             "{field}: this machine is made of packages and {what}: take it out of the config, or put the machine into another pool"
@@ -81,22 +81,23 @@ pub fn refusal(change: &Change) -> Option<String> {
 /// What stands in the file of a loader after a change; none where it is not needed any more. `now`
 /// is what stands there, `command_line` what the machine was booted with.
 #[must_use]
-pub fn file(
-    loader: Loader,
+pub fn loader_file_text(
+    loader: BootLoader,
     now: Option<&str>,
     command_line: &str,
-    change: &KernelArguments,
+    change: &KernelArgumentsChange,
 ) -> Option<String> {
     match loader {
-        Loader::Nobody => None,
-        Loader::Grub => {
-            let now = arguments(loader, now.unwrap_or_default());
+        BootLoader::Nobody => None,
+        BootLoader::Grub => {
+            let now = loader_file_arguments(loader, now.unwrap_or_default());
             // All of the file is ours: a change that is made once more must not double it.
-            let again = KernelArguments { delete: change.append.clone(), ..Default::default() };
+            let again =
+                KernelArgumentsChange { delete: change.append.clone(), ..Default::default() };
             let list = kernel_arguments::apply(&kernel_arguments::apply(&now, &again), change);
-            (!list.is_empty()).then(|| drop_in(&list))
+            (!list.is_empty()).then(|| grub_drop_in(&list))
         }
-        Loader::KernelInstall => {
+        BootLoader::KernelInstall => {
             let list = kernel_arguments::split(now.unwrap_or(command_line));
             // What the boot loader itself has said is said anew at every boot.
             let own =
@@ -109,22 +110,22 @@ pub fn file(
 
 /// The file of a loader, and what makes it count; none where nobody reads one.
 #[must_use]
-pub fn place(loader: Loader, kernel: &str) -> Option<(&'static str, Vec<String>)> {
+pub fn loader_file(loader: BootLoader, kernel: &str) -> Option<(&'static str, Vec<String>)> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     match loader {
-        Loader::Grub => Some((GRUB_DROP_IN, words(&["update-grub"]))),
-        Loader::KernelInstall => {
+        BootLoader::Grub => Some((GRUB_DROP_IN, words(&["update-grub"]))),
+        BootLoader::KernelInstall => {
             let image = format!("/lib/modules/{kernel}/vmlinuz");
             Some((KERNEL_CMDLINE, words(&["kernel-install", "add", kernel, &image])))
         }
-        Loader::Nobody => None,
+        BootLoader::Nobody => None,
     }
 }
 
-const MARK: &str = "# machinist: ";
+const ARGUMENTS_MARKER: &str = "# machinist: ";
 
 /// The drop-in. A shell reads it; the arguments stand in a line of their own once more, as they are.
-fn drop_in(arguments: &[String]) -> String {
+fn grub_drop_in(arguments: &[String]) -> String {
     let line = arguments.join(" ");
     let quoted: String = line
         .chars()
@@ -134,20 +135,23 @@ fn drop_in(arguments: &[String]) -> String {
         })
         .collect();
     format!(
-        "# Kernel arguments of this machine's config. Written by Machinist; changes are lost.\n{MARK}{line}\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {quoted}\"\n"
+        "# Kernel arguments of this machine's config. Written by Machinist; changes are lost.\n{ARGUMENTS_MARKER}{line}\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {quoted}\"\n"
     )
 }
 
 /// The arguments that stand in the file of a loader.
 #[must_use]
-pub fn arguments(loader: Loader, text: &str) -> Vec<String> {
+pub fn loader_file_arguments(loader: BootLoader, text: &str) -> Vec<String> {
     match loader {
-        Loader::Nobody => Vec::new(),
-        Loader::Grub => {
-            let line = text.lines().find_map(|line| line.strip_prefix(MARK)).unwrap_or_default();
+        BootLoader::Nobody => Vec::new(),
+        BootLoader::Grub => {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(ARGUMENTS_MARKER))
+                .unwrap_or_default();
             kernel_arguments::split(line)
         }
-        Loader::KernelInstall => kernel_arguments::split(text),
+        BootLoader::KernelInstall => kernel_arguments::split(text),
     }
 }
 
@@ -161,17 +165,21 @@ mod tests {
 
     #[test]
     fn who_reads_kernel_arguments() {
-        let none = Sight::default();
-        let grub = Sight { has_update_grub: true, has_kernel_install: true, ..none };
-        let entries = Sight { has_kernel_install: true, has_entries: true, ..none };
+        let none = BootLoaderFacts::default();
+        let grub = BootLoaderFacts { has_update_grub: true, has_kernel_install: true, ..none };
+        let entries = BootLoaderFacts { has_kernel_install: true, has_entries: true, ..none };
         for (sight, expected, words) in [
-            (none, Loader::Nobody, "no boot loader"),
-            (Sight { has_kernel_install: true, ..none }, Loader::Nobody, "no boot loader"),
-            (grub, Loader::Grub, "90-machinist.cfg"),
-            (entries, Loader::KernelInstall, "/etc/kernel/cmdline"),
-            (Sight { is_image: true, ..grub }, Loader::Nobody, "belong to ostree"),
+            (none, BootLoader::Nobody, "no boot loader"),
+            (
+                BootLoaderFacts { has_kernel_install: true, ..none },
+                BootLoader::Nobody,
+                "no boot loader",
+            ),
+            (grub, BootLoader::Grub, "90-machinist.cfg"),
+            (entries, BootLoader::KernelInstall, "/etc/kernel/cmdline"),
+            (BootLoaderFacts { is_image: true, ..grub }, BootLoader::Nobody, "belong to ostree"),
         ] {
-            let (found, reason) = loader(sight);
+            let (found, reason) = detect_boot_loader(sight);
             assert_eq!(found, expected);
             assert!(reason.contains(words), "{reason}");
         }
@@ -182,14 +190,14 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         let kernel = Some(("default".to_owned(), "realtime".to_owned()));
         for (change, expected) in [
-            (Change::default(), None),
-            (Change { image: some("os:1"), ..Change::default() }, Some("spec.osImageURL: ")),
-            (Change { kernel_type: kernel, ..Change::default() }, Some("spec.kernelType: ")),
+            (OsChange::default(), None),
+            (OsChange { image: some("os:1"), ..OsChange::default() }, Some("spec.osImageURL: ")),
+            (OsChange { kernel_type: kernel, ..OsChange::default() }, Some("spec.kernelType: ")),
             (
-                Change { extensions: Some(list(&["usbguard"])), ..Change::default() },
+                OsChange { extensions: Some(list(&["usbguard"])), ..OsChange::default() },
                 Some("spec.extensions: "),
             ),
-            (Change { extensions: Some(Vec::new()), ..Change::default() }, None),
+            (OsChange { extensions: Some(Vec::new()), ..OsChange::default() }, None),
         ] {
             let refused = refusal(&change);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
@@ -199,38 +207,46 @@ mod tests {
 
     #[test]
     fn the_drop_in_of_grub() {
-        let change = kernel_arguments::between(&[], &list(&["a=1 b=\"c d\"", "e=$x`y\\z"]));
-        let text = file(Loader::Grub, None, "", &change).unwrap();
-        assert_eq!(file(Loader::Grub, Some(&text), "", &change).as_ref(), Some(&text));
+        let change = kernel_arguments::change_between(&[], &list(&["a=1 b=\"c d\"", "e=$x`y\\z"]));
+        let text = loader_file_text(BootLoader::Grub, None, "", &change).unwrap();
+        assert_eq!(
+            loader_file_text(BootLoader::Grub, Some(&text), "", &change).as_ref(),
+            Some(&text)
+        );
         let expected = r#"GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX a=1 b=\"c d\" e=\$x\`y\\z""#;
         assert_eq!(text.lines().last(), Some(expected));
-        let back = kernel_arguments::between(&change.append, &list(&["f"]));
-        let text = file(Loader::Grub, Some(&text), "", &back).unwrap();
+        let back = kernel_arguments::change_between(&change.append, &list(&["f"]));
+        let text = loader_file_text(BootLoader::Grub, Some(&text), "", &back).unwrap();
         assert!(text.ends_with("LINUX f\"\n"), "{text}");
-        let none = kernel_arguments::between(&list(&["f"]), &[]);
-        assert_eq!(file(Loader::Grub, Some(&text), "", &none), None);
-        assert_eq!(place(Loader::Grub, "6.1").unwrap().1, ["update-grub"]);
+        let none = kernel_arguments::change_between(&list(&["f"]), &[]);
+        assert_eq!(loader_file_text(BootLoader::Grub, Some(&text), "", &none), None);
+        assert_eq!(loader_file(BootLoader::Grub, "6.1").unwrap().1, ["update-grub"]);
     }
 
     #[test]
     fn the_file_of_kernel_install() {
-        let change = kernel_arguments::between(&list(&["old"]), &list(&["new=1"]));
+        let change = kernel_arguments::change_between(&list(&["old"]), &list(&["new=1"]));
         let booted = "BOOT_IMAGE=/vmlinuz initrd=\\x root=/dev/sda old\n";
-        let text = file(Loader::KernelInstall, None, booted, &change);
+        let text = loader_file_text(BootLoader::KernelInstall, None, booted, &change);
         assert_eq!(text.as_deref(), Some("root=/dev/sda new=1\n"));
-        let text = file(Loader::KernelInstall, Some("root=x old quiet\n"), booted, &change);
+        let text = loader_file_text(
+            BootLoader::KernelInstall,
+            Some("root=x old quiet\n"),
+            booted,
+            &change,
+        );
         assert_eq!(text.as_deref(), Some("root=x quiet new=1\n"));
         assert_eq!(
-            place(Loader::KernelInstall, "6.1").unwrap().1.join(" "),
+            loader_file(BootLoader::KernelInstall, "6.1").unwrap().1.join(" "),
             "kernel-install add 6.1 /lib/modules/6.1/vmlinuz"
         );
-        assert_eq!(place(Loader::Nobody, "6.1"), None);
+        assert_eq!(loader_file(BootLoader::Nobody, "6.1"), None);
     }
 
     /// What is written is read back.
     #[test]
     fn arguments_survive_the_drop_in() {
         let wanted = list(&["a=1", "b=\"c  d\"", "e=$x`y\\z"]);
-        assert_eq!(arguments(Loader::Grub, &drop_in(&wanted)), wanted);
+        assert_eq!(loader_file_arguments(BootLoader::Grub, &grub_drop_in(&wanted)), wanted);
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::image_ref::Pinned;
+use super::image_ref::DigestImageRef;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET as INTERNAL, PULL_SECRET as KUBELET};
 
 /// The file to use: the first if it is there and JSON, else the kubelet's if that is there.
 #[must_use]
-pub fn choose(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'static str> {
+pub fn choose_auth_file(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'static str> {
     let is_json = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
     if internal.is_some_and(is_json) {
         return Some(INTERNAL);
@@ -16,7 +16,7 @@ pub fn choose(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'static str
 }
 
 /// What programs say when a registry wants to know better who asks.
-const REFUSALS: [&str; 4] = [
+const AUTH_ERROR_MESSAGES: [&str; 4] = [
     "unauthorized",
     "authentication required",
     "invalid username/password",
@@ -26,13 +26,13 @@ const REFUSALS: [&str; 4] = [
 /// Why a machine does not get an image, and what to do, if a program complained that the registry does not
 /// let it. The credentials are the file that was used and what is in it; nothing of that is said.
 #[must_use]
-pub fn refused(
+pub fn auth_failure(
     complaint: &str,
-    image: &Pinned,
+    image: &DigestImageRef,
     credentials: Option<(&str, &[u8])>,
 ) -> Option<String> {
     let complaint = complaint.to_lowercase();
-    if !REFUSALS.iter().any(|words| complaint.contains(words)) {
+    if !AUTH_ERROR_MESSAGES.iter().any(|words| complaint.contains(words)) {
         return None;
     }
     let registry = image.repository.split('/').next().unwrap_or_default();
@@ -49,10 +49,10 @@ pub fn refused(
     })
 }
 
-fn has_entry(bytes: &[u8], image: &Pinned) -> bool {
+fn has_entry(bytes: &[u8], image: &DigestImageRef) -> bool {
     let secret: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let (host, path) = image.repository.split_once('/').unwrap_or((&image.repository, ""));
-    crate::render::pin::credentials(&secret, host, path).is_some()
+    crate::render::pin_image::credentials(&secret, host, path).is_some()
 }
 
 #[cfg(test)]
@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_image_registry_and_remedy_and_no_secret() {
-        let image = Pinned { repository: "q.io:5000/os/a".to_owned(), sha256: "0".repeat(64) };
+        let image =
+            DigestImageRef { repository: "q.io:5000/os/a".to_owned(), sha256: "0".repeat(64) };
         let refusal = "level=fatal msg=\"reading manifest: unauthorized: authentication required\"";
         let entry = |name: &str| format!(r#"{{"auths":{{"{name}":{{"auth":"aHVudGVyMg=="}}}}}}"#);
         let (other, own) = (entry("other.io"), entry("q.io:5000"));
@@ -74,12 +75,12 @@ mod tests {
             ),
         ] {
             let secret = secret.map(|text| ("/f", text.as_bytes()));
-            let told = refused(refusal, &image, secret).unwrap();
+            let told = auth_failure(refusal, &image, secret).unwrap();
             assert!(told.contains(expected) && told.contains(&image.to_string()), "{told}");
             assert!(!told.contains("aHVudGVyMg"), "{told}");
         }
-        assert_eq!(refused("manifest unknown", &image, None), None);
-        assert_eq!(refused("open /x: permission denied", &image, None), None);
+        assert_eq!(auth_failure("manifest unknown", &image, None), None);
+        assert_eq!(auth_failure("open /x: permission denied", &image, None), None);
     }
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             (Some("\n"), true, Some(KUBELET)),
             (Some("\n"), false, None),
         ] {
-            assert_eq!(choose(internal.map(str::as_bytes), kubelet), expected);
+            assert_eq!(choose_auth_file(internal.map(str::as_bytes), kubelet), expected);
         }
     }
 }

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Change, Deployment, HostStatus, extensions, kernel_type};
+use super::{OsChange, OsDeployment, OsStatus, extensions, kernel_type};
 
 /// How often a download is tried.
-pub const TRIES: u32 = 7;
+pub const MAX_DOWNLOAD_ATTEMPTS: u32 = 7;
 
 /// How long to wait after so many failures in a row: 10 seconds, doubled, a minute at most.
 #[must_use]
-pub fn pause(failures: u32) -> Duration {
+pub fn download_backoff(failures: u32) -> Duration {
     let seconds = 10_u64.saturating_mul(1 << failures.saturating_sub(1).min(8));
     Duration::from_secs(seconds.min(60))
 }
 
 /// One call of rpm-ostree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct RpmOstreeCall {
     /// What it is called with.
     pub arguments: Vec<String>,
     /// Whether it fetches something and is worth to be tried again.
     pub is_download: bool,
 }
 
-fn call(arguments: Vec<String>) -> Call {
-    Call { arguments, is_download: false }
+fn call(arguments: Vec<String>) -> RpmOstreeCall {
+    RpmOstreeCall { arguments, is_download: false }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
@@ -40,44 +40,46 @@ fn reference(image: &str) -> String {
 
 /// What drops everything that has not been booted.
 #[must_use]
-pub fn unstage() -> Call {
-    call(words(&["cleanup", "-p"]))
+pub fn unstage() -> RpmOstreeCall {
+    call(to_strings(&["cleanup", "-p"]))
 }
 
 /// What brings an image onto the machine and does nothing else; nothing where no image changes.
 #[must_use]
-pub fn fetch(change: &Change) -> Option<Call> {
+pub fn fetch(change: &OsChange) -> Option<RpmOstreeCall> {
     let image = change.image.as_deref().filter(|_| change.checksum.is_none())?;
     let arguments =
-        [words(&["rebase", "--experimental", "--download-only"]), vec![reference(image)]];
-    Some(Call { arguments: arguments.concat(), is_download: true })
+        [to_strings(&["rebase", "--experimental", "--download-only"]), vec![reference(image)]];
+    Some(RpmOstreeCall { arguments: arguments.concat(), is_download: true })
 }
 
 /// What stages a change, call by call. The way back is a change like any other: what is kept has the
 /// files of the new config in its /etc, so it must not simply be booted again.
 #[must_use]
-pub fn stage(change: &Change, booted: &Deployment) -> Vec<Call> {
+pub fn stage(change: &OsChange, booted: &OsDeployment) -> Vec<RpmOstreeCall> {
     let target = change.image.as_deref().map(reference).or_else(|| change.checksum.clone());
     let mut calls = vec![unstage()];
     if target.is_some() || change.kernel_type.is_some() {
-        calls.extend(kernel_type::reset(booted).map(call));
+        calls.extend(kernel_type::reset_arguments(booted).map(call));
     }
     if let Some(target) = target {
-        let arguments = [words(&["rebase", "--experimental"]), vec![target]].concat();
-        calls.push(Call { arguments, is_download: true });
+        let arguments = [to_strings(&["rebase", "--experimental"]), vec![target]].concat();
+        calls.push(RpmOstreeCall { arguments, is_download: true });
     }
     calls.extend(kernel_arguments(change).map(call));
-    let kernel = change.kernel_type.as_ref().and_then(|(_, new)| kernel_type::switch(new));
+    let kernel =
+        change.kernel_type.as_ref().and_then(|(_, new)| kernel_type::switch_arguments(new));
     calls.extend(kernel.map(call));
     let wanted = change.extensions.as_deref();
-    let update = wanted.and_then(|wanted| extensions::update(wanted, &booted.requested_packages));
+    let update =
+        wanted.and_then(|wanted| extensions::update_arguments(wanted, &booted.requested_packages));
     calls.extend(update.map(call));
     calls
 }
 
 /// All kernel arguments in one call; nothing where none change.
 #[must_use]
-pub fn kernel_arguments(change: &Change) -> Option<Vec<String>> {
+pub fn kernel_arguments(change: &OsChange) -> Option<Vec<String>> {
     let arguments = &change.kernel_arguments;
     if arguments.is_empty() {
         return None;
@@ -89,18 +91,18 @@ pub fn kernel_arguments(change: &Change) -> Option<Vec<String>> {
 
 /// Whether this rpm-ostree knows images, from `rpm-ostree --version`.
 #[must_use]
-pub fn knows_images(version: &str) -> bool {
+pub fn supports_container_images(version: &str) -> bool {
     version.lines().any(|line| line.trim().trim_start_matches("- ") == "container")
 }
 
 #[derive(Debug, Deserialize)]
-struct Status {
-    deployments: Vec<Entry>,
+struct RpmOstreeStatus {
+    deployments: Vec<RpmOstreeDeployment>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-struct Entry {
+struct RpmOstreeDeployment {
     checksum: String,
     base_checksum: Option<String>,
     version: Option<String>,
@@ -122,19 +124,19 @@ pub fn image_name(reference: &str) -> &str {
         // ostree-remote-registry:REMOTE:NAME
         "ostree-remote-registry" => rest.split_once(':').map_or(rest, |(_, name)| name),
         // ostree-unverified-image:TRANSPORT:NAME, ostree-image-signed:TRANSPORT:NAME
-        "ostree-unverified-image" | "ostree-image-signed" => transported(rest),
+        "ostree-unverified-image" | "ostree-image-signed" => without_transport(rest),
         // ostree-remote-image:REMOTE:TRANSPORT:NAME
-        "ostree-remote-image" => transported(rest.split_once(':').map_or(rest, |(_, it)| it)),
+        "ostree-remote-image" => without_transport(rest.split_once(':').map_or(rest, |(_, it)| it)),
         _ => reference,
     }
 }
 
-fn transported(text: &str) -> &str {
+fn without_transport(text: &str) -> &str {
     let name = text.split_once(':').map_or(text, |(_, name)| name);
     name.strip_prefix("//").unwrap_or(name)
 }
 
-impl Entry {
+impl RpmOstreeDeployment {
     fn image(&self) -> Option<String> {
         let reference = self.container_image_reference.as_deref().filter(|it| !it.is_empty());
         if let Some(reference) = reference {
@@ -144,8 +146,8 @@ impl Entry {
         origin.strip_prefix("pivot://").map(str::to_owned)
     }
 
-    fn deployment(self) -> Deployment {
-        Deployment {
+    fn deployment(self) -> OsDeployment {
+        OsDeployment {
             image: self.image(),
             // What is layered on top makes a new checksum; the base is what an image is known by.
             checksum: self.base_checksum.unwrap_or(self.checksum),
@@ -161,8 +163,8 @@ impl Entry {
 ///
 /// # Errors
 /// It is not what rpm-ostree says, or nothing is booted.
-pub fn parse(json: &str) -> Result<HostStatus, String> {
-    let status: Status = serde_json::from_str(json)
+pub fn parse_status(json: &str) -> Result<OsStatus, String> {
+    let status: RpmOstreeStatus = serde_json::from_str(json)
         .map_err(|error| format!("rpm-ostree status --json cannot be read: {error}"))?;
     let mut entries = status.deployments;
     let at = entries.iter().position(|entry| entry.booted);
@@ -171,8 +173,8 @@ pub fn parse(json: &str) -> Result<HostStatus, String> {
     // The first of the list is what the boot loader takes.
     let next = (at > 0 || entries.first().is_some_and(|entry| entry.staged))
         .then(|| entries.remove(0).deployment());
-    let kept = entries.into_iter().map(Entry::deployment).collect();
-    Ok(HostStatus { booted: booted.deployment(), next, kept })
+    let kept = entries.into_iter().map(RpmOstreeDeployment::deployment).collect();
+    Ok(OsStatus { booted: booted.deployment(), next, kept })
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Whether a machine has booted what its config wants, and what follows if not.
 
-use super::{Change, Deployment, HostStatus, Wanted, is_same_image, kernel_arguments};
+use super::{DesiredOs, OsChange, OsDeployment, OsStatus, is_same_image, kernel_arguments};
 
 /// How often an operating system that got lost before it was booted is put in place again.
-pub const MOST_ATTEMPTS: u32 = 3;
+pub const MAX_STAGE_ATTEMPTS: u32 = 3;
 
 /// What is wrong with the image of a machine, in the words of the real daemon.
 #[must_use]
-pub fn wrong_image(wanted: &Wanted, booted: &Deployment) -> Option<String> {
+pub fn image_mismatch(wanted: &DesiredOs, booted: &OsDeployment) -> Option<String> {
     let image = wanted.image.as_deref()?;
     let have = booted.image.as_deref().unwrap_or_default();
     (!is_same_image(image, have))
@@ -16,7 +16,7 @@ pub fn wrong_image(wanted: &Wanted, booted: &Deployment) -> Option<String> {
 
 /// What is wrong with the kernel arguments of a machine, in the words of the real daemon.
 #[must_use]
-pub fn wrong_arguments(wanted: &Wanted, command_line: &str) -> Option<String> {
+pub fn kernel_arguments_mismatch(wanted: &DesiredOs, command_line: &str) -> Option<String> {
     let missing = kernel_arguments::missing(&wanted.kernel_arguments, command_line);
     (!missing.is_empty())
         .then(|| format!("missing expected kernel arguments: [{}]", missing.join(" ")))
@@ -24,7 +24,7 @@ pub fn wrong_arguments(wanted: &Wanted, command_line: &str) -> Option<String> {
 
 /// What became of a change once the machine has restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BootOutcome {
     /// It is in force.
     Booted,
     /// It was not put in place: a power cut takes away what was only staged. To be staged again.
@@ -39,50 +39,53 @@ pub enum Outcome {
 /// What became of a change of a machine that had booted `was` before. There is no command line where nobody
 /// reads kernel arguments; `attempts` says how often the change has been staged again.
 #[must_use]
-pub fn after_restart(
-    change: &Change,
-    was: &Deployment,
-    wanted: &Wanted,
-    status: &HostStatus,
+pub fn after_reboot(
+    change: &OsChange,
+    was: &OsDeployment,
+    wanted: &DesiredOs,
+    status: &OsStatus,
     command_line: Option<&str>,
     attempts: u32,
-) -> Outcome {
+) -> BootOutcome {
     // By its image, where it has one: the checksum of an image may be another one each time.
-    let target = Wanted { image: change.image.clone(), ..Wanted::default() };
-    let image = wrong_image(&target, &status.booted);
+    let target = DesiredOs { image: change.image.clone(), ..DesiredOs::default() };
+    let image = image_mismatch(&target, &status.booted);
     let line = command_line.filter(|_| !change.kernel_arguments.is_empty());
     let arguments = line.and_then(|line| {
-        wrong_arguments(wanted, line).or_else(|| stale_arguments(change, was, &status.booted))
+        kernel_arguments_mismatch(wanted, line)
+            .or_else(|| stale_arguments(change, was, &status.booted))
     });
     let checksum = change.checksum.as_deref().filter(|_| change.image.is_none());
     let checksum = checksum.filter(|it| **it != status.booted.checksum);
     let checksum = checksum
         .map(|it| format!("expected the operating system {it}, have {}", status.booted.checksum));
-    let Some(problem) = image.or(checksum).or(arguments) else { return Outcome::Booted };
-    if is_there(change, was, wanted, status) || attempts >= MOST_ATTEMPTS {
-        return Outcome::NotBooted { problem };
+    let Some(problem) = image.or(checksum).or(arguments) else { return BootOutcome::Booted };
+    if is_default_deployment(change, was, wanted, status) || attempts >= MAX_STAGE_ATTEMPTS {
+        return BootOutcome::NotBooted { problem };
     }
-    Outcome::Lost
+    BootOutcome::Lost
 }
 
 /// Kernel arguments that were to go and have not gone: there are more of them than the change leaves. Where the
 /// operating system changes as well, that tells; and others may bring the same arguments along.
-fn stale_arguments(change: &Change, was: &Deployment, booted: &Deployment) -> Option<String> {
+fn stale_arguments(change: &OsChange, was: &OsDeployment, booted: &OsDeployment) -> Option<String> {
     if change.image.is_some() || change.checksum.is_some() || was.kernel_arguments.is_empty() {
         return None;
     }
     let left = kernel_arguments::apply(&was.kernel_arguments, &change.kernel_arguments);
-    let stale = kernel_arguments::too_many(
-        &change.kernel_arguments.delete,
-        &booted.kernel_arguments,
-        &left,
-    );
+    let stale =
+        kernel_arguments::surplus(&change.kernel_arguments.delete, &booted.kernel_arguments, &left);
     (!stale.is_empty()).then(|| format!("unexpected kernel arguments: [{}]", stale.join(" ")))
 }
 
 /// Whether what was to be booted is the default, and something else has been booted.
-fn is_there(change: &Change, was: &Deployment, wanted: &Wanted, status: &HostStatus) -> bool {
-    let fits = |deployment: &Deployment| {
+fn is_default_deployment(
+    change: &OsChange,
+    was: &OsDeployment,
+    wanted: &DesiredOs,
+    status: &OsStatus,
+) -> bool {
+    let fits = |deployment: &OsDeployment| {
         let image = wanted.image.as_deref().filter(|_| change.image.is_some());
         let has_image =
             |image| deployment.image.as_deref().is_some_and(|it| is_same_image(image, it));
@@ -107,25 +110,25 @@ fn is_there(change: &Change, was: &Deployment, wanted: &Wanted, status: &HostSta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::KernelArguments;
+    use crate::os::KernelArgumentsChange;
 
     const A: &str = "r/os@sha256:aaaa";
     const B: &str = "r/os@sha256:bbbb";
 
-    fn deployment(image: &str, arguments: &[&str]) -> Deployment {
-        Deployment {
+    fn deployment(image: &str, arguments: &[&str]) -> OsDeployment {
+        OsDeployment {
             checksum: image.to_owned(),
             image: Some(image.to_owned()),
             kernel_arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
-            ..Deployment::default()
+            ..OsDeployment::default()
         }
     }
 
-    fn wanted(image: Option<&str>, argument: &str) -> Wanted {
-        Wanted {
+    fn wanted(image: Option<&str>, argument: &str) -> DesiredOs {
+        DesiredOs {
             image: image.map(str::to_owned),
             kernel_arguments: vec![argument.to_owned()],
-            ..Wanted::default()
+            ..DesiredOs::default()
         }
     }
 
@@ -133,55 +136,55 @@ mod tests {
     fn words_of_the_real_daemon() {
         let (wanted, booted) = (wanted(Some(A), "a b=1 c"), deployment(B, &[]));
         assert_eq!(
-            wrong_image(&wanted, &booted).unwrap(),
+            image_mismatch(&wanted, &booted).unwrap(),
             format!("expected target osImageURL {A:?}, have {B:?}")
         );
-        assert_eq!(wrong_image(&wanted, &deployment(A, &[])), None);
+        assert_eq!(image_mismatch(&wanted, &deployment(A, &[])), None);
         assert_eq!(
-            wrong_arguments(&wanted, "root=x c\n").unwrap(),
+            kernel_arguments_mismatch(&wanted, "root=x c\n").unwrap(),
             "missing expected kernel arguments: [a b=1]"
         );
     }
 
     #[test]
     fn what_becomes_of_a_change() {
-        let image = Change { image: Some(B.to_owned()), ..Change::default() };
+        let image = OsChange { image: Some(B.to_owned()), ..OsChange::default() };
         let append = vec!["k=1".to_owned()];
-        let kernel_arguments = KernelArguments { append, ..KernelArguments::default() };
-        let both = Change { kernel_arguments: kernel_arguments.clone(), ..image.clone() };
-        let only = Change { kernel_arguments, ..Change::default() };
-        let back = Change { checksum: Some(A.to_owned()), ..Change::default() };
+        let kernel_arguments = KernelArgumentsChange { append, ..KernelArgumentsChange::default() };
+        let both = OsChange { kernel_arguments: kernel_arguments.clone(), ..image.clone() };
+        let only = OsChange { kernel_arguments, ..OsChange::default() };
+        let back = OsChange { checksum: Some(A.to_owned()), ..OsChange::default() };
         // What is kept may be older than the change: it does not count.
-        let status = |booted: &str, next: Option<Deployment>| HostStatus {
+        let status = |booted: &str, next: Option<OsDeployment>| OsStatus {
             booted: deployment(booted, &[]),
             kept: vec![deployment(B, &["k=1"])],
             next,
         };
         let with = |line: &'static str| Some(line);
-        let not = |problem: &str| Outcome::NotBooted { problem: problem.to_owned() };
+        let not = |problem: &str| BootOutcome::NotBooted { problem: problem.to_owned() };
         let wrong = format!("expected target osImageURL {B:?}, have {A:?}");
         let (a_next, b_next) = (deployment(A, &[]), deployment(B, &["k=1"]));
         let k_next = deployment(A, &["k=1"]);
         let missing = "missing expected kernel arguments: [k=1]";
         for (change, status, line, attempts, expected) in [
-            (&image, status(B, Some(a_next.clone())), with(""), 0, Outcome::Booted),
-            (&image, status(A, None), with(""), 0, Outcome::Lost),
+            (&image, status(B, Some(a_next.clone())), with(""), 0, BootOutcome::Booted),
+            (&image, status(A, None), with(""), 0, BootOutcome::Lost),
             (&image, status(A, None), with(""), 3, not(&wrong)),
             (&image, status(A, Some(b_next.clone())), with(""), 0, not(&wrong)),
-            (&both, status(B, Some(a_next.clone())), with("k=1"), 0, Outcome::Booted),
-            (&both, status(B, Some(a_next.clone())), with("x"), 0, Outcome::Lost),
+            (&both, status(B, Some(a_next.clone())), with("k=1"), 0, BootOutcome::Booted),
+            (&both, status(B, Some(a_next.clone())), with("x"), 0, BootOutcome::Lost),
             (&both, status(A, Some(b_next)), with("x"), 0, not(&wrong)),
-            (&only, status(A, None), with("x k=1"), 0, Outcome::Booted),
-            (&only, status(A, None), with("x"), 0, Outcome::Lost),
+            (&only, status(A, None), with("x k=1"), 0, BootOutcome::Booted),
+            (&only, status(A, None), with("x"), 0, BootOutcome::Lost),
             (&only, status(A, Some(k_next)), with("x"), 0, not(missing)),
             // Where nobody reads them, nobody looks for them.
-            (&only, status(A, None), None, 0, Outcome::Booted),
-            (&back, status(A, None), with(""), 0, Outcome::Booted),
-            (&back, status(B, Some(a_next)), with(""), 1, Outcome::Lost),
+            (&only, status(A, None), None, 0, BootOutcome::Booted),
+            (&back, status(A, None), with(""), 0, BootOutcome::Booted),
+            (&back, status(B, Some(a_next)), with(""), 1, BootOutcome::Lost),
         ] {
             let was = deployment(A, &[]);
             let wanted = wanted(change.image.as_deref(), "k=1");
-            let found = after_restart(change, &was, &wanted, &status, line, attempts);
+            let found = after_reboot(change, &was, &wanted, &status, line, attempts);
             assert_eq!(found, expected, "{change:?} {status:?}");
         }
     }
@@ -189,39 +192,39 @@ mod tests {
     #[test]
     fn arguments_that_were_only_to_go() {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        let change = Change {
-            kernel_arguments: KernelArguments {
+        let change = OsChange {
+            kernel_arguments: KernelArgumentsChange {
                 delete: words(&["k=1", "q"]),
                 append: words(&["q"]),
             },
-            ..Change::default()
+            ..OsChange::default()
         };
-        let wanted = Wanted { kernel_arguments: words(&["q"]), ..Wanted::default() };
+        let wanted = DesiredOs { kernel_arguments: words(&["q"]), ..DesiredOs::default() };
         // Whoever installed the machine gave it the argument too: one of the two stays.
         let was = deployment(A, &["root=x", "k=1", "k=1", "q"]);
         let (old, new) = (was.clone(), deployment(A, &["root=x", "k=1", "q"]));
-        let status = |booted: &Deployment, next: Option<&Deployment>| HostStatus {
+        let status = |booted: &OsDeployment, next: Option<&OsDeployment>| OsStatus {
             booted: booted.clone(),
             next: next.cloned(),
-            ..HostStatus::default()
+            ..OsStatus::default()
         };
         let not =
-            || Outcome::NotBooted { problem: "unexpected kernel arguments: [k=1]".to_owned() };
+            || BootOutcome::NotBooted { problem: "unexpected kernel arguments: [k=1]".to_owned() };
         for (status, attempts, expected) in [
-            (status(&new, None), 0, Outcome::Booted),
-            (status(&old, None), 0, Outcome::Lost),
+            (status(&new, None), 0, BootOutcome::Booted),
+            (status(&old, None), 0, BootOutcome::Lost),
             (status(&old, None), 3, not()),
             (status(&old, Some(&new)), 0, not()),
-            (status(&old, Some(&old)), 0, Outcome::Lost),
+            (status(&old, Some(&old)), 0, BootOutcome::Lost),
         ] {
             let line = status.booted.kernel_arguments.join(" ");
-            let found = after_restart(&change, &was, &wanted, &status, Some(&line), attempts);
+            let found = after_reboot(&change, &was, &wanted, &status, Some(&line), attempts);
             assert_eq!(found, expected, "{status:?}");
         }
         // Not where a host does not say what it was booted with.
-        let unknown = Deployment::default();
+        let unknown = OsDeployment::default();
         let status = status(&old, None);
-        let found = after_restart(&change, &unknown, &wanted, &status, Some("k=1 q"), 0);
-        assert_eq!(found, Outcome::Booted);
+        let found = after_reboot(&change, &unknown, &wanted, &status, Some("k=1 q"), 0);
+        assert_eq!(found, BootOutcome::Booted);
     }
 }

@@ -3,16 +3,16 @@
 use serde::Serialize;
 
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
-use crate::reconcile_check::Overrides;
-use crate::render::sync::{Inputs, Rollback, SyncError, sync};
-use crate::render::{System, render};
+use crate::reconcile_check::ValidationOverrides;
+use crate::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
+use crate::render::{ImageSources, render};
 
-use super::{Changes, World};
+use super::{PlanSnapshot, PlannedChanges};
 
 /// Why a pool does not get what its sources make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub enum Trouble {
+pub enum PoolBlocked {
     /// The sources are bad.
     Unrenderable {
         /// Why.
@@ -30,16 +30,16 @@ pub enum Trouble {
 
 /// Pools and MachineConfigs, now or after the change.
 #[derive(Debug, Clone)]
-pub(super) struct View<'a> {
+pub(super) struct PlanView<'a> {
     pub(super) pools: Vec<&'a MachineConfigPool>,
     pub(super) configs: Vec<&'a MachineConfig>,
     controller_config: Option<&'a ControllerConfig>,
     streams: Option<&'a OSImageStream>,
 }
 
-impl<'a> View<'a> {
+impl<'a> PlanView<'a> {
     /// The world as it is.
-    pub(super) fn of(world: &'a World) -> Self {
+    pub(super) fn from_snapshot(world: &'a PlanSnapshot) -> Self {
         Self {
             pools: world.pools.iter().collect(),
             configs: world.machine_configs.iter().collect(),
@@ -49,10 +49,10 @@ impl<'a> View<'a> {
     }
 
     /// The world as it would be.
-    pub(super) fn with(&self, changes: &'a Changes) -> Self {
+    pub(super) fn with(&self, changes: &'a PlannedChanges) -> Self {
         Self {
-            pools: changed(&self.pools, &changes.pools, &changes.deleted_pools, pool_name),
-            configs: changed(
+            pools: apply_to_list(&self.pools, &changes.pools, &changes.deleted_pools, pool_name),
+            configs: apply_to_list(
                 &self.configs,
                 &changes.machine_configs,
                 &changes.deleted_machine_configs,
@@ -63,9 +63,10 @@ impl<'a> View<'a> {
         }
     }
 
-    fn system(&self) -> System<'a> {
+    fn image_sources(&self) -> ImageSources<'a> {
         let (controller_config, streams) = (self.controller_config, self.streams);
-        System { controller_config, streams, worker: None }.among(self.pools.iter().copied())
+        ImageSources { controller_config, streams, worker: None }
+            .with_worker_pool(self.pools.iter().copied())
     }
 
     pub(super) fn pool(&self, name: &str) -> Option<&'a MachineConfigPool> {
@@ -86,7 +87,7 @@ fn config_name(config: &MachineConfig) -> &str {
 }
 
 /// The objects that stay, and those that are set.
-fn changed<'a, T>(
+fn apply_to_list<'a, T>(
     now: &[&'a T],
     set: &'a [T],
     deleted: &[String],
@@ -106,36 +107,36 @@ pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
 
 /// What becomes of a pool.
 #[derive(Debug, Clone)]
-pub(super) struct Outlook {
+pub(super) struct PoolForecast {
     /// What the sources make, if they make anything.
-    made: Option<MachineConfig>,
+    rendered: Option<MachineConfig>,
     /// What the pool would point at.
     pub(super) target: String,
     /// Why that is not what the sources make.
-    pub(super) trouble: Option<Trouble>,
+    pub(super) blocked: Option<PoolBlocked>,
     /// Whether a rollback would end.
     pub(super) ends_rollback: bool,
 }
 
-impl Outlook {
+impl PoolForecast {
     /// Whether nothing is different.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let made = |one: &Self| one.made.as_ref().map(|made| config_name(made).to_owned());
-        (&self.target, made(self), &self.trouble) == (&other.target, made(other), &other.trouble)
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        let made = |one: &Self| one.rendered.as_ref().map(|made| config_name(made).to_owned());
+        (&self.target, made(self), &self.blocked) == (&other.target, made(other), &other.blocked)
     }
 
     /// The config that is wanted, whether or not the pool gets it.
-    pub(super) fn wanted(&self) -> &str {
-        match (&self.trouble, &self.made) {
-            (Some(Trouble::Refused { .. }), Some(made)) => config_name(made),
+    pub(super) fn desired_name(&self) -> &str {
+        match (&self.blocked, &self.rendered) {
+            (Some(PoolBlocked::Refused { .. }), Some(made)) => config_name(made),
             _ => &self.target,
         }
     }
 
     /// The object of the config that is wanted.
-    pub(super) fn object<'a>(&'a self, view: &View<'a>) -> Option<&'a MachineConfig> {
-        let wanted = self.wanted();
-        self.made
+    pub(super) fn desired_config<'a>(&'a self, view: &PlanView<'a>) -> Option<&'a MachineConfig> {
+        let wanted = self.desired_name();
+        self.rendered
             .as_ref()
             .filter(|made| config_name(made) == wanted)
             .or_else(|| view.config(wanted))
@@ -143,42 +144,45 @@ impl Outlook {
 }
 
 /// Renders a pool as the controller would.
-pub(super) fn outlook(view: &View<'_>, pool: &MachineConfigPool) -> Outlook {
-    let inputs = Inputs {
+pub(super) fn forecast_pool(view: &PlanView<'_>, pool: &MachineConfigPool) -> PoolForecast {
+    let inputs = RenderInputs {
         pool,
         machine_configs: &view.configs,
-        system: view.system(),
+        system: view.image_sources(),
         version: "",
-        overrides: Overrides::default(),
+        overrides: ValidationOverrides::default(),
     };
     let configs = view.configs.iter().copied();
-    let made = render(pool, configs, view.system())
+    let made = render(pool, configs, view.image_sources())
         .ok()
         .and_then(|made| made.into_object(pool, view.controller_config, "").ok());
     let current = target_of(pool).to_owned();
-    let mut outlook = Outlook { made, target: current, trouble: None, ends_rollback: false };
-    match sync(&inputs) {
+    let mut outlook =
+        PoolForecast { rendered: made, target: current, blocked: None, ends_rollback: false };
+    match reconcile(&inputs) {
         Ok(todo) => {
             outlook.ends_rollback = todo.end_rollback;
-            if let Some(name) = todo.point.and_then(|point| point.name) {
+            if let Some(name) = todo.set_configuration.and_then(|point| point.name) {
                 outlook.target = name;
             }
         }
         // The controller waits for somebody else now; what it does then is what matters here.
-        Err(SyncError::NotYet(_)) => {
-            if let (Some(made), None) = (&outlook.made, Rollback::of(pool)) {
+        Err(ReconcileError::NotYet(_)) => {
+            if let (Some(made), None) = (&outlook.rendered, PoolRollback::from_annotations(pool)) {
                 config_name(made).clone_into(&mut outlook.target);
             }
         }
-        Err(SyncError::Nothing(_)) => {}
-        Err(SyncError::Culprit { culprit, reason, .. }) => {
-            outlook.trouble = Some(Trouble::Refused { culprit: Some(culprit), reason });
+        Err(ReconcileError::NothingToRender(_)) => {}
+        Err(ReconcileError::IrreconcilableSource { culprit, reason, .. }) => {
+            outlook.blocked = Some(PoolBlocked::Refused { culprit: Some(culprit), reason });
         }
-        Err(SyncError::Refused(refusal)) => {
+        Err(ReconcileError::Irreconcilable(refusal)) => {
             let reason = refusal.reason();
-            outlook.trouble = Some(Trouble::Refused { culprit: None, reason });
+            outlook.blocked = Some(PoolBlocked::Refused { culprit: None, reason });
         }
-        Err(error) => outlook.trouble = Some(Trouble::Unrenderable { reason: error.to_string() }),
+        Err(error) => {
+            outlook.blocked = Some(PoolBlocked::Unrenderable { reason: error.to_string() })
+        }
     }
     outlook
 }

@@ -8,16 +8,16 @@ use serde::Serialize;
 
 use crate::api::MachineConfig;
 use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
-use crate::apply::{EMPTY_NAME, empty_config};
+use crate::apply::{EMPTY_CONFIG_NAME, empty_config};
 use crate::diff;
 use crate::disruption::disruption;
-use crate::reconcile_check::{Overrides, reconcilable};
-use crate::update::NodeView;
+use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
+use crate::rollout::NodeView;
 
 /// What a change costs a machine, in one word: the dearest of all that is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Cost {
+pub enum DisruptionCost {
     /// Nothing that anybody notices.
     #[default]
     Nothing,
@@ -46,7 +46,7 @@ pub struct MachinePlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub towards: Option<String>,
     /// What it costs, in one word.
-    pub cost: Cost,
+    pub cost: DisruptionCost,
     /// What is done, in this order.
     pub actions: Vec<DisruptionAction>,
     /// Why it would not take the change.
@@ -58,22 +58,22 @@ pub struct MachinePlan {
 }
 
 /// The machines of a pool that do not have a config, and what it costs to give it to them.
-pub(super) fn machines<'a>(
+pub(super) fn plan_machines<'a>(
     nodes: &[&Node],
     find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
     wanted: &MachineConfig,
     policy: &NodeDisruptionPolicy,
 ) -> Vec<MachinePlan> {
     let target = wanted.metadata.name.as_deref().unwrap_or_default();
-    let mut prices: BTreeMap<String, Price> = BTreeMap::new();
+    let mut prices: BTreeMap<String, TransitionCost> = BTreeMap::new();
     // A machine that has no config yet is asked as its daemon asks: from one in which nothing is.
     let nothing = empty_config();
-    let known = |name: &str| if name == EMPTY_NAME { Some(&nothing) } else { find(name) };
+    let known = |name: &str| if name == EMPTY_CONFIG_NAME { Some(&nothing) } else { find(name) };
     let mut plans = Vec::new();
     for node in nodes {
         let view = NodeView(node);
         let from = view.current_config();
-        if from == target && !view.needs(target) {
+        if from == target && !view.needs_target(target) {
             continue;
         }
         let desired = view.desired_config();
@@ -84,12 +84,12 @@ pub(super) fn machines<'a>(
         for start in [Some(from), towards.as_deref()].into_iter().flatten() {
             let price = prices
                 .entry(start.to_owned())
-                .or_insert_with(|| price(start, known(start), wanted, policy));
-            if dearest.as_ref().is_none_or(|other: &Price| other.cost < price.cost) {
+                .or_insert_with(|| transition_cost(start, known(start), wanted, policy));
+            if dearest.as_ref().is_none_or(|other: &TransitionCost| other.cost < price.cost) {
                 dearest = Some(price.clone());
             }
         }
-        let Some(Price { cost, actions, refused, unknown }) = dearest else { continue };
+        let Some(TransitionCost { cost, actions, refused, unknown }) = dearest else { continue };
         let (machine, from) = (view.name().to_owned(), from.to_owned());
         plans.push(MachinePlan { machine, from, towards, cost, actions, refused, unknown });
     }
@@ -98,50 +98,54 @@ pub(super) fn machines<'a>(
 
 /// What it costs to go from one config to another.
 #[derive(Clone, Default)]
-struct Price {
-    cost: Cost,
+struct TransitionCost {
+    cost: DisruptionCost,
     actions: Vec<DisruptionAction>,
     refused: Option<String>,
     unknown: Option<String>,
 }
 
-fn price(
+fn transition_cost(
     from: &str,
     old: Option<&MachineConfig>,
     new: &MachineConfig,
     policy: &NodeDisruptionPolicy,
-) -> Price {
+) -> TransitionCost {
     let Some(old) = old else {
         let why = match from {
             "" => "its daemon has not said yet which config it has".to_owned(),
             name => format!("it has {name}, which is not there any more"),
         };
-        return Price { cost: Cost::Unknown, unknown: Some(why), ..Price::default() };
+        return TransitionCost {
+            cost: DisruptionCost::Unknown,
+            unknown: Some(why),
+            ..TransitionCost::default()
+        };
     };
-    match reconcilable(old, new, Overrides::default()) {
+    match check_reconcilable(old, new, ValidationOverrides::default()) {
         Err(refusal) => {
             let refused = Some(refusal.reason());
-            Price { cost: Cost::Refused, refused, ..Price::default() }
+            TransitionCost { cost: DisruptionCost::Refused, refused, ..TransitionCost::default() }
         }
         Ok(change) => {
             let flags = diff::diff(old, new, &change).flags;
             let actions = disruption(&change, flags, policy).actions;
             let cost = actions.iter().map(|action| cost_of(&action.type_)).max();
-            let unknown = (cost == Some(Cost::Unknown))
+            let unknown = (cost == Some(DisruptionCost::Unknown))
                 .then(|| "the disruption policy names an action that is not known".to_owned());
-            Price { cost: cost.unwrap_or_default(), actions, refused: None, unknown }
+            TransitionCost { cost: cost.unwrap_or_default(), actions, refused: None, unknown }
         }
     }
 }
 
-fn cost_of(action: &DisruptionActionType) -> Cost {
+fn cost_of(action: &DisruptionActionType) -> DisruptionCost {
     match action {
-        DisruptionActionType::None => Cost::Nothing,
-        DisruptionActionType::Reload | DisruptionActionType::DaemonReload => Cost::Reload,
-        DisruptionActionType::Restart => Cost::Restart,
+        DisruptionActionType::None => DisruptionCost::Nothing,
+        DisruptionActionType::Reload | DisruptionActionType::DaemonReload => DisruptionCost::Reload,
+        DisruptionActionType::Restart => DisruptionCost::Restart,
         // It may come to a drain, and nobody should be surprised by one.
-        DisruptionActionType::Drain | DisruptionActionType::Special => Cost::Drain,
-        DisruptionActionType::Reboot => Cost::Reboot,
-        DisruptionActionType::Unknown(_) => Cost::Unknown,
+        DisruptionActionType::Drain | DisruptionActionType::Special => DisruptionCost::Drain,
+        DisruptionActionType::Reboot => DisruptionCost::Reboot,
+        DisruptionActionType::Unknown(_) => DisruptionCost::Unknown,
     }
 }

@@ -8,9 +8,9 @@
 //! pool + rendered configs ─ rollback ─→ where to, or why not
 //! ```
 
+mod forecast;
 mod image_age;
-mod machines;
-mod outlook;
+mod machine_plan;
 mod rollback;
 #[cfg(test)]
 mod scenarios;
@@ -24,21 +24,22 @@ use serde::Serialize;
 
 use crate::api::operator::NodeDisruptionPolicy;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
-use crate::diff::{self, Diff};
-use crate::update::{
-    Assignment, Halted, NodeView, Policy, Waiting, assign, decide, max_unavailable,
+use crate::diff::{self, ConfigDiff};
+use crate::rollout::{
+    NodeView, PoolAssignment, RolloutHalted, RolloutPolicy, WaitReason, assign_nodes,
+    decide_rollout, max_unavailable,
 };
 
-pub use machines::{Cost, MachinePlan};
-pub use outlook::Trouble;
-pub use rollback::{Known, NoRollback, known, rollback};
-pub use warnings::{Hurt, Warning};
+pub use forecast::PoolBlocked;
+pub use machine_plan::{DisruptionCost, MachinePlan};
+pub use rollback::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
+pub use warnings::{PlanWarning, PlanWarningKind};
 
-use outlook::{Outlook, View, outlook, target_of};
+use forecast::{PlanView, PoolForecast, forecast_pool, target_of};
 
 /// What the API holds, as far as a plan goes.
 #[derive(Debug, Clone, Default)]
-pub struct World {
+pub struct PlanSnapshot {
     /// The pools.
     pub pools: Vec<MachineConfigPool>,
     /// The MachineConfigs, rendered ones among them.
@@ -55,7 +56,7 @@ pub struct World {
 
 /// What is to be changed.
 #[derive(Debug, Clone, Default)]
-pub struct Changes {
+pub struct PlannedChanges {
     /// Pools as they are to be.
     pub pools: Vec<MachineConfigPool>,
     /// MachineConfigs as they are to be.
@@ -68,13 +69,13 @@ pub struct Changes {
 
 /// What would happen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
+pub struct ChangePlan {
     /// Whether a machine would refuse the change, or a pool could not be rendered.
     pub refused: bool,
     /// The pools for which something changes, by name.
     pub pools: Vec<PoolPlan>,
     /// The machines that go from one pool to another.
-    pub moves: Vec<Move>,
+    pub moves: Vec<PoolMove>,
     /// Why some machines would be in no pool.
     pub problems: Vec<String>,
 }
@@ -93,9 +94,9 @@ pub struct PoolPlan {
     pub after: Option<String>,
     /// Why it would not get it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<PoolBlocked>,
     /// What may hurt.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<PlanWarning>,
     /// How many machines the pool would have.
     pub machine_count: usize,
     /// How many of them may be away at once; none if the pool does not say it well.
@@ -106,18 +107,18 @@ pub struct PoolPlan {
     /// The machines that would go first, in this order.
     pub next: Vec<String>,
     /// What the others would wait for.
-    pub waiting: BTreeMap<String, Waiting>,
+    pub waiting: BTreeMap<String, WaitReason>,
     /// Why nobody would go, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub halted: Option<Halted>,
+    pub halted: Option<RolloutHalted>,
     /// What differs between the two configs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub diff: Option<Diff>,
+    pub diff: Option<ConfigDiff>,
 }
 
 /// A machine that goes from one pool to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Move {
+pub struct PoolMove {
     /// The machine.
     pub machine: String,
     /// The pool that it is in now, if any.
@@ -130,43 +131,44 @@ pub struct Move {
 
 /// Works out what changes would do.
 #[must_use]
-pub fn plan(world: &World, changes: &Changes, now: &Time) -> Plan {
-    let before = View::of(world);
+pub fn plan_changes(world: &PlanSnapshot, changes: &PlannedChanges, now: &Time) -> ChangePlan {
+    let before = PlanView::from_snapshot(world);
     let after = before.with(changes);
-    let members = (assign(&before.pools, &world.nodes), assign(&after.pools, &world.nodes));
+    let members =
+        (assign_nodes(&before.pools, &world.nodes), assign_nodes(&after.pools, &world.nodes));
     let mut pools = Vec::new();
     for pool in &after.pools {
-        let context = Context { world, before: &before, after: &after, members: &members, now };
+        let context = PlanContext { world, before: &before, after: &after, members: &members, now };
         pools.extend(context.pool_plan(pool));
     }
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     let refuses = |pool: &PoolPlan| {
         pool.trouble.is_some() || pool.machines.iter().any(|machine| machine.refused.is_some())
     };
-    Plan {
+    ChangePlan {
         refused: pools.iter().any(refuses),
         pools,
-        moves: moves(&members.0, &members.1),
+        moves: pool_moves(&members.0, &members.1),
         problems: members.1.errors.iter().map(ToString::to_string).collect(),
     }
 }
 
 /// Everything that the plan of one pool needs.
-struct Context<'a> {
-    world: &'a World,
-    before: &'a View<'a>,
-    after: &'a View<'a>,
-    members: &'a (Assignment<'a>, Assignment<'a>),
+struct PlanContext<'a> {
+    world: &'a PlanSnapshot,
+    before: &'a PlanView<'a>,
+    after: &'a PlanView<'a>,
+    members: &'a (PoolAssignment<'a>, PoolAssignment<'a>),
     now: &'a Time,
 }
 
-impl Context<'_> {
+impl PlanContext<'_> {
     /// The plan of a pool; none if nothing changes for it.
     fn pool_plan(&self, pool: &MachineConfigPool) -> Option<PoolPlan> {
         let name = pool.metadata.name.clone().unwrap_or_default();
         let old_pool = self.before.pool(&name);
-        let old = old_pool.map(|pool| outlook(self.before, pool));
-        let new = outlook(self.after, pool);
+        let old = old_pool.map(|pool| forecast_pool(self.before, pool));
+        let new = forecast_pool(self.after, pool);
         let none = Vec::new();
         let nodes = self.members.1.members.get(&name).unwrap_or(&none);
         let is_same = old_pool.zip(old.as_ref()).is_some_and(|(old_pool, old)| {
@@ -174,24 +176,26 @@ impl Context<'_> {
             let names = |nodes: &[&Node]| -> Vec<String> {
                 nodes.iter().map(|node| NodeView(node).name().to_owned()).collect()
             };
-            old.is_like(&new) && same_settings(old_pool, pool) && names(was) == names(nodes)
+            old.is_same_as(&new)
+                && has_same_rollout_settings(old_pool, pool)
+                && names(was) == names(nodes)
         });
         if is_same {
             return None;
         }
         let before = old_pool.map(target_of).filter(|name| !name.is_empty()).map(str::to_owned);
-        let target = new.wanted().to_owned();
-        let wanted = new.object(self.after);
+        let target = new.desired_name().to_owned();
+        let wanted = new.desired_config(self.after);
         let find = |name: &str| self.before.config(name);
         let machines = wanted.map_or_else(Vec::new, |wanted| {
-            machines::machines(nodes, &find, wanted, &self.world.policy)
+            machine_plan::plan_machines(nodes, &find, wanted, &self.world.policy)
         });
         let mut warnings = wanted.map_or_else(Vec::new, |wanted| {
-            warnings::of_configs(&machines, &find, before.as_deref(), wanted)
+            warnings::config_warnings(&machines, &find, before.as_deref(), wanted)
         });
-        warnings.extend(warnings::of_pool(pool, nodes.len(), old.as_ref(), &new));
+        warnings.extend(warnings::pool_warnings(pool, nodes.len(), old.as_ref(), &new));
         let diff = before.as_deref().and_then(find).zip(wanted).and_then(|(old, new)| {
-            let change = diff::read_both(old, new)?;
+            let change = diff::parse_both(old, new)?;
             Some(diff::diff(old, new, &change))
         });
         let mut plan = PoolPlan {
@@ -208,21 +212,27 @@ impl Context<'_> {
             diff,
             trouble: None,
         };
-        self.first(pool, nodes, &new, &mut plan);
-        plan.trouble = new.trouble;
+        self.plan_first_machines(pool, nodes, &new, &mut plan);
+        plan.trouble = new.blocked;
         Some(plan)
     }
 
     /// Who would go first. Nobody, where the pool does not get the config.
-    fn first(&self, pool: &MachineConfigPool, nodes: &[&Node], new: &Outlook, plan: &mut PoolPlan) {
+    fn plan_first_machines(
+        &self,
+        pool: &MachineConfigPool,
+        nodes: &[&Node],
+        new: &PoolForecast,
+        plan: &mut PoolPlan,
+    ) {
         let (Ok(policy), Some(max), None) =
-            (Policy::of(pool), plan.max_unavailable, new.trouble.as_ref())
+            (RolloutPolicy::from_annotations(pool), plan.max_unavailable, new.blocked.as_ref())
         else {
             return;
         };
         let mut pointed = pool.clone();
         pointed.spec.configuration.get_or_insert_default().name = plan.after.clone();
-        let decision = decide(&pointed, nodes, &policy, max, self.now);
+        let decision = decide_rollout(&pointed, nodes, &policy, max, self.now);
         plan.next = decision.next;
         plan.waiting = decision.waiting;
         plan.halted = decision.halted;
@@ -230,7 +240,7 @@ impl Context<'_> {
 }
 
 /// Whether two versions of a pool are rolled out in the same way.
-fn same_settings(old: &MachineConfigPool, new: &MachineConfigPool) -> bool {
+fn has_same_rollout_settings(old: &MachineConfigPool, new: &MachineConfigPool) -> bool {
     let ours = |pool: &MachineConfigPool| -> BTreeMap<String, String> {
         let all = pool.metadata.annotations.clone().unwrap_or_default().into_iter();
         all.filter(|(key, _)| key.starts_with("machinist.dev/")).collect()
@@ -241,8 +251,8 @@ fn same_settings(old: &MachineConfigPool, new: &MachineConfigPool) -> bool {
 }
 
 /// Who goes from one pool to another.
-fn moves(before: &Assignment<'_>, after: &Assignment<'_>) -> Vec<Move> {
-    let by_machine = |assignment: &Assignment<'_>| -> BTreeMap<String, String> {
+fn pool_moves(before: &PoolAssignment<'_>, after: &PoolAssignment<'_>) -> Vec<PoolMove> {
+    let by_machine = |assignment: &PoolAssignment<'_>| -> BTreeMap<String, String> {
         let pairs = assignment.members.iter().flat_map(|(pool, nodes)| {
             nodes.iter().map(|node| (NodeView(node).name().to_owned(), pool.clone()))
         });
@@ -253,7 +263,7 @@ fn moves(before: &Assignment<'_>, after: &Assignment<'_>) -> Vec<Move> {
     all.sort_unstable();
     all.dedup();
     all.into_iter()
-        .map(|machine| Move {
+        .map(|machine| PoolMove {
             machine: machine.clone(),
             from: before.get(machine).cloned(),
             to: after.get(machine).cloned(),

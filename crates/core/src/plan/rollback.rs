@@ -7,16 +7,16 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{MachineConfig, MachineConfigPool};
-use crate::reconcile_check::{Overrides, reconcilable};
-use crate::render::sync::Rollback;
-use crate::render::{System, render};
-use crate::update::{NodeView, Policy, pool_of};
+use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
+use crate::render::reconcile::PoolRollback;
+use crate::render::{ImageSources, render};
+use crate::rollout::{NodeView, RolloutPolicy, pool_of};
 
-use super::outlook::target_of;
+use super::forecast::target_of;
 
 /// A rendered config of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct RenderedRevision {
     /// Its name.
     pub name: String,
     /// When it was made.
@@ -27,7 +27,7 @@ pub struct Known {
 
 /// Why a pool does not go back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoRollback {
+pub enum RollbackError {
     /// It has no config yet.
     #[error(
         "MachineConfigPool {pool} has no rendered config yet: there is nothing to go back from"
@@ -38,7 +38,7 @@ pub enum NoRollback {
     },
     /// The config is none of the pool's.
     #[error("{wanted} is not a rendered config of MachineConfigPool {pool}")]
-    NotItsOwn {
+    NotOfThisPool {
         /// The pool.
         pool: String,
         /// The config.
@@ -46,7 +46,7 @@ pub enum NoRollback {
     },
     /// There is no earlier one.
     #[error("MachineConfigPool {pool} has no rendered config from before {current}")]
-    NoneBefore {
+    NoEarlierConfig {
         /// The pool.
         pool: String,
         /// What it has.
@@ -54,7 +54,7 @@ pub enum NoRollback {
     },
     /// The pool has it already.
     #[error("MachineConfigPool {pool} has {current} already")]
-    Same {
+    AlreadyCurrent {
         /// The pool.
         pool: String,
         /// What it has.
@@ -64,7 +64,7 @@ pub enum NoRollback {
     #[error(
         "{config} is what the MachineConfigs of MachineConfigPool {pool} make: end the rollback with `machinist rollback {pool} --undo`"
     )]
-    IsUndo {
+    UndoesRollback {
         /// The pool.
         pool: String,
         /// The config.
@@ -74,7 +74,7 @@ pub enum NoRollback {
     #[error(
         "{config} is remembered as bad: take it out of the annotation machinist.dev/bad-configs of MachineConfigPool {pool} first"
     )]
-    Bad {
+    BadConfig {
         /// The pool.
         pool: String,
         /// The config.
@@ -96,9 +96,13 @@ pub enum NoRollback {
 
 /// The rendered configs of a pool, the newest first.
 #[must_use]
-pub fn known(pool: &MachineConfigPool, members: &[&Node], configs: &[MachineConfig]) -> Vec<Known> {
+pub fn rendered_revisions(
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    configs: &[MachineConfig],
+) -> Vec<RenderedRevision> {
     let name = pool.metadata.name.as_deref();
-    let mut own: Vec<Known> = configs
+    let mut own: Vec<RenderedRevision> = configs
         .iter()
         .filter(|config| pool_of(config).is_some() && pool_of(config) == name)
         .map(|config| {
@@ -106,77 +110,80 @@ pub fn known(pool: &MachineConfigPool, members: &[&Node], configs: &[MachineConf
             let views = members.iter().map(|node| NodeView(node));
             let has_it = views.filter(|view| view.current_config() == name);
             let machines = has_it.map(|view| view.name().to_owned()).collect();
-            Known { name, created: config.metadata.creation_timestamp.clone(), machines }
+            RenderedRevision { name, created: config.metadata.creation_timestamp.clone(), machines }
         })
         .collect();
     own.sort_by_key(|one| Reverse(age(one)));
     own
 }
 
-fn age(one: &Known) -> (Option<Time>, String) {
+fn age(one: &RenderedRevision) -> (Option<Time>, String) {
     (one.created.clone(), one.name.clone())
 }
 
 /// What has to be written for a pool to go back: to the config that is named, or else to the one
 /// that it had before.
-pub fn rollback(
+pub fn plan_rollback(
     pool: &MachineConfigPool,
     members: &[&Node],
     configs: &[MachineConfig],
-    system: System<'_>,
+    system: ImageSources<'_>,
     wanted: Option<&str>,
-) -> Result<Rollback, NoRollback> {
+) -> Result<PoolRollback, RollbackError> {
     let name = pool.metadata.name.clone().unwrap_or_default();
     let current = target_of(pool).to_owned();
     if current.is_empty() {
-        return Err(NoRollback::NothingRendered { pool: name });
+        return Err(RollbackError::NothingRendered { pool: name });
     }
-    let known = known(pool, members, configs);
+    let known = rendered_revisions(pool, members, configs);
     // A policy that cannot be read is told elsewhere; here only the bad configs count.
-    let bad = Policy::of(pool).map(|policy| policy.bad_configs).unwrap_or_default();
+    let bad =
+        RolloutPolicy::from_annotations(pool).map(|policy| policy.bad_configs).unwrap_or_default();
     let to = match wanted {
         Some(wanted) if !known.iter().any(|one| one.name == wanted) => {
-            return Err(NoRollback::NotItsOwn { pool: name, wanted: wanted.to_owned() });
+            return Err(RollbackError::NotOfThisPool { pool: name, wanted: wanted.to_owned() });
         }
         Some(wanted) => wanted.to_owned(),
-        None => before(pool, &known, &current, &bad).ok_or_else(|| NoRollback::NoneBefore {
-            pool: name.clone(),
-            current: current.clone(),
+        None => previous_config(pool, &known, &current, &bad).ok_or_else(|| {
+            RollbackError::NoEarlierConfig { pool: name.clone(), current: current.clone() }
         })?,
     };
     if to == current {
-        return Err(NoRollback::Same { pool: name, current });
+        return Err(RollbackError::AlreadyCurrent { pool: name, current });
     }
     if bad.contains(&to) {
-        return Err(NoRollback::Bad { pool: name, config: to });
+        return Err(RollbackError::BadConfig { pool: name, config: to });
     }
     let from = render(pool, configs, system).map(|rendered| rendered.name);
     // Sources that cannot be rendered leave the pool where it was.
-    let from = from.unwrap_or_else(|_| Rollback::of(pool).map_or(current, |before| before.from));
+    let from = from.unwrap_or_else(|_| {
+        PoolRollback::from_annotations(pool).map_or(current, |before| before.from)
+    });
     if from == to {
-        return Err(NoRollback::IsUndo { pool: name, config: to });
+        return Err(RollbackError::UndoesRollback { pool: name, config: to });
     }
     check_machines(members, configs, &to)?;
-    Ok(Rollback { from, to })
+    Ok(PoolRollback { from, to })
 }
 
 /// What the pool had before: what all its machines had last, else the newest config that is older
 /// than the present one.
-fn before(
+fn previous_config(
     pool: &MachineConfigPool,
-    known: &[Known],
+    known: &[RenderedRevision],
     current: &str,
     bad: &BTreeSet<String>,
 ) -> Option<String> {
     let status = pool.status.as_ref().and_then(|status| status.configuration.as_ref());
     let last = status.and_then(|configuration| configuration.name.as_deref());
-    let rolled_from = Rollback::of(pool).map(|before| before.from);
-    let is_choice = |one: &&Known| {
+    let rolled_from = PoolRollback::from_annotations(pool).map(|before| before.from);
+    let is_choice = |one: &&RenderedRevision| {
         one.name != current && !bad.contains(&one.name) && Some(&one.name) != rolled_from.as_ref()
     };
     let by_status = known.iter().find(|one| is_choice(one) && Some(one.name.as_str()) == last);
     let present = known.iter().find(|one| one.name == current).map(age);
-    let is_older = |one: &&Known| present.as_ref().is_none_or(|present| age(one) < *present);
+    let is_older =
+        |one: &&RenderedRevision| present.as_ref().is_none_or(|present| age(one) < *present);
     let mut older = known.iter().filter(|one| is_choice(one) && is_older(one));
     by_status.or_else(|| older.next()).map(|one| one.name.clone())
 }
@@ -186,7 +193,7 @@ fn check_machines(
     members: &[&Node],
     configs: &[MachineConfig],
     to: &str,
-) -> Result<(), NoRollback> {
+) -> Result<(), RollbackError> {
     let find = |name: &str| configs.iter().find(|mc| mc.metadata.name.as_deref() == Some(name));
     let Some(new) = find(to) else { return Ok(()) };
     let mut machines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -196,9 +203,9 @@ fn check_machines(
     for (from, machines) in machines.into_iter().filter(|(from, _)| *from != to) {
         // A config that is gone cannot be compared; the machine's daemon has a copy, and looks.
         let Some(old) = find(from) else { continue };
-        if let Err(refusal) = reconcilable(old, new, Overrides::default()) {
+        if let Err(refusal) = check_reconcilable(old, new, ValidationOverrides::default()) {
             let (from, to) = (from.to_owned(), to.to_owned());
-            return Err(NoRollback::Refused { machines, from, to, reason: refusal.reason() });
+            return Err(RollbackError::Refused { machines, from, to, reason: refusal.reason() });
         }
     }
     Ok(())
@@ -288,7 +295,13 @@ mod tests {
             let nodes = [node("m1", &full(spec))];
             let members: Vec<&Node> = nodes.iter().collect();
             let wanted = wanted.map(full);
-            let found = rollback(&pool, &members, &world(), System::default(), wanted.as_deref());
+            let found = plan_rollback(
+                &pool,
+                &members,
+                &world(),
+                ImageSources::default(),
+                wanted.as_deref(),
+            );
             match found {
                 Ok(found) => assert_eq!(
                     (found.from, found.to),
@@ -307,7 +320,8 @@ mod tests {
     fn known_configs_name_their_machines_newest_first() {
         let nodes = [node("m1", "rendered-worker-a"), node("m2", "rendered-worker-c")];
         let members: Vec<&Node> = nodes.iter().collect();
-        let known = known(&pool("rendered-worker-c", "", &json!({})), &members, &world());
+        let known =
+            rendered_revisions(&pool("rendered-worker-c", "", &json!({})), &members, &world());
         let shown: Vec<String> =
             known.iter().map(|one| format!("{} {}", one.name, one.machines.join(","))).collect();
         let expected = ["d ", "c m2", "b ", "a m1"].map(|text| format!("rendered-worker-{text}"));

@@ -57,12 +57,12 @@ fn node(name: &str, config: &str, roles: &[&str]) -> Node {
 }
 
 /// Three workers on the config that their pool was rendered to.
-fn world() -> World {
-    let mut world = World {
+fn world() -> PlanSnapshot {
+    let mut world = PlanSnapshot {
         pools: vec![pool("worker")],
         machine_configs: vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))],
         policy: system_policy(),
-        ..World::default()
+        ..PlanSnapshot::default()
     };
     let rendered = settle(&mut world, "worker");
     world.nodes = ["a", "b", "c"].map(|name| node(name, &rendered, &["worker"])).to_vec();
@@ -70,7 +70,7 @@ fn world() -> World {
 }
 
 /// Renders a pool and points it at the result, as the controller would.
-fn settle(world: &mut World, name: &str) -> String {
+fn settle(world: &mut PlanSnapshot, name: &str) -> String {
     let pool = world.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
     let rendered = render(pool, &world.machine_configs, None).unwrap();
     let rendered_name = rendered.name.clone();
@@ -90,37 +90,37 @@ fn settle(world: &mut World, name: &str) -> String {
     rendered_name
 }
 
-fn change(config: MachineConfig) -> Changes {
-    Changes { machine_configs: vec![config], ..Changes::default() }
+fn change(config: MachineConfig) -> PlannedChanges {
+    PlannedChanges { machine_configs: vec![config], ..PlannedChanges::default() }
 }
 
 #[test]
 fn nothing_changes_for_a_pool_that_does_not_take_the_config() {
     let world = world();
     let other = change(machine_config("50-other", "master", &file("/etc/x", "x")));
-    assert_eq!(plan(&world, &other, &now()).pools, []);
+    assert_eq!(plan_changes(&world, &other, &now()).pools, []);
     // Nor for one that has it already.
     let same = change(world.machine_configs[0].clone());
-    assert_eq!(plan(&world, &same, &now()).pools, []);
+    assert_eq!(plan_changes(&world, &same, &now()).pools, []);
 }
 
 #[test]
 fn costs_and_order() {
     let world = world();
     for (spec, cost) in [
-        (file("/etc/x", "x"), Cost::Reboot),
-        (file("/var/lib/kubelet/config.json", "x"), Cost::Nothing),
-        (file("/etc/containers/policy.json", "x"), Cost::Reload),
-        (file("/etc/kubernetes/credential-providers/x", "x"), Cost::Restart),
-        (file("/etc/containers/registries.conf", "x"), Cost::Drain),
-        (json!({"kernelArguments": ["a=1"]}), Cost::Reboot),
+        (file("/etc/x", "x"), DisruptionCost::Reboot),
+        (file("/var/lib/kubelet/config.json", "x"), DisruptionCost::Nothing),
+        (file("/etc/containers/policy.json", "x"), DisruptionCost::Reload),
+        (file("/etc/kubernetes/credential-providers/x", "x"), DisruptionCost::Restart),
+        (file("/etc/containers/registries.conf", "x"), DisruptionCost::Drain),
+        (json!({"kernelArguments": ["a=1"]}), DisruptionCost::Reboot),
     ] {
-        let found = plan(&world, &change(machine_config("50-x", "worker", &spec)), &now());
+        let found = plan_changes(&world, &change(machine_config("50-x", "worker", &spec)), &now());
         let [pool] = found.pools.as_slice() else { panic!("{found:?}") };
         assert!(!found.refused && pool.trouble.is_none(), "{pool:?}");
         assert_eq!(pool.before.as_deref(), Some(target_of(&world.pools[0])));
         assert!(pool.after.is_some() && pool.after != pool.before);
-        let costs: Vec<(&str, Cost)> =
+        let costs: Vec<(&str, DisruptionCost)> =
             pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
         assert_eq!(costs, [("a", cost), ("b", cost), ("c", cost)], "{spec}");
         assert_eq!((pool.next.as_slice(), pool.waiting.len()), (["a".to_owned()].as_slice(), 2));
@@ -134,32 +134,35 @@ fn a_first_config_costs_what_the_daemon_says() {
     let lenient = serde_json::from_value(reload).unwrap();
     let kernel = json!({"kernelArguments": ["quiet"]});
     for (from, policy, more, cost, unknown) in [
-        ("mco-empty-mc", system_policy(), None, Cost::Reboot, ""),
-        ("mco-empty-mc", lenient, None, Cost::Reload, ""),
-        ("mco-empty-mc", system_policy(), Some(kernel), Cost::Reboot, ""),
+        ("mco-empty-mc", system_policy(), None, DisruptionCost::Reboot, ""),
+        ("mco-empty-mc", lenient, None, DisruptionCost::Reload, ""),
+        ("mco-empty-mc", system_policy(), Some(kernel), DisruptionCost::Reboot, ""),
         (
             "",
             system_policy(),
             None,
-            Cost::Unknown,
+            DisruptionCost::Unknown,
             "its daemon has not said yet which config it has",
         ),
     ] {
         // A pool without a config of its own, and a machine that has joined it.
-        let mut world =
-            World { nodes: vec![node("a", from, &["worker"])], policy, ..World::default() };
+        let mut world = PlanSnapshot {
+            nodes: vec![node("a", from, &["worker"])],
+            policy,
+            ..PlanSnapshot::default()
+        };
         world.pools.push(pool("worker"));
         let mut configs = vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))];
         configs.extend(more.map(|spec| machine_config("50-x", "worker", &spec)));
-        let changes = Changes { machine_configs: configs, ..Changes::default() };
-        let found = plan(&world, &changes, &now());
+        let changes = PlannedChanges { machine_configs: configs, ..PlannedChanges::default() };
+        let found = plan_changes(&world, &changes, &now());
         let one = &found.pools[0].machines[0];
         assert_eq!(
             (one.cost, one.unknown.as_deref().unwrap_or_default()),
             (cost, unknown),
             "{from}"
         );
-        assert_eq!(one.actions.is_empty(), cost == Cost::Unknown, "{one:?}");
+        assert_eq!(one.actions.is_empty(), cost == DisruptionCost::Unknown, "{one:?}");
     }
 }
 
@@ -172,21 +175,23 @@ fn machines_are_asked_from_where_they_are() {
     world.nodes[2] = node("c", &new, &["worker"]);
     world.nodes[1] = node("b", "rendered-worker-gone", &["worker"]);
     // Back to the first config: one has it already, one comes from nowhere, one restarts.
-    let changes =
-        Changes { deleted_machine_configs: vec!["50-x".to_owned()], ..Changes::default() };
-    let found = plan(&world, &changes, &now());
+    let changes = PlannedChanges {
+        deleted_machine_configs: vec!["50-x".to_owned()],
+        ..PlannedChanges::default()
+    };
+    let found = plan_changes(&world, &changes, &now());
     let pool = &found.pools[0];
     assert_eq!((pool.before.as_deref(), pool.after.as_deref()), (Some(&*new), Some(&*old)));
-    let costs: Vec<(&str, Cost)> =
+    let costs: Vec<(&str, DisruptionCost)> =
         pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
-    assert_eq!(costs, [("b", Cost::Unknown), ("c", Cost::Reboot)]);
+    assert_eq!(costs, [("b", DisruptionCost::Unknown), ("c", DisruptionCost::Reboot)]);
     // One that is on its way may have gone half of it.
     let annotations = world.nodes[0].metadata.annotations.get_or_insert_default();
     annotations.insert(DESIRED_CONFIG.to_owned(), new.clone());
-    let found = plan(&world, &changes, &now());
+    let found = plan_changes(&world, &changes, &now());
     let first = &found.pools[0].machines[0];
     let shown = (first.machine.as_str(), first.towards.as_deref(), first.cost);
-    assert_eq!(shown, ("a", Some(&*new), Cost::Reboot));
+    assert_eq!(shown, ("a", Some(&*new), DisruptionCost::Reboot));
 }
 
 #[test]
@@ -195,20 +200,24 @@ fn a_change_that_machines_refuse_names_who_is_to_blame() {
     let bad = json!({"config": {
         "ignition": {"version": "3.5.0"}, "storage": {"directories": [{"path": "/srv/x"}]},
     }});
-    let found = plan(&world, &change(machine_config("60-bad", "worker", &bad)), &now());
+    let found = plan_changes(&world, &change(machine_config("60-bad", "worker", &bad)), &now());
     assert!(found.refused);
     let pool = &found.pools[0];
-    let Some(Trouble::Refused { culprit, reason }) = &pool.trouble else { panic!("{pool:?}") };
+    let Some(PoolBlocked::Refused { culprit, reason }) = &pool.trouble else { panic!("{pool:?}") };
     assert_eq!(culprit.as_deref(), Some("60-bad"));
     assert!(reason.contains("directories"), "{reason}");
     assert!(pool.next.is_empty() && pool.after != pool.before);
-    assert!(pool.machines.iter().all(|one| one.cost == Cost::Refused && one.refused.is_some()));
+    assert!(
+        pool.machines
+            .iter()
+            .all(|one| one.cost == DisruptionCost::Refused && one.refused.is_some())
+    );
     // Sources that cannot be rendered are a clear no, too.
     let broken = json!({"config": {"ignition": {"version": "99.0.0"}}});
-    let found = plan(&world, &change(machine_config("60-bad", "worker", &broken)), &now());
+    let found = plan_changes(&world, &change(machine_config("60-bad", "worker", &broken)), &now());
     assert!(found.refused);
     assert!(
-        matches!(&found.pools[0].trouble, Some(Trouble::Unrenderable { reason }) if reason.contains("60-bad"))
+        matches!(&found.pools[0].trouble, Some(PoolBlocked::Unrenderable { reason }) if reason.contains("60-bad"))
     );
 }
 
@@ -218,13 +227,13 @@ fn machines_move_when_a_pool_comes_and_goes() {
     let rendered = target_of(&world.pools[0]).to_owned();
     world.nodes[0] = node("a", &rendered, &["worker", "infra"]);
     let motd = machine_config("50-infra", "infra", &file("/etc/motd", "infra"));
-    let made = Changes {
+    let made = PlannedChanges {
         pools: vec![pool("infra")],
         machine_configs: vec![motd.clone()],
-        ..Changes::default()
+        ..PlannedChanges::default()
     };
-    let found = plan(&world, &made, &now());
-    let moved = |from: &str, to: &str| Move {
+    let found = plan_changes(&world, &made, &now());
+    let moved = |from: &str, to: &str| PoolMove {
         machine: "a".to_owned(),
         from: Some(from.to_owned()),
         to: Some(to.to_owned()),
@@ -241,33 +250,34 @@ fn machines_move_when_a_pool_comes_and_goes() {
     world.pools.push(pool("infra"));
     world.machine_configs.push(motd);
     settle(&mut world, "infra");
-    let gone = Changes { deleted_pools: vec!["infra".to_owned()], ..Changes::default() };
-    assert_eq!(plan(&world, &gone, &now()).moves, [moved("infra", "worker")]);
+    let gone =
+        PlannedChanges { deleted_pools: vec!["infra".to_owned()], ..PlannedChanges::default() };
+    assert_eq!(plan_changes(&world, &gone, &now()).moves, [moved("infra", "worker")]);
 }
 
 #[test]
 fn pools_are_warned_about() {
     let world = world();
-    let hurts = |world: &World, changes: &Changes| -> Vec<Hurt> {
-        let found = plan(world, changes, &now());
+    let hurts = |world: &PlanSnapshot, changes: &PlannedChanges| -> Vec<PlanWarningKind> {
+        let found = plan_changes(world, changes, &now());
         found.pools.iter().flat_map(|pool| pool.warnings.iter().map(|one| one.warning)).collect()
     };
     let with = |edit: &dyn Fn(&mut MachineConfigPool)| {
         let mut pool = world.pools[0].clone();
         edit(&mut pool);
-        Changes { pools: vec![pool], ..Changes::default() }
+        PlannedChanges { pools: vec![pool], ..PlannedChanges::default() }
     };
     let paused = with(&|pool| pool.spec.paused = Some(true));
-    assert_eq!(hurts(&world, &paused), [Hurt::Paused]);
+    assert_eq!(hurts(&world, &paused), [PlanWarningKind::Paused]);
     let most = with(&|pool| {
         pool.spec.max_unavailable = serde_json::from_value(json!(2)).unwrap();
     });
-    assert_eq!(hurts(&world, &most), [Hurt::MaxUnavailable]);
+    assert_eq!(hurts(&world, &most), [PlanWarningKind::MaxUnavailable]);
     let nonsense = with(&|pool| {
         let canary = (machinist::CANARY.to_owned(), "few".to_owned());
         pool.metadata.annotations = Some([canary].into());
     });
-    assert_eq!(hurts(&world, &nonsense), [Hurt::BadSettings]);
+    assert_eq!(hurts(&world, &nonsense), [PlanWarningKind::BadSettings]);
     // A machine that ran without SELinux; the others did not.
     let mut without = world.clone();
     without.machine_configs.push(machine_config(
@@ -277,13 +287,15 @@ fn pools_are_warned_about() {
     ));
     let off = settle(&mut without, "worker");
     without.nodes[1] = node("b", &off, &["worker"]);
-    let changes =
-        Changes { deleted_machine_configs: vec!["50-s".to_owned()], ..Changes::default() };
-    let found = plan(&without, &changes, &now());
+    let changes = PlannedChanges {
+        deleted_machine_configs: vec!["50-s".to_owned()],
+        ..PlannedChanges::default()
+    };
+    let found = plan_changes(&without, &changes, &now());
     let warning = &found.pools[0].warnings[0];
     assert_eq!(
         (warning.warning, warning.machines.as_slice()),
-        (Hurt::SelinuxBack, ["b".to_owned()].as_slice())
+        (PlanWarningKind::SelinuxBack, ["b".to_owned()].as_slice())
     );
 }
 
@@ -292,7 +304,8 @@ fn a_change_on_top_of_one_that_is_not_rendered_yet_says_so() {
     let mut world = world();
     world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
     let changes = change(machine_config("50-y", "worker", &file("/etc/y", "y")));
-    let found = plan(&world, &changes, &now());
-    let hurts: Vec<Hurt> = found.pools[0].warnings.iter().map(|one| one.warning).collect();
-    assert_eq!(hurts, [Hurt::NotCaughtUp]);
+    let found = plan_changes(&world, &changes, &now());
+    let hurts: Vec<PlanWarningKind> =
+        found.pools[0].warnings.iter().map(|one| one.warning).collect();
+    assert_eq!(hurts, [PlanWarningKind::NotCaughtUp]);
 }

@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::api::{MachineConfig, MachineConfigPool};
 use crate::diff;
 use crate::ignition::schema::Config;
-use crate::reconcile_check::{CORE_USER, Change};
-use crate::update::{Policy, max_unavailable};
+use crate::reconcile_check::{CORE_USER, ConfigChange};
+use crate::rollout::{RolloutPolicy, max_unavailable};
 
+use super::forecast::{PoolForecast, target_of};
 use super::image_age;
-use super::machines::MachinePlan;
-use super::outlook::{Outlook, target_of};
+use super::machine_plan::MachinePlan;
 
 /// What may hurt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Hurt {
+pub enum PlanWarningKind {
     /// SELinux comes back on a machine that ran without it.
     SelinuxBack,
     /// Nobody can log in any more.
@@ -45,9 +45,9 @@ pub enum Hurt {
 
 /// Something that may hurt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Warning {
+pub struct PlanWarning {
     /// What it is.
-    pub warning: Hurt,
+    pub warning: PlanWarningKind,
     /// A sentence for people, with the remedy.
     pub message: String,
     /// The machines that it is about; none if it is about the pool.
@@ -57,12 +57,12 @@ pub struct Warning {
 
 /// What may hurt because of what changes on the machines: looked at from every config that one of
 /// them has, or from that of the pool where it has no machines.
-pub(super) fn of_configs<'a>(
+pub(super) fn config_warnings<'a>(
     machines: &[MachinePlan],
     find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
     before: Option<&str>,
     wanted: &MachineConfig,
-) -> Vec<Warning> {
+) -> Vec<PlanWarning> {
     let mut by_config: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for machine in machines {
         for config in std::iter::once(&machine.from).chain(&machine.towards) {
@@ -72,48 +72,48 @@ pub(super) fn of_configs<'a>(
     if let (Some(before), true) = (before, machines.is_empty()) {
         by_config.insert(before, Vec::new());
     }
-    let mut found: BTreeMap<(Hurt, String), Vec<String>> = BTreeMap::new();
+    let mut found: BTreeMap<(PlanWarningKind, String), Vec<String>> = BTreeMap::new();
     for (from, machines) in by_config {
         let Some(old) = find(from) else { continue };
-        for (hurt, message) in of_change(old, wanted) {
+        for (hurt, message) in change_warnings(old, wanted) {
             found.entry((hurt, message)).or_default().extend(machines.iter().cloned());
         }
     }
-    let warning = |((warning, message), mut machines): ((Hurt, String), Vec<String>)| {
+    let warning = |((warning, message), mut machines): ((PlanWarningKind, String), Vec<String>)| {
         machines.sort_unstable();
         machines.dedup();
-        Warning { warning, message, machines }
+        PlanWarning { warning, message, machines }
     };
     found.into_iter().map(warning).collect()
 }
 
-fn of_change(old: &MachineConfig, new: &MachineConfig) -> Vec<(Hurt, String)> {
+fn change_warnings(old: &MachineConfig, new: &MachineConfig) -> Vec<(PlanWarningKind, String)> {
     let mut found = Vec::new();
     let off = |config: &MachineConfig| {
         config.spec.kernel_arguments.iter().flatten().any(|argument| argument == "selinux=0")
     };
     if off(old) && !off(new) {
         found.push((
-            Hurt::SelinuxBack,
+            PlanWarningKind::SelinuxBack,
             "selinux=0 goes: files that were written without SELinux have no labels, and the machine may not come up; have it label them first (create /.autorelabel, or boot once with enforcing=0)".to_owned(),
         ));
     }
     if old.spec.fips.unwrap_or_default() != new.spec.fips.unwrap_or_default() {
         found.push((
-            Hurt::Fips,
+            PlanWarningKind::Fips,
             "FIPS mode is decided when a machine is installed: running machines refuse to switch it"
                 .to_owned(),
         ));
     }
-    found.extend(image(old, new));
-    if let Some(change) = diff::read_both(old, new) {
-        found.extend(keys(&change));
-        found.extend(kubelet(&change));
+    found.extend(image_warning(old, new));
+    if let Some(change) = diff::parse_both(old, new) {
+        found.extend(ssh_key_warning(&change));
+        found.extend(kubelet_warning(&change));
     }
     found
 }
 
-fn image(old: &MachineConfig, new: &MachineConfig) -> Option<(Hurt, String)> {
+fn image_warning(old: &MachineConfig, new: &MachineConfig) -> Option<(PlanWarningKind, String)> {
     let url = |config: &MachineConfig| config.spec.os_image_url.clone().unwrap_or_default();
     let (old, new) = (url(old), url(new));
     // Machines without an image of ours have no image that could be older.
@@ -122,27 +122,27 @@ fn image(old: &MachineConfig, new: &MachineConfig) -> Option<(Hurt, String)> {
     }
     match image_age::compare(&old, &new) {
         Some(Ordering::Less) => Some((
-            Hurt::OlderImage,
+            PlanWarningKind::OlderImage,
             format!(
                 "the OS image {new} is older than {old}: a downgrade may not start with the data of the newer one"
             ),
         )),
         Some(_) => None,
         None => Some((
-            Hurt::ImageAgeUnknown,
+            PlanWarningKind::ImageAgeUnknown,
             format!("cannot tell whether the OS image {new} is older than {old}"),
         )),
     }
 }
 
-fn keys(change: &Change) -> Option<(Hurt, String)> {
+fn ssh_key_warning(change: &ConfigChange) -> Option<(PlanWarningKind, String)> {
     let count = |config: &Config| -> usize {
         let users = config.passwd.users.iter().filter(|user| user.name == CORE_USER);
         users.map(|user| user.ssh_authorized_keys.len()).sum()
     };
     (count(&change.old) > 0 && count(&change.new) == 0).then(|| {
         let message = "the last SSH key of core goes: nobody can log in over SSH any more";
-        (Hurt::LastSshKey, message.to_owned())
+        (PlanWarningKind::LastSshKey, message.to_owned())
     })
 }
 
@@ -151,7 +151,7 @@ const KUBELET_SETTINGS: &str = "/etc/kubernetes/kubelet.conf";
 const KUBELET_DROPINS: &str = "/etc/systemd/system/kubelet.service.d/";
 
 /// Flags, drop-ins and files that the kubelet loses.
-fn kubelet(change: &Change) -> Option<(Hurt, String)> {
+fn kubelet_warning(change: &ConfigChange) -> Option<(PlanWarningKind, String)> {
     let settings = |config: &Config| -> BTreeSet<String> {
         let mut settings = BTreeSet::new();
         for file in config.storage.files.iter() {
@@ -173,8 +173,9 @@ fn kubelet(change: &Change) -> Option<(Hurt, String)> {
     };
     let (old, new) = (settings(&change.old), settings(&change.new));
     let gone: Vec<String> = old.difference(&new).cloned().collect();
-    (!gone.is_empty())
-        .then(|| (Hurt::KubeletSettings, format!("the kubelet loses: {}", gone.join(", "))))
+    (!gone.is_empty()).then(|| {
+        (PlanWarningKind::KubeletSettings, format!("the kubelet loses: {}", gone.join(", ")))
+    })
 }
 
 /// The flags on the command lines of a unit, without their values.
@@ -187,15 +188,15 @@ fn flags(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What may hurt because of how the pool is set up.
-pub(super) fn of_pool(
+pub(super) fn pool_warnings(
     pool: &MachineConfigPool,
     machines: usize,
-    old: Option<&Outlook>,
-    new: &Outlook,
-) -> Vec<Warning> {
+    old: Option<&PoolForecast>,
+    new: &PoolForecast,
+) -> Vec<PlanWarning> {
     let mut found = Vec::new();
     let mut warn = |warning, message: String| {
-        found.push(Warning { warning, message, machines: Vec::new() });
+        found.push(PlanWarning { warning, message, machines: Vec::new() });
     };
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     match max_unavailable(pool, machines) {
@@ -203,32 +204,32 @@ pub(super) fn of_pool(
             let max = usize::try_from(max).unwrap_or_default();
             if machines > 1 && max * 2 > machines {
                 warn(
-                    Hurt::MaxUnavailable,
+                    PlanWarningKind::MaxUnavailable,
                     format!(
                         "maxUnavailable lets {max} of {machines} machines be away at once, more than half"
                     ),
                 );
             }
         }
-        Err(error) => warn(Hurt::BadSettings, error.to_string()),
+        Err(error) => warn(PlanWarningKind::BadSettings, error.to_string()),
     }
-    if let Err(error) = Policy::of(pool) {
-        warn(Hurt::BadSettings, error.to_string());
+    if let Err(error) = RolloutPolicy::from_annotations(pool) {
+        warn(PlanWarningKind::BadSettings, error.to_string());
     }
     if pool.spec.paused == Some(true) {
         warn(
-            Hurt::Paused,
+            PlanWarningKind::Paused,
             format!("the pool is paused: nothing happens before `machinist resume {name}`"),
         );
     }
     if new.ends_rollback && old.is_some_and(|old| !old.ends_rollback) {
         warn(
-            Hurt::EndsRollback,
+            PlanWarningKind::EndsRollback,
             "the pool was rolled back; with this change it goes forward again".to_owned(),
         );
     }
-    if old.is_some_and(|old| old.trouble.is_none() && old.target != target_of(pool)) {
-        warn(Hurt::NotCaughtUp, "the pool has not caught up with its present MachineConfigs: what is shown comes on top of that".to_owned());
+    if old.is_some_and(|old| old.blocked.is_none() && old.target != target_of(pool)) {
+        warn(PlanWarningKind::NotCaughtUp, "the pool has not caught up with its present MachineConfigs: what is shown comes on top of that".to_owned());
     }
     found
 }
@@ -273,11 +274,11 @@ mod tests {
     fn what_hurts_and_what_does_not() {
         let none = json!({});
         let image = |tag: &str| json!({"osImageURL": format!("r.example/os{tag}")});
-        let cases: Vec<(Value, Value, Option<Hurt>, &str)> = vec![
+        let cases: Vec<(Value, Value, Option<PlanWarningKind>, &str)> = vec![
             (
                 json!({"kernelArguments": ["selinux=0"]}),
                 none.clone(),
-                Some(Hurt::SelinuxBack),
+                Some(PlanWarningKind::SelinuxBack),
                 "label",
             ),
             (none.clone(), json!({"kernelArguments": ["selinux=0"]}), None, ""),
@@ -287,33 +288,53 @@ mod tests {
                 None,
                 "",
             ),
-            (user(&json!(["ssh-ed25519 a"])), user(&json!([])), Some(Hurt::LastSshKey), "SSH"),
-            (user(&json!(["ssh-ed25519 a"])), none.clone(), Some(Hurt::LastSshKey), "SSH"),
+            (
+                user(&json!(["ssh-ed25519 a"])),
+                user(&json!([])),
+                Some(PlanWarningKind::LastSshKey),
+                "SSH",
+            ),
+            (
+                user(&json!(["ssh-ed25519 a"])),
+                none.clone(),
+                Some(PlanWarningKind::LastSshKey),
+                "SSH",
+            ),
             (user(&json!(["ssh-ed25519 a"])), user(&json!(["ssh-ed25519 b"])), None, ""),
             (
                 kubelet_unit("/usr/bin/kubelet --a=1 \\\n  --b", &[]),
                 kubelet_unit("/usr/bin/kubelet --a=2", &[]),
-                Some(Hurt::KubeletSettings),
+                Some(PlanWarningKind::KubeletSettings),
                 "flag --b",
             ),
             (
                 kubelet_unit("k", &["10-a.conf", "20-b.conf"]),
                 kubelet_unit("k", &["20-b.conf"]),
-                Some(Hurt::KubeletSettings),
+                Some(PlanWarningKind::KubeletSettings),
                 "drop-in 10-a.conf",
             ),
             (kubelet_unit("k --a=1", &[]), kubelet_unit("k --a=2 --c", &["x.conf"]), None, ""),
-            (file(KUBELET_SETTINGS), none.clone(), Some(Hurt::KubeletSettings), KUBELET_SETTINGS),
+            (
+                file(KUBELET_SETTINGS),
+                none.clone(),
+                Some(PlanWarningKind::KubeletSettings),
+                KUBELET_SETTINGS,
+            ),
             (file("/etc/motd"), none.clone(), None, ""),
-            (image(":2"), image(":1"), Some(Hurt::OlderImage), "older than"),
+            (image(":2"), image(":1"), Some(PlanWarningKind::OlderImage), "older than"),
             (image(":1"), image(":2"), None, ""),
-            (image("@sha256:a"), image("@sha256:b"), Some(Hurt::ImageAgeUnknown), "cannot tell"),
+            (
+                image("@sha256:a"),
+                image("@sha256:b"),
+                Some(PlanWarningKind::ImageAgeUnknown),
+                "cannot tell",
+            ),
             (none.clone(), image(":1"), None, ""),
-            (json!({"fips": true}), none.clone(), Some(Hurt::Fips), "FIPS"),
+            (json!({"fips": true}), none.clone(), Some(PlanWarningKind::Fips), "FIPS"),
         ];
         for (old, new, expected, word) in cases {
-            let found = of_change(&config(&old), &config(&new));
-            let hurts: Vec<Hurt> = found.iter().map(|(hurt, _)| *hurt).collect();
+            let found = change_warnings(&config(&old), &config(&new));
+            let hurts: Vec<PlanWarningKind> = found.iter().map(|(hurt, _)| *hurt).collect();
             assert_eq!(hurts, expected.into_iter().collect::<Vec<_>>(), "{old} {new}");
             assert!(found.iter().all(|(_, message)| message.contains(word)), "{found:?}");
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 
 fn redacted(mut object: Value) -> Value {
-    Redactor::new("key").object(&mut object);
+    Redactor::new("key").redact_object(&mut object);
     object
 }
 
@@ -32,7 +32,7 @@ fn what_is_no_secret_stays() {
 
 #[test]
 fn copies_of_whole_objects_go() {
-    let object = json!({"metadata": {"managedFields": [1], "annotations": {COPIES[0]: "hunter2", "a": "b"}}});
+    let object = json!({"metadata": {"managedFields": [1], "annotations": {OBJECT_COPY_ANNOTATIONS[0]: "hunter2", "a": "b"}}});
     assert_eq!(redacted(object), json!({"metadata": {"annotations": {"a": "b"}}}));
 }
 
@@ -44,14 +44,15 @@ fn logins_in_urls_go() {
         ("mail@example.com", "mail@example.com"),
         ("://", "://"),
     ] {
-        assert_eq!(without_login(given), expected);
+        assert_eq!(without_credentials(given), expected);
     }
     assert_eq!(without_query("https://u:p@h/x?token=hunter2#y"), "https://<removed>@h/x?<removed>");
 }
 
 #[test]
 fn logs_lose_the_lines_that_give_something_away() {
-    let log = Redactor::new("key").log("started\npassword=hunter2\nGET http://a:hunter2@b/\n");
+    let log =
+        Redactor::new("key").redact_log("started\npassword=hunter2\nGET http://a:hunter2@b/\n");
     assert!(log.starts_with("started\n<removed: 16 bytes, digest "), "{log}");
     assert!(log.ends_with("\nGET http://<removed>@b/\n") && !log.contains("hunter2"), "{log}");
 }
@@ -59,9 +60,9 @@ fn logs_lose_the_lines_that_give_something_away() {
 #[test]
 fn the_same_secret_leaves_the_same_mark_and_only_with_the_same_key() {
     let (one, other) = (Redactor::new("one"), Redactor::new("other"));
-    assert_eq!(one.mark(b"hunter2"), one.mark(b"hunter2"));
-    assert_ne!(one.mark(b"hunter2"), one.mark(b"hunter3"));
-    assert_ne!(one.mark(b"hunter2"), other.mark(b"hunter2"));
+    assert_eq!(one.placeholder(b"hunter2"), one.placeholder(b"hunter2"));
+    assert_ne!(one.placeholder(b"hunter2"), one.placeholder(b"hunter3"));
+    assert_ne!(one.placeholder(b"hunter2"), other.placeholder(b"hunter2"));
 }
 
 /// The ways in which the bytes of a file are written.
@@ -119,7 +120,7 @@ fn hiding_places(secret: &str) -> Vec<Value> {
         }}),
         json!({"kind": "ConfigMap", "data": {"x": key, "clientToken": secret}}),
         json!({"kind": "Event", "message": format!("cannot fetch https://u:{secret}@h/x")}),
-        json!({"metadata": {"annotations": {COPIES[0]: secret}}}),
+        json!({"metadata": {"annotations": {OBJECT_COPY_ANNOTATIONS[0]: secret}}}),
     ]);
     all
 }

@@ -6,13 +6,13 @@
 use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::{ControllerConfig, MachineConfigPool, OSImageStream, OSImageStreamSet};
-use crate::os::image_ref::not_a_reference;
+use crate::os::image_ref::reference_problem;
 
 use super::error::RenderError;
 
 /// What the images of pools come from, beside MachineConfigs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct System<'a> {
+pub struct ImageSources<'a> {
     /// The ControllerConfig, where there is one.
     pub controller_config: Option<&'a ControllerConfig>,
     /// The OSImageStream `cluster`, where there is one.
@@ -21,22 +21,25 @@ pub struct System<'a> {
     pub worker: Option<&'a MachineConfigPool>,
 }
 
-impl<'a> From<Option<&'a ControllerConfig>> for System<'a> {
+impl<'a> From<Option<&'a ControllerConfig>> for ImageSources<'a> {
     fn from(controller_config: Option<&'a ControllerConfig>) -> Self {
         Self { controller_config, ..Self::default() }
     }
 }
 
-impl<'a> System<'a> {
+impl<'a> ImageSources<'a> {
     /// Finds the pool that custom ones follow.
     #[must_use]
-    pub fn among(mut self, pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> Self {
+    pub fn with_worker_pool(
+        mut self,
+        pools: impl IntoIterator<Item = &'a MachineConfigPool>,
+    ) -> Self {
         self.worker = pools.into_iter().find(|pool| name_of(pool) == POOL_WORKER);
         self
     }
 
     /// The pool that another follows where it says nothing itself.
-    fn followed(&self, pool: &MachineConfigPool) -> Option<&'a MachineConfigPool> {
+    fn followed_pool(&self, pool: &MachineConfigPool) -> Option<&'a MachineConfigPool> {
         let custom = ![POOL_MASTER, POOL_WORKER, POOL_ARBITER].contains(&name_of(pool));
         self.worker.filter(|_| custom)
     }
@@ -44,7 +47,7 @@ impl<'a> System<'a> {
 
 /// The images of a pool before its MachineConfigs have their say, and whose word they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseImages {
     /// The image of the system: that of the stream, else of the ControllerConfig.
     pub system_image: String,
     /// The packages that go with it.
@@ -52,21 +55,24 @@ pub struct Base {
     /// The stream that both are of.
     pub stream: Option<String>,
     /// The image that an annotation puts in its place.
-    pub annotated: Option<Annotated>,
+    pub annotated: Option<AnnotatedImage>,
 }
 
 /// An image that an administrator chose for a pool as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Annotated {
+pub struct AnnotatedImage {
     /// The pool that has the annotation: the one that is asked about, or the one that it follows.
     pub pool: String,
     /// The image.
     pub image: String,
 }
 
-impl Base {
+impl BaseImages {
     /// What a pool runs.
-    pub(super) fn of(pool: &MachineConfigPool, system: &System<'_>) -> Result<Self, RenderError> {
+    pub(super) fn for_pool(
+        pool: &MachineConfigPool,
+        system: &ImageSources<'_>,
+    ) -> Result<Self, RenderError> {
         if let (Some(_), Some(stream)) = (annotation(pool), own_stream(pool)) {
             let (pool, stream) = (name_of(pool).to_owned(), stream.to_owned());
             return Err(RenderError::AnnotationAndStream { pool, stream });
@@ -105,27 +111,29 @@ impl Base {
 /// before what it would follow, be it an annotation or a stream.
 fn annotated(
     pool: &MachineConfigPool,
-    system: &System<'_>,
-) -> Result<Option<Annotated>, RenderError> {
+    system: &ImageSources<'_>,
+) -> Result<Option<AnnotatedImage>, RenderError> {
     let own = annotation(pool).map(|image| (pool, image));
     let found = own.or_else(|| {
-        let followed = system.followed(pool).filter(|_| own_stream(pool).is_none())?;
+        let followed = system.followed_pool(pool).filter(|_| own_stream(pool).is_none())?;
         annotation(followed).map(|image| (followed, image))
     });
     let Some((pool, image)) = found else { return Ok(None) };
     let pool = name_of(pool).to_owned();
-    match not_a_reference(image) {
-        None => Ok(Some(Annotated { pool, image: image.to_owned() })),
-        Some(reason) => Err(RenderError::Annotation { pool, image: image.to_owned(), reason }),
+    match reference_problem(image) {
+        None => Ok(Some(AnnotatedImage { pool, image: image.to_owned() })),
+        Some(reason) => {
+            Err(RenderError::InvalidImageAnnotation { pool, image: image.to_owned(), reason })
+        }
     }
 }
 
 /// The stream of a pool: the one that it names, the one of the pool that it follows, the default.
 fn stream<'a>(
     pool: &'a MachineConfigPool,
-    system: &System<'a>,
+    system: &ImageSources<'a>,
 ) -> Result<Option<&'a OSImageStreamSet>, RenderError> {
-    let wanted = own_stream(pool).or_else(|| own_stream(system.followed(pool)?));
+    let wanted = own_stream(pool).or_else(|| own_stream(system.followed_pool(pool)?));
     let pool = || name_of(pool).to_owned();
     let status = system.streams.and_then(|streams| streams.status.as_ref());
     let there = status.and_then(|status| status.available_streams.as_deref()).unwrap_or_default();

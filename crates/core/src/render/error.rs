@@ -4,14 +4,14 @@ use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
 use crate::ignition::IgnitionError;
 
-use super::go_yaml::Refusal;
+use super::go_yaml::GoYamlError;
 
 /// Why a pool cannot be rendered. Every variant that is about a MachineConfig names it.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The pool's selector is not one.
     #[error("MachineConfigPool {pool}: spec.machineConfigSelector: {source}")]
-    Selector {
+    InvalidSelector {
         /// The pool.
         pool: String,
         /// What is wrong with it.
@@ -47,7 +47,7 @@ pub enum RenderError {
         /// The MachineConfig.
         machine_config: String,
         /// What is wrong with it.
-        source: Problem,
+        source: MachineConfigProblem,
     },
     /// An extension that only works with the default kernel.
     #[error(
@@ -93,7 +93,7 @@ pub enum RenderError {
     #[error(
         "MachineConfigPool {pool}: metadata.annotations: {OS_IMAGE}: {image:?}: {reason} (write REGISTRY/NAME@sha256:DIGEST or REGISTRY/NAME:TAG, or remove the annotation: then the machines get the image of the system)"
     )]
-    Annotation {
+    InvalidImageAnnotation {
         /// The pool.
         pool: String,
         /// What it says.
@@ -111,7 +111,7 @@ pub enum RenderError {
     },
     /// A pool names a stream that there is not.
     #[error(
-        "could not get OSImageStreamSet for pool {pool}: osimagestreams.machineconfiguration.openshift.io {stream:?} not found ({}; name one of them in spec.osImageStream.name of the pool, or add it to status.availableStreams of OSImageStream cluster)", streams(.there)
+        "could not get OSImageStreamSet for pool {pool}: osimagestreams.machineconfiguration.openshift.io {stream:?} not found ({}; name one of them in spec.osImageStream.name of the pool, or add it to status.availableStreams of OSImageStream cluster)", list_streams(.there)
     )]
     UnknownStream {
         /// The pool.
@@ -124,9 +124,9 @@ pub enum RenderError {
     /// A character that no rendered config can hold: the hash is made over YAML, and the real
     /// system's YAML reader refuses it.
     #[error("the rendered config cannot be written: {refusal} (remove it from the MachineConfigs)")]
-    Unwritable {
+    UnrepresentableInYaml {
         /// What it holds.
-        refusal: Refusal,
+        refusal: GoYamlError,
     },
     /// The result is larger than the API can store.
     #[error(
@@ -152,7 +152,7 @@ impl RenderError {
 }
 
 /// The streams that there are, in words.
-fn streams(there: &[String]) -> String {
+fn list_streams(there: &[String]) -> String {
     if there.is_empty() {
         "its status names no streams".to_owned()
     } else {
@@ -162,16 +162,16 @@ fn streams(there: &[String]) -> String {
 
 /// What is wrong with one MachineConfig.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum MachineConfigProblem {
     /// A kernel that is not known.
     #[error("spec.kernelType: kernelType={0} is invalid (use default, realtime or 64k-pages)")]
-    KernelType(String),
+    UnknownKernelType(String),
     /// Extensions that are not known.
-    #[error("spec.extensions: invalid extensions found: [{}] (known: {})", .0.join(" "), super::check::EXTENSIONS.join(", "))]
-    Extensions(Vec<String>),
+    #[error("spec.extensions: invalid extensions found: [{}] (known: {})", .0.join(" "), super::validate::KNOWN_EXTENSIONS.join(", "))]
+    UnknownExtensions(Vec<String>),
     /// A file mode with more than permissions.
     #[error("spec.config: invalid mode {mode:#o} for {path}, cannot exceed 0o777")]
-    Mode {
+    UnsupportedMode {
         /// The mode.
         mode: i64,
         /// The file.

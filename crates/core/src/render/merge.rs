@@ -3,21 +3,21 @@
 use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::{self, Config};
 
-use super::base::Base;
-use super::check::SPECIAL_KERNELS;
+use super::base_images::BaseImages;
 use super::error::RenderError;
 use super::select::name_of;
+use super::validate::SPECIAL_KERNELS;
 
 /// A MachineConfig with its Ignition config read.
 #[derive(Debug, Clone)]
-pub struct Prepared<'a> {
+pub struct ParsedMachineConfig<'a> {
     /// The MachineConfig.
     pub machine_config: &'a MachineConfig,
     /// Its Ignition config, lifted to 3.5.0.
     pub ignition: Option<Config>,
 }
 
-impl Prepared<'_> {
+impl ParsedMachineConfig<'_> {
     /// The name of the MachineConfig.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -59,14 +59,17 @@ pub struct RenderedSpec {
 }
 
 /// Merges MachineConfigs that are in merge order.
-pub(super) fn merge(sources: &[Prepared<'_>], base: &Base) -> Result<RenderedSpec, RenderError> {
-    let special_kernel = |source: &&Prepared<'_>| {
+pub(super) fn merge(
+    sources: &[ParsedMachineConfig<'_>],
+    base: &BaseImages,
+) -> Result<RenderedSpec, RenderError> {
+    let special_kernel = |source: &&ParsedMachineConfig<'_>| {
         let kernel = source.spec().kernel_type.as_deref().unwrap_or_default();
         SPECIAL_KERNELS.contains(&kernel)
     };
     let kernel_from = sources.iter().rev().find(special_kernel);
     let kernel_type = kernel_from.and_then(|source| source.spec().kernel_type.as_deref());
-    let asks_for_devel = |source: &&Prepared<'_>| {
+    let asks_for_devel = |source: &&ParsedMachineConfig<'_>| {
         source.spec().extensions.iter().flatten().any(|e| e == "kernel-devel")
     };
     if let (Some(kernel_from), Some(extension_from)) =
@@ -100,10 +103,10 @@ pub(super) fn merge(sources: &[Prepared<'_>], base: &Base) -> Result<RenderedSpe
 
 /// The last image that a person's MachineConfig sets, and whose it is.
 pub(crate) fn last_set<'a>(
-    sources: &'a [Prepared<'_>],
+    sources: &'a [ParsedMachineConfig<'_>],
     field: impl Fn(&'a MachineConfigSpec) -> Option<&'a str>,
-) -> Option<(&'a str, &'a Prepared<'a>)> {
-    let set = |source: &'a Prepared<'_>| {
+) -> Option<(&'a str, &'a ParsedMachineConfig<'a>)> {
+    let set = |source: &'a ParsedMachineConfig<'_>| {
         let value = field(&source.machine_config.spec).filter(|value| !value.is_empty())?;
         Some((value, source))
     };
@@ -112,9 +115,9 @@ pub(crate) fn last_set<'a>(
 
 /// Merges the Ignition configs, with the two habits of the real system: what a later config says
 /// of a file settles the file's compression too, and every file overwrites unless it says no.
-fn merge_ignition(sources: &[Prepared<'_>]) -> Config {
-    let Some(first) = sources.first() else { return ignition::empty() };
-    let mut configs = vec![first.ignition.clone().unwrap_or_else(ignition::empty)];
+fn merge_ignition(sources: &[ParsedMachineConfig<'_>]) -> Config {
+    let Some(first) = sources.first() else { return ignition::empty_config() };
+    let mut configs = vec![first.ignition.clone().unwrap_or_else(ignition::empty_config)];
     for later in sources[1..].iter().filter_map(|source| source.ignition.as_ref()) {
         let mut later = later.clone();
         for file in later.storage.files.iter_mut() {

@@ -6,46 +6,46 @@
 //! Rendered + what the API holds ─ sync ─→ what the controller has to write
 //! ```
 
-mod base;
-pub mod check;
+mod base_images;
 mod error;
 pub mod go_yaml;
 mod merge;
 mod name;
-pub mod pin;
+pub mod pin_image;
 pub mod provenance;
+pub mod reconcile;
 mod select;
-pub mod sync;
+pub mod validate;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
 use crate::api::names::annotation;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
-use crate::ignition::Report;
+use crate::ignition::IgnitionReport;
 
-pub use base::{Annotated, Base, System};
-pub use error::{Problem, RenderError};
-pub use merge::{Prepared, RenderedSpec};
+pub use base_images::{AnnotatedImage, BaseImages, ImageSources};
+pub use error::{MachineConfigProblem, RenderError};
+pub use merge::{ParsedMachineConfig, RenderedSpec};
 pub use name::rendered_name;
 pub use select::select;
 
 /// The largest rendered config, as JSON, that etcd takes.
-pub const MAX_SIZE: usize = 1_572_864;
+pub const MAX_RENDERED_BYTES: usize = 1_572_864;
 
 /// A rendered pool.
 #[derive(Debug, Clone)]
-pub struct Rendered<'a> {
+pub struct RenderedPool<'a> {
     /// `rendered-<pool>-<hash>`.
     pub name: String,
     /// The merged fields.
     pub spec: RenderedSpec,
     /// What it was made from, in merge order.
-    pub sources: Vec<Prepared<'a>>,
+    pub sources: Vec<ParsedMachineConfig<'a>>,
     /// What the Ignition configs of the sources were warned about: (MachineConfig, warnings).
-    pub warnings: Vec<(&'a str, Report)>,
+    pub warnings: Vec<(&'a str, IgnitionReport)>,
     /// The images that there were before, and whose word they are.
-    pub base: Base,
+    pub base: BaseImages,
     /// Whether an administrator's MachineConfig or annotation replaces the OS image of the system.
     pub os_image_overridden: bool,
 }
@@ -54,14 +54,14 @@ pub struct Rendered<'a> {
 pub fn render<'a, 's>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
-    system: impl Into<System<'s>>,
-) -> Result<Rendered<'a>, RenderError> {
+    system: impl Into<ImageSources<'s>>,
+) -> Result<RenderedPool<'a>, RenderError> {
     let mut sources = Vec::new();
     let mut warnings = Vec::new();
     for machine_config in select(pool, machine_configs)? {
         let name = select::name_of(machine_config);
         let invalid = |source| RenderError::Invalid { machine_config: name.to_owned(), source };
-        let ignition = match check::check(&machine_config.spec).map_err(invalid)? {
+        let ignition = match validate::validate_spec(&machine_config.spec).map_err(invalid)? {
             Some((config, report)) => {
                 if !report.entries.is_empty() {
                     warnings.push((name, report));
@@ -70,9 +70,9 @@ pub fn render<'a, 's>(
             }
             None => None,
         };
-        sources.push(Prepared { machine_config, ignition });
+        sources.push(ParsedMachineConfig { machine_config, ignition });
     }
-    let base = Base::of(pool, &system.into())?;
+    let base = BaseImages::for_pool(pool, &system.into())?;
     let spec = merge::merge(&sources, &base)?;
     let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
     if spec.os_image_url != base.image() {
@@ -89,11 +89,11 @@ pub fn render<'a, 's>(
     }
     let os_image_overridden = spec.os_image_url != base.system_image;
     let value = to_value(&spec);
-    if let Some(refusal) = go_yaml::go_yaml_refusal(&value) {
-        return Err(RenderError::Unwritable { refusal });
+    if let Some(refusal) = go_yaml::go_yaml_error(&value) {
+        return Err(RenderError::UnrepresentableInYaml { refusal });
     }
     let name = rendered_name(pool_name, &value);
-    Ok(Rendered { name, spec, sources, warnings, base, os_image_overridden })
+    Ok(RenderedPool { name, spec, sources, warnings, base, os_image_overridden })
 }
 
 /// JSON of something that always has one: maps with string keys, numbers, strings.
@@ -101,7 +101,7 @@ fn to_value(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-impl Rendered<'_> {
+impl RenderedPool<'_> {
     /// The rendered config as the object that is stored, owned by its pool.
     pub fn into_object(
         self,
@@ -150,8 +150,8 @@ impl Rendered<'_> {
             },
         };
         let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
-        if size > MAX_SIZE {
-            return Err(RenderError::TooLarge { name: self.name, size, max: MAX_SIZE });
+        if size > MAX_RENDERED_BYTES {
+            return Err(RenderError::TooLarge { name: self.name, size, max: MAX_RENDERED_BYTES });
         }
         Ok(object)
     }

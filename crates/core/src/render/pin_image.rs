@@ -11,7 +11,7 @@ use crate::api::names::annotation::machinist::OS_IMAGE_PINNED;
 
 /// An image that is named by a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tagged {
+pub struct TaggedImage {
     /// The registry: `registry.example.com:5000`.
     pub host: String,
     /// Where in it: `os/fedora`.
@@ -20,11 +20,11 @@ pub struct Tagged {
     pub tag: String,
 }
 
-impl Tagged {
+impl TaggedImage {
     /// The tag of an image, if that is how it is named. One without a registry is left to the machine,
     /// which knows where to look for it.
     #[must_use]
-    pub fn of(image: &str) -> Option<Self> {
+    pub fn parse(image: &str) -> Option<Self> {
         let (host, rest) = image.split_once('/')?;
         let is_host = host.contains(['.', ':']) || host == "localhost";
         if !is_host || rest.is_empty() || image.contains('@') {
@@ -44,38 +44,38 @@ impl Tagged {
 
 /// What a config needs before machines may have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pin {
+pub enum ImagePin {
     /// Nothing: there is no image, it is named by its digest, or it has been pinned.
-    Needless,
+    NotNeeded,
     /// The pool's config before has the same tag: what it meant then, it means now.
-    As(String),
+    Reuse(String),
     /// The registry has to be asked.
-    Ask(Tagged),
+    Resolve(TaggedImage),
 }
 
 /// How the image of a config is pinned, given the config that the pool has.
 #[must_use]
-pub fn pin(new: &MachineConfig, present: Option<&MachineConfig>) -> Pin {
+pub fn plan_pin(new: &MachineConfig, present: Option<&MachineConfig>) -> ImagePin {
     let image = new.spec.os_image_url.as_deref().unwrap_or_default();
-    let Some(tagged) = Tagged::of(image).filter(|_| pinned(new).is_none()) else {
-        return Pin::Needless;
+    let Some(tagged) = TaggedImage::parse(image).filter(|_| pinned_image(new).is_none()) else {
+        return ImagePin::NotNeeded;
     };
     let present = present.filter(|present| present.spec.os_image_url.as_deref() == Some(image));
-    match present.and_then(pinned) {
-        Some(known) => Pin::As(known.to_owned()),
-        None => Pin::Ask(tagged),
+    match present.and_then(pinned_image) {
+        Some(known) => ImagePin::Reuse(known.to_owned()),
+        None => ImagePin::Resolve(tagged),
     }
 }
 
 /// The image that a config was pinned to.
 #[must_use]
-pub fn pinned(config: &MachineConfig) -> Option<&str> {
+pub fn pinned_image(config: &MachineConfig) -> Option<&str> {
     let annotations = config.metadata.annotations.as_ref()?;
     annotations.get(OS_IMAGE_PINNED).map(String::as_str).filter(|image| !image.is_empty())
 }
 
 /// Writes on a config which image its tag means.
-pub fn set_pinned(config: &mut MachineConfig, image: String) {
+pub fn set_pinned_image(config: &mut MachineConfig, image: String) {
     config.metadata.annotations.get_or_insert_default().insert(OS_IMAGE_PINNED.to_owned(), image);
 }
 
@@ -88,7 +88,7 @@ pub fn is_digest(text: &str) -> bool {
 
 /// Where a registry gives out tokens, out of its `WWW-Authenticate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Challenge {
+pub enum AuthChallenge {
     /// The user's name and password themselves.
     Basic,
     /// A token, from this address.
@@ -98,10 +98,10 @@ pub enum Challenge {
     },
 }
 
-impl Challenge {
+impl AuthChallenge {
     /// Reads the header.
     #[must_use]
-    pub fn read(header: &str, repository: &str) -> Option<Self> {
+    pub fn parse(header: &str, repository: &str) -> Option<Self> {
         let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);
@@ -151,7 +151,7 @@ mod tests {
         let mut config = from_ignition(json!({}));
         config.spec.os_image_url = Some(image.to_owned());
         if let Some(pin) = pin {
-            set_pinned(&mut config, pin.to_owned());
+            set_pinned_image(&mut config, pin.to_owned());
         }
         config
     }
@@ -169,7 +169,7 @@ mod tests {
             ("quay.io/", None),
             ("", None),
         ] {
-            let found = Tagged::of(image);
+            let found = TaggedImage::parse(image);
             let found = found.as_ref().map(|it| (&*it.host, &*it.repository, &*it.tag));
             assert_eq!(found, expected, "{image}");
         }
@@ -178,24 +178,24 @@ mod tests {
     #[test]
     fn a_tag_is_asked_about_once() {
         let new = config("q.io/a:1", None);
-        let asked = Pin::Ask(Tagged::of("q.io/a:1").unwrap());
-        assert_eq!(pin(&new, None), asked);
-        assert_eq!(pin(&new, Some(&config("q.io/a:2", Some("q.io/a@sha256:2")))), asked);
-        assert_eq!(pin(&new, Some(&config("q.io/a:1", None))), asked);
+        let asked = ImagePin::Resolve(TaggedImage::parse("q.io/a:1").unwrap());
+        assert_eq!(plan_pin(&new, None), asked);
+        assert_eq!(plan_pin(&new, Some(&config("q.io/a:2", Some("q.io/a@sha256:2")))), asked);
+        assert_eq!(plan_pin(&new, Some(&config("q.io/a:1", None))), asked);
         let known = config("q.io/a:1", Some("q.io/a@sha256:1"));
-        assert_eq!(pin(&new, Some(&known)), Pin::As("q.io/a@sha256:1".to_owned()));
-        assert_eq!(pin(&config("q.io/a@sha256:1", None), None), Pin::Needless);
-        assert_eq!(pin(&known, None), Pin::Needless);
+        assert_eq!(plan_pin(&new, Some(&known)), ImagePin::Reuse("q.io/a@sha256:1".to_owned()));
+        assert_eq!(plan_pin(&config("q.io/a@sha256:1", None), None), ImagePin::NotNeeded);
+        assert_eq!(plan_pin(&known, None), ImagePin::NotNeeded);
     }
 
     #[test]
     fn who_gives_out_tokens() {
         let bearer = r#"Bearer realm="https://q.io/auth",service="q io",scope="x""#;
         let url = "https://q.io/auth?scope=repository:os/a:pull&service=q%20io".to_owned();
-        assert_eq!(Challenge::read(bearer, "os/a"), Some(Challenge::Bearer { url }));
-        assert_eq!(Challenge::read("Basic realm=\"x\"", "a"), Some(Challenge::Basic));
-        assert_eq!(Challenge::read("Bearer service=\"x\"", "a"), None);
-        assert_eq!(Challenge::read("Negotiate", "a"), None);
+        assert_eq!(AuthChallenge::parse(bearer, "os/a"), Some(AuthChallenge::Bearer { url }));
+        assert_eq!(AuthChallenge::parse("Basic realm=\"x\"", "a"), Some(AuthChallenge::Basic));
+        assert_eq!(AuthChallenge::parse("Bearer service=\"x\"", "a"), None);
+        assert_eq!(AuthChallenge::parse("Negotiate", "a"), None);
     }
 
     #[test]

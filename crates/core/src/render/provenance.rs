@@ -12,12 +12,12 @@ use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::names::object::CLUSTER;
 use crate::ignition::schema::{Storage, Unit};
 
-use super::{Prepared, Rendered, to_value};
+use super::{ParsedMachineConfig, RenderedPool, to_value};
 
 /// What kind of thing an [`Item`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum ProvenanceKind {
     /// A file.
     File,
     /// A directory.
@@ -40,7 +40,7 @@ pub enum Kind {
     Field,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProvenanceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::File => "file",
@@ -69,15 +69,15 @@ pub struct Contribution {
     pub overridden: Vec<String>,
     /// What it declares the path to be, where a later source makes something else of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub displaced: Option<Kind>,
+    pub displaced: Option<ProvenanceKind>,
 }
 
 /// One thing of a rendered config and who said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item {
+pub struct ProvenanceItem {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ProvenanceKind,
     /// Its path or name.
     pub name: String,
     /// Who mentions it, in merge order.
@@ -85,21 +85,21 @@ pub struct Item {
 }
 
 /// A mention of an item: the source, the kind it is there, and the fields that are set.
-struct Mention<'a> {
+struct ItemMention<'a> {
     source: &'a str,
-    kind: Kind,
+    kind: ProvenanceKind,
     fields: Vec<String>,
 }
 
 /// Mentions by name, in the order in which the names first come up.
 #[derive(Default)]
-struct Mentions<'a> {
+struct ItemMentions<'a> {
     order: Vec<String>,
-    by_name: HashMap<String, Vec<Mention<'a>>>,
+    by_name: HashMap<String, Vec<ItemMention<'a>>>,
 }
 
-impl<'a> Mentions<'a> {
-    fn add(&mut self, name: String, mention: Mention<'a>) {
+impl<'a> ItemMentions<'a> {
+    fn add(&mut self, name: String, mention: ItemMention<'a>) {
         self.by_name
             .entry(name)
             .or_insert_with_key(|name| {
@@ -109,28 +109,28 @@ impl<'a> Mentions<'a> {
             .push(mention);
     }
 
-    fn into_items(mut self) -> Vec<Item> {
+    fn into_items(mut self) -> Vec<ProvenanceItem> {
         let order = std::mem::take(&mut self.order);
         let item = |name: String| {
             let mentions = self.by_name.remove(&name)?;
             let kind = mentions.last()?.kind;
-            Some(Item { kind, name, contributions: contributions(&mentions, kind) })
+            Some(ProvenanceItem { kind, name, contributions: contributions(&mentions, kind) })
         };
         order.into_iter().filter_map(item).collect()
     }
 }
 
 /// Fields that later sources add to instead of replacing.
-const ADDED_TO: [&str; 3] = ["append", "sshAuthorizedKeys", "groups"];
+const ADDITIVE_FIELDS: [&str; 3] = ["append", "sshAuthorizedKeys", "groups"];
 
-fn contributions(mentions: &[Mention<'_>], kind: Kind) -> Vec<Contribution> {
+fn contributions(mentions: &[ItemMention<'_>], kind: ProvenanceKind) -> Vec<Contribution> {
     // What comes before the last change of kind is gone as a whole.
     let start = mentions.iter().rposition(|mention| mention.kind != kind).map_or(0, |at| at + 1);
-    let contribution = |(index, mention): (usize, &Mention<'_>)| {
+    let contribution = |(index, mention): (usize, &ItemMention<'_>)| {
         let later = &mentions[index + 1..];
         let holds_in_result = |field: &String| {
             index >= start
-                && (ADDED_TO.contains(&field.as_str())
+                && (ADDITIVE_FIELDS.contains(&field.as_str())
                     || !later.iter().any(|mention| mention.fields.contains(field)))
         };
         let (holds, overridden) = mention.fields.iter().cloned().partition(holds_in_result);
@@ -142,12 +142,15 @@ fn contributions(mentions: &[Mention<'_>], kind: Kind) -> Vec<Contribution> {
 
 /// Who said what in a rendered config.
 #[must_use]
-pub fn provenance(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Vec<Item> {
+pub fn provenance(
+    rendered: &RenderedPool<'_>,
+    controller_config: Option<&str>,
+) -> Vec<ProvenanceItem> {
     let sources = &rendered.sources;
     let mut items = Vec::new();
-    let mut paths = Mentions::default();
-    let mut units = Mentions::default();
-    let mut users = Mentions::default();
+    let mut paths = ItemMentions::default();
+    let mut units = ItemMentions::default();
+    let mut users = ItemMentions::default();
     for source in sources {
         let Some(config) = &source.ignition else { continue };
         mention_paths(&mut paths, source.name(), &config.storage);
@@ -156,20 +159,22 @@ pub fn provenance(rendered: &Rendered<'_>, controller_config: Option<&str>) -> V
         }
         for user in &config.passwd.users {
             let fields = fields_of(&to_value(user), &["name"]);
-            let mention = Mention { source: source.name(), kind: Kind::User, fields };
+            let mention = ItemMention { source: source.name(), kind: ProvenanceKind::User, fields };
             users.add(user.name.clone(), mention);
         }
         for group in &config.passwd.groups {
             let fields = fields_of(&to_value(group), &["name"]);
-            let mention = Mention { source: source.name(), kind: Kind::Group, fields };
+            let mention =
+                ItemMention { source: source.name(), kind: ProvenanceKind::Group, fields };
             users.add(group.name.clone(), mention);
         }
     }
     items.extend(paths.into_items());
     items.extend(units.into_items());
     items.extend(users.into_items());
-    items.extend(listed(sources, Kind::KernelArgument, |spec| &spec.kernel_arguments));
-    items.extend(listed(sources, Kind::Extension, |spec| &spec.extensions));
+    items
+        .extend(list_items(sources, ProvenanceKind::KernelArgument, |spec| &spec.kernel_arguments));
+    items.extend(list_items(sources, ProvenanceKind::Extension, |spec| &spec.extensions));
     items.extend(scalar_fields(rendered, controller_config));
     items
 }
@@ -180,89 +185,90 @@ fn fields_of(value: &Value, without: &[&str]) -> Vec<String> {
     map.keys().filter(|key| !without.contains(&key.as_str())).cloned().collect()
 }
 
-fn mention_paths<'a>(paths: &mut Mentions<'a>, source: &'a str, storage: &Storage) {
-    let mut add = |path: &str, kind: Kind, value: Value| {
+fn mention_paths<'a>(paths: &mut ItemMentions<'a>, source: &'a str, storage: &Storage) {
+    let mut add = |path: &str, kind: ProvenanceKind, value: Value| {
         let fields = fields_of(&value, &["path"]);
-        paths.add(path.to_owned(), Mention { source, kind, fields });
+        paths.add(path.to_owned(), ItemMention { source, kind, fields });
     };
     for directory in &storage.directories {
-        add(&directory.path, Kind::Directory, to_value(directory));
+        add(&directory.path, ProvenanceKind::Directory, to_value(directory));
     }
     for file in &storage.files {
-        add(&file.path, Kind::File, to_value(file));
+        add(&file.path, ProvenanceKind::File, to_value(file));
     }
     for link in &storage.links {
-        add(&link.path, Kind::Link, to_value(link));
+        add(&link.path, ProvenanceKind::Link, to_value(link));
     }
 }
 
-fn mention_unit<'a>(units: &mut Mentions<'a>, source: &'a str, unit: &Unit) {
+fn mention_unit<'a>(units: &mut ItemMentions<'a>, source: &'a str, unit: &Unit) {
     let fields = fields_of(&to_value(unit), &["name", "dropins"]);
-    units.add(unit.name.clone(), Mention { source, kind: Kind::Unit, fields });
+    units.add(unit.name.clone(), ItemMention { source, kind: ProvenanceKind::Unit, fields });
     for dropin in &unit.dropins {
         let fields = fields_of(&to_value(dropin), &["name"]);
         let name = format!("{}/{}", unit.name, dropin.name);
-        units.add(name, Mention { source, kind: Kind::Dropin, fields });
+        units.add(name, ItemMention { source, kind: ProvenanceKind::Dropin, fields });
     }
 }
 
-fn listed(
-    sources: &[Prepared<'_>],
-    kind: Kind,
+fn list_items(
+    sources: &[ParsedMachineConfig<'_>],
+    kind: ProvenanceKind,
     field: fn(&MachineConfigSpec) -> &Option<Vec<String>>,
-) -> Vec<Item> {
-    let mut mentions = Mentions::default();
+) -> Vec<ProvenanceItem> {
+    let mut mentions = ItemMentions::default();
     for source in sources {
         for name in field(&source.machine_config.spec).iter().flatten() {
-            mentions.add(name.clone(), Mention { source: source.name(), kind, fields: Vec::new() });
+            mentions
+                .add(name.clone(), ItemMention { source: source.name(), kind, fields: Vec::new() });
         }
     }
     mentions.into_items()
 }
 
 /// A field of the spec: its name, whether a source has a say in it, and whether the system has one.
-struct Scalar {
+struct SpecField {
     name: &'static str,
-    has_a_say: fn(&Prepared<'_>) -> bool,
+    is_set_by: fn(&ParsedMachineConfig<'_>) -> bool,
     has_base: bool,
 }
 
-const SCALARS: [Scalar; 4] = [
-    Scalar {
+const SPEC_FIELDS: [SpecField; 4] = [
+    SpecField {
         name: "osImageURL",
-        has_a_say: |source| wants(source, &source.machine_config.spec.os_image_url),
+        is_set_by: |source| sets_image(source, &source.machine_config.spec.os_image_url),
         has_base: true,
     },
-    Scalar {
+    SpecField {
         name: "baseOSExtensionsContainerImage",
-        has_a_say: |source| {
-            wants(source, &source.machine_config.spec.base_os_extensions_container_image)
+        is_set_by: |source| {
+            sets_image(source, &source.machine_config.spec.base_os_extensions_container_image)
         },
         has_base: true,
     },
-    Scalar {
+    SpecField {
         name: "kernelType",
-        has_a_say: |source| {
+        is_set_by: |source| {
             let kernel = source.machine_config.spec.kernel_type.as_deref().unwrap_or_default();
-            super::check::SPECIAL_KERNELS.contains(&kernel)
+            super::validate::SPECIAL_KERNELS.contains(&kernel)
         },
         has_base: false,
     },
-    Scalar {
+    SpecField {
         name: "fips",
-        has_a_say: |source| source.machine_config.spec.fips == Some(true),
+        is_set_by: |source| source.machine_config.spec.fips == Some(true),
         has_base: false,
     },
 ];
 
-fn wants(source: &Prepared<'_>, image: &Option<String>) -> bool {
+fn sets_image(source: &ParsedMachineConfig<'_>, image: &Option<String>) -> bool {
     image.as_ref().is_some_and(|image| !image.is_empty()) && !source.is_generated()
 }
 
 /// Who has a say in a field before MachineConfigs have.
 fn base_of(
-    scalar: &Scalar,
-    rendered: &Rendered<'_>,
+    scalar: &SpecField,
+    rendered: &RenderedPool<'_>,
     controller_config: Option<&str>,
 ) -> Vec<String> {
     if !scalar.has_base {
@@ -278,9 +284,12 @@ fn base_of(
 }
 
 /// The fields of the spec: the last one that counts holds.
-fn scalar_fields(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Vec<Item> {
-    let item = |scalar: &Scalar| {
-        let asking = rendered.sources.iter().filter(|source| (scalar.has_a_say)(source));
+fn scalar_fields(
+    rendered: &RenderedPool<'_>,
+    controller_config: Option<&str>,
+) -> Vec<ProvenanceItem> {
+    let item = |scalar: &SpecField| {
+        let asking = rendered.sources.iter().filter(|source| (scalar.is_set_by)(source));
         let asking = asking.map(|source| source.name().to_owned());
         let base = base_of(scalar, rendered, controller_config).into_iter();
         let asking: Vec<String> = base.chain(asking).collect();
@@ -293,7 +302,11 @@ fn scalar_fields(rendered: &Rendered<'_>, controller_config: Option<&str>) -> Ve
             Contribution { source, holds, overridden, displaced: None }
         };
         let contributions = asking.into_iter().enumerate().map(contribution).collect();
-        Some(Item { kind: Kind::Field, name: scalar.name.to_owned(), contributions })
+        Some(ProvenanceItem {
+            kind: ProvenanceKind::Field,
+            name: scalar.name.to_owned(),
+            contributions,
+        })
     };
-    SCALARS.iter().filter_map(item).collect()
+    SPEC_FIELDS.iter().filter_map(item).collect()
 }

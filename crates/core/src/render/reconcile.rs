@@ -8,28 +8,28 @@ use crate::api::{
     Condition, ControllerConfig, MachineConfig, MachineConfigPool, PoolConfiguration,
     find_condition, selector,
 };
-use crate::reconcile_check::{Overrides, Refusal, reconcilable};
+use crate::reconcile_check::{IrreconcilableError, ValidationOverrides, check_reconcilable};
 
-use super::{RenderError, System, render};
+use super::{ImageSources, RenderError, render};
 
 /// What the API holds, as far as the rendering of one pool goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Inputs<'a> {
+pub struct RenderInputs<'a> {
     /// The pool.
     pub pool: &'a MachineConfigPool,
     /// All MachineConfigs, rendered ones among them.
     pub machine_configs: &'a [&'a MachineConfig],
     /// What the images come from, beside MachineConfigs.
-    pub system: System<'a>,
+    pub system: ImageSources<'a>,
     /// What the controller calls itself in what it makes.
     pub version: &'a str,
     /// Changes that are waved through.
-    pub overrides: Overrides,
+    pub overrides: ValidationOverrides,
 }
 
 /// What has to be written. All `None` and empty: nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sync {
+pub struct RenderPlan {
     /// The name of the config that the sources make.
     pub rendered: String,
     /// A rendered config that is missing.
@@ -37,7 +37,7 @@ pub struct Sync {
     /// A rendered config that somebody edited, as it has to be.
     pub repair: Option<MachineConfig>,
     /// What the pool has to point at.
-    pub point: Option<PoolConfiguration>,
+    pub set_configuration: Option<PoolConfiguration>,
     /// Whether the pool was rolled back from a config that its sources no longer make: the
     /// rollback is over.
     pub end_rollback: bool,
@@ -49,18 +49,18 @@ pub struct Sync {
 
 /// Why a pool has no new rendered config.
 #[derive(Debug, thiserror::Error)]
-pub enum SyncError {
+pub enum ReconcileError {
     /// The pool's selector is there and empty.
     #[error(
         "This machineconfigpool is selecting all machineconfigs. A non-empty selector is required."
     )]
-    SelectsAll,
+    EmptySelector,
     /// Something else has to happen first; the pool is not to blame.
     #[error("{0}")]
     NotYet(String),
     /// There is nothing to render, and there never was.
     #[error("{0}; create a MachineConfig that it matches")]
-    Nothing(String),
+    NothingToRender(String),
     /// The sources are bad.
     #[error("{0}")]
     Render(String),
@@ -68,7 +68,7 @@ pub enum SyncError {
     #[error(
         "reconciliation failed between current config {current:?} and base config {culprit:?}: {reason}"
     )]
-    Culprit {
+    IrreconcilableSource {
         /// What the pool has.
         current: String,
         /// The MachineConfig without which it would work.
@@ -78,7 +78,7 @@ pub enum SyncError {
     },
     /// The same, and no single MachineConfig is to blame.
     #[error("render reconciliation error: {0}")]
-    Refused(#[from] Refusal),
+    Irreconcilable(#[from] IrreconcilableError),
     /// The pool was rolled back to a config that is gone.
     #[error(
         "the pool was rolled back to {0}, which does not exist; end the rollback with `machinist rollback --undo`"
@@ -87,46 +87,49 @@ pub enum SyncError {
 }
 
 /// What is to be written for a pool.
-pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
-    if let Some(reason) = inputs.system.controller_config.and_then(incomplete) {
-        return Err(SyncError::NotYet(reason));
+pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError> {
+    if let Some(reason) = inputs.system.controller_config.and_then(not_ready_reason) {
+        return Err(ReconcileError::NotYet(reason));
     }
     match inputs.pool.spec.machine_config_selector.as_ref().map(selector::is_empty) {
-        Some(true) => return Err(SyncError::SelectsAll),
+        Some(true) => return Err(ReconcileError::EmptySelector),
         Some(false) => {}
-        None => return Err(nothing(inputs)),
+        None => return Err(nothing_selected(inputs)),
     }
     let configs = || inputs.machine_configs.iter().copied();
     let rendered = match render(inputs.pool, configs(), inputs.system) {
         Ok(rendered) => rendered,
-        Err(RenderError::NothingSelected { .. }) => return Err(nothing(inputs)),
-        Err(error) if error.is_about_streams() => return Err(SyncError::Render(error.to_string())),
+        Err(RenderError::NothingSelected { .. }) => return Err(nothing_selected(inputs)),
+        Err(error) if error.is_about_streams() => {
+            return Err(ReconcileError::Render(error.to_string()));
+        }
         Err(error) => {
             let text = format!("could not generate rendered MachineConfig: {error}");
-            return Err(SyncError::Render(text));
+            return Err(ReconcileError::Render(text));
         }
     };
     let name = rendered.name.clone();
-    let sources: Vec<ObjectReference> = rendered.sources.iter().map(|s| source(s.name())).collect();
+    let sources: Vec<ObjectReference> =
+        rendered.sources.iter().map(|s| source_reference(s.name())).collect();
     let os_image_overridden = rendered.os_image_overridden;
     let annotated = rendered.base.annotated.as_ref();
     let annotated = annotated.filter(|it| it.image == rendered.spec.os_image_url);
     let annotated_by = annotated.map(|it| it.pool.clone());
     let wanted = rendered
         .into_object(inputs.pool, inputs.system.controller_config, inputs.version)
-        .map_err(|error| SyncError::Render(format!("size validation failed: {error}")))?;
+        .map_err(|error| ReconcileError::Render(format!("size validation failed: {error}")))?;
     let by_name = |name: &str| configs().find(|mc| mc.metadata.name.as_deref() == Some(name));
     let existing = by_name(&name);
     let repair = existing
         .filter(|found| found.spec != wanted.spec)
         .map(|found| MachineConfig { metadata: found.metadata.clone(), ..wanted.clone() });
-    let rollback = Rollback::of(inputs.pool);
+    let rollback = PoolRollback::from_annotations(inputs.pool);
     let end_rollback = rollback.as_ref().is_some_and(|rollback| rollback.from != name);
     let rollback = rollback.filter(|_| !end_rollback);
     let (target, sources) = match &rollback {
         None => (name.clone(), Some(sources)),
         Some(rollback) if by_name(&rollback.to).is_some() => (rollback.to.clone(), None),
-        Some(rollback) => return Err(SyncError::NoRollbackTarget(rollback.to.clone())),
+        Some(rollback) => return Err(ReconcileError::NoRollbackTarget(rollback.to.clone())),
     };
     let now = inputs.pool.spec.configuration.clone().unwrap_or_default();
     let current = now.name.as_deref().unwrap_or_default();
@@ -134,7 +137,7 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
         && rollback.is_none()
         && let Some(old) = by_name(current)
     {
-        check_change(inputs, old, &wanted)?;
+        check_transition(inputs, old, &wanted)?;
     }
     let points = current == target && (sources.is_none() || now.source == sources);
     let point = (!points).then(|| PoolConfiguration {
@@ -143,11 +146,11 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
         ..PoolConfiguration::default()
     });
     let create = existing.is_none().then_some(wanted);
-    Ok(Sync {
+    Ok(RenderPlan {
         rendered: name,
         create,
         repair,
-        point,
+        set_configuration: point,
         end_rollback,
         os_image_overridden,
         annotated_by,
@@ -157,17 +160,17 @@ pub fn sync(inputs: &Inputs<'_>) -> Result<Sync, SyncError> {
 /// A pool that an administrator sent back to an earlier config, for as long as its sources make the
 /// one that it was sent back from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rollback {
+pub struct PoolRollback {
     /// What the sources make.
     pub from: String,
     /// What the machines get instead.
     pub to: String,
 }
 
-impl Rollback {
+impl PoolRollback {
     /// The rollback that a pool's annotations ask for.
     #[must_use]
-    pub fn of(pool: &MachineConfigPool) -> Option<Self> {
+    pub fn from_annotations(pool: &MachineConfigPool) -> Option<Self> {
         let get = |key| pool.metadata.annotations.as_ref()?.get(key).cloned();
         let from = get(annotation::machinist::ROLLED_BACK_FROM)?;
         Some(Self { from, to: get(annotation::machinist::ROLLED_BACK_TO)? })
@@ -175,7 +178,7 @@ impl Rollback {
 }
 
 /// Why the ControllerConfig cannot be used yet.
-fn incomplete(controller_config: &ControllerConfig) -> Option<String> {
+fn not_ready_reason(controller_config: &ControllerConfig) -> Option<String> {
     let status = controller_config.status.clone().unwrap_or_default();
     let generation = controller_config.metadata.generation.unwrap_or_default();
     let observed = status.observed_generation.unwrap_or_default();
@@ -198,15 +201,15 @@ fn incomplete(controller_config: &ControllerConfig) -> Option<String> {
 }
 
 /// No MachineConfig is selected: bad news for a pool that had one, and for none in a new system.
-fn nothing(inputs: &Inputs<'_>) -> SyncError {
+fn nothing_selected(inputs: &RenderInputs<'_>) -> ReconcileError {
     let selector = inputs.pool.spec.machine_config_selector.as_ref();
     let selector = selector.map(selector::to_text).unwrap_or_default();
     let text = format!("no MachineConfigs found matching selector {selector}");
     let had_one = inputs.pool.spec.configuration.as_ref().is_some_and(|c| c.name.is_some());
     if had_one || inputs.system.controller_config.is_some_and(has_templates) {
-        SyncError::Render(text)
+        ReconcileError::Render(text)
     } else {
-        SyncError::Nothing(text)
+        ReconcileError::NothingToRender(text)
     }
 }
 
@@ -217,7 +220,7 @@ fn has_templates(config: &ControllerConfig) -> bool {
     profile.is_none_or(|profile| profile != "none")
 }
 
-fn source(name: &str) -> ObjectReference {
+fn source_reference(name: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("machineconfiguration.openshift.io/v1".to_owned()),
         kind: Some("MachineConfig".to_owned()),
@@ -228,12 +231,12 @@ fn source(name: &str) -> ObjectReference {
 
 /// Whether running machines can take the new config; if not, who is to blame: the one source
 /// without which they could.
-fn check_change(
-    inputs: &Inputs<'_>,
+fn check_transition(
+    inputs: &RenderInputs<'_>,
     old: &MachineConfig,
     new: &MachineConfig,
-) -> Result<(), SyncError> {
-    let Err(refusal) = reconcilable(old, new, inputs.overrides) else { return Ok(()) };
+) -> Result<(), ReconcileError> {
+    let Err(refusal) = check_reconcilable(old, new, inputs.overrides) else { return Ok(()) };
     let Ok(sources) = super::select(inputs.pool, inputs.machine_configs.iter().copied()) else {
         return Err(refusal.into());
     };
@@ -243,9 +246,9 @@ fn check_change(
         let controller_config = inputs.system.controller_config;
         let object = rendered.into_object(inputs.pool, controller_config, inputs.version);
         let Ok(object) = object else { continue };
-        if reconcilable(old, &object, inputs.overrides).is_ok() {
+        if check_reconcilable(old, &object, inputs.overrides).is_ok() {
             let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
-            return Err(SyncError::Culprit {
+            return Err(ReconcileError::IrreconcilableSource {
                 current: name(old),
                 culprit: name(sources[without]),
                 reason: refusal.reason(),

@@ -29,7 +29,7 @@ pub fn select<'a>(
         given += 1;
         let labels = machine_config.metadata.labels.as_ref().unwrap_or(&no_labels);
         let matches = selector::matches(selector, labels)
-            .map_err(|source| RenderError::Selector { pool: pool_name(), source })?;
+            .map_err(|source| RenderError::InvalidSelector { pool: pool_name(), source })?;
         if matches {
             selected.push(machine_config);
         }

@@ -1,12 +1,12 @@
 //! Whether one MachineConfig is valid by itself.
 
 use crate::api::MachineConfigSpec;
-use crate::ignition::{self, Config, Parsed, Report};
+use crate::ignition::{self, Config, IgnitionReport, ParsedConfig};
 
-use super::error::Problem;
+use super::error::MachineConfigProblem;
 
 /// The extensions that an OS image can add.
-pub const EXTENSIONS: [&str; 7] = [
+pub const KNOWN_EXTENSIONS: [&str; 7] = [
     "ipsec",
     "kerberos",
     "kernel-devel",
@@ -21,10 +21,12 @@ pub const SPECIAL_KERNELS: [&str; 2] = ["realtime", "64k-pages"];
 
 /// Checks a MachineConfig and gives its Ignition config, lifted to 3.5.0, with the warnings.
 /// `None` where it has none.
-pub fn check(spec: &MachineConfigSpec) -> Result<Option<(Config, Report)>, Problem> {
+pub fn validate_spec(
+    spec: &MachineConfigSpec,
+) -> Result<Option<(Config, IgnitionReport)>, MachineConfigProblem> {
     let kernel = spec.kernel_type.as_deref().unwrap_or_default();
     if !matches!(kernel, "" | "default") && !SPECIAL_KERNELS.contains(&kernel) {
-        return Err(Problem::KernelType(kernel.to_owned()));
+        return Err(MachineConfigProblem::UnknownKernelType(kernel.to_owned()));
     }
     let Some(raw) = spec.config.as_ref().filter(|raw| !raw.is_null()) else { return Ok(None) };
     let (parsed, report) = ignition::parse(raw)?;
@@ -36,21 +38,21 @@ pub fn check(spec: &MachineConfigSpec) -> Result<Option<(Config, Report)>, Probl
 }
 
 /// Extensions that no OS image can add.
-pub fn check_extensions(spec: &MachineConfigSpec) -> Result<(), Problem> {
+pub fn check_extensions(spec: &MachineConfigSpec) -> Result<(), MachineConfigProblem> {
     let unknown: Vec<String> = spec
         .extensions
         .iter()
         .flatten()
-        .filter(|name| !EXTENSIONS.contains(&name.as_str()))
+        .filter(|name| !KNOWN_EXTENSIONS.contains(&name.as_str()))
         .cloned()
         .collect();
-    if unknown.is_empty() { Ok(()) } else { Err(Problem::Extensions(unknown)) }
+    if unknown.is_empty() { Ok(()) } else { Err(MachineConfigProblem::UnknownExtensions(unknown)) }
 }
 
-fn check_parsed(parsed: &Parsed) -> Result<(), Problem> {
+fn check_parsed(parsed: &ParsedConfig) -> Result<(), MachineConfigProblem> {
     match parsed {
-        Parsed::V3(config) => check_modes(config),
-        Parsed::V2(config) => {
+        ParsedConfig::V3(config) => check_modes(config),
+        ParsedConfig::V2(config) => {
             let report = ignition::v2::validate(config);
             if report.is_fatal() {
                 return Err(ignition::IgnitionError::InvalidV2 { report }.into());
@@ -62,14 +64,14 @@ fn check_parsed(parsed: &Parsed) -> Result<(), Problem> {
 }
 
 /// Files may carry permissions only: the daemon does not set the special bits.
-pub fn check_modes(config: &Config) -> Result<(), Problem> {
+pub fn check_modes(config: &Config) -> Result<(), MachineConfigProblem> {
     config.storage.files.iter().try_for_each(|file| check_mode(file.mode, &file.path))
 }
 
-fn check_mode(mode: Option<i64>, path: &str) -> Result<(), Problem> {
+fn check_mode(mode: Option<i64>, path: &str) -> Result<(), MachineConfigProblem> {
     match mode {
         Some(mode) if !(0..=0o777).contains(&mode) => {
-            Err(Problem::Mode { mode, path: path.to_owned() })
+            Err(MachineConfigProblem::UnsupportedMode { mode, path: path.to_owned() })
         }
         _ => Ok(()),
     }

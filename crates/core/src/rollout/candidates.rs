@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::api::MachineConfigPool;
 
-use super::waiting::Waiting;
-use super::{Goal, NodeView};
+use super::waiting::WaitReason;
+use super::{NodeView, RolloutTarget};
 
 /// The config that the pool's machines are to have.
 pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
@@ -16,22 +16,22 @@ pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
 
 /// Machines that nobody has to choose: they have the target and work on it, failed on it, or are
 /// not ready to be given it.
-pub(super) fn waiting_on_themselves(
+pub(super) fn already_targeted(
     views: &[NodeView<'_>],
-    goal: Goal<'_>,
-) -> BTreeMap<String, Waiting> {
+    goal: RolloutTarget<'_>,
+) -> BTreeMap<String, WaitReason> {
     let mut waiting = BTreeMap::new();
     for view in views {
-        let reason = if view.needs(goal) {
-            view.not_ready().map(|because| Waiting::NotReady { because })
+        let reason = if view.needs_target(goal) {
+            view.not_ready().map(|because| WaitReason::NotReady { because })
         } else if view.is_failing() {
-            Some(Waiting::Failing { message: view.reason().to_owned() })
-        } else if view.awaits_restart() && view.not_ready().is_none() {
-            Some(Waiting::RestartPending { opens: None })
+            Some(WaitReason::Failing { message: view.reason().to_owned() })
+        } else if view.awaits_reboot() && view.not_ready().is_none() {
+            Some(WaitReason::RestartPending { opens: None })
         } else if !view.is_done() {
-            Some(Waiting::Working { state: view.state().to_owned() })
+            Some(WaitReason::Working { state: view.state().to_owned() })
         } else {
-            view.not_ready().map(|because| Waiting::NotReady { because })
+            view.not_ready().map(|because| WaitReason::NotReady { because })
         };
         if let Some(reason) = reason {
             waiting.insert(view.name().to_owned(), reason);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// What a write was decided on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grounds<'a> {
+pub struct Preconditions<'a> {
     /// These annotations.
     pub annotations: &'a [&'a str],
     /// The labels, which say what pool a machine is in.
@@ -17,7 +17,7 @@ pub struct Grounds<'a> {
 /// A merge patch of annotations, labels, taints and `unschedulable` as a JSON patch that is refused
 /// if the grounds are not as they were seen, or the taints that it replaces are not.
 #[must_use]
-pub fn guarded(node: &Node, patch: &Value, grounds: Grounds<'_>) -> Vec<Value> {
+pub fn guarded_patch(node: &Node, patch: &Value, grounds: Preconditions<'_>) -> Vec<Value> {
     let mut steps = Vec::new();
     if let Some(labels) = node.metadata.labels.as_ref().filter(|_| grounds.labels) {
         steps.push(json!({"op": "test", "path": "/metadata/labels", "value": labels}));
@@ -25,7 +25,7 @@ pub fn guarded(node: &Node, patch: &Value, grounds: Grounds<'_>) -> Vec<Value> {
     let seen = node.metadata.annotations.as_ref();
     for key in grounds.annotations {
         if let Some(value) = seen.and_then(|annotations| annotations.get(*key)) {
-            let path = format!("/metadata/annotations/{}", escaped(key));
+            let path = format!("/metadata/annotations/{}", escape_pointer(key));
             steps.push(json!({"op": "test", "path": path, "value": value}));
         }
     }
@@ -39,7 +39,7 @@ pub fn guarded(node: &Node, patch: &Value, grounds: Grounds<'_>) -> Vec<Value> {
             steps.push(json!({"op": "add", "path": format!("/metadata/{field}"), "value": {}}));
         }
         for (key, value) in entries {
-            let path = format!("/metadata/{field}/{}", escaped(key));
+            let path = format!("/metadata/{field}/{}", escape_pointer(key));
             if !value.is_null() {
                 steps.push(json!({"op": "add", "path": path, "value": value}));
             } else if seen.is_some_and(|seen| seen.contains_key(key)) {
@@ -47,11 +47,11 @@ pub fn guarded(node: &Node, patch: &Value, grounds: Grounds<'_>) -> Vec<Value> {
             }
         }
     }
-    steps.extend(spec(node, &patch["spec"]));
+    steps.extend(spec_operations(node, &patch["spec"]));
     steps
 }
 
-fn spec(node: &Node, patch: &Value) -> Vec<Value> {
+fn spec_operations(node: &Node, patch: &Value) -> Vec<Value> {
     let mut steps = Vec::new();
     let Some(patch) = patch.as_object().filter(|patch| !patch.is_empty()) else { return steps };
     if node.spec.is_none() {
@@ -76,7 +76,7 @@ fn spec(node: &Node, patch: &Value) -> Vec<Value> {
 }
 
 /// A key as a part of a JSON pointer.
-fn escaped(key: &str) -> String {
+fn escape_pointer(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
@@ -102,7 +102,11 @@ mod tests {
             "spec": {"taints": null},
         });
         assert_eq!(
-            guarded(&node, &patch, Grounds { annotations: &["x/desired", "absent"], labels: true }),
+            guarded_patch(
+                &node,
+                &patch,
+                Preconditions { annotations: &["x/desired", "absent"], labels: true }
+            ),
             [
                 json!({"op": "test", "path": "/metadata/labels", "value": {"role": "worker"}}),
                 json!({"op": "test", "path": "/metadata/annotations/x~1desired", "value": "old"}),
@@ -119,7 +123,11 @@ mod tests {
         let patch =
             json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"unschedulable": null}});
         assert_eq!(
-            guarded(&node(json!({})), &patch, Grounds { annotations: &[], labels: false }),
+            guarded_patch(
+                &node(json!({})),
+                &patch,
+                Preconditions { annotations: &[], labels: false }
+            ),
             [
                 json!({"op": "add", "path": "/metadata/annotations", "value": {}}),
                 json!({"op": "add", "path": "/metadata/annotations/a", "value": "b"}),

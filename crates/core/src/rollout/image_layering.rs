@@ -8,30 +8,30 @@ use super::candidates::target_of;
 
 /// What machines of a pool are to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Goal<'a> {
+pub struct RolloutTarget<'a> {
     /// The pool's config.
     pub config: &'a str,
     /// The image, for a pool that runs one of its own.
-    pub image: Option<Image<'a>>,
+    pub image: Option<LayeredImage<'a>>,
 }
 
 /// An image and the config that it was built for. Either is empty as long as it is not known; a
 /// machine that has nothing wanted of it yet does not have that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Image<'a> {
+pub struct LayeredImage<'a> {
     /// Where it is.
     pub pull_spec: &'a str,
     /// The config that it was built for.
     pub config: &'a str,
 }
 
-impl<'a> From<&'a str> for Goal<'a> {
+impl<'a> From<&'a str> for RolloutTarget<'a> {
     fn from(config: &'a str) -> Self {
         Self { config, image: None }
     }
 }
 
-impl<'a> From<&'a String> for Goal<'a> {
+impl<'a> From<&'a String> for RolloutTarget<'a> {
     fn from(config: &'a String) -> Self {
         config.as_str().into()
     }
@@ -39,7 +39,7 @@ impl<'a> From<&'a String> for Goal<'a> {
 
 /// How far an image is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum BuildProgress {
     Prepared,
     Building,
     Succeeded,
@@ -50,17 +50,17 @@ pub(super) enum Progress {
 
 /// The image of a pool, if it runs one of its own.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Layering<'a> {
+pub struct PoolLayering<'a> {
     pub(super) config: Option<&'a MachineOSConfig>,
     pub(super) build: Option<&'a MachineOSBuild>,
 }
 
-impl<'a> Layering<'a> {
+impl<'a> PoolLayering<'a> {
     /// What the MachineOSConfigs and MachineOSBuilds there are mean for a pool. The build is the one
     /// that the MachineOSConfig names, if it was made for the pool's present config, or else any
     /// that was.
     #[must_use]
-    pub fn of(
+    pub fn for_pool(
         pool: &MachineConfigPool,
         configs: &[&'a MachineOSConfig],
         builds: &[&'a MachineOSBuild],
@@ -90,41 +90,43 @@ impl<'a> Layering<'a> {
 
     /// What machines of the pool are to have.
     #[must_use]
-    pub fn goal<'b>(&self, pool: &'b MachineConfigPool) -> Goal<'b>
+    pub fn target<'b>(&self, pool: &'b MachineConfigPool) -> RolloutTarget<'b>
     where
         'a: 'b,
     {
-        let image = self.config.map(|_| Image {
+        let image = self.config.map(|_| LayeredImage {
             pull_spec: self.pull_spec(),
             config: self.build.map(built_for).unwrap_or_default(),
         });
-        Goal { config: target_of(pool), image }
+        RolloutTarget { config: target_of(pool), image }
     }
 
     /// Why machines have to wait for the image, if they have to.
     #[must_use]
-    pub fn waits_for(&self) -> Option<String> {
+    pub fn wait_reason(&self) -> Option<String> {
         let config = self.config?;
         let Some(build) = self.build else {
             return Some("No MachineOSConfig or MachineOSBuild for this pool".to_owned());
         };
-        match progress(build) {
-            Progress::Succeeded if self.pull_spec().is_empty() => {
+        match build_progress(build) {
+            BuildProgress::Succeeded if self.pull_spec().is_empty() => {
                 Some("Desired image not set in MachineOSConfig".to_owned())
             }
-            Progress::Succeeded if pushed(build) != self.pull_spec() => Some(format!(
+            BuildProgress::Succeeded if pushed_image(build) != self.pull_spec() => Some(format!(
                 "Image built successfully, pullspec: {}, but MachineOSConfig {:?} has not updated yet",
-                pushed(build),
+                pushed_image(build),
                 config.metadata.name.as_deref().unwrap_or_default(),
             )),
-            Progress::Succeeded => None,
-            Progress::Prepared => Some("Image build pending".to_owned()),
-            Progress::Building => Some("Image build in progress".to_owned()),
-            Progress::Failed => {
+            BuildProgress::Succeeded => None,
+            BuildProgress::Prepared => Some("Image build pending".to_owned()),
+            BuildProgress::Building => Some("Image build in progress".to_owned()),
+            BuildProgress::Failed => {
                 let name = build.metadata.name.as_deref().unwrap_or_default();
                 Some(format!("image build for MachineConfigPool {name} failed"))
             }
-            Progress::Interrupted | Progress::Initial => Some("Image is not ready yet".to_owned()),
+            BuildProgress::Interrupted | BuildProgress::Initial => {
+                Some("Image is not ready yet".to_owned())
+            }
         }
     }
 
@@ -137,10 +139,12 @@ impl<'a> Layering<'a> {
     /// no machine is up to date.
     pub(super) fn is_building(&self) -> bool {
         let Some(build) = self.build.filter(|_| self.config.is_some()) else { return false };
-        match progress(build) {
-            Progress::Prepared | Progress::Building | Progress::Failed => true,
-            Progress::Succeeded => !pushed(build).is_empty() && pushed(build) != self.pull_spec(),
-            Progress::Interrupted | Progress::Initial => false,
+        match build_progress(build) {
+            BuildProgress::Prepared | BuildProgress::Building | BuildProgress::Failed => true,
+            BuildProgress::Succeeded => {
+                !pushed_image(build).is_empty() && pushed_image(build) != self.pull_spec()
+            }
+            BuildProgress::Interrupted | BuildProgress::Initial => false,
         }
     }
 }
@@ -149,28 +153,28 @@ fn built_for(build: &MachineOSBuild) -> &str {
     build.spec.machine_config.as_ref().map(|config| config.name.as_str()).unwrap_or_default()
 }
 
-fn pushed(build: &MachineOSBuild) -> &str {
+fn pushed_image(build: &MachineOSBuild) -> &str {
     let status = build.status.as_ref();
     status.and_then(|status| status.digested_image_push_spec.as_deref()).unwrap_or_default()
 }
 
 /// How far a build is. The order is the one in which the real system asks.
-pub(super) fn progress(build: &MachineOSBuild) -> Progress {
+pub(super) fn build_progress(build: &MachineOSBuild) -> BuildProgress {
     let conditions = build.status.as_ref().and_then(|status| status.conditions.as_deref());
     let is = |type_| {
         find_condition(conditions.unwrap_or_default(), type_).is_some_and(Condition::is_true)
     };
     if is("Prepared") {
-        Progress::Prepared
+        BuildProgress::Prepared
     } else if is("Building") {
-        Progress::Building
+        BuildProgress::Building
     } else if is("Succeeded") {
-        Progress::Succeeded
+        BuildProgress::Succeeded
     } else if is("Failed") {
-        Progress::Failed
+        BuildProgress::Failed
     } else if is("Interrupted") {
-        Progress::Interrupted
+        BuildProgress::Interrupted
     } else {
-        Progress::Initial
+        BuildProgress::Initial
     }
 }

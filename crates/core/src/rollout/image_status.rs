@@ -3,13 +3,13 @@
 use crate::api::MachineConfigPool;
 use crate::api::names::condition::pool as condition;
 
-use super::layering::{self, Layering, Progress};
-use super::pool_status::Conditions;
+use super::image_layering::{self, BuildProgress, PoolLayering};
+use super::pool_status::PoolConditions;
 
 /// How far the image of a pool is that runs one of its own.
 pub(super) fn image_progress(
-    conditions: &mut Conditions<'_>,
-    layering: &Layering<'_>,
+    conditions: &mut PoolConditions<'_>,
+    layering: &PoolLayering<'_>,
     pool: &MachineConfigPool,
     all_updated: bool,
 ) {
@@ -17,7 +17,7 @@ pub(super) fn image_progress(
     let of_config = config.metadata.name.as_deref().unwrap_or_default();
     let of_build = layering.build.and_then(|build| build.metadata.name.as_deref());
     let of_build = of_build.unwrap_or_default();
-    let progress = layering.build.map(layering::progress);
+    let progress = layering.build.map(image_layering::build_progress);
     let paused = pool.spec.paused == Some(true);
     let degraded = [
         condition::RENDER_DEGRADED,
@@ -30,27 +30,33 @@ pub(super) fn image_progress(
     }
     let (updating, text) = match (paused, progress) {
         (false, None) => (true, "is waiting for a new OS image build to start"),
-        (false, Some(Progress::Prepared | Progress::Initial)) => {
+        (false, Some(BuildProgress::Prepared | BuildProgress::Initial)) => {
             (true, "is waiting for OS image build to start")
         }
-        (false, Some(Progress::Building)) => (true, "is waiting for OS image build to complete"),
-        (false, Some(Progress::Succeeded)) if all_updated => return,
-        (false, Some(Progress::Succeeded)) => (true, "is waiting for nodes to apply OS image"),
-        (false, Some(Progress::Failed)) => (false, "update stopped due to OS image build failure"),
-        (false, Some(Progress::Interrupted)) => {
+        (false, Some(BuildProgress::Building)) => {
+            (true, "is waiting for OS image build to complete")
+        }
+        (false, Some(BuildProgress::Succeeded)) if all_updated => return,
+        (false, Some(BuildProgress::Succeeded)) => (true, "is waiting for nodes to apply OS image"),
+        (false, Some(BuildProgress::Failed)) => {
+            (false, "update stopped due to OS image build failure")
+        }
+        (false, Some(BuildProgress::Interrupted)) => {
             (false, "update stopped due to OS image build being interrupted")
         }
         (true, None) => (true, "is paused; waiting for a new OS image build to start"),
-        (true, Some(Progress::Prepared)) => {
+        (true, Some(BuildProgress::Prepared)) => {
             (true, "is paused; OS image build has been prepared but will not rollout")
         }
-        (true, Some(Progress::Building)) => (true, "is paused; OS image build in progress"),
-        (true, Some(Progress::Succeeded)) => {
+        (true, Some(BuildProgress::Building)) => (true, "is paused; OS image build in progress"),
+        (true, Some(BuildProgress::Succeeded)) => {
             (false, "is paused; OS image build completed successfully")
         }
-        (true, Some(Progress::Failed)) => (false, "is paused; OS image build failed"),
-        (true, Some(Progress::Interrupted)) => (false, "is paused; OS image build was interrupted"),
-        (true, Some(Progress::Initial)) => {
+        (true, Some(BuildProgress::Failed)) => (false, "is paused; OS image build failed"),
+        (true, Some(BuildProgress::Interrupted)) => {
+            (false, "is paused; OS image build was interrupted")
+        }
+        (true, Some(BuildProgress::Initial)) => {
             (true, "is paused; OS image build has been created but not yet started")
         }
     };
@@ -63,27 +69,31 @@ pub(super) fn image_progress(
 
 /// Takes back that the image could not be built, once something newer is known. Whether it still
 /// could not.
-pub(super) fn image_degradation(conditions: &mut Conditions<'_>, layering: &Layering<'_>) -> bool {
+pub(super) fn image_degradation(
+    conditions: &mut PoolConditions<'_>,
+    layering: &PoolLayering<'_>,
+) -> bool {
     let is_degraded = conditions.is_true(condition::IMAGE_BUILD_DEGRADED);
-    let (reason, message) = match (layering.build.map(layering::progress), layering.config) {
-        (Some(Progress::Building | Progress::Prepared), _) => {
-            (condition::BUILDING, "New build started")
-        }
-        (Some(Progress::Succeeded), _) => {
-            (condition::BUILD_SUCCESS, "Build completed successfully")
-        }
-        (Some(_), _) => return is_degraded,
-        (None, _) if !is_degraded => return false,
-        (None, Some(_)) => (
-            condition::BUILD_PENDING,
-            "MachineOSConfig updated/created, waiting for MachineOSBuild",
-        ),
-        // Of a time when the pool had an image of its own.
-        (None, None) => (
-            "NoLayeredObjects",
-            "No layered pool objects found, clearing stale build degraded condition",
-        ),
-    };
+    let (reason, message) =
+        match (layering.build.map(image_layering::build_progress), layering.config) {
+            (Some(BuildProgress::Building | BuildProgress::Prepared), _) => {
+                (condition::BUILDING, "New build started")
+            }
+            (Some(BuildProgress::Succeeded), _) => {
+                (condition::BUILD_SUCCESS, "Build completed successfully")
+            }
+            (Some(_), _) => return is_degraded,
+            (None, _) if !is_degraded => return false,
+            (None, Some(_)) => (
+                condition::BUILD_PENDING,
+                "MachineOSConfig updated/created, waiting for MachineOSBuild",
+            ),
+            // Of a time when the pool had an image of its own.
+            (None, None) => (
+                "NoLayeredObjects",
+                "No layered pool objects found, clearing stale build degraded condition",
+            ),
+        };
     conditions.set(condition::IMAGE_BUILD_DEGRADED, false, reason, message);
     false
 }
@@ -99,7 +109,7 @@ mod tests {
     use crate::api::{
         MachineConfigPool, MachineConfigPoolStatus, MachineOSBuild, MachineOSConfig, find_condition,
     };
-    use crate::update::{Layering, Policy, decide_for, pool_status_for};
+    use crate::rollout::{PoolLayering, RolloutPolicy, decide_layered_rollout, pool_status_for};
 
     const IMAGE: &str = "registry.example/os@sha256:aa";
 
@@ -164,7 +174,7 @@ mod tests {
 
     fn status(
         pool: &MachineConfigPool,
-        layering: &Layering<'_>,
+        layering: &PoolLayering<'_>,
         node: &Node,
     ) -> MachineConfigPoolStatus {
         pool_status_for(layering, pool, &[node], &[], None, &now())
@@ -206,12 +216,12 @@ mod tests {
             let build = build("b1", "rendered-layered-1", condition);
             let builds: &[&MachineOSBuild] = if condition.is_empty() { &[] } else { &[&build] };
             let pool = pool(paused);
-            let layering = Layering::of(&pool, &[&config], builds);
+            let layering = PoolLayering::for_pool(&pool, &[&config], builds);
             assert_eq!(
                 updating(&status(&pool, &layering, &node("rendered-layered-0", None))),
                 expected
             );
-            assert!(layering.waits_for().is_some(), "{condition}");
+            assert!(layering.wait_reason().is_some(), "{condition}");
         }
     }
 
@@ -219,14 +229,16 @@ mod tests {
     fn machines_get_the_image_with_its_config_and_then_are_updated() {
         let (config, build) = (config(IMAGE), build("b1", "rendered-layered-1", "Succeeded"));
         let pool = pool(false);
-        let layering = Layering::of(&pool, &[&config], &[&build]);
-        assert_eq!(layering.waits_for(), None);
+        let layering = PoolLayering::for_pool(&pool, &[&config], &[&build]);
+        assert_eq!(layering.wait_reason(), None);
         let old = node("rendered-layered-1", None);
-        let goal = layering.goal(&pool);
-        let decision = decide_for(goal, &pool, &[&old], &Policy::default(), 1, &now());
+        let goal = layering.target(&pool);
+        let decision =
+            decide_layered_rollout(goal, &pool, &[&old], &RolloutPolicy::default(), 1, &now());
         assert_eq!(decision.next, ["n"], "the config alone is not enough");
         let new = node("rendered-layered-1", Some(IMAGE));
-        let decision = decide_for(goal, &pool, &[&new], &Policy::default(), 1, &now());
+        let decision =
+            decide_layered_rollout(goal, &pool, &[&new], &RolloutPolicy::default(), 1, &now());
         assert!(decision.next.is_empty() && decision.waiting.is_empty());
         let status = status(&pool, &layering, &new);
         assert_eq!(status.updated_machine_count, Some(1));
@@ -242,9 +254,9 @@ mod tests {
         let stale = build("b1", "rendered-layered-0", "Succeeded");
         let fresh = build("b2", "rendered-layered-1", "Building");
         let pool = pool(false);
-        let layering = Layering::of(&pool, &[&config], &[&stale, &fresh]);
-        assert_eq!(layering.waits_for().as_deref(), Some("Image build in progress"));
-        let layering = Layering::of(&pool, &[&config], &[&stale]);
+        let layering = PoolLayering::for_pool(&pool, &[&config], &[&stale, &fresh]);
+        assert_eq!(layering.wait_reason().as_deref(), Some("Image build in progress"));
+        let layering = PoolLayering::for_pool(&pool, &[&config], &[&stale]);
         assert!(layering.build.is_none());
     }
 
@@ -252,8 +264,9 @@ mod tests {
     fn a_pool_that_gives_its_image_up_takes_it_from_its_machines() {
         let pool = pool(false);
         let layered = node("rendered-layered-1", Some(IMAGE));
-        let goal = Layering::default().goal(&pool);
-        let decision = decide_for(goal, &pool, &[&layered], &Policy::default(), 1, &now());
+        let goal = PoolLayering::default().target(&pool);
+        let decision =
+            decide_layered_rollout(goal, &pool, &[&layered], &RolloutPolicy::default(), 1, &now());
         assert_eq!(decision.next, ["n"]);
     }
 }

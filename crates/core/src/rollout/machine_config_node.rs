@@ -32,7 +32,7 @@ pub const CONDITIONS: [&str; 14] = [
 
 /// The status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Truth {
+pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
@@ -41,7 +41,7 @@ pub enum Truth {
     Unknown,
 }
 
-impl Truth {
+impl ConditionStatus {
     /// The word of the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -55,31 +55,37 @@ impl Truth {
 
 /// One condition as it is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
+pub struct ConditionReport {
     /// What it is about; see [`names::condition::node`](crate::api::names::condition::node).
     pub type_: String,
     /// Whether it holds.
-    pub status: Truth,
+    pub status: ConditionStatus,
     /// One word for programs.
     pub reason: String,
     /// A sentence for people.
     pub message: String,
 }
 
-impl Statement {
+impl ConditionReport {
     /// A statement.
     #[must_use]
-    pub fn new(type_: &str, status: Truth, reason: &str, message: &str) -> Self {
+    pub fn new(type_: &str, status: ConditionStatus, reason: &str, message: &str) -> Self {
         let (type_, reason) = (type_.to_owned(), reason.to_owned());
         Self { type_, status, reason, message: message.to_owned() }
     }
 
     fn condition(&self, now: &Time) -> Condition {
-        made(&self.type_, self.status, &self.reason, &self.message, now)
+        new_condition(&self.type_, self.status, &self.reason, &self.message, now)
     }
 }
 
-fn made(type_: &str, status: Truth, reason: &str, message: &str, now: &Time) -> Condition {
+fn new_condition(
+    type_: &str,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+    now: &Time,
+) -> Condition {
     Condition {
         type_: type_.to_owned(),
         status: status.as_str().to_owned(),
@@ -92,11 +98,11 @@ fn made(type_: &str, status: Truth, reason: &str, message: &str, now: &Time) -> 
 
 /// What is reported about a machine: the phase, and what is done in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct NodeReport {
     /// The phase.
-    pub parent: Statement,
+    pub parent: ConditionReport,
     /// What is done in it, if the phase has parts.
-    pub child: Option<Statement>,
+    pub child: Option<ConditionReport>,
 }
 
 /// The object of a machine that has none yet. It belongs to its Node and goes with it.
@@ -136,20 +142,20 @@ fn or_not_yet_set(config: &str) -> &str {
 /// The status after a report, or nothing if there is nothing to write: the phase says what it said
 /// before, or only times would change.
 #[must_use]
-pub fn set(
+pub fn apply_report(
     machine: &MachineConfigNode,
     node: &Node,
-    report: &Report,
+    report: &NodeReport,
     now: &Time,
 ) -> Option<MachineConfigNodeStatus> {
     let before = machine.status.clone().unwrap_or_default();
     let old = before.conditions.as_deref().unwrap_or_default();
     let conditions = if old.is_empty() {
-        first(report, now)
+        initial_conditions(report, now)
     } else if is_repeated(old, &report.parent) {
         return None;
     } else {
-        next(old, machine, report, now)
+        next_conditions(old, machine, report, now)
     };
     let generation = machine.metadata.generation.unwrap_or_default() + 1;
     let status = MachineConfigNodeStatus {
@@ -158,29 +164,35 @@ pub fn set(
         config_version: Some(config_version(&before, node, &report.parent)),
         ..before.clone()
     };
-    (!says_the_same(&before, &status)).then_some(status)
+    (!is_same_status(&before, &status)).then_some(status)
 }
 
 /// All conditions from the start: what is reported, and that the rest has not happened.
-fn first(report: &Report, now: &Time) -> Vec<Condition> {
+fn initial_conditions(report: &NodeReport, now: &Time) -> Vec<Condition> {
     let mut conditions: Vec<Condition> =
         reported(report).map(|statement| statement.condition(now)).collect();
     for type_ in CONDITIONS {
         if !conditions.iter().any(|condition| condition.type_ == type_) {
             let message = format!("This node has not yet entered the {type_} phase");
-            conditions.push(made(type_, Truth::False, "NotYetOccurred", &message, now));
+            conditions.push(new_condition(
+                type_,
+                ConditionStatus::False,
+                "NotYetOccurred",
+                &message,
+                now,
+            ));
         }
     }
     conditions
 }
 
-fn reported(report: &Report) -> impl Iterator<Item = &Statement> {
+fn reported(report: &NodeReport) -> impl Iterator<Item = &ConditionReport> {
     std::iter::once(&report.parent).chain(&report.child)
 }
 
 /// Whether the phase says what it said before. Those about pinned images have no parts that could
 /// differ, and come with other fields of the status.
-fn is_repeated(old: &[Condition], parent: &Statement) -> bool {
+fn is_repeated(old: &[Condition], parent: &ConditionReport) -> bool {
     let singletons =
         [condition::PINNED_IMAGE_SETS_DEGRADED, condition::PINNED_IMAGE_SETS_PROGRESSING];
     !singletons.contains(&parent.type_.as_str())
@@ -191,10 +203,10 @@ fn is_repeated(old: &[Condition], parent: &Statement) -> bool {
         })
 }
 
-fn next(
+fn next_conditions(
     old: &[Condition],
     machine: &MachineConfigNode,
-    report: &Report,
+    report: &NodeReport,
     now: &Time,
 ) -> Vec<Condition> {
     let mut conditions = old.to_vec();
@@ -204,7 +216,7 @@ fn next(
         for condition in conditions.iter_mut().filter(|condition| condition.status != "False") {
             let message = condition.message.as_deref().unwrap_or_default();
             condition.message = Some(format!("Action during update to {update}: {message}"));
-            condition.status = Truth::False.as_str().to_owned();
+            condition.status = ConditionStatus::False.as_str().to_owned();
             condition.last_transition_time = Nullable::Set(now.clone());
         }
     }
@@ -234,12 +246,13 @@ fn update_name(machine: &MachineConfigNode) -> &str {
 fn config_version(
     before: &MachineConfigNodeStatus,
     node: &Node,
-    parent: &Statement,
+    parent: &ConditionReport,
 ) -> ConfigVersionStatus {
     let view = NodeView(node);
     let mut version = before.config_version.clone().unwrap_or_default();
     // Until the change is known to be possible, nothing is promised.
-    let promised = parent.type_ != condition::UPDATE_PREPARED || parent.status == Truth::True;
+    let promised =
+        parent.type_ != condition::UPDATE_PREPARED || parent.status == ConditionStatus::True;
     let desired = if promised { or_not_yet_set(view.desired_config()) } else { NOT_YET_SET };
     desired.clone_into(&mut version.desired);
     if !view.current_config().is_empty() {
@@ -248,7 +261,7 @@ fn config_version(
     version
 }
 
-fn says_the_same(before: &MachineConfigNodeStatus, after: &MachineConfigNodeStatus) -> bool {
+fn is_same_status(before: &MachineConfigNodeStatus, after: &MachineConfigNodeStatus) -> bool {
     let timeless = |status: &MachineConfigNodeStatus| {
         let mut status = status.clone();
         for condition in status.conditions.iter_mut().flatten() {
@@ -275,12 +288,12 @@ mod tests {
         .unwrap()
     }
 
-    fn statement(type_: &str, status: Truth, message: &str) -> Statement {
-        Statement::new(type_, status, type_, message)
+    fn statement(type_: &str, status: ConditionStatus, message: &str) -> ConditionReport {
+        ConditionReport::new(type_, status, type_, message)
     }
 
-    fn alone(type_: &str, status: Truth, message: &str) -> Report {
-        Report { parent: statement(type_, status, message), child: None }
+    fn alone(type_: &str, status: ConditionStatus, message: &str) -> NodeReport {
+        NodeReport { parent: statement(type_, status, message), child: None }
     }
 
     fn told(status: &MachineConfigNodeStatus, type_: &str) -> (String, String, Value) {
@@ -310,11 +323,11 @@ mod tests {
     #[test]
     fn the_first_report_names_every_phase() {
         let machine = new_machine_config_node(&node("v0", "v1"), "worker");
-        let report = Report {
-            parent: statement(condition::UPDATE_EXECUTED, Truth::Unknown, "p"),
-            child: Some(statement(condition::CORDONED, Truth::True, "c")),
+        let report = NodeReport {
+            parent: statement(condition::UPDATE_EXECUTED, ConditionStatus::Unknown, "p"),
+            child: Some(statement(condition::CORDONED, ConditionStatus::True, "c")),
         };
-        let status = set(&machine, &node("v0", "v1"), &report, &time(1)).unwrap();
+        let status = apply_report(&machine, &node("v0", "v1"), &report, &time(1)).unwrap();
         let conditions = status.conditions.as_ref().unwrap();
         assert_eq!(conditions.len(), CONDITIONS.len());
         assert_eq!(conditions[0].type_, condition::UPDATE_EXECUTED);
@@ -331,39 +344,40 @@ mod tests {
     #[test]
     fn later_reports() {
         let mut machine = new_machine_config_node(&node("v0", "v1"), "worker");
-        let mut step = |report: &Report, node: &Node, second: u32| {
-            let status = set(&machine, node, report, &time(second));
+        let mut step = |report: &NodeReport, node: &Node, second: u32| {
+            let status = apply_report(&machine, node, report, &time(second));
             if let Some(status) = &status {
                 machine.status = Some(status.clone());
             }
             status
         };
         let moving = node("v0", "v1");
-        let prepared = alone(condition::UPDATE_PREPARED, Truth::Unknown, "looking");
+        let prepared = alone(condition::UPDATE_PREPARED, ConditionStatus::Unknown, "looking");
         let status = step(&prepared, &moving, 1).unwrap();
         assert_eq!(status.config_version.unwrap().desired, "not-yet-set");
-        let prepared = alone(condition::UPDATE_PREPARED, Truth::True, "possible");
+        let prepared = alone(condition::UPDATE_PREPARED, ConditionStatus::True, "possible");
         let status = step(&prepared, &moving, 2).unwrap();
         assert_eq!(status.config_version.unwrap().desired, "v1");
         // The same again, later: nothing to write, also with another child.
         assert_eq!(step(&prepared, &moving, 3), None);
         let mut again = prepared.clone();
-        again.child = Some(statement(condition::CORDONED, Truth::True, "c"));
+        again.child = Some(statement(condition::CORDONED, ConditionStatus::True, "c"));
         assert_eq!(step(&again, &moving, 3), None);
-        let drained = Report {
-            parent: statement(condition::UPDATE_EXECUTED, Truth::Unknown, "draining"),
-            child: Some(statement(condition::DRAINED, Truth::True, "drained")),
+        let drained = NodeReport {
+            parent: statement(condition::UPDATE_EXECUTED, ConditionStatus::Unknown, "draining"),
+            child: Some(statement(condition::DRAINED, ConditionStatus::True, "drained")),
         };
         let status = step(&drained, &moving, 4).unwrap();
         assert_eq!(told(&status, condition::DRAINED).2, "2026-11-15T10:00:04Z");
         assert_eq!(told(&status, condition::UPDATE_PREPARED).2, "2026-11-15T10:00:02Z");
         // Pinned images may say the same again, if something else is new.
-        let pinned = alone(condition::PINNED_IMAGE_SETS_PROGRESSING, Truth::False, "all there");
+        let pinned =
+            alone(condition::PINNED_IMAGE_SETS_PROGRESSING, ConditionStatus::False, "all there");
         assert!(step(&pinned, &moving, 5).is_some());
         assert_eq!(step(&pinned, &moving, 6), None);
         assert!(step(&pinned, &node("v1", "v1"), 6).is_some());
         // The update is over: the steps become history.
-        let updated = alone(condition::UPDATED, Truth::True, "Node n Updated");
+        let updated = alone(condition::UPDATED, ConditionStatus::True, "Node n Updated");
         let status = step(&updated, &node("v1", "v1"), 7).unwrap();
         let history = "Action during update to v1: drained";
         assert_eq!(told(&status, condition::DRAINED).0, "False");

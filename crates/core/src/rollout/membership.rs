@@ -18,7 +18,7 @@ use super::NodeView;
 pub enum MembershipError {
     /// It matches more than one custom pool.
     #[error("node {node} belongs to {} custom roles, cannot proceed with this Node (pools {}; remove the label of all but one)", .pools.len(), .pools.join(", "))]
-    SeveralCustom {
+    MultipleCustomPools {
         /// The machine.
         node: String,
         /// The custom pools.
@@ -26,7 +26,7 @@ pub enum MembershipError {
     },
     /// A pool's selector is not one.
     #[error("MachineConfigPool {pool}: spec.nodeSelector: invalid label selector: {source}")]
-    Selector {
+    InvalidSelector {
         /// The pool.
         pool: String,
         /// What is wrong with it.
@@ -35,7 +35,7 @@ pub enum MembershipError {
 }
 
 /// The pools of a machine, the primary one first. None for a machine that no pool wants.
-pub type Membership<'a> = Vec<&'a MachineConfigPool>;
+pub type NodePools<'a> = Vec<&'a MachineConfigPool>;
 
 fn name_of(pool: &MachineConfigPool) -> &str {
     pool.metadata.name.as_deref().unwrap_or_default()
@@ -45,7 +45,7 @@ fn name_of(pool: &MachineConfigPool) -> &str {
 pub fn pools_of<'a>(
     node: &Node,
     pools: &'a [impl Borrow<MachineConfigPool>],
-) -> Result<Membership<'a>, MembershipError> {
+) -> Result<NodePools<'a>, MembershipError> {
     let view = NodeView(node);
     if view.is_windows() {
         return Ok(Vec::new());
@@ -61,7 +61,7 @@ pub fn pools_of<'a>(
             continue;
         };
         let matches = selector::matches(selector, labels).map_err(|source| {
-            MembershipError::Selector { pool: name_of(pool).to_owned(), source }
+            MembershipError::InvalidSelector { pool: name_of(pool).to_owned(), source }
         })?;
         match name_of(pool) {
             _ if !matches => {}
@@ -72,7 +72,7 @@ pub fn pools_of<'a>(
     }
     if custom.len() > 1 {
         let pools = custom.iter().map(|pool| name_of(pool).to_owned()).collect();
-        return Err(MembershipError::SeveralCustom { node: view.name().to_owned(), pools });
+        return Err(MembershipError::MultipleCustomPools { node: view.name().to_owned(), pools });
     }
     Ok(match (master, custom.pop()) {
         (Some(master), Some(_)) => [Some(master), worker].into_iter().flatten().collect(),
@@ -83,7 +83,7 @@ pub fn pools_of<'a>(
 
 /// All machines, sorted into their pools.
 #[derive(Debug, Default)]
-pub struct Assignment<'a> {
+pub struct PoolAssignment<'a> {
     /// The machines of each pool, by its name, in the order given.
     pub members: BTreeMap<String, Vec<&'a Node>>,
     /// Why some machines are in no pool.
@@ -94,11 +94,11 @@ pub struct Assignment<'a> {
 
 /// Sorts all machines into their pools at once.
 #[must_use]
-pub fn assign<'a>(
+pub fn assign_nodes<'a>(
     pools: &[impl Borrow<MachineConfigPool>],
     nodes: &'a [impl Borrow<Node>],
-) -> Assignment<'a> {
-    let mut assignment = Assignment::default();
+) -> PoolAssignment<'a> {
+    let mut assignment = PoolAssignment::default();
     for node in nodes {
         let node = node.borrow();
         match pools_of(node, pools) {

@@ -14,30 +14,33 @@
 mod candidates;
 mod estimate;
 pub mod first_boot;
-pub mod guarded;
-pub mod housekeeping;
+pub mod guarded_patch;
+mod image_layering;
 mod image_status;
-mod layering;
 pub mod machine_config_node;
 mod max_unavailable;
 mod membership;
-mod node;
+pub mod node_patches;
+mod node_view;
 mod policy;
 mod pool_status;
-mod rendered;
+mod rendered_configs;
 mod stream_status;
 mod waiting;
 
 pub use estimate::estimate;
-pub use layering::{Goal, Image, Layering};
+pub use image_layering::{LayeredImage, PoolLayering, RolloutTarget};
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
-pub use membership::{Assignment, Membership, MembershipError, assign, nodes_of, pools_of};
-pub use node::{NodeView, NotReady};
+pub use membership::{
+    MembershipError, NodePools, PoolAssignment, assign_nodes, nodes_of, pools_of,
+};
+pub use node_view::{NodeView, NotReady};
 pub use policy::{
-    Decision, Halted, Policy, PolicyError, Reboot, Windows, decide, decide_for, duration,
+    MaintenanceWindows, RebootPolicy, RolloutDecision, RolloutHalted, RolloutPolicy,
+    RolloutPolicyError, decide_layered_rollout, decide_rollout, parse_duration,
 };
 pub use pool_status::{pool_status, pool_status_for};
-pub(crate) use rendered::pool_of;
-pub use rendered::{needed, removable};
+pub(crate) use rendered_configs::pool_of;
+pub use rendered_configs::{referenced_configs, removable_configs};
 pub use stream_status::stream_of;
-pub use waiting::{Names, Waiting};
+pub use waiting::{MachineNames, WaitReason};

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use crate::api::ControllerConfig;
 use crate::api::names::{annotation, label};
 
-use super::{Goal, NodeView};
+use super::{NodeView, RolloutTarget};
 
 /// The taint of machines that will have to be updated: pods had better go elsewhere.
-pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
+pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";
 
 /// What has to be written on a machine of a pool that is not paused, as a merge patch; nothing if
 /// all is in order.
 #[must_use]
-pub fn housekeeping<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Option<Value> {
+pub fn housekeeping_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Option<Value> {
     let goal = goal.into();
     let view = NodeView(node);
     let has_image = |key| view.annotation(key).is_some();
     let will_change = match goal.image {
-        Some(_) => view.needs(goal),
+        Some(_) => view.needs_target(goal),
         None => {
             let leaves_image =
                 has_image(annotation::DESIRED_IMAGE) && has_image(annotation::CURRENT_IMAGE);
@@ -41,13 +41,13 @@ pub fn housekeeping<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Option<Value>
 
 /// The shape of the control plane, as machines are told: the only machine of a cluster has nowhere to send its pods to.
 #[must_use]
-pub fn topology(config: &ControllerConfig) -> Option<String> {
+pub fn control_plane_topology(config: &ControllerConfig) -> Option<String> {
     config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
 /// What is written on a machine that gets its config: the config, and the taint goes.
 #[must_use]
-pub fn targeting<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Value {
+pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Value {
     let goal = goal.into();
     let config = goal.image.map_or(goal.config, |image| image.config);
     let mut annotations = json!({annotation::DESIRED_CONFIG: config});
@@ -69,14 +69,14 @@ pub fn targeting<'a>(node: &Node, goal: impl Into<Goal<'a>>) -> Value {
 fn taints(node: &Node, is_wanted: bool) -> Option<Value> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_ours =
-        |taint: &Taint| taint.key == UPDATE_IN_PROGRESS && taint.effect == "PreferNoSchedule";
+        |taint: &Taint| taint.key == UPDATE_IN_PROGRESS_TAINT && taint.effect == "PreferNoSchedule";
     if taints.iter().any(is_ours) == is_wanted {
         return None;
     }
     let mut taints: Vec<Taint> = taints.into_iter().filter(|taint| !is_ours(taint)).collect();
     if is_wanted {
         taints.push(Taint {
-            key: UPDATE_IN_PROGRESS.to_owned(),
+            key: UPDATE_IN_PROGRESS_TAINT.to_owned(),
             effect: "PreferNoSchedule".to_owned(),
             ..Taint::default()
         });
@@ -110,18 +110,18 @@ mod tests {
                 _ => Vec::new(),
             })
         };
-        let taint = UPDATE_IN_PROGRESS;
+        let taint = UPDATE_IN_PROGRESS_TAINT;
         assert_eq!(
-            keys(housekeeping(&machine("old", &["x"]), "new")),
+            keys(housekeeping_patch(&machine("old", &["x"]), "new")),
             Some(vec!["x".into(), taint.into()])
         );
-        assert_eq!(keys(housekeeping(&machine("old", &[taint]), "new")), None);
+        assert_eq!(keys(housekeeping_patch(&machine("old", &[taint]), "new")), None);
         assert_eq!(
-            keys(housekeeping(&machine("new", &["x", taint]), "new")),
+            keys(housekeeping_patch(&machine("new", &["x", taint]), "new")),
             Some(vec!["x".into()])
         );
-        assert_eq!(keys(housekeeping(&machine("new", &[taint]), "new")), Some(vec![]));
-        assert_eq!(keys(housekeeping(&machine("new", &[]), "new")), None);
+        assert_eq!(keys(housekeeping_patch(&machine("new", &[taint]), "new")), Some(vec![]));
+        assert_eq!(keys(housekeeping_patch(&machine("new", &[]), "new")), None);
     }
 
     #[test]
@@ -130,13 +130,13 @@ mod tests {
             "labels": {label::NODE_ROLE_MASTER: ""},
             "annotations": {annotation::DESIRED_CONFIG: "new"},
         }}));
-        let patch = housekeeping(&master, "new").unwrap_or_default();
+        let patch = housekeeping_patch(&master, "new").unwrap_or_default();
         assert_eq!(patch, json!({"metadata": {"labels": {label::NODE_ROLE_CONTROL_PLANE: ""}}}));
     }
 
     #[test]
     fn a_machine_that_gets_its_config_loses_the_taint_in_the_same_write() {
-        let patch = targeting(&machine("old", &[UPDATE_IN_PROGRESS]), "new");
+        let patch = target_patch(&machine("old", &[UPDATE_IN_PROGRESS_TAINT]), "new");
         assert_eq!(patch["metadata"]["annotations"][annotation::DESIRED_CONFIG], "new");
         assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 
-use super::Goal;
+use super::RolloutTarget;
 
 /// Why a machine is not ready for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -160,12 +160,12 @@ impl<'a> NodeView<'a> {
 
     /// Whether it has applied its config all but for a restart, and may not restart yet.
     #[must_use]
-    pub fn awaits_restart(self) -> bool {
+    pub fn awaits_reboot(self) -> bool {
         let desired = self.desired_config();
         !desired.is_empty()
             && !self.is_done()
-            && self.annotation(machinist::RESTART_PENDING) == Some(desired)
-            && self.annotation(machinist::RESTART) != Some(desired)
+            && self.annotation(machinist::REBOOT_PENDING) == Some(desired)
+            && self.annotation(machinist::REBOOT_APPROVED) != Some(desired)
     }
 
     /// Whether it is away, or may go away at any moment. One whose daemon has given up on an
@@ -173,21 +173,20 @@ impl<'a> NodeView<'a> {
     /// to restart.
     #[must_use]
     pub fn is_unavailable(self) -> bool {
-        self.not_ready().is_some()
-            || !self.is_done() && !self.is_failing() && !self.awaits_restart()
+        self.not_ready().is_some() || !self.is_done() && !self.is_failing() && !self.awaits_reboot()
     }
 
     /// Whether it has the pool's config and image; an image that is wanted of it in a pool without
     /// one is wrong.
     #[must_use]
-    pub fn is_updated_to<'b>(self, goal: impl Into<Goal<'b>>) -> bool {
+    pub fn is_updated_to<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
         let goal = goal.into();
-        self.is_done() && self.desired_config() == goal.config && !self.needs(goal)
+        self.is_done() && self.desired_config() == goal.config && !self.needs_target(goal)
     }
 
     /// Whether it has to be given the goal.
     #[must_use]
-    pub fn needs<'b>(self, goal: impl Into<Goal<'b>>) -> bool {
+    pub fn needs_target<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
         let goal = goal.into();
         match goal.image {
             None => self.desired_config() != goal.config || self.has_desired_image(),

@@ -13,8 +13,8 @@ use crate::api::{
 
 use super::NodeView;
 use super::candidates::target_of;
+use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
-use super::layering::Layering;
 
 /// The status of a pool whose machines run no image of their own.
 #[must_use]
@@ -25,21 +25,21 @@ pub fn pool_status(
     controller_config: Option<&ControllerConfig>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
-    let layering = Layering::default();
+    let layering = PoolLayering::default();
     pool_status_for(&layering, pool, nodes, machine_config_nodes, controller_config, now)
 }
 
 /// The status of a pool that may run an image of its own.
 #[must_use]
 pub fn pool_status_for(
-    layering: &Layering<'_>,
+    layering: &PoolLayering<'_>,
     pool: &MachineConfigPool,
     nodes: &[&Node],
     machine_config_nodes: &[&MachineConfigNode],
     controller_config: Option<&ControllerConfig>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
-    let goal = layering.goal(pool);
+    let goal = layering.target(pool);
     let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let count = |test: &dyn Fn(&NodeView<'_>) -> bool| {
         i32::try_from(views.iter().filter(|view| test(view)).count()).unwrap_or(i32::MAX)
@@ -61,7 +61,7 @@ pub fn pool_status_for(
         pool_synchronizers_status: Some(vec![PoolSynchronizerStatus {
             pool_synchronizer_type: "PinnedImageSets".to_owned(),
             machine_count: i64::from(machines),
-            updated_machine_count: pinned(&views, machine_config_nodes),
+            updated_machine_count: pinned_machine_count(&views, machine_config_nodes),
             ready_machine_count: i64::from(ready),
             unavailable_machine_count: i64::from(unavailable),
             available_machine_count: i64::from(machines - unavailable),
@@ -76,10 +76,10 @@ pub fn pool_status_for(
     if all_updated {
         status.configuration.clone_from(&pool.spec.configuration);
     }
-    let mut conditions = Conditions { list: status.conditions.take().unwrap_or_default(), now };
-    progress(&mut conditions, layering, pool, &views, all_updated);
+    let mut conditions = PoolConditions { list: status.conditions.take().unwrap_or_default(), now };
+    set_progress(&mut conditions, layering, pool, &views, all_updated);
     image_progress(&mut conditions, layering, pool, all_updated);
-    degradation(&mut conditions, layering, &views, machine_config_nodes, degraded);
+    set_degradation(&mut conditions, layering, &views, machine_config_nodes, degraded);
     status.conditions = Some(conditions.list);
     status
 }
@@ -101,7 +101,10 @@ fn cert_expirys(controller_config: Option<&ControllerConfig>) -> Vec<CertExpiry>
 }
 
 /// How many machines have all the images that are pinned for them.
-fn pinned(views: &[NodeView<'_>], machine_config_nodes: &[&MachineConfigNode]) -> i64 {
+fn pinned_machine_count(
+    views: &[NodeView<'_>],
+    machine_config_nodes: &[&MachineConfigNode],
+) -> i64 {
     let members: HashSet<&str> = views.iter().map(|view| view.name()).collect();
     let count = machine_config_nodes
         .iter()
@@ -118,9 +121,9 @@ fn pinned(views: &[NodeView<'_>], machine_config_nodes: &[&MachineConfigNode]) -
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn progress(
-    conditions: &mut Conditions<'_>,
-    layering: &Layering<'_>,
+fn set_progress(
+    conditions: &mut PoolConditions<'_>,
+    layering: &PoolLayering<'_>,
     pool: &MachineConfigPool,
     views: &[NodeView<'_>],
     all_updated: bool,
@@ -141,16 +144,16 @@ fn progress(
         let message = format!("Pool is paused; will not update to MachineConfig {target}");
         conditions.set(condition::UPDATING, false, "", &message);
     } else {
-        let restarts = restarts_pending(views, config);
+        let restarts = reboots_pending_message(views, config);
         let message = format!("All nodes are updating to MachineConfig {target}{restarts}");
         conditions.set(condition::UPDATING, true, "", &message);
     }
 }
 
 /// Who has the config but for a restart that waits for permission.
-fn restarts_pending(views: &[NodeView<'_>], target: &str) -> String {
+fn reboots_pending_message(views: &[NodeView<'_>], target: &str) -> String {
     const SHOWN: usize = 10;
-    let waits = |view: &&NodeView<'_>| view.desired_config() == target && view.awaits_restart();
+    let waits = |view: &&NodeView<'_>| view.desired_config() == target && view.awaits_reboot();
     let names: Vec<&str> = views.iter().filter(waits).map(|view| view.name()).collect();
     let more = if names.len() > SHOWN { ", …" } else { "" };
     match names.len() {
@@ -162,9 +165,9 @@ fn restarts_pending(views: &[NodeView<'_>], target: &str) -> String {
     }
 }
 
-fn degradation(
-    conditions: &mut Conditions<'_>,
-    layering: &Layering<'_>,
+fn set_degradation(
+    conditions: &mut PoolConditions<'_>,
+    layering: &PoolLayering<'_>,
     views: &[NodeView<'_>],
     machine_config_nodes: &[&MachineConfigNode],
     degraded: i32,
@@ -218,12 +221,12 @@ fn degraded_message(
 }
 
 /// The conditions, and the time at which they are set.
-pub(super) struct Conditions<'a> {
+pub(super) struct PoolConditions<'a> {
     pub(super) list: Vec<Condition>,
     pub(super) now: &'a Time,
 }
 
-impl Conditions<'_> {
+impl PoolConditions<'_> {
     pub(super) fn set(&mut self, type_: &str, value: bool, reason: &str, message: &str) {
         set_condition(&mut self.list, type_, value, reason, message, self.now);
     }

@@ -18,14 +18,14 @@ use super::NodeView;
 /// MachineConfigNode refers to, but for the last `keep` of each pool. Everything must be given that
 /// could refer to one: all pools, all machines.
 #[must_use]
-pub fn removable(
+pub fn removable_configs(
     pools: &[impl Borrow<MachineConfigPool>],
     nodes: &[impl Borrow<Node>],
     machine_config_nodes: &[impl Borrow<MachineConfigNode>],
     rendered: &[impl Borrow<MachineConfig>],
     keep: usize,
 ) -> Vec<String> {
-    let used = used(pools, nodes, machine_config_nodes);
+    let used = referenced_names(pools, nodes, machine_config_nodes);
     let mut by_pool: BTreeMap<&str, Vec<&MachineConfig>> = BTreeMap::new();
     for config in rendered {
         let config = config.borrow();
@@ -49,12 +49,12 @@ pub fn removable(
 
 /// The rendered configs that have to be there: a pool or a machine refers to them.
 #[must_use]
-pub fn needed(
+pub fn referenced_configs(
     pools: &[impl Borrow<MachineConfigPool>],
     nodes: &[impl Borrow<Node>],
 ) -> BTreeSet<String> {
     let none: [MachineConfigNode; 0] = [];
-    let names = used(pools, nodes, &none).into_iter();
+    let names = referenced_names(pools, nodes, &none).into_iter();
     names.filter(|name| name.starts_with(RENDERED_PREFIX)).map(str::to_owned).collect()
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn pool_of(config: &MachineConfig) -> Option<&str> {
 }
 
 /// The names that somebody refers to.
-fn used<'a>(
+fn referenced_names<'a>(
     pools: &'a [impl Borrow<MachineConfigPool>],
     nodes: &'a [impl Borrow<Node>],
     machine_config_nodes: &'a [impl Borrow<MachineConfigNode>],
@@ -88,7 +88,7 @@ fn used<'a>(
     }
     for node in nodes {
         let node = node.borrow();
-        let keys = [CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist::RESTART_PENDING];
+        let keys = [CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist::REBOOT_PENDING];
         used.extend(keys.iter().filter_map(|key| NodeView(node).annotation(key)));
     }
     for machine in machine_config_nodes {
@@ -144,7 +144,7 @@ mod tests {
                      "configVersion": {"desired": "rendered-worker-04"}},
             "status": {"configVersion": {"desired": "not-yet-set", "current": "rendered-worker-05"}}
         }))];
-        let found = removable(&pools, &nodes, &machines, &rendered, 10);
+        let found = removable_configs(&pools, &nodes, &machines, &rendered, 10);
         assert_eq!(
             found,
             [
@@ -156,6 +156,6 @@ mod tests {
                 "rendered-worker-09"
             ]
         );
-        assert!(removable(&pools, &nodes, &machines, &rendered, 100).is_empty());
+        assert!(removable_configs(&pools, &nodes, &machines, &rendered, 100).is_empty());
     }
 }

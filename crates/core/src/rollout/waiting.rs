@@ -6,15 +6,15 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Serialize, Serializer};
 
-use crate::drain::Blocker;
+use crate::drain::DrainBlocker;
 
-use super::node::NotReady;
+use super::node_view::NotReady;
 
 /// Names of machines that many reasons share: thousands may wait for the same few.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names(Arc<[String]>);
+pub struct MachineNames(Arc<[String]>);
 
-impl Deref for Names {
+impl Deref for MachineNames {
     type Target = [String];
 
     fn deref(&self) -> &[String] {
@@ -22,13 +22,13 @@ impl Deref for Names {
     }
 }
 
-impl From<Vec<String>> for Names {
+impl From<Vec<String>> for MachineNames {
     fn from(names: Vec<String>) -> Self {
         Self(names.into())
     }
 }
 
-impl Serialize for Names {
+impl Serialize for MachineNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.as_ref().serialize(serializer)
     }
@@ -37,7 +37,7 @@ impl Serialize for Names {
 /// Why a machine that needs the new config does not get it now, or is not there yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
-pub enum Waiting {
+pub enum WaitReason {
     /// The pool is paused.
     PoolPaused,
     /// The pool has no rendered config yet.
@@ -63,7 +63,7 @@ pub enum Waiting {
         #[serde(rename = "maxUnavailable")]
         max_unavailable: i64,
         /// Who is away, or failing on the new config.
-        away: Names,
+        away: MachineNames,
     },
     /// Others come first: by zone, then by age.
     NotItsTurn {
@@ -78,7 +78,7 @@ pub enum Waiting {
     /// A few machines go before all others, and are not through.
     Canary {
         /// Those that are not through.
-        machines: Names,
+        machines: MachineNames,
     },
     /// The first machines are through, and have to prove themselves for a while.
     Soaking {
@@ -104,6 +104,6 @@ pub enum Waiting {
     /// It is being emptied of its pods. Only who drains knows that, so only they say it.
     Draining {
         /// Who is in the way.
-        blockers: Vec<Blocker>,
+        blockers: Vec<DrainBlocker>,
     },
 }

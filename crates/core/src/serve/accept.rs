@@ -1,17 +1,17 @@
 //! Which version of the Ignition specification a client gets.
 
-use super::refusal::Refusal;
-use crate::ignition::Version;
+use super::serve_error::ServeError;
+use crate::ignition::IgnitionVersion;
 
 /// What clients get that do not ask: browsers, scripts, and the machines of old.
-const DEFAULT: Version = Version::new(2, 2);
+const DEFAULT_VERSION: IgnitionVersion = IgnitionVersion::new(2, 2);
 /// The subtype of the media type that asks for a version.
-const SUBTYPE: &str = "vnd.coreos.ignition+json";
+const IGNITION_SUBTYPE: &str = "vnd.coreos.ignition+json";
 
 /// One thing that the client takes.
-struct Item<'a> {
+struct AcceptItem<'a> {
     subtype: &'a str,
-    version: Option<Version>,
+    version: Option<IgnitionVersion>,
     weight: f64,
 }
 
@@ -20,52 +20,58 @@ struct Item<'a> {
 ///
 /// # Errors
 /// The client asks for a version that there is none of.
-pub fn served_version(accept: Option<&str>, user_agent: Option<&str>) -> Result<Version, Refusal> {
+pub fn served_version(
+    accept: Option<&str>,
+    user_agent: Option<&str>,
+) -> Result<IgnitionVersion, ServeError> {
     let header = accept.unwrap_or_default();
-    let mut items: Vec<Item<'_>> = header.split(',').filter_map(item).collect();
+    let mut items: Vec<AcceptItem<'_>> = header.split(',').filter_map(parse_item).collect();
     items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-    let asked = items.into_iter().filter(|item| item.subtype == SUBTYPE);
+    let asked = items.into_iter().filter(|item| item.subtype == IGNITION_SUBTYPE);
     match asked.filter_map(|item| item.version).next() {
-        Some(version) => nearest(&version).ok_or_else(|| Refusal::Version(shortened(header))),
-        None if reads_only_three(user_agent.unwrap_or_default()) => Ok(Version::new(3, 1)),
-        None => Ok(DEFAULT),
+        Some(version) => nearest_served(&version)
+            .ok_or_else(|| ServeError::UnsupportedVersion(truncate_header(header))),
+        None if reads_only_spec_3(user_agent.unwrap_or_default()) => Ok(IgnitionVersion::new(3, 1)),
+        None => Ok(DEFAULT_VERSION),
     }
 }
 
 /// A header may be long and is somebody else's text; it goes into the log.
-fn shortened(header: &str) -> String {
+fn truncate_header(header: &str) -> String {
     header.chars().take(200).collect()
 }
 
-fn item(text: &str) -> Option<Item<'_>> {
+fn parse_item(text: &str) -> Option<AcceptItem<'_>> {
     let mut parts = text.split(';').map(str::trim);
     let (_, subtype) = parts.next()?.split_once('/')?;
     let (mut version, mut weight) = (None, None);
     for (name, value) in parts.filter_map(|part| part.split_once('=')) {
         match name {
-            "version" if version.is_none() => version = Version::parse(value),
+            "version" if version.is_none() => version = IgnitionVersion::parse(value),
             "q" if weight.is_none() => weight = value.parse::<f64>().ok(),
             _ => {}
         }
     }
-    Some(Item { subtype, version, weight: weight.unwrap_or(1.0) })
+    Some(AcceptItem { subtype, version, weight: weight.unwrap_or(1.0) })
 }
 
 /// The version that is served to whoever reads `asked`.
-fn nearest(asked: &Version) -> Option<Version> {
+fn nearest_served(asked: &IgnitionVersion) -> Option<IgnitionVersion> {
     match (asked.major, asked.minor) {
-        (2, 2..) => Some(DEFAULT),
-        (3, minor @ 0..=5) => Some(Version::new(3, minor)),
+        (2, 2..) => Some(DEFAULT_VERSION),
+        (3, minor @ 0..=5) => Some(IgnitionVersion::new(3, minor)),
         // Newer machines read what older ones do.
-        (3, 6..) => Some(Version::MAX),
+        (3, 6..) => Some(IgnitionVersion::MAX),
         _ => None,
     }
 }
 
 /// Whether this is an Ignition from 2.3 on. All of them name their version in `Accept`, unless a proxy takes it away.
-fn reads_only_three(user_agent: &str) -> bool {
+fn reads_only_spec_3(user_agent: &str) -> bool {
     let number = user_agent.strip_prefix("Ignition/").and_then(|rest| rest.split(' ').next());
-    number.and_then(Version::parse).is_some_and(|number| number.major == 2 && number.minor >= 3)
+    number
+        .and_then(IgnitionVersion::parse)
+        .is_some_and(|number| number.major == 2 && number.minor >= 3)
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
 
-use super::birth::{self, Birth};
-use super::enrol::{self, Sealing};
-use super::refusal::Refusal;
+use super::enrol::{self, SealingConfig};
+use super::first_boot::FirstBootConfig;
+use super::serve_error::ServeError;
 use super::{etcd_index, files, manifest, seal};
 use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};
-use crate::go::escape::escaped;
+use crate::go::escape::escape_html;
 use crate::ignition::convert::from_current;
-use crate::ignition::{Config, Version, parse_and_upgrade};
+use crate::ignition::{Config, IgnitionVersion, parse_and_upgrade};
 use serde_json::Value;
 
 /// Where the answer is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ServeMode {
     /// Out of the API.
     Cluster,
     /// Out of a folder, while there is no API yet.
@@ -22,7 +22,7 @@ pub enum Mode {
 
 /// What an answer is made of.
 #[derive(Clone, Copy)]
-pub struct Inputs<'a> {
+pub struct ServeInputs<'a> {
     /// The rendered config.
     pub machine_config: &'a MachineConfig,
     /// Whom machines trust; a home without one adds nothing.
@@ -34,14 +34,14 @@ pub struct Inputs<'a> {
     /// Certificates for image registries, by the registry's name.
     pub certificates: &'a [(String, Vec<u8>)],
     /// Where the answer is given.
-    pub mode: Mode,
+    pub mode: ServeMode,
     /// How the answer is split, if it is.
-    pub sealing: Option<&'a Sealing>,
+    pub sealing: Option<&'a SealingConfig>,
     /// How the machine completes its first boot, if the server has a say in it.
-    pub birth: Option<&'a Birth>,
+    pub first_boot: Option<&'a FirstBootConfig>,
 }
 
-impl std::fmt::Debug for Inputs<'_> {
+impl std::fmt::Debug for ServeInputs<'_> {
     /// Names alone: the rest is not for logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inputs")
@@ -54,21 +54,21 @@ impl std::fmt::Debug for Inputs<'_> {
 
 /// What a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ConfigRequest {
     /// The version of the Ignition specification.
-    pub version: Version,
+    pub version: IgnitionVersion,
     /// The index of the etcd member that the machine is to be.
     pub etcd_index: Option<u16>,
     /// Which part.
-    pub part: Part,
+    pub half: ConfigHalf,
 }
 
 /// Which part of a config. Without a split there is only the open one, and it is everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum ConfigHalf {
     /// What everyone gets.
     #[default]
-    Open,
+    Public,
     /// What a machine gets that is known.
     Sealed,
 }
@@ -77,21 +77,21 @@ pub enum Part {
 ///
 /// # Errors
 /// The config cannot be read, or cannot be said in that version.
-pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> {
+pub fn assemble(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Result<Vec<u8>, ServeError> {
     let raw = inputs.machine_config.spec.config.as_ref().unwrap_or(&Value::Null);
     let (mut config, _) = parse_and_upgrade(raw)?;
     let mut machine_config = inputs.machine_config.clone();
     if let Some(index) = asked.etcd_index {
-        etcd_index::fill(&mut config, index);
+        etcd_index::substitute_index(&mut config, index);
     }
     move_kernel_arguments(&mut config, &mut machine_config, &asked.version)?;
     if let Some(controller_config) = inputs.controller_config {
-        files::add_authorities(&mut config, controller_config);
+        files::add_ca_bundles(&mut config, controller_config);
     }
     let name = machine_config.metadata.name.clone().unwrap_or_default();
     let pre_built = pre_built_image(inputs.machine_config);
     let annotations = files::node_annotations(&name, pre_built.or(inputs.image));
-    files::add(&mut config, path::NODE_ANNOTATIONS, &annotations);
+    files::add_file(&mut config, path::NODE_ANNOTATIONS, &annotations);
     if let Some(image) = inputs.image {
         machine_config.spec.os_image_url = Some(image.to_owned());
         // What the tag of the other image meant counts no more.
@@ -99,35 +99,39 @@ pub fn assemble(inputs: &Inputs<'_>, asked: &Asked) -> Result<Vec<u8>, Refusal> 
             annotations.remove(annotation::machinist::OS_IMAGE_PINNED);
         }
     }
-    files::add(&mut config, path::KUBECONFIG, inputs.kubeconfig);
-    files::add(&mut config, path::SERVED_CONFIG, &manifest::dump(&machine_config)?);
+    files::add_file(&mut config, path::KUBECONFIG, inputs.kubeconfig);
+    files::add_file(&mut config, path::SERVED_CONFIG, &manifest::dump(&machine_config)?);
     for (registry, certificate) in inputs.certificates {
-        files::add(&mut config, &files::registry_certificate(registry), certificate);
+        files::add_file(&mut config, &files::registry_certificate_path(registry), certificate);
     }
     let inner = match inputs.mode {
-        Mode::Cluster => &asked.version,
-        Mode::Bootstrap => &Version::MAX,
+        ServeMode::Cluster => &asked.version,
+        ServeMode::Bootstrap => &IgnitionVersion::MAX,
     };
     let encapsulated = manifest::encapsulated(&machine_config, inner)?;
-    files::add(&mut config, path::ENCAPSULATED, &encapsulated);
-    if let Some(birth) = inputs.birth {
-        birth::add(&mut config, birth);
+    files::add_file(&mut config, path::ENCAPSULATED, &encapsulated);
+    if let Some(first_boot) = inputs.first_boot {
+        super::first_boot::add_first_boot(&mut config, first_boot);
     }
     let config = match inputs.sealing {
-        Some(sealing) => part(config, sealing, asked)?,
+        Some(sealing) => select_half(config, sealing, asked)?,
         None => config,
     };
     let converted = from_current(&config, &asked.version)?;
-    Ok(escaped(serde_json::to_vec(&converted)?))
+    Ok(escape_html(serde_json::to_vec(&converted)?))
 }
 
-fn part(config: Config, sealing: &Sealing, asked: &Asked) -> Result<Config, Refusal> {
+fn select_half(
+    config: Config,
+    sealing: &SealingConfig,
+    asked: &ConfigRequest,
+) -> Result<Config, ServeError> {
     let halves = seal::split(config, &sealing.paths)?;
-    if asked.part == Part::Sealed {
+    if asked.half == ConfigHalf::Sealed {
         return Ok(halves.sealed);
     }
     let mut public = halves.public;
-    enrol::add(&mut public, sealing, asked.etcd_index);
+    enrol::add_enrolment(&mut public, sealing, asked.etcd_index);
     Ok(public)
 }
 
@@ -140,14 +144,14 @@ fn pre_built_image(config: &MachineConfig) -> Option<&str> {
 fn move_kernel_arguments(
     config: &mut Config,
     machine_config: &mut MachineConfig,
-    version: &Version,
-) -> Result<(), Refusal> {
+    version: &IgnitionVersion,
+) -> Result<(), ServeError> {
     if (version.major, version.minor) >= (3, 3) {
         return Ok(());
     }
     let arguments = std::mem::take(&mut config.kernel_arguments);
     if !arguments.should_not_exist.is_empty() {
-        return Err(Refusal::KernelArguments(version.clone()));
+        return Err(ServeError::KernelArgumentsUnsupported(version.clone()));
     }
     if !arguments.should_exist.is_empty() {
         let known = machine_config.spec.kernel_arguments.get_or_insert_default();

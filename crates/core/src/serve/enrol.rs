@@ -13,13 +13,13 @@ use crate::ignition::Config;
 use crate::ignition::schema::Unit;
 
 /// The label of the Secrets that keep requests; its value is where the request stands.
-pub const LABEL: &str = "machinist.dev/enrolment";
+pub const ENROLMENT_LABEL: &str = "machinist.dev/enrolment";
 /// The type of those Secrets.
 pub const SECRET_TYPE: &str = "machinist.dev/enrolment";
 /// What the names of those Secrets begin with; the id follows.
 pub const SECRET_PREFIX: &str = "enrolment-";
 /// The Secret with the CA that signs the certificates.
-pub const AUTHORITY: &str = "machine-config-server-enrolment-ca";
+pub const ENROLMENT_CA_SECRET: &str = "machine-config-server-enrolment-ca";
 /// Where a machine finds whom to ask.
 pub const INSTRUCTIONS_FILE: &str = "/etc/machinist/enrol.json";
 /// Where it finds whom to trust.
@@ -31,18 +31,19 @@ pub const DONE_FILE: &str = "/etc/machinist/enrolled";
 /// The machine's own key.
 pub const KEY_FILE: &str = "/etc/machinist/enrol.key";
 /// The folder of these files.
-pub const FOLDER: &str = "/etc/machinist";
+pub const ENROLMENT_DIR: &str = "/etc/machinist";
 /// Everything that an enrolment leaves on a machine, but for what was in the sealed half.
-pub const FILES: [&str; 5] = [INSTRUCTIONS_FILE, CA_FILE, TOKEN_FILE, KEY_FILE, DONE_FILE];
+pub const ENROLMENT_FILES: [&str; 5] =
+    [INSTRUCTIONS_FILE, CA_FILE, TOKEN_FILE, KEY_FILE, DONE_FILE];
 /// The unit that enrols the machine.
-pub const UNIT: &str = "machinist-enrol.service";
+pub const ENROLMENT_UNIT: &str = "machinist-enrol.service";
 /// What enables it: a link in the folder of units.
-pub const LINK: &str = "multi-user.target.wants/machinist-enrol.service";
+pub const ENROLMENT_UNIT_LINK: &str = "multi-user.target.wants/machinist-enrol.service";
 /// As many requests may wait for a person.
-pub const MOST_WAITING: usize = 1000;
+pub const MAX_PENDING: usize = 1000;
 
-const USER: &str = "machinist:enrolled:";
-const GROUP: &str = "machinist:pool:";
+const USER_PREFIX: &str = "machinist:enrolled:";
+const GROUP_PREFIX: &str = "machinist:pool:";
 /// Everything that needs the other half waits for it.
 const UNIT_TEXT: &str = "[Unit]
 Description=Enrol this machine and fetch the sealed half of its config
@@ -65,13 +66,13 @@ WantedBy=multi-user.target
 
 /// How the halves of a pool's config come together again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealing {
+pub struct SealingConfig {
     /// The pool.
     pub pool: String,
     /// Where machines reach the server.
     pub url: String,
     /// Whom they are to trust there, as PEM.
-    pub authority: String,
+    pub ca_bundle: String,
     /// Paths that are sealed because somebody says so.
     pub paths: Vec<String>,
 }
@@ -79,7 +80,7 @@ pub struct Sealing {
 /// Whom a machine asks, as it finds it on its disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Instructions {
+pub struct EnrolInstructions {
     /// The server.
     pub server: String,
     /// The machine's pool.
@@ -90,14 +91,14 @@ pub struct Instructions {
 }
 
 /// Adds to the public half what a machine needs to get the other one.
-pub(super) fn add(config: &mut Config, sealing: &Sealing, etcd_index: Option<u16>) {
+pub(super) fn add_enrolment(config: &mut Config, sealing: &SealingConfig, etcd_index: Option<u16>) {
     let (server, pool) = (sealing.url.clone(), sealing.pool.clone());
-    let instructions = Instructions { server, pool, etcd_index };
+    let instructions = EnrolInstructions { server, pool, etcd_index };
     let instructions = serde_json::to_vec(&instructions).unwrap_or_default();
-    files::add(config, INSTRUCTIONS_FILE, &instructions);
-    files::add(config, CA_FILE, sealing.authority.as_bytes());
+    files::add_file(config, INSTRUCTIONS_FILE, &instructions);
+    files::add_file(config, CA_FILE, sealing.ca_bundle.as_bytes());
     config.systemd.units.push(Unit {
-        name: UNIT.to_owned(),
+        name: ENROLMENT_UNIT.to_owned(),
         enabled: Some(true),
         contents: Some(UNIT_TEXT.to_owned()),
         ..Unit::default()
@@ -107,19 +108,19 @@ pub(super) fn add(config: &mut Config, sealing: &Sealing, etcd_index: Option<u16
 /// The user and the group that the certificate of a machine names: its key, and its pool.
 #[must_use]
 pub fn subject(pool: &str, id: &str) -> (String, String) {
-    (format!("{USER}{id}"), format!("{GROUP}{pool}"))
+    (format!("{USER_PREFIX}{id}"), format!("{GROUP_PREFIX}{pool}"))
 }
 
 /// The id in a certificate, if the certificate is for this pool.
 #[must_use]
 pub fn id_for_pool<'a>(user: &'a str, groups: &[String], pool: &str) -> Option<&'a str> {
-    let id = user.strip_prefix(USER)?;
-    groups.iter().any(|group| group.strip_prefix(GROUP) == Some(pool)).then_some(id)
+    let id = user.strip_prefix(USER_PREFIX)?;
+    groups.iter().any(|group| group.strip_prefix(GROUP_PREFIX) == Some(pool)).then_some(id)
 }
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum EnrolmentState {
     /// It waits for a person.
     Pending,
     /// The machine may have its certificate.
@@ -128,10 +129,10 @@ pub enum State {
     Denied,
 }
 
-impl State {
+impl EnrolmentState {
     /// The word for it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Approved => "approved",
@@ -141,7 +142,7 @@ impl State {
 
     /// Reads the word. One that nobody knows lets nobody in.
     #[must_use]
-    pub fn read(word: &str) -> Self {
+    pub fn parse(word: &str) -> Self {
         match word {
             "approved" => Self::Approved,
             "denied" => Self::Denied,
@@ -152,7 +153,7 @@ impl State {
 
 /// What is kept of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct EnrolmentRecord {
     /// Its id: the hash of the machine's key.
     pub id: String,
     /// The pool.
@@ -164,13 +165,13 @@ pub struct Record {
     /// Who granted it: the id of a token, or nothing.
     pub token: String,
     /// Where it stands.
-    pub state: State,
+    pub state: EnrolmentState,
 }
 
-impl Record {
+impl EnrolmentRecord {
     /// The data of the Secret that keeps it; where it stands is in the label.
     #[must_use]
-    pub fn data(&self) -> BTreeMap<String, ByteString> {
+    pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
         let fields = [
             ("pool", &self.pool),
             ("name", &self.name),
@@ -182,7 +183,11 @@ impl Record {
 
     /// Reads a Secret.
     #[must_use]
-    pub fn read(name: &str, label: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
+    pub fn from_secret(
+        name: &str,
+        label: &str,
+        data: &BTreeMap<String, ByteString>,
+    ) -> Option<Self> {
         let text = |name: &str| {
             let bytes = data.get(name).map(|bytes| bytes.0.as_slice()).unwrap_or_default();
             str::from_utf8(bytes).ok().map(str::to_owned)
@@ -193,35 +198,35 @@ impl Record {
             name: text("name")?,
             address: text("address")?,
             token: text("token")?,
-            state: State::read(label),
+            state: EnrolmentState::parse(label),
         })
     }
 }
 
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum EnrolmentStep {
     /// The machine gets its certificate.
     Sign,
     /// It is granted; that is to be written down first.
-    Grant,
+    Approve,
     /// It is written down, and waits.
-    Ask,
+    RecordPending,
     /// It waits.
     Wait,
     /// No.
     Deny,
     /// There are too many that wait.
-    TooMany,
+    TooManyPending,
     /// Nobody here can grant it but by a token.
     NeedsToken,
 }
 
 /// What is known when a request comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct EnrolmentFacts {
     /// Where the request of this key for this pool stands, if it is known.
-    pub state: Option<State>,
+    pub state: Option<EnrolmentState>,
     /// Whether a token came with it that lets the machine in.
     pub has_token: bool,
     /// Whether there is somebody who can look at it.
@@ -232,15 +237,15 @@ pub struct Facts {
 
 /// Decides on a request.
 #[must_use]
-pub fn decide(facts: Facts) -> Step {
+pub fn decide_enrolment(facts: EnrolmentFacts) -> EnrolmentStep {
     match facts.state {
-        Some(State::Denied) => Step::Deny,
-        Some(State::Approved) => Step::Sign,
-        _ if facts.has_token => Step::Grant,
-        _ if !facts.can_wait => Step::NeedsToken,
-        Some(State::Pending) => Step::Wait,
-        None if facts.waiting >= MOST_WAITING => Step::TooMany,
-        None => Step::Ask,
+        Some(EnrolmentState::Denied) => EnrolmentStep::Deny,
+        Some(EnrolmentState::Approved) => EnrolmentStep::Sign,
+        _ if facts.has_token => EnrolmentStep::Approve,
+        _ if !facts.can_wait => EnrolmentStep::NeedsToken,
+        Some(EnrolmentState::Pending) => EnrolmentStep::Wait,
+        None if facts.waiting >= MAX_PENDING => EnrolmentStep::TooManyPending,
+        None => EnrolmentStep::RecordPending,
     }
 }
 
@@ -250,19 +255,19 @@ mod tests {
 
     #[test]
     fn what_becomes_of_a_request() {
-        use State::{Approved, Denied, Pending};
+        use EnrolmentState::{Approved, Denied, Pending};
         for (state, has_token, can_wait, waiting, expected) in [
-            (None, false, true, 0, Step::Ask),
-            (None, false, true, MOST_WAITING, Step::TooMany),
-            (None, true, true, MOST_WAITING, Step::Grant),
-            (None, true, false, 0, Step::Grant),
-            (None, false, false, 0, Step::NeedsToken),
-            (Some(Pending), false, true, MOST_WAITING, Step::Wait),
-            (Some(Pending), true, true, 0, Step::Grant),
-            (Some(Approved), false, true, 0, Step::Sign),
-            (Some(Denied), true, true, 0, Step::Deny),
+            (None, false, true, 0, EnrolmentStep::RecordPending),
+            (None, false, true, MAX_PENDING, EnrolmentStep::TooManyPending),
+            (None, true, true, MAX_PENDING, EnrolmentStep::Approve),
+            (None, true, false, 0, EnrolmentStep::Approve),
+            (None, false, false, 0, EnrolmentStep::NeedsToken),
+            (Some(Pending), false, true, MAX_PENDING, EnrolmentStep::Wait),
+            (Some(Pending), true, true, 0, EnrolmentStep::Approve),
+            (Some(Approved), false, true, 0, EnrolmentStep::Sign),
+            (Some(Denied), true, true, 0, EnrolmentStep::Deny),
         ] {
-            let found = decide(Facts { state, has_token, can_wait, waiting });
+            let found = decide_enrolment(EnrolmentFacts { state, has_token, can_wait, waiting });
             assert_eq!(found, expected, "{state:?} {has_token} {can_wait} {waiting}");
         }
     }
@@ -278,19 +283,26 @@ mod tests {
 
     #[test]
     fn records_come_back_as_they_were() {
-        let record = Record {
+        let record = EnrolmentRecord {
             id: "abc".into(),
             pool: "worker".into(),
             name: "n1".into(),
             address: "10.0.0.1".into(),
             token: String::new(),
-            state: State::Approved,
+            state: EnrolmentState::Approved,
         };
         let name = format!("{SECRET_PREFIX}abc");
-        assert_eq!(Record::read(&name, "approved", &record.data()), Some(record.clone()));
+        assert_eq!(
+            EnrolmentRecord::from_secret(&name, "approved", &record.to_secret_data()),
+            Some(record.clone())
+        );
         // A label that somebody mistyped lets nobody in.
-        let odd = Record::read(&name, "Approved", &record.data()).unwrap();
-        assert_eq!(odd.state, State::Pending);
-        assert_eq!(Record::read("other", "approved", &record.data()), None);
+        let odd =
+            EnrolmentRecord::from_secret(&name, "Approved", &record.to_secret_data()).unwrap();
+        assert_eq!(odd.state, EnrolmentState::Pending);
+        assert_eq!(
+            EnrolmentRecord::from_secret("other", "approved", &record.to_secret_data()),
+            None
+        );
     }
 }

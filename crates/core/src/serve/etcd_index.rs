@@ -1,7 +1,7 @@
 //! The index of an etcd member: what is written for every member alike has it as a Go template variable.
 
-use super::refusal::Refusal;
-use super::route::parameter;
+use super::route::query_parameter;
+use super::serve_error::ServeError;
 use crate::api::names::object;
 use crate::ignition::Config;
 use crate::ignition::contents;
@@ -9,9 +9,9 @@ use crate::ignition::data_url;
 use crate::ignition::schema::Resource;
 
 /// The variable.
-const NAME: &str = "etcd_index";
+const VARIABLE_NAME: &str = "etcd_index";
 /// Larger files do not hold templates.
-const LIMIT: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Whether machines of a pool run etcd.
 #[must_use]
@@ -23,8 +23,9 @@ pub fn is_control_plane(pool: &str) -> bool {
 ///
 /// # Errors
 /// It is no index.
-pub fn asked(pool: &str, query: Option<&str>) -> Result<Option<u16>, Refusal> {
-    let Some(text) = parameter(query, NAME).filter(|_| is_control_plane(pool)) else {
+pub fn requested_index(pool: &str, query: Option<&str>) -> Result<Option<u16>, ServeError> {
+    let Some(text) = query_parameter(query, VARIABLE_NAME).filter(|_| is_control_plane(pool))
+    else {
         return Ok(None);
     };
     if text.is_empty() {
@@ -32,34 +33,35 @@ pub fn asked(pool: &str, query: Option<&str>) -> Result<Option<u16>, Refusal> {
     }
     let is_number = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_number);
-    number.map(Some).ok_or_else(|| Refusal::EtcdIndex(text.chars().take(40).collect()))
+    number.map(Some).ok_or_else(|| ServeError::InvalidEtcdIndex(text.chars().take(40).collect()))
 }
 
 /// Writes the index in place of the variable: in units, in drop-ins, and in files that the config holds. Other templates
 /// are left alone. Says whether there was anything to write.
-pub fn fill(config: &mut Config, index: u16) -> bool {
+pub fn substitute_index(config: &mut Config, index: u16) -> bool {
     let index = index.to_string();
     let mut filled = false;
     for unit in config.systemd.units.iter_mut() {
-        filled |= fill_text(&mut unit.contents, &index);
+        filled |= substitute_in_text(&mut unit.contents, &index);
         for dropin in unit.dropins.iter_mut() {
-            filled |= fill_text(&mut dropin.contents, &index);
+            filled |= substitute_in_text(&mut dropin.contents, &index);
         }
     }
     for file in config.storage.files.iter_mut() {
-        filled |= fill_file(&mut file.contents, &index);
+        filled |= substitute_in_file(&mut file.contents, &index);
     }
     filled
 }
 
-fn fill_text(text: &mut Option<String>, index: &str) -> bool {
+fn substitute_in_text(text: &mut Option<String>, index: &str) -> bool {
     let Some(filled) = text.as_deref().and_then(|text| replaced(text, index)) else { return false };
     *text = Some(filled);
     true
 }
 
-fn fill_file(contents: &mut Resource, index: &str) -> bool {
-    let decoded = contents::decode(contents, LIMIT).ok().and_then(|it| String::from_utf8(it).ok());
+fn substitute_in_file(contents: &mut Resource, index: &str) -> bool {
+    let decoded =
+        contents::decode(contents, MAX_FILE_BYTES).ok().and_then(|it| String::from_utf8(it).ok());
     let Some(filled) = decoded.and_then(|text| replaced(&text, index)) else { return false };
     contents.source = Some(data_url::encode(filled.as_bytes()));
     // These were said of the template.
@@ -91,7 +93,7 @@ fn replaced(text: &str, index: &str) -> Option<String> {
 }
 
 fn is_variable(action: &str) -> bool {
-    action.trim().strip_prefix('.') == Some(NAME)
+    action.trim().strip_prefix('.') == Some(VARIABLE_NAME)
 }
 
 #[cfg(test)]
@@ -102,7 +104,8 @@ mod tests {
 
     #[test]
     fn indices() {
-        let asked = |pool: &str, query: &str| asked(pool, Some(query)).map_err(|it| it.status());
+        let asked =
+            |pool: &str, query: &str| requested_index(pool, Some(query)).map_err(|it| it.status());
         for (query, expected) in [
             ("etcd_index=0", Ok(Some(0))),
             ("etcd_index=12", Ok(Some(12))),
@@ -153,13 +156,13 @@ mod tests {
         });
         let (mut config, _) = parse_and_upgrade(&raw).unwrap();
         let untouched = config.clone();
-        assert!(fill(&mut config, 1));
+        assert!(substitute_index(&mut config, 1));
         let unit = &config.systemd.units[0];
         assert_eq!(unit.contents.as_deref(), Some("[Service]\nExecStart=/bin/1\n"));
         assert_eq!(unit.dropins[0].contents.as_deref(), Some("[Unit]\nAfter=n1.target\n"));
         assert_eq!(config.storage.files[0].contents.source.as_deref(), Some("data:,i%3D1"));
         assert_eq!(config.storage.files[0].contents.verification.hash, None);
         assert_eq!(config.storage.files[1..], untouched.storage.files[1..]);
-        assert!(!fill(&mut config, 1));
+        assert!(!substitute_index(&mut config, 1));
     }
 }

@@ -14,7 +14,7 @@ const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-co
 const MODE: i64 = 0o644;
 
 /// Adds a file at the end.
-pub(super) fn add(config: &mut Config, path: &str, contents: &[u8]) {
+pub(super) fn add_file(config: &mut Config, path: &str, contents: &[u8]) {
     config.storage.files.push(File {
         path: path.to_owned(),
         overwrite: Some(true),
@@ -25,7 +25,7 @@ pub(super) fn add(config: &mut Config, path: &str, contents: &[u8]) {
 }
 
 /// Adds the certificates that machines trust; where the config has such a file, only its contents are replaced.
-pub(super) fn add_authorities(config: &mut Config, controller_config: &ControllerConfig) {
+pub(super) fn add_ca_bundles(config: &mut Config, controller_config: &ControllerConfig) {
     let spec = &controller_config.spec;
     let api_server = spec.kube_api_server_serving_ca_data.as_ref();
     let cloud = spec.cloud_provider_ca_data.as_ref();
@@ -33,7 +33,7 @@ pub(super) fn add_authorities(config: &mut Config, controller_config: &Controlle
         let Some(data) = data.map(|data| &data.0).filter(|data| !data.is_empty()) else { continue };
         match config.storage.files.iter_mut().find(|file| file.path == path) {
             Some(file) => file.contents.source = Some(data_url::encode(data)),
-            None => add(config, path, data),
+            None => add_file(config, path, data),
         }
     }
 }
@@ -54,6 +54,6 @@ pub(super) fn node_annotations(config_name: &str, image: Option<&str>) -> Vec<u8
 }
 
 /// Where the container runtime looks for the certificates of a registry.
-pub(super) fn registry_certificate(registry: &str) -> String {
+pub(super) fn registry_certificate_path(registry: &str) -> String {
     format!("/etc/docker/certs.d/{registry}/ca.crt")
 }

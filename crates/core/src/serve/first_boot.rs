@@ -7,47 +7,47 @@ use crate::ignition::Config;
 use crate::ignition::schema::{File, Resource, Unit, Verification};
 
 /// Where the program is put. Image-based hosts keep this folder from image to image.
-pub const PROGRAM: &str = "/usr/local/bin/machinist";
+pub const BINARY_PATH: &str = "/usr/local/bin/machinist";
 /// The page of the server that the program is at.
-pub const PAGE: &str = "/machinist";
+pub const BINARY_ROUTE: &str = "/machinist";
 /// The unit that completes the first boot.
-pub const UNIT: &str = "machinist-firstboot.service";
+pub const FIRST_BOOT_UNIT: &str = "machinist-firstboot.service";
 
 /// What enables the unit: links in the folder of units.
-pub const LINKS: [&str; 2] = [
+pub const UNIT_LINKS: [&str; 2] = [
     "multi-user.target.wants/machinist-firstboot.service",
     "kubelet.service.requires/machinist-firstboot.service",
 ];
 /// In the unit, the hash of the program that came with it: what a machine that leaves may remove.
-const PROGRAM_HASH: &str = "ProgramHash=sha512-";
+const BINARY_HASH_KEY: &str = "ProgramHash=sha512-";
 
 /// Where the program comes from, and what becomes of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Birth {
+pub struct FirstBootConfig {
     /// Where machines reach the server, without a slash at the end.
     pub url: String,
     /// The hash of the program, as hexadecimal digits.
     pub sha512: String,
     /// The pool that the machine joins, where no kubelet makes a Node for it.
-    pub joins: Option<String>,
+    pub join_pool: Option<String>,
 }
 
 /// Adds the program and the unit.
-pub(super) fn add(config: &mut Config, birth: &Birth) {
-    let Birth { url, sha512, .. } = birth;
+pub(super) fn add_first_boot(config: &mut Config, birth: &FirstBootConfig) {
+    let FirstBootConfig { url, sha512, .. } = birth;
     config.storage.files.push(File {
-        path: PROGRAM.to_owned(),
+        path: BINARY_PATH.to_owned(),
         overwrite: Some(true),
         mode: Some(0o755),
         contents: Resource {
-            source: Some(format!("{url}{PAGE}")),
+            source: Some(format!("{url}{BINARY_ROUTE}")),
             verification: Verification { hash: Some(format!("sha512-{sha512}")) },
             ..Resource::default()
         },
         ..File::default()
     });
     config.systemd.units.push(Unit {
-        name: UNIT.to_owned(),
+        name: FIRST_BOOT_UNIT.to_owned(),
         enabled: Some(true),
         contents: Some(unit(birth)),
         ..Unit::default()
@@ -56,8 +56,8 @@ pub(super) fn add(config: &mut Config, birth: &Birth) {
 
 /// It comes after the enrolment, which brings the secrets, and before whatever would run on a machine
 /// that is not as it should be. It restarts the machine itself where that is needed.
-fn unit(birth: &Birth) -> String {
-    let join = birth.joins.as_ref().map(|pool| format!(" --join --pool {pool}"));
+fn unit(birth: &FirstBootConfig) -> String {
+    let join = birth.join_pool.as_ref().map(|pool| format!(" --join --pool {pool}"));
     let encapsulated = crate::api::names::path::ENCAPSULATED;
     format!(
         "[Unit]\n\
@@ -71,7 +71,7 @@ fn unit(birth: &Birth) -> String {
          [Service]\n\
          Type=oneshot\n\
          RemainAfterExit=yes\n\
-         ExecStart={PROGRAM} firstboot{}\n\
+         ExecStart={BINARY_PATH} firstboot{}\n\
          # A registry may be away; what the host cannot do at all is not tried again.\n\
          Restart=on-failure\n\
          RestartSec=30\n\
@@ -83,7 +83,7 @@ fn unit(birth: &Birth) -> String {
          \n\
          # Not for systemd: machinist leave removes the program, if it still is this one.\n\
          [X-Machinist]\n\
-         {PROGRAM_HASH}{}\n",
+         {BINARY_HASH_KEY}{}\n",
         join.unwrap_or_default(),
         birth.sha512
     )
@@ -91,8 +91,8 @@ fn unit(birth: &Birth) -> String {
 
 /// The hash of the program that came with a unit, as hexadecimal digits.
 #[must_use]
-pub fn program_hash(unit: &str) -> Option<&str> {
-    unit.lines().find_map(|line| line.strip_prefix(PROGRAM_HASH))
+pub fn binary_hash(unit: &str) -> Option<&str> {
+    unit.lines().find_map(|line| line.strip_prefix(BINARY_HASH_KEY))
 }
 
 #[cfg(test)]
@@ -102,22 +102,22 @@ mod tests {
     #[test]
     fn the_program_is_fetched_by_its_hash() {
         let mut config = Config::default();
-        let mut birth = Birth {
+        let mut birth = FirstBootConfig {
             url: "https://hub:22623".into(),
             sha512: "ab".into(),
-            joins: Some("edge".into()),
+            join_pool: Some("edge".into()),
         };
-        add(&mut config, &birth);
+        add_first_boot(&mut config, &birth);
         let file = config.storage.files.iter().next().unwrap();
         assert_eq!(file.contents.source.as_deref(), Some("https://hub:22623/machinist"));
         assert_eq!(file.contents.verification.hash.as_deref(), Some("sha512-ab"));
         assert_eq!((file.path.as_str(), file.mode), ("/usr/local/bin/machinist", Some(0o755)));
         let text = config.systemd.units[0].contents.clone().unwrap();
         assert!(text.contains("machinist firstboot --join --pool edge\n"), "{text}");
-        assert_eq!(program_hash(&text), Some("ab"));
-        birth.joins = None;
+        assert_eq!(binary_hash(&text), Some("ab"));
+        birth.join_pool = None;
         assert!(unit(&birth).contains("machinist firstboot\n"));
-        assert_eq!(program_hash("[Unit]\n"), None);
+        assert_eq!(binary_hash("[Unit]\n"), None);
     }
 
     /// What each line of the unit is worth, as systemd reads it.
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn it_comes_after_the_network_and_before_whatever_needs_the_config() {
-        let text = unit(&Birth { url: String::new(), sha512: String::new(), joins: None });
+        let text =
+            unit(&FirstBootConfig { url: String::new(), sha512: String::new(), join_pool: None });
         for (key, names) in [
             ("Wants", &["network-online.target"][..]),
             ("After", &["network-online.target", "machinist-enrol.service"]),
@@ -154,6 +155,6 @@ mod tests {
         }
         let enabled = ["WantedBy", "RequiredBy"].map(|key| words(&text, key).join(" "));
         let folders = [format!("{}.wants", enabled[0]), format!("{}.requires", enabled[1])];
-        assert_eq!(folders.map(|folder| format!("{folder}/{UNIT}")), LINKS);
+        assert_eq!(folders.map(|folder| format!("{folder}/{FIRST_BOOT_UNIT}")), UNIT_LINKS);
     }
 }

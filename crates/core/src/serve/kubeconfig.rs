@@ -8,7 +8,7 @@ use crate::render::go_yaml::to_go_yaml;
 
 /// The kubeconfig with which a machine asks for its own certificate. Without a token it only says where the API is.
 #[must_use]
-pub fn of_machine(server: &str, authority: &[u8], token: Option<&str>) -> String {
+pub fn bootstrap_kubeconfig(server: &str, authority: &[u8], token: Option<&str>) -> String {
     let user = token.map_or_else(|| json!({}), |token| json!({"token": token}));
     to_go_yaml(&json!({
         "clusters": [{
@@ -23,7 +23,7 @@ pub fn of_machine(server: &str, authority: &[u8], token: Option<&str>) -> String
 
 /// Why a kubeconfig cannot be handed out, if it cannot.
 #[must_use]
-pub fn fault(kubeconfig: &Value) -> Option<&'static str> {
+pub fn kubeconfig_problem(kubeconfig: &Value) -> Option<&'static str> {
     let clusters = kubeconfig.get("clusters").and_then(Value::as_array);
     clusters.is_none_or(Vec::is_empty).then_some("it names no cluster")
 }
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn the_text() {
-        let text = of_machine("https://api:6443", b"CA", Some("t.s"));
+        let text = bootstrap_kubeconfig("https://api:6443", b"CA", Some("t.s"));
         assert_eq!(
             text,
             "clusters:\n- cluster:\n    certificate-authority-data: Q0E=\n    server: https://api:6443\n  name: local\n\
@@ -42,13 +42,13 @@ mod tests {
              current-context: kubelet\n\
              users:\n- name: kubelet\n  user:\n    token: t.s\n"
         );
-        assert!(of_machine("https://api", b"", None).contains("user: {}"));
+        assert!(bootstrap_kubeconfig("https://api", b"", None).contains("user: {}"));
     }
 
     #[test]
     fn one_without_a_cluster() {
-        assert!(fault(&json!({"clusters": []})).is_some());
-        assert!(fault(&json!({})).is_some());
-        assert!(fault(&json!({"clusters": [{"name": "a"}]})).is_none());
+        assert!(kubeconfig_problem(&json!({"clusters": []})).is_some());
+        assert!(kubeconfig_problem(&json!({})).is_some());
+        assert!(kubeconfig_problem(&json!({"clusters": [{"name": "a"}]})).is_none());
     }
 }

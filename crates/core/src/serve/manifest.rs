@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::api::MachineConfig;
-use crate::go::escape::escaped;
-use crate::ignition::Version;
+use crate::go::escape::escape_html;
+use crate::ignition::IgnitionVersion;
 
 /// The fields of metadata in the order of Go's type. Who wrote which field is of no use on a machine.
-const METADATA: [&str; 14] = [
+const METADATA_FIELDS: [&str; 14] = [
     "name",
     "generateName",
     "namespace",
@@ -34,32 +34,32 @@ pub(super) fn dump(config: &MachineConfig) -> Result<Vec<u8>, serde_json::Error>
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);
-    Object::new(config, ignition).serialize(&mut serializer)?;
-    Ok(escaped(text))
+    ManifestObject::new(config, ignition).serialize(&mut serializer)?;
+    Ok(escape_html(text))
 }
 
 /// The object without the Ignition config that the machine gets anyway: what is left for the daemon to do on the
 /// first boot.
 pub(super) fn encapsulated(
     config: &MachineConfig,
-    version: &Version,
+    version: &IgnitionVersion,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let empty = json!({"ignition": {"version": version.to_string()}});
-    serde_json::to_vec(&Object::new(config, &empty)).map(escaped)
+    serde_json::to_vec(&ManifestObject::new(config, &empty)).map(escape_html)
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Object<'a> {
+struct ManifestObject<'a> {
     kind: &'a str,
     api_version: &'a str,
-    metadata: Metadata<'a>,
-    spec: Spec<'a>,
+    metadata: ManifestMetadata<'a>,
+    spec: ManifestSpec<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec<'a> {
+struct ManifestSpec<'a> {
     #[serde(rename = "osImageURL")]
     os_image_url: &'a str,
     #[serde(rename = "baseOSExtensionsContainerImage", skip_serializing_if = "str::is_empty")]
@@ -71,13 +71,13 @@ struct Spec<'a> {
     kernel_type: &'a str,
 }
 
-struct Metadata<'a>(&'a ObjectMeta);
+struct ManifestMetadata<'a>(&'a ObjectMeta);
 
-impl Serialize for Metadata<'_> {
+impl Serialize for ManifestMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fields = serde_json::to_value(self.0).map_err(S::Error::custom)?;
         let mut map = serializer.serialize_map(None)?;
-        for name in METADATA {
+        for name in METADATA_FIELDS {
             if let Some(value) = fields.get(name) {
                 map.serialize_entry(name, value)?;
             }
@@ -86,14 +86,14 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-impl<'a> Object<'a> {
+impl<'a> ManifestObject<'a> {
     fn new(config: &'a MachineConfig, ignition: &'a Value) -> Self {
         let spec = &config.spec;
         Self {
             kind: "MachineConfig",
             api_version: "machineconfiguration.openshift.io/v1",
-            metadata: Metadata(&config.metadata),
-            spec: Spec {
+            metadata: ManifestMetadata(&config.metadata),
+            spec: ManifestSpec {
                 os_image_url: spec.os_image_url.as_deref().unwrap_or_default(),
                 extensions_image: spec
                     .base_os_extensions_container_image
@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn fields_are_in_the_order_of_go() {
-        let text =
-            String::from_utf8(encapsulated(&config(), &Version::new(2, 2)).unwrap()).unwrap();
+        let text = String::from_utf8(encapsulated(&config(), &IgnitionVersion::new(2, 2)).unwrap())
+            .unwrap();
         assert_eq!(
             text,
             r#"{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","#

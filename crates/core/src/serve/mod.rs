@@ -16,24 +16,24 @@
 //! of changes. What cannot be answered is a [`Refusal`], which knows its status.
 
 pub mod accept;
-pub mod access;
 pub mod assemble;
-pub mod birth;
-pub mod choose;
 pub mod enrol;
 pub mod etcd_index;
 mod files;
+pub mod first_boot;
 pub mod kubeconfig;
 mod manifest;
 pub mod network;
-pub mod rate;
-pub mod refusal;
+pub mod provisioning_token;
+pub mod rate_limit;
 pub mod route;
 pub mod seal;
-pub mod socket;
+pub mod select_config;
+pub mod serve_error;
+pub mod socket_activation;
 pub mod tls_profile;
 
 pub use accept::served_version;
-pub use assemble::{Asked, Inputs, Mode, Part, assemble};
-pub use refusal::Refusal;
-pub use route::{Route, route};
+pub use assemble::{ConfigHalf, ConfigRequest, ServeInputs, ServeMode, assemble};
+pub use route::{ServerRoute, route};
+pub use serve_error::ServeError;

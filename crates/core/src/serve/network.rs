@@ -6,22 +6,22 @@ use std::str::FromStr;
 
 /// A network; a single address is one too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
+pub struct IpNetwork {
     address: IpAddr,
-    bits: u8,
+    prefix_length: u8,
 }
 
-impl Network {
+impl IpNetwork {
     /// Whether an address is in it. An IPv4 address that came in over IPv6 is an IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_length)).unwrap_or(0);
                 own.to_bits() & mask == other.to_bits() & mask
             }
             (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix_length)).unwrap_or(0);
                 own.to_bits() & mask == other.to_bits() & mask
             }
             _ => false,
@@ -29,13 +29,13 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        write!(f, "{}/{}", self.address, self.prefix_length)
     }
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -50,7 +50,7 @@ impl FromStr for Network {
         if bits > most {
             return Err(bad());
         }
-        Ok(Self { address, bits })
+        Ok(Self { address, prefix_length: bits })
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
             ("::/0", "::1", true),
             ("::/0", "1.2.3.4", false),
         ] {
-            let found: Network = network.parse().unwrap();
+            let found: IpNetwork = network.parse().unwrap();
             assert_eq!(found.contains(address.parse().unwrap()), expected, "{network} {address}");
         }
     }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn what_is_none() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/8", "10.0.0.0/", "10.0.0.0/-1"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
+            assert!(text.parse::<IpNetwork>().is_err(), "{text}");
         }
     }
 }

@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use sha2::{Digest as _, Sha256};
 
-use super::network::Network;
-use super::refusal::Refusal;
-use super::route::parameter;
+use super::network::IpNetwork;
+use super::route::query_parameter;
+use super::serve_error::ServeError;
 
 /// The label of the Secrets that keep tokens.
-pub const LABEL: &str = "machinist.dev/provisioning-token";
+pub const TOKEN_LABEL: &str = "machinist.dev/provisioning-token";
 /// The type of those Secrets.
 pub const SECRET_TYPE: &str = "machinist.dev/provisioning-token";
 /// What the names of those Secrets begin with; the id follows.
@@ -25,7 +25,7 @@ pub const USES: &str = "uses";
 
 /// What is kept of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct ProvisioningToken {
     /// Its id, which may be shown.
     pub id: String,
     /// The SHA-256 of its secret, in hexadecimal digits.
@@ -39,25 +39,25 @@ pub struct Token {
     /// How often it was.
     pub uses: u32,
     /// Where it may be used; nothing is everywhere.
-    pub networks: Vec<Network>,
+    pub networks: Vec<IpNetwork>,
 }
 
 /// A new token: its text, for its owner alone, and what is kept of it.
-pub struct New {
+pub struct NewProvisioningToken {
     /// Its text.
     pub text: String,
     /// What is kept.
-    pub token: Token,
+    pub token: ProvisioningToken,
 }
 
-impl std::fmt::Debug for New {
+impl std::fmt::Debug for NewProvisioningToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("New").field("token", &self.token).finish_non_exhaustive()
     }
 }
 
 /// What tokens are written with.
-const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const TOKEN_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// This many letters name a token; 26 letters of 5 bits each keep it secret.
 const NAME_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 26;
@@ -66,7 +66,7 @@ const SECRET_LENGTH: usize = 26;
 #[must_use]
 pub fn looks_like_token(text: &str) -> bool {
     let is = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|byte| LETTERS.contains(&byte))
+        text.len() == length && text.bytes().all(|byte| TOKEN_ALPHABET.contains(&byte))
     };
     text.split_once('.')
         .is_some_and(|(name, secret)| is(name, NAME_LENGTH) && is(secret, SECRET_LENGTH))
@@ -74,12 +74,12 @@ pub fn looks_like_token(text: &str) -> bool {
 
 /// Makes a token out of random bytes.
 #[must_use]
-pub fn make(random: [u8; NAME_LENGTH + SECRET_LENGTH]) -> New {
+pub fn generate_token(random: [u8; NAME_LENGTH + SECRET_LENGTH]) -> NewProvisioningToken {
     let text = |bytes: &[u8]| -> String {
-        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
+        bytes.iter().map(|byte| char::from(TOKEN_ALPHABET[usize::from(byte & 31)])).collect()
     };
     let (id, secret) = (text(&random[..NAME_LENGTH]), text(&random[NAME_LENGTH..]));
-    let token = Token {
+    let token = ProvisioningToken {
         id: id.clone(),
         hash: hash(&secret),
         pools: Vec::new(),
@@ -88,18 +88,18 @@ pub fn make(random: [u8; NAME_LENGTH + SECRET_LENGTH]) -> New {
         uses: 0,
         networks: Vec::new(),
     };
-    New { text: format!("{id}.{secret}"), token }
+    NewProvisioningToken { text: format!("{id}.{secret}"), token }
 }
 
 fn hash(secret: &str) -> String {
     crate::hex::hex(&Sha256::digest(secret))
 }
 
-impl Token {
+impl ProvisioningToken {
     /// The data of the Secret that keeps it.
     #[must_use]
-    pub fn data(&self) -> BTreeMap<String, ByteString> {
-        let networks: Vec<String> = self.networks.iter().map(Network::to_string).collect();
+    pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
+        let networks: Vec<String> = self.networks.iter().map(IpNetwork::to_string).collect();
         let fields = [
             ("hash", self.hash.clone()),
             ("pools", self.pools.join(",")),
@@ -114,7 +114,7 @@ impl Token {
 
     /// Reads the data of a Secret. One that is damaged is no token: nobody gets in by what cannot be read.
     #[must_use]
-    pub fn read(name: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
+    pub fn from_secret(name: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |name: &str| match data.get(name) {
             Some(bytes) => str::from_utf8(&bytes.0).ok().map(str::trim),
             None => Some(""),
@@ -123,7 +123,7 @@ impl Token {
             let items = text(name)?.split(',').map(str::trim).filter(|item| !item.is_empty());
             Some(items.map(str::to_owned).collect())
         };
-        let networks: Result<Vec<Network>, _> =
+        let networks: Result<Vec<IpNetwork>, _> =
             list("networks")?.iter().map(|it| it.parse()).collect();
         Some(Self {
             id: name.strip_prefix(SECRET_PREFIX)?.to_owned(),
@@ -138,13 +138,13 @@ impl Token {
 
     /// Whether it has ended.
     #[must_use]
-    pub fn has_ended(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|end| end <= now) || self.is_used_up()
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|end| end <= now) || self.is_exhausted()
     }
 
     /// Whether it was used as often as it may be.
     #[must_use]
-    pub fn is_used_up(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.max_uses.is_some_and(|most| self.uses >= most)
     }
 }
@@ -156,44 +156,44 @@ fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
 
 /// The token that a request brings: in a header, else in the URL.
 #[must_use]
-pub fn presented(authorization: Option<&str>, query: Option<&str>) -> Option<String> {
+pub fn token_from_request(authorization: Option<&str>, query: Option<&str>) -> Option<String> {
     let header = authorization.and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
     });
-    header.or_else(|| parameter(query, "token")).filter(|token| !token.is_empty())
+    header.or_else(|| query_parameter(query, "token")).filter(|token| !token.is_empty())
 }
 
 /// Finds the token that lets a machine in.
 ///
 /// # Errors
 /// There is none that does.
-pub fn admit(
-    find: impl FnOnce(&str) -> Option<Token>,
+pub fn authorize(
+    find: impl FnOnce(&str) -> Option<ProvisioningToken>,
     presented: Option<&str>,
     pool: &str,
     address: IpAddr,
     now: Timestamp,
-) -> Result<Token, Refusal> {
+) -> Result<ProvisioningToken, ServeError> {
     let Some(presented) = presented else {
-        return Err(Refusal::Unauthorized("no provisioning token came with the request"));
+        return Err(ServeError::Unauthorized("no provisioning token came with the request"));
     };
-    let unknown = Refusal::Unauthorized("the provisioning token is not known");
+    let unknown = ServeError::Unauthorized("the provisioning token is not known");
     let Some((id, secret)) = presented.split_once('.') else { return Err(unknown) };
     let Some(token) = find(id).filter(|token| token.hash == hash(secret)) else {
         return Err(unknown);
     };
     if token.expires.is_some_and(|end| end <= now) {
-        return Err(Refusal::Unauthorized("the provisioning token has expired"));
+        return Err(ServeError::Unauthorized("the provisioning token has expired"));
     }
-    if token.is_used_up() {
-        return Err(Refusal::Unauthorized("the provisioning token is used up"));
+    if token.is_exhausted() {
+        return Err(ServeError::Unauthorized("the provisioning token is used up"));
     }
     if !token.pools.is_empty() && !token.pools.iter().any(|own| own == pool) {
-        return Err(Refusal::Forbidden("the provisioning token is for other pools"));
+        return Err(ServeError::Forbidden("the provisioning token is for other pools"));
     }
     if !token.networks.is_empty() && !token.networks.iter().any(|it| it.contains(address)) {
-        return Err(Refusal::Forbidden("the provisioning token is for other networks"));
+        return Err(ServeError::Forbidden("the provisioning token is for other networks"));
     }
     Ok(token)
 }
@@ -205,12 +205,12 @@ pub fn admit(
 /// It may not.
 pub fn check_address(
     address: IpAddr,
-    allowed: &[Network],
-    denied: &[Network],
-) -> Result<(), Refusal> {
-    let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+    allowed: &[IpNetwork],
+    denied: &[IpNetwork],
+) -> Result<(), ServeError> {
+    let is_in = |networks: &[IpNetwork]| networks.iter().any(|network| network.contains(address));
     if is_in(denied) || (!allowed.is_empty() && !is_in(allowed)) {
-        return Err(Refusal::Forbidden("requests from this address are not answered"));
+        return Err(ServeError::Forbidden("requests from this address are not answered"));
     }
     Ok(())
 }
@@ -225,17 +225,22 @@ mod tests {
         NOW.parse().unwrap()
     }
 
-    fn ask(token: &Token, presented: Option<&str>, pool: &str, from: &str) -> Result<String, u16> {
+    fn ask(
+        token: &ProvisioningToken,
+        presented: Option<&str>,
+        pool: &str,
+        from: &str,
+    ) -> Result<String, u16> {
         let find = |id: &str| (id == token.id).then(|| token.clone());
-        let admitted = admit(find, presented, pool, from.parse().unwrap(), now());
+        let admitted = authorize(find, presented, pool, from.parse().unwrap(), now());
         admitted.map(|token| token.id).map_err(|refusal| refusal.status())
     }
 
     #[test]
     fn who_gets_in() {
-        let new = make([7; 32]);
+        let new = generate_token([7; 32]);
         let (text, token) = (Some(new.text.as_str()), new.token);
-        let with = |change: &dyn Fn(&mut Token)| {
+        let with = |change: &dyn Fn(&mut ProvisioningToken)| {
             let mut token = token.clone();
             change(&mut token);
             token
@@ -279,14 +284,14 @@ mod tests {
 
     #[test]
     fn tokens_are_kept_without_their_secret() {
-        let mut new = make(std::array::from_fn(|at| u8::try_from(at * 5).unwrap()));
+        let mut new = generate_token(std::array::from_fn(|at| u8::try_from(at * 5).unwrap()));
         new.token.pools = vec!["worker".into(), "infra".into()];
         new.token.expires = NOW.parse().ok();
         new.token.max_uses = Some(3);
         new.token.networks = vec!["10.0.0.0/8".parse().unwrap()];
-        let data = new.token.data();
+        let data = new.token.to_secret_data();
         let name = format!("{SECRET_PREFIX}{}", new.token.id);
-        assert_eq!(Token::read(&name, &data), Some(new.token.clone()));
+        assert_eq!(ProvisioningToken::from_secret(&name, &data), Some(new.token.clone()));
         let secret = new.text.split_once('.').unwrap().1;
         assert_eq!(secret.len(), 26);
         assert!(!data.values().any(|bytes| String::from_utf8_lossy(&bytes.0).contains(secret)));
@@ -300,7 +305,7 @@ mod tests {
         ] {
             let mut damaged = data.clone();
             damaged.insert(field.to_owned(), ByteString(junk.into()));
-            assert_eq!(Token::read(&name, &damaged), None, "{field}");
+            assert_eq!(ProvisioningToken::from_secret(&name, &damaged), None, "{field}");
         }
     }
 
@@ -315,13 +320,17 @@ mod tests {
             (None, Some("token="), None),
             (None, None, None),
         ] {
-            assert_eq!(presented(header, query).as_deref(), expected, "{header:?} {query:?}");
+            assert_eq!(
+                token_from_request(header, query).as_deref(),
+                expected,
+                "{header:?} {query:?}"
+            );
         }
     }
 
     #[test]
     fn addresses() {
-        let networks = |text: &[&str]| -> Vec<Network> {
+        let networks = |text: &[&str]| -> Vec<IpNetwork> {
             text.iter().map(|text| text.parse().unwrap()).collect()
         };
         for (allowed, denied, expected) in [

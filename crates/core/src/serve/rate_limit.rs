@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// As many addresses are remembered; when there are more, those whose bucket is full are forgotten.
-const ADDRESSES: usize = 65_536;
+const MAX_ADDRESSES: usize = 65_536;
 
 /// The buckets of all clients.
 #[derive(Debug)]
-pub struct Rate {
+pub struct RateLimiter {
     per_minute: f64,
     buckets: HashMap<IpAddr, (f64, Duration)>,
 }
 
-impl Rate {
+impl RateLimiter {
     /// Each address may ask so often a minute, and may do so at once.
     #[must_use]
     pub fn new(per_minute: u32) -> Self {
@@ -22,15 +22,15 @@ impl Rate {
     }
 
     /// Whether this address may ask now; `now` is the time since any moment.
-    pub fn take(&mut self, address: IpAddr, now: Duration) -> bool {
+    pub fn try_acquire(&mut self, address: IpAddr, now: Duration) -> bool {
         let (most, per_minute) = (self.per_minute, self.per_minute);
         let level = |(level, at): (f64, Duration)| {
             let passed = now.saturating_sub(at).as_secs_f64() / 60.0;
             (level + passed * per_minute).min(most)
         };
-        if self.buckets.len() >= ADDRESSES {
+        if self.buckets.len() >= MAX_ADDRESSES {
             self.buckets.retain(|_, bucket| level(*bucket) < most);
-            if self.buckets.len() >= ADDRESSES {
+            if self.buckets.len() >= MAX_ADDRESSES {
                 // More addresses than anyone has machines: memory comes first.
                 self.buckets.clear();
             }
@@ -49,25 +49,25 @@ mod tests {
 
     #[test]
     fn a_burst_and_then_evenly() {
-        let mut rate = Rate::new(3);
+        let mut rate = RateLimiter::new(3);
         let (one, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let second = Duration::from_secs;
-        assert!((0..3).all(|_| rate.take(one, second(0))));
-        assert!(!rate.take(one, second(0)));
-        assert!(rate.take(other, second(0)));
-        assert!(!rate.take(one, second(19)));
-        assert!(rate.take(one, second(21)));
-        assert!(!rate.take(one, second(21)));
-        assert!((0..3).all(|_| rate.take(one, second(1000))));
-        assert!(!rate.take(one, second(1000)));
+        assert!((0..3).all(|_| rate.try_acquire(one, second(0))));
+        assert!(!rate.try_acquire(one, second(0)));
+        assert!(rate.try_acquire(other, second(0)));
+        assert!(!rate.try_acquire(one, second(19)));
+        assert!(rate.try_acquire(one, second(21)));
+        assert!(!rate.try_acquire(one, second(21)));
+        assert!((0..3).all(|_| rate.try_acquire(one, second(1000))));
+        assert!(!rate.try_acquire(one, second(1000)));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut rate = Rate::new(1);
+        let mut rate = RateLimiter::new(1);
         for number in 0..200_000u32 {
-            rate.take(IpAddr::V4(number.into()), Duration::ZERO);
-            assert!(rate.buckets.len() <= ADDRESSES);
+            rate.try_acquire(IpAddr::V4(number.into()), Duration::ZERO);
+            assert!(rate.buckets.len() <= MAX_ADDRESSES);
         }
     }
 }

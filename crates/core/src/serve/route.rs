@@ -1,10 +1,10 @@
 //! Which page a request is for.
 
-use super::birth::PAGE;
+use super::first_boot::BINARY_ROUTE;
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Route {
+pub enum ServerRoute {
     /// Whether the server is well.
     Health,
     /// The config of a pool.
@@ -23,9 +23,9 @@ pub enum Route {
         pool: String,
     },
     /// The program that machines complete their first boot with.
-    Program,
+    Binary,
     /// The page is at another path.
-    Moved(String),
+    Redirect(String),
     /// There is no such page.
     NotFound,
     /// Pages are only read.
@@ -36,50 +36,52 @@ pub enum Route {
 
 /// Finds the page of a request.
 #[must_use]
-pub fn route(method: &str, path: &str, query: Option<&str>) -> Route {
+pub fn route(method: &str, path: &str, query: Option<&str>) -> ServerRoute {
     let clean = clean(path);
     if clean != path || path == "/config" {
         let place = if clean == "/config" { "/config/" } else { &clean };
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        return Route::Moved(format!("{place}{query}"));
+        return ServerRoute::Redirect(format!("{place}{query}"));
     }
     if method != "GET" && method != "HEAD" {
-        return Route::MethodNotAllowed;
+        return ServerRoute::MethodNotAllowed;
     }
     if path == "/healthz" {
-        return Route::Health;
+        return ServerRoute::Health;
     }
     if !path.starts_with("/config/") {
-        return Route::NotFound;
+        return ServerRoute::NotFound;
     }
-    match decode(path) {
-        Some(path) => Route::Config { pool: base(&path).to_owned() },
-        None => Route::BadPath,
+    match percent_decode(path) {
+        Some(path) => ServerRoute::Config { pool: base(&path).to_owned() },
+        None => ServerRoute::BadPath,
     }
 }
 
 /// The pages that are there only where configs are split: `/sealed/POOL` and `/enrol/POOL`.
 #[must_use]
-pub fn sealed_route(method: &str, path: &str) -> Option<Route> {
+pub fn sealed_route(method: &str, path: &str) -> Option<ServerRoute> {
     let (page, pool) = path.strip_prefix('/')?.split_once('/')?;
     let is_one = !pool.is_empty() && !pool.contains('/');
-    let pool = || decode(pool).filter(|_| is_one);
+    let pool = || percent_decode(pool).filter(|_| is_one);
     match (page, method) {
         ("sealed", "GET" | "HEAD") => {
-            Some(pool().map_or(Route::NotFound, |pool| Route::Sealed { pool }))
+            Some(pool().map_or(ServerRoute::NotFound, |pool| ServerRoute::Sealed { pool }))
         }
-        ("enrol", "POST") => Some(pool().map_or(Route::NotFound, |pool| Route::Enrol { pool })),
-        ("sealed" | "enrol", _) => Some(Route::MethodNotAllowed),
+        ("enrol", "POST") => {
+            Some(pool().map_or(ServerRoute::NotFound, |pool| ServerRoute::Enrol { pool }))
+        }
+        ("sealed" | "enrol", _) => Some(ServerRoute::MethodNotAllowed),
         _ => None,
     }
 }
 
 /// The page that is there only where the server hands out the program.
 #[must_use]
-pub fn program_route(method: &str, path: &str) -> Option<Route> {
-    match (path == PAGE, method) {
-        (true, "GET" | "HEAD") => Some(Route::Program),
-        (true, _) => Some(Route::MethodNotAllowed),
+pub fn binary_route(method: &str, path: &str) -> Option<ServerRoute> {
+    match (path == BINARY_ROUTE, method) {
+        (true, "GET" | "HEAD") => Some(ServerRoute::Binary),
+        (true, _) => Some(ServerRoute::MethodNotAllowed),
         (false, _) => None,
     }
 }
@@ -107,7 +109,7 @@ fn base(path: &str) -> &str {
 
 /// A text with its percent escapes undone; none if it is not one.
 #[must_use]
-pub fn decode(text: &str) -> Option<String> {
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -125,11 +127,11 @@ pub fn decode(text: &str) -> Option<String> {
 
 /// The first value that a query has for a name.
 #[must_use]
-pub fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+pub fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = query.unwrap_or_default().split('&');
     let mut values = pairs.filter_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decode(key)? == name).then(|| decode(&value.replace('+', " ")))?
+        (percent_decode(key)? == name).then(|| percent_decode(&value.replace('+', " ")))?
     });
     values.next()
 }
@@ -138,12 +140,12 @@ pub fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn config(pool: &str) -> Route {
-        Route::Config { pool: pool.to_owned() }
+    fn config(pool: &str) -> ServerRoute {
+        ServerRoute::Config { pool: pool.to_owned() }
     }
 
-    fn moved(path: &str) -> Route {
-        Route::Moved(path.to_owned())
+    fn moved(path: &str) -> ServerRoute {
+        ServerRoute::Redirect(path.to_owned())
     }
 
     #[test]
@@ -157,19 +159,19 @@ mod tests {
             ("GET", "/config/w%20x", config("w x")),
             ("GET", "/config/%2e%2e", config("..")),
             ("GET", "/config/a%2Fb", config("b")),
-            ("GET", "/config/%zz", Route::BadPath),
-            ("GET", "/config/%ff", Route::BadPath),
-            ("GET", "/config/%", Route::BadPath),
-            ("GET", "/healthz", Route::Health),
-            ("HEAD", "/healthz", Route::Health),
-            ("GET", "/healthz/", Route::NotFound),
-            ("GET", "/", Route::NotFound),
-            ("GET", "/metrics", Route::NotFound),
-            ("GET", "/configs/x", Route::NotFound),
-            ("POST", "/config/worker", Route::MethodNotAllowed),
-            ("DELETE", "/healthz", Route::MethodNotAllowed),
-            ("PUT", "/nothing", Route::MethodNotAllowed),
-            ("OPTIONS", "/config/worker", Route::MethodNotAllowed),
+            ("GET", "/config/%zz", ServerRoute::BadPath),
+            ("GET", "/config/%ff", ServerRoute::BadPath),
+            ("GET", "/config/%", ServerRoute::BadPath),
+            ("GET", "/healthz", ServerRoute::Health),
+            ("HEAD", "/healthz", ServerRoute::Health),
+            ("GET", "/healthz/", ServerRoute::NotFound),
+            ("GET", "/", ServerRoute::NotFound),
+            ("GET", "/metrics", ServerRoute::NotFound),
+            ("GET", "/configs/x", ServerRoute::NotFound),
+            ("POST", "/config/worker", ServerRoute::MethodNotAllowed),
+            ("DELETE", "/healthz", ServerRoute::MethodNotAllowed),
+            ("PUT", "/nothing", ServerRoute::MethodNotAllowed),
+            ("OPTIONS", "/config/worker", ServerRoute::MethodNotAllowed),
             ("GET", "/config", moved("/config/")),
             ("POST", "/config", moved("/config/")),
             ("GET", "//config/worker", moved("/config/worker")),
@@ -187,14 +189,14 @@ mod tests {
     fn pages_of_a_split() {
         let pool = || "worker".to_owned();
         for (method, path, expected) in [
-            ("GET", "/sealed/worker", Some(Route::Sealed { pool: pool() })),
-            ("HEAD", "/sealed/worker", Some(Route::Sealed { pool: pool() })),
-            ("POST", "/enrol/worker", Some(Route::Enrol { pool: pool() })),
-            ("POST", "/sealed/worker", Some(Route::MethodNotAllowed)),
-            ("GET", "/enrol/worker", Some(Route::MethodNotAllowed)),
-            ("GET", "/sealed/", Some(Route::NotFound)),
-            ("GET", "/sealed/a/b", Some(Route::NotFound)),
-            ("GET", "/sealed/%zz", Some(Route::NotFound)),
+            ("GET", "/sealed/worker", Some(ServerRoute::Sealed { pool: pool() })),
+            ("HEAD", "/sealed/worker", Some(ServerRoute::Sealed { pool: pool() })),
+            ("POST", "/enrol/worker", Some(ServerRoute::Enrol { pool: pool() })),
+            ("POST", "/sealed/worker", Some(ServerRoute::MethodNotAllowed)),
+            ("GET", "/enrol/worker", Some(ServerRoute::MethodNotAllowed)),
+            ("GET", "/sealed/", Some(ServerRoute::NotFound)),
+            ("GET", "/sealed/a/b", Some(ServerRoute::NotFound)),
+            ("GET", "/sealed/%zz", Some(ServerRoute::NotFound)),
             ("GET", "/sealed", None),
             ("GET", "/config/worker", None),
         ] {
@@ -204,9 +206,9 @@ mod tests {
 
     #[test]
     fn the_page_of_the_program() {
-        assert_eq!(program_route("GET", "/machinist"), Some(Route::Program));
-        assert_eq!(program_route("POST", "/machinist"), Some(Route::MethodNotAllowed));
-        assert_eq!(program_route("GET", "/machinist/"), None);
+        assert_eq!(binary_route("GET", "/machinist"), Some(ServerRoute::Binary));
+        assert_eq!(binary_route("POST", "/machinist"), Some(ServerRoute::MethodNotAllowed));
+        assert_eq!(binary_route("GET", "/machinist/"), None);
     }
 
     #[test]
@@ -219,8 +221,8 @@ mod tests {
             ("x=etcd_index", None),
             ("", None),
         ] {
-            assert_eq!(parameter(Some(query), "etcd_index").as_deref(), expected, "{query}");
+            assert_eq!(query_parameter(Some(query), "etcd_index").as_deref(), expected, "{query}");
         }
-        assert_eq!(parameter(None, "a"), None);
+        assert_eq!(query_parameter(None, "a"), None);
     }
 }

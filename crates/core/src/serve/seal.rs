@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::refusal::Refusal;
+use super::serve_error::ServeError;
 use crate::api::names::path;
 use crate::ignition::Config;
 use crate::ignition::contents::{self, ContentsError};
@@ -15,17 +15,17 @@ use crate::ignition::schema::{File, PasswdUser, Resource, Unit};
 use crate::secrets::is_secret_file;
 
 /// The annotation on pools and MachineConfigs with paths that are sealed too: `/etc/a,/etc/b/*`.
-pub const PATHS: &str = "machinist.dev/sealed-paths";
+pub const SEALED_PATHS_ANNOTATION: &str = "machinist.dev/sealed-paths";
 /// Files that the server adds and that hold everything, or the way in.
-const ALWAYS: [&str; 3] = [path::KUBECONFIG, path::SERVED_CONFIG, path::ENCAPSULATED];
+const ALWAYS_SEALED: [&str; 3] = [path::KUBECONFIG, path::SERVED_CONFIG, path::ENCAPSULATED];
 /// Larger files are sealed without a look.
-const LIMIT: u64 = 16 << 20;
+const MAX_SCANNED_BYTES: u64 = 16 << 20;
 /// As everyone may read it: only the text counts.
-const READABLE: Option<i64> = Some(0o644);
+const WORLD_READABLE: Option<i64> = Some(0o644);
 
 /// A config in two halves.
 #[derive(Debug, Clone)]
-pub struct Split {
+pub struct SplitConfig {
     /// For everyone.
     pub public: Config,
     /// For machines that are known.
@@ -34,10 +34,11 @@ pub struct Split {
 
 /// The paths that annotations name.
 #[must_use]
-pub fn named_paths<'a>(
+pub fn annotated_paths<'a>(
     annotations: impl IntoIterator<Item = Option<&'a BTreeMap<String, String>>>,
 ) -> Vec<String> {
-    let values = annotations.into_iter().flatten().filter_map(|all| all.get(PATHS));
+    let values =
+        annotations.into_iter().flatten().filter_map(|all| all.get(SEALED_PATHS_ANNOTATION));
     let paths = values.flat_map(|text| text.split(',')).map(str::trim);
     let mut paths: Vec<String> = paths.filter(|it| !it.is_empty()).map(str::to_owned).collect();
     paths.sort();
@@ -49,8 +50,8 @@ pub fn named_paths<'a>(
 ///
 /// # Errors
 /// A secret is where it cannot wait.
-pub fn split(mut config: Config, named: &[String]) -> Result<Split, Refusal> {
-    check_what_ignition_needs(&config)?;
+pub fn split(mut config: Config, named: &[String]) -> Result<SplitConfig, ServeError> {
+    check_needed_by_ignition(&config)?;
     let mut sealed = Config::default();
     sealed.ignition.version.clone_from(&config.ignition.version);
     let files = std::mem::take(&mut config.storage.files).into_vec();
@@ -72,13 +73,13 @@ pub fn split(mut config: Config, named: &[String]) -> Result<Split, Refusal> {
             sealed.passwd.users.push(known);
         }
     }
-    Ok(Split { public: config, sealed })
+    Ok(SplitConfig { public: config, sealed })
 }
 
-fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, Refusal> {
+fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, ServeError> {
     let mut all = std::iter::once(&file.contents).chain(file.append.iter());
     let sealed = is_named(&file.path, named)
-        || ALWAYS.contains(&file.path.as_str())
+        || ALWAYS_SEALED.contains(&file.path.as_str())
         || all.any(|contents| is_secret(&file.path, file.mode, contents));
     if !sealed {
         return Ok(false);
@@ -87,7 +88,7 @@ fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, Refusal> {
     if !file.append.is_empty() {
         return cannot("a secret that is appended to a file");
     }
-    match contents::decode(&file.contents, LIMIT) {
+    match contents::decode(&file.contents, MAX_SCANNED_BYTES) {
         Err(ContentsError::Remote { .. }) => cannot("a secret that is fetched from elsewhere"),
         _ => Ok(true),
     }
@@ -95,10 +96,10 @@ fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, Refusal> {
 
 /// What cannot be read is taken for a secret.
 fn is_secret(path: &str, mode: Option<i64>, resource: &Resource) -> bool {
-    match contents::decode(resource, LIMIT) {
+    match contents::decode(resource, MAX_SCANNED_BYTES) {
         Ok(bytes) => is_secret_file(path, mode, &bytes),
         Err(ContentsError::Remote { .. }) => {
-            holds_a_key(resource) || is_secret_file(path, mode, &[])
+            has_credentials(resource) || is_secret_file(path, mode, &[])
         }
         Err(_) => true,
     }
@@ -108,7 +109,7 @@ fn is_sealed_unit(unit: &Unit, named: &[String]) -> bool {
     let place = format!("/etc/systemd/system/{}", unit.name);
     let looks = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
-        is_secret_file(&place, READABLE, text.as_bytes())
+        is_secret_file(&place, WORLD_READABLE, text.as_bytes())
     };
     let dropins = || unit.dropins.iter().any(|dropin| looks(&dropin.contents));
     is_named(&place, named) || looks(&unit.contents) || dropins()
@@ -123,10 +124,10 @@ fn is_named(path: &str, named: &[String]) -> bool {
 }
 
 /// Ignition needs these before the machine runs.
-fn check_what_ignition_needs(config: &Config) -> Result<(), Refusal> {
+fn check_needed_by_ignition(config: &Config) -> Result<(), ServeError> {
     let ignition = &config.ignition;
     let fetched = ignition.config.merge.iter().chain([&ignition.config.replace]);
-    if fetched.chain(ignition.security.tls.certificate_authorities.iter()).any(holds_a_key) {
+    if fetched.chain(ignition.security.tls.certificate_authorities.iter()).any(has_credentials) {
         return Err(unsealable("ignition: a key in httpHeaders or in a URL".to_owned()));
     }
     let proxies = [&ignition.proxy.http_proxy, &ignition.proxy.https_proxy];
@@ -144,22 +145,22 @@ fn check_what_ignition_needs(config: &Config) -> Result<(), Refusal> {
         }
     }
     let arguments = config.kernel_arguments.should_exist.iter();
-    if arguments.into_iter().any(|text| is_secret_file("", READABLE, text.as_bytes())) {
+    if arguments.into_iter().any(|text| is_secret_file("", WORLD_READABLE, text.as_bytes())) {
         return Err(unsealable("kernelArguments: what looks like a secret".to_owned()));
     }
     Ok(())
 }
 
 /// Whether fetching it takes a key: a header, or a name and password in the URL.
-fn holds_a_key(resource: &Resource) -> bool {
+fn has_credentials(resource: &Resource) -> bool {
     let source = resource.source.as_deref().unwrap_or_default();
     let host = source.split_once("://").map_or("", |(_, rest)| rest);
     let host = host.split('/').next().unwrap_or_default();
     !resource.http_headers.is_empty() || host.contains('@')
 }
 
-fn unsealable(what: String) -> Refusal {
-    Refusal::Unsealable(what)
+fn unsealable(what: String) -> ServeError {
+    ServeError::Unsealable(what)
 }
 
 #[cfg(test)]
@@ -260,14 +261,15 @@ mod tests {
             ("group", json!({"passwd": {"groups": [{"name": "g", "passwordHash": "x"}]}})),
         ] {
             let refusal = split(config(rest), &[]).map(drop).unwrap_err();
-            assert!(matches!(refusal, Refusal::Unsealable(_)), "{name}: {refusal}");
+            assert!(matches!(refusal, ServeError::Unsealable(_)), "{name}: {refusal}");
         }
     }
 
     #[test]
     fn paths_out_of_annotations() {
-        let of = |text: &str| BTreeMap::from([(PATHS.to_owned(), text.to_owned())]);
+        let of =
+            |text: &str| BTreeMap::from([(SEALED_PATHS_ANNOTATION.to_owned(), text.to_owned())]);
         let (one, other) = (of(" /a , /b/*,"), of("/a"));
-        assert_eq!(named_paths([Some(&one), None, Some(&other)]), ["/a", "/b/*"]);
+        assert_eq!(annotated_paths([Some(&one), None, Some(&other)]), ["/a", "/b/*"]);
     }
 }

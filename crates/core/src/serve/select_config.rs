@@ -9,24 +9,24 @@ use crate::api::{
 /// new ones get it at once; until then, they get what all had before.
 #[must_use]
 pub fn config_name(pool: &MachineConfigPool) -> Option<&str> {
-    let wanted = named(pool.spec.configuration.as_ref());
+    let wanted = configuration_name(pool.spec.configuration.as_ref());
     let status = pool.status.as_ref();
-    let all_had = named(status.and_then(|status| status.configuration.as_ref()));
+    let all_had = configuration_name(status.and_then(|status| status.configuration.as_ref()));
     // What the status was called at first.
     let of_old = status.and_then(|status| status.other.get("currentMachineConfig"));
     let of_old = of_old.and_then(|name| name.as_str()).filter(|name| !name.is_empty());
-    match has_updated(pool) {
+    match has_updated_machine(pool) {
         true => wanted.or(all_had),
         false => all_had.or(of_old),
     }
 }
 
-fn named(configuration: Option<&PoolConfiguration>) -> Option<&str> {
+fn configuration_name(configuration: Option<&PoolConfiguration>) -> Option<&str> {
     configuration?.name.as_deref().filter(|name| !name.is_empty())
 }
 
 /// Whether a machine of the pool has the wanted config.
-fn has_updated(pool: &MachineConfigPool) -> bool {
+fn has_updated_machine(pool: &MachineConfigPool) -> bool {
     let status = pool.status.as_ref();
     status.and_then(|status| status.updated_machine_count).is_some_and(|count| count > 0)
 }
@@ -55,7 +55,7 @@ pub fn built_image<'a>(
     let build = builds.into_iter().find(is_of_config)?;
     let conditions = build.status.as_ref()?.conditions.as_deref()?;
     let has_succeeded = find_condition(conditions, "Succeeded")?.is_true();
-    (has_succeeded && has_updated(pool)).then_some(image)
+    (has_succeeded && has_updated_machine(pool)).then_some(image)
 }
 
 fn image_of(status: Option<&MachineOSConfigStatus>) -> Option<&str> {

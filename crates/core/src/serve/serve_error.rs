@@ -3,20 +3,20 @@
 //! Ignition tries again for ever on 5xx and gives up on 4xx. So what may come right by itself is 5xx.
 
 use crate::ignition::convert::ConvertError;
-use crate::ignition::{IgnitionError, Version};
+use crate::ignition::{IgnitionError, IgnitionVersion};
 
 /// How long a machine is asked to wait before it tries again, in seconds. Ignition has its own opinion; others listen.
-pub const RETRY_AFTER: u32 = 5;
+pub const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ServeError {
     /// The client asks for a version that there is none of.
     #[error("unsupported Ignition version in Accept header: {0}")]
-    Version(String),
+    UnsupportedVersion(String),
     /// The index of the etcd member is none.
     #[error("etcd_index is {0:?}: it has to be a whole number from 0 to 9999")]
-    EtcdIndex(String),
+    InvalidEtcdIndex(String),
     /// There is no such pool.
     #[error("there is no MachineConfigPool {0:?}")]
     UnknownPool(String),
@@ -62,7 +62,7 @@ pub enum Refusal {
     #[error(
         "failed to migrate kernel args can't serve version {0} with ignition KernelArguments.ShouldNotExist populated"
     )]
-    KernelArguments(Version),
+    KernelArgumentsUnsupported(IgnitionVersion),
     /// The version that was asked for cannot say what the config says.
     #[error("failed to convert config: {0}")]
     Convert(#[from] ConvertError),
@@ -77,7 +77,7 @@ pub enum Refusal {
     Forbidden(&'static str),
     /// The home does not take down that a token was used.
     #[error("the use of the provisioning token cannot be recorded: {0}")]
-    Unrecorded(String),
+    TokenUseNotRecorded(String),
     /// A secret is where it cannot be sealed.
     #[error(
         "the config cannot be sealed: {0}; Ignition needs it before the machine is known: move it to a file of its own"
@@ -88,18 +88,18 @@ pub enum Refusal {
     BadRequest(String),
     /// The home does not keep a request for a certificate.
     #[error("the enrolment cannot be kept: {0}")]
-    Unkept(String),
+    EnrolmentNotStored(String),
     /// Whoever asks asks too often.
     #[error("too many requests from this address")]
-    TooMany,
+    TooManyRequests,
 }
 
-impl Refusal {
+impl ServeError {
     /// The status that says it.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Version(_) | Self::EtcdIndex(_) | Self::BadRequest(_) => 400,
+            Self::UnsupportedVersion(_) | Self::InvalidEtcdIndex(_) | Self::BadRequest(_) => 400,
             Self::Unauthorized(_) => 401,
             Self::Forbidden(_) => 403,
             Self::UnknownPool(_) | Self::FileMissing(_) => 404,
@@ -107,16 +107,16 @@ impl Refusal {
             Self::NotRendered(_)
             | Self::ConfigMissing { .. }
             | Self::NoControllerConfig
-            | Self::Unrecorded(_)
-            | Self::Unkept(_)
-            | Self::TooMany => 503,
+            | Self::TokenUseNotRecorded(_)
+            | Self::EnrolmentNotStored(_)
+            | Self::TooManyRequests => 503,
             Self::NotInBootstrap(_)
             | Self::Kubeconfig(_)
             | Self::Certificate(_)
             | Self::Unreadable(_)
             | Self::Unsealable(_)
             | Self::Ignition(_)
-            | Self::KernelArguments(_)
+            | Self::KernelArgumentsUnsupported(_)
             | Self::Convert(_)
             | Self::Encode(_) => 500,
         }
@@ -125,6 +125,6 @@ impl Refusal {
     /// After how many seconds to try again, where that is worth saying.
     #[must_use]
     pub fn retry_after(&self) -> Option<u32> {
-        (self.status() == 503).then_some(RETRY_AFTER)
+        (self.status() == 503).then_some(RETRY_AFTER_SECONDS)
     }
 }

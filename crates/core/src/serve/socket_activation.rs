@@ -2,7 +2,7 @@
 
 /// Which of the sockets is for what, by its place in the list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sockets {
+pub struct ServerSockets {
     /// With TLS.
     pub secure: Option<usize>,
     /// Without.
@@ -16,8 +16,8 @@ pub struct Sockets {
 ///
 /// # Errors
 /// There are more than can be used, or two for the same; the text says so.
-pub fn assign(names: &[String]) -> Result<Sockets, String> {
-    let mut sockets = Sockets::default();
+pub fn assign_sockets(names: &[String]) -> Result<ServerSockets, String> {
+    let mut sockets = ServerSockets::default();
     let mut others = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let place = match name.as_str() {
@@ -48,7 +48,7 @@ pub fn assign(names: &[String]) -> Result<Sockets, String> {
 
 /// The names of `count` sockets out of `LISTEN_FDNAMES`.
 #[must_use]
-pub fn names(count: usize, text: Option<&str>) -> Vec<String> {
+pub fn socket_names(count: usize, text: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> =
         text.unwrap_or_default().split(':').map(str::to_owned).take(count).collect();
     names.resize(count, String::new());
@@ -75,7 +75,7 @@ mod tests {
             ("https", 2, Ok((Some(0), Some(1), None))),
             ("https:http:x", 2, Ok((Some(0), Some(1), None))),
         ] {
-            let found = assign(&names(count, Some(text)));
+            let found = assign_sockets(&socket_names(count, Some(text)));
             let found = found.map(|it| (it.secure, it.insecure, it.metrics)).map_err(drop);
             assert_eq!(found, expected, "{text} {count}");
         }

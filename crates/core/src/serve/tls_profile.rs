@@ -4,7 +4,7 @@ use crate::api::TLSSecurityProfile;
 
 /// The lowest version and the suites, as flags name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spoken {
+pub struct TlsSettings {
     /// As `VersionTLS12`.
     pub min_version: String,
     /// IANA names.
@@ -36,21 +36,21 @@ const SUITES: [(&str, &str); 21] = [
     ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
 ];
 /// How many of them each ready-made profile has.
-const MODERN: usize = 3;
-const INTERMEDIATE: usize = 9;
+const MODERN_SUITES: usize = 3;
+const INTERMEDIATE_SUITES: usize = 9;
 
 /// What a profile stands for. None, or one that says nothing, is `Intermediate`.
 #[must_use]
-pub fn spoken(profile: Option<&TLSSecurityProfile>) -> Spoken {
-    let ready_made = |min_version: &str, count: usize| Spoken {
+pub fn tls_settings(profile: Option<&TLSSecurityProfile>) -> TlsSettings {
+    let ready_made = |min_version: &str, count: usize| TlsSettings {
         min_version: min_version.to_owned(),
         cipher_suites: SUITES.iter().take(count).map(|(_, name)| (*name).to_owned()).collect(),
     };
     let custom = profile.and_then(|profile| profile.custom.as_ref());
     match profile.and_then(|profile| profile.type_.as_deref()) {
         Some("Old") => ready_made("VersionTLS10", SUITES.len()),
-        Some("Modern") => ready_made("VersionTLS13", MODERN),
-        Some("Custom") if custom.is_some() => Spoken {
+        Some("Modern") => ready_made("VersionTLS13", MODERN_SUITES),
+        Some("Custom") if custom.is_some() => TlsSettings {
             min_version: custom.and_then(|it| it.min_tls_version.clone()).unwrap_or_default(),
             cipher_suites: custom
                 .and_then(|it| it.ciphers.as_ref())
@@ -59,7 +59,7 @@ pub fn spoken(profile: Option<&TLSSecurityProfile>) -> Spoken {
                 .filter_map(|cipher| iana(cipher))
                 .collect(),
         },
-        _ => ready_made("VersionTLS12", INTERMEDIATE),
+        _ => ready_made("VersionTLS12", INTERMEDIATE_SUITES),
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     fn profiles() {
         let of = |profile: Value| {
             let profile: TLSSecurityProfile = serde_json::from_value(profile).unwrap();
-            let spoken = spoken(Some(&profile));
+            let spoken = tls_settings(Some(&profile));
             (spoken.min_version, spoken.cipher_suites.len())
         };
         for (profile, version, count) in [
@@ -97,6 +97,6 @@ mod tests {
         ] {
             assert_eq!(of(profile.clone()), (version.to_owned(), count), "{profile}");
         }
-        assert_eq!(spoken(None).min_version, "VersionTLS12");
+        assert_eq!(tls_settings(None).min_version, "VersionTLS12");
     }
 }

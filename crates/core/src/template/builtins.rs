@@ -3,11 +3,11 @@
 
 use gotmpl::{FuncMap, Template, Value};
 
-use super::context;
-use super::functions::{Answer, function};
+use super::functions::{FunctionResult, function};
+use super::template_data;
 
 /// Adds them; they take the place of the engine's.
-pub(super) fn add(map: &mut FuncMap) {
+pub(super) fn add_builtins(map: &mut FuncMap) {
     map.insert("printf".to_owned(), function("printf", printf));
     map.insert("index".to_owned(), function("index", index));
     map.insert("html".to_owned(), function("html", |all| escaped(all, gotmpl::html_escape)));
@@ -15,14 +15,14 @@ pub(super) fn add(map: &mut FuncMap) {
     map.insert("urlquery".to_owned(), function("urlquery", |all| escaped(all, gotmpl::url_encode)));
 }
 
-fn escaped(arguments: &[Value], escape: fn(&str) -> String) -> Answer {
+fn escaped(arguments: &[Value], escape: fn(&str) -> String) -> FunctionResult {
     if let [Value::Nil] = arguments {
         return Ok(escape("<no value>").into());
     }
-    Ok(escape(&stock("print", arguments)?).into())
+    Ok(escape(&engine_builtin("print", arguments)?).into())
 }
 
-fn index(arguments: &[Value]) -> Answer {
+fn index(arguments: &[Value]) -> FunctionResult {
     let Some((collection, keys)) = arguments.split_first() else {
         return Err("wrong number of args for index: want at least 1 got 0".to_owned());
     };
@@ -37,17 +37,17 @@ fn index(arguments: &[Value]) -> Answer {
 }
 
 /// The engine formats single values; lists and maps are taken apart here, as Go does.
-fn printf(arguments: &[Value]) -> Answer {
+fn printf(arguments: &[Value]) -> FunctionResult {
     let Some((Value::String(format), values)) = arguments.split_first() else {
         return Err("printf wants a format that is a string".to_owned());
     };
     let is_composite = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
     if !values.iter().any(is_composite) || format.contains(['*', '[']) {
-        return Ok(stock("printf", arguments)?.into());
+        return Ok(engine_builtin("printf", arguments)?.into());
     }
     let mut values = values.iter();
     let (mut out, mut given) = (String::new(), Vec::new());
-    for piece in pieces(format) {
+    for piece in split_format(format) {
         let takes_value = piece.starts_with('%') && !piece.ends_with('%');
         let value = if takes_value { values.next() } else { None };
         match value {
@@ -64,7 +64,7 @@ fn printf(arguments: &[Value]) -> Answer {
     }
     given.extend(values.cloned());
     given.insert(0, out.into());
-    Ok(stock("printf", &given)?.into())
+    Ok(engine_builtin("printf", &given)?.into())
 }
 
 /// A list or map whose every value is formatted alike.
@@ -84,12 +84,12 @@ fn composite(directive: &str, value: &Value) -> Result<String, String> {
         }
         // Inside a list or map, Go shows nil as it is, whatever the verb.
         Value::Nil => Ok("<nil>".to_owned()),
-        single => stock("printf", &[directive.into(), single.clone()]),
+        single => engine_builtin("printf", &[directive.into(), single.clone()]),
     }
 }
 
 /// A format, cut into text and directives.
-fn pieces(format: &str) -> Vec<&str> {
+fn split_format(format: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = format;
     while let Some(at) = rest.find('%') {
@@ -111,11 +111,13 @@ fn pieces(format: &str) -> Vec<&str> {
 }
 
 /// What the engine's own function makes of the values.
-fn stock(name: &str, values: &[Value]) -> Result<String, String> {
+fn engine_builtin(name: &str, values: &[Value]) -> Result<String, String> {
     let arguments: String = (0..values.len()).map(|at| format!(" (index . {at})")).collect();
     Template::new(name)
         .parse(&format!("{{{{{name}{arguments}}}}}"))
-        .and_then(|template| template.execute_to_string(&context::list(values.iter().cloned())))
+        .and_then(|template| {
+            template.execute_to_string(&template_data::list(values.iter().cloned()))
+        })
         .map_err(|error| error.to_string())
 }
 
@@ -132,7 +134,7 @@ mod tests {
             ("日%本d", vec!["日", "%本", "d"]),
             ("", vec![]),
         ] {
-            assert_eq!(pieces(format), expected, "{format:?}");
+            assert_eq!(split_format(format), expected, "{format:?}");
         }
     }
 }

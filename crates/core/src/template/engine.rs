@@ -11,17 +11,17 @@ use std::sync::Arc;
 use gotmpl::parse::{Expr, ListNode, Node, PipeNode};
 use gotmpl::{MissingKey, Template, Value};
 
-use super::context::MAPS;
 use super::error::TemplateError;
-use super::functions::Functions;
+use super::functions::TemplateFunctions;
 use super::syntax;
+use super::template_data::MAPS;
 
 /// Fills a template in. A field that the data does not have is an error.
 pub(super) fn render(
     file: &str,
     text: &str,
     data: &Value,
-    functions: &Functions,
+    functions: &TemplateFunctions,
 ) -> Result<String, TemplateError> {
     let template = parse(file, text, functions, MissingKey::Error)?;
     execute(file, &template, &with_named_keys(&template, data))
@@ -31,7 +31,7 @@ pub(super) fn render(
 pub(super) fn render_plain(
     text: &str,
     data: &Value,
-    functions: &Functions,
+    functions: &TemplateFunctions,
 ) -> Result<String, TemplateError> {
     const NAME: &str = "t";
     execute(NAME, &parse(NAME, text, functions, MissingKey::Invalid)?, data)
@@ -40,7 +40,7 @@ pub(super) fn render_plain(
 fn parse(
     file: &str,
     text: &str,
-    functions: &Functions,
+    functions: &TemplateFunctions,
     missing_key: MissingKey,
 ) -> Result<Template, TemplateError> {
     let wrong = |message: String| TemplateError::Parse { file: file.to_owned(), message };

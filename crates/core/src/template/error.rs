@@ -6,10 +6,10 @@
 pub enum TemplateError {
     /// A folder that has to be there is not.
     #[error("templates: the folder {0:?} is not there")]
-    NoFolder(String),
+    NoDirectory(String),
     /// A file where a folder has to be.
     #[error("expected template directory, {0:?} is not a directory")]
-    NotAFolder(String),
+    NotADirectory(String),
     /// A template is not text.
     #[error("template {0}: the file is not UTF-8 text")]
     NotText(String),

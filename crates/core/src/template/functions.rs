@@ -5,25 +5,25 @@ use std::sync::Arc;
 use gotmpl::{FuncMap, Template, TemplateError, Value, ValueFunc};
 
 use super::builtins;
-use super::context;
-use super::layers::Infrastructure;
+use super::layers::PlatformInfrastructure;
 use super::platform;
+use super::template_data;
 use crate::ignition::go::url;
 
 /// The functions, for one cluster.
 #[derive(Clone)]
-pub(super) struct Functions {
+pub(super) struct TemplateFunctions {
     map: FuncMap,
 }
 
 /// What a function answers: a value, or why not.
-pub(super) type Answer = Result<Value, String>;
+pub(super) type FunctionResult = Result<Value, String>;
 
 /// A function that looks at the cluster.
-type OfCluster = fn(&Infrastructure) -> Answer;
+type ClusterFunction = fn(&PlatformInfrastructure) -> FunctionResult;
 
 /// Those that look at the cluster; a template calls each as `{{name .}}`.
-const OF_CLUSTER: [(&str, OfCluster); 13] = [
+const CLUSTER_FUNCTIONS: [(&str, ClusterFunction); 13] = [
     ("cloudProvider", platform::cloud_provider),
     ("credentialProviderConfigFlag", platform::credential_provider_config_flag),
     ("onPremPlatformShortName", platform::short_name),
@@ -39,11 +39,11 @@ const OF_CLUSTER: [(&str, OfCluster); 13] = [
     ("platformType", platform::platform_type),
 ];
 
-impl Functions {
-    pub(super) fn new(infrastructure: &Infrastructure) -> Self {
+impl TemplateFunctions {
+    pub(super) fn new(infrastructure: &PlatformInfrastructure) -> Self {
         let infrastructure = Arc::new(infrastructure.clone());
         let mut map = FuncMap::new();
-        for (name, function) in OF_CLUSTER {
+        for (name, function) in CLUSTER_FUNCTIONS {
             let infrastructure = Arc::clone(&infrastructure);
             map.insert(
                 name.to_owned(),
@@ -64,13 +64,13 @@ impl Functions {
         map.insert("urlHost".to_owned(), function_of("urlHost", |[u]: &[Value; 1]| url_host(u)));
         map.insert("urlPort".to_owned(), function_of("urlPort", |[u]: &[Value; 1]| url_port(u)));
         map.insert("join".to_owned(), function_of("join", |[l, s]: &[Value; 2]| join(l, s)));
-        builtins::add(&mut map);
+        builtins::add_builtins(&mut map);
         Self { map }
     }
 
     /// For plain data, which holds no bytes: a list is a list.
     pub(super) fn plain() -> Self {
-        let mut functions = Self::new(&Infrastructure::default());
+        let mut functions = Self::new(&PlatformInfrastructure::default());
         let to_string =
             function_of("toString", |[value]: &[Value; 1]| Ok(value.to_string().into()));
         functions.map.insert("toString".to_owned(), to_string);
@@ -85,7 +85,7 @@ impl Functions {
 /// A function of so many arguments, as the engine wants it.
 fn function_of<const N: usize>(
     name: &'static str,
-    function: impl Fn(&[Value; N]) -> Answer + Send + Sync + 'static,
+    function: impl Fn(&[Value; N]) -> FunctionResult + Send + Sync + 'static,
 ) -> ValueFunc {
     self::function(name, move |arguments| {
         let fixed: Result<&[Value; N], _> = arguments.try_into();
@@ -98,7 +98,7 @@ fn function_of<const N: usize>(
 /// A function of any number of arguments, as the engine wants it.
 pub(super) fn function(
     name: &'static str,
-    function: impl Fn(&[Value]) -> Answer + Send + Sync + 'static,
+    function: impl Fn(&[Value]) -> FunctionResult + Send + Sync + 'static,
 ) -> ValueFunc {
     Arc::new(move |arguments: &[Value]| {
         function(arguments)
@@ -114,7 +114,7 @@ fn text(value: &Value) -> Result<&str, String> {
     }
 }
 
-fn to_string(value: &Value) -> Answer {
+fn to_string(value: &Value) -> FunctionResult {
     let bytes: Option<Vec<u8>> = match value {
         Value::List(items) if !items.is_empty() => items
             .iter()
@@ -136,7 +136,7 @@ fn to_string(value: &Value) -> Answer {
     }
 }
 
-fn indent(spaces: &Value, value: &Value) -> Answer {
+fn indent(spaces: &Value, value: &Value) -> FunctionResult {
     let spaces = spaces
         .as_int()
         .and_then(|spaces| usize::try_from(spaces).ok())
@@ -146,7 +146,7 @@ fn indent(spaces: &Value, value: &Value) -> Answer {
 }
 
 /// Passes a key through to whoever fills the file in later.
-fn skip(key: &Value) -> Answer {
+fn skip(key: &Value) -> FunctionResult {
     let key = text(key)?;
     let starts_well = key.starts_with(|c: char| c == '_' || c.is_ascii_lowercase());
     if !starts_well || !key.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric()) {
@@ -167,13 +167,13 @@ fn host_and_port(url: &str) -> (&str, &str) {
     host.rsplit_once(':').unwrap_or((host, ""))
 }
 
-fn url_host(url: &Value) -> Answer {
+fn url_host(url: &Value) -> FunctionResult {
     let url = text(url)?;
     url::parse(url).map_err(|_| format!("invalid url: {url}"))?;
     Ok(host_and_port(url).0.into())
 }
 
-fn url_port(url: &Value) -> Answer {
+fn url_port(url: &Value) -> FunctionResult {
     let url = text(url)?;
     let parsed = url::parse(url).map_err(|_| format!("invalid url: {url}"))?;
     match (host_and_port(url).1, parsed.scheme.as_str()) {
@@ -184,7 +184,7 @@ fn url_port(url: &Value) -> Answer {
     }
 }
 
-fn join(list: &Value, separator: &Value) -> Answer {
+fn join(list: &Value, separator: &Value) -> FunctionResult {
     let Value::List(items) = list else {
         return Err(format!("wrong type for value; expected []string; got {}", list.type_name()));
     };
@@ -195,7 +195,7 @@ fn join(list: &Value, separator: &Value) -> Answer {
 /// A list of texts out of JSON.
 pub(super) fn texts(json: Option<&serde_json::Value>) -> Value {
     let items = json.and_then(serde_json::Value::as_array);
-    context::list(items.into_iter().flatten().map(context::untyped))
+    template_data::list(items.into_iter().flatten().map(template_data::untyped))
 }
 
 #[cfg(test)]
@@ -203,10 +203,10 @@ mod tests {
     use super::*;
 
     fn bytes(text: &str) -> Value {
-        context::list(text.bytes().map(|byte| Value::Uint(byte.into())))
+        template_data::list(text.bytes().map(|byte| Value::Uint(byte.into())))
     }
 
-    fn shown(answer: Answer) -> String {
+    fn shown(answer: FunctionResult) -> String {
         answer.map_or_else(|error| format!("error: {error}"), |value| value.to_string())
     }
 
@@ -217,7 +217,10 @@ mod tests {
             (to_string(&bytes("")), ""),
             (to_string(&Value::Int(3)), "3"),
             (to_string(&"x".into()), "x"),
-            (to_string(&context::list([Value::Uint(0xff)])), "error: the bytes are not UTF-8 text"),
+            (
+                to_string(&template_data::list([Value::Uint(0xff)])),
+                "error: the bytes are not UTF-8 text",
+            ),
             (indent(&Value::Int(2), &"a\n\nb".into()), "  a\n  \n  b"),
             (indent(&Value::Int(0), &"a".into()), "a"),
             (skip(&"etcd_index".into()), "{{.etcd_index}}"),
@@ -234,8 +237,8 @@ mod tests {
             (url_port(&"https://api.example.com".into()), "443"),
             (url_port(&"http://[fd00::1]".into()), "80"),
             (url_port(&"ftp://x".into()), "error: unknown scheme in ftp://x"),
-            (join(&context::list(["a".into(), "b".into()]), &",".into()), "a,b"),
-            (join(&context::list([]), &",".into()), ""),
+            (join(&template_data::list(["a".into(), "b".into()]), &",".into()), "a,b"),
+            (join(&template_data::list([]), &",".into()), ""),
         ] {
             assert_eq!(shown(answer), expected);
         }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::api::ControllerConfig;
-use crate::go::escape::escaped;
+use crate::go::escape::escape_html;
 
 /// The Secret with the registry's password, in the namespace of the system.
 pub const AUTH_SECRET: &str = "internal-release-image-registry-auth";
@@ -54,7 +54,7 @@ pub fn with_internal_registry(
     for host in hosts {
         auths.insert(host, wanted.clone());
     }
-    Ok(escaped(config.to_string().into_bytes()))
+    Ok(escape_html(config.to_string().into_bytes()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::error::TemplateError;
 
 /// The layer that holds everywhere.
-const BASE: &str = "_base";
+const BASE_LAYER: &str = "_base";
 
 /// The platforms that have templates of their own.
 const PLATFORMS: [&str; 13] = [
@@ -29,7 +29,7 @@ const ON_PREMISE: [&str; 5] = ["BareMetal", "oVirt", "OpenStack", "VSphere", "Nu
 
 /// What the templates need to know about where a cluster runs, as the ControllerConfig has it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Infrastructure {
+pub(super) struct PlatformInfrastructure {
     /// `spec.infra.status`.
     status: Value,
 }
@@ -45,7 +45,7 @@ pub(super) enum LoadBalancers {
     Absent,
 }
 
-impl Infrastructure {
+impl PlatformInfrastructure {
     /// Out of the spec of a ControllerConfig.
     pub(super) fn new(spec: &Value) -> Self {
         Self { status: spec.pointer("/infra/status").cloned().unwrap_or_default() }
@@ -102,12 +102,12 @@ impl Infrastructure {
     pub(super) fn layers(&self) -> Result<Vec<String>, TemplateError> {
         let platform = match self.platform() {
             "" => return Err(TemplateError::NoPlatform),
-            BASE => return Err(TemplateError::BasePlatform),
+            BASE_LAYER => return Err(TemplateError::BasePlatform),
             known if PLATFORMS.contains(&known) => known.to_lowercase(),
             // So a new platform can be tried before there are templates for it.
             _ => "none".to_owned(),
         };
-        let mut layers = vec![BASE.to_owned()];
+        let mut layers = vec![BASE_LAYER.to_owned()];
         let mut add = |holds: bool, layer: &str| {
             if holds {
                 layers.push(layer.to_owned());
@@ -128,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     fn layers(status: &Value) -> String {
-        let infrastructure = Infrastructure::new(&json!({"infra": {"status": status}}));
+        let infrastructure = PlatformInfrastructure::new(&json!({"infra": {"status": status}}));
         infrastructure.layers().map_or_else(|error| error.to_string(), |layers| layers.join(" "))
     }
 

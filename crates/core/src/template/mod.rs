@@ -11,7 +11,6 @@
 
 mod builtins;
 mod certificates;
-mod context;
 mod engine;
 mod error;
 mod functions;
@@ -21,6 +20,7 @@ mod platform;
 mod shipped;
 mod status;
 mod syntax;
+mod template_data;
 mod transpile;
 mod tree;
 
@@ -34,25 +34,25 @@ use serde_json::Value;
 pub use certificates::certificates;
 pub use error::TemplateError;
 pub use internal_registry::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry};
-pub use shipped::{Profile, shipped};
+pub use shipped::{ShippedProfile, shipped_templates};
 pub use status::{running, status};
-pub use tree::Templates;
+pub use tree::TemplateTree;
 
 use crate::api::config::APIServer;
 use crate::api::names::{annotation, label, object};
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigSpec};
-use crate::generate::Generated;
-use crate::serve::tls_profile::spoken;
-use functions::Functions;
-use layers::Infrastructure;
-use transpile::Filled;
+use crate::generate::GeneratedConfig;
+use crate::serve::tls_profile::tls_settings;
+use functions::TemplateFunctions;
+use layers::PlatformInfrastructure;
+use transpile::RenderedTemplate;
 
 /// The folder that holds for every role.
 const COMMON: &str = "common";
 
 /// What the templates are filled in with.
 #[derive(Clone, Copy)]
-pub struct Inputs<'a> {
+pub struct TemplateInputs<'a> {
     /// The facts about the cluster.
     pub controller_config: &'a ControllerConfig,
     /// The pull secret of the cluster, as JSON; nothing when there is none.
@@ -61,7 +61,7 @@ pub struct Inputs<'a> {
     pub api_server: Option<&'a APIServer>,
 }
 
-impl std::fmt::Debug for Inputs<'_> {
+impl std::fmt::Debug for TemplateInputs<'_> {
     /// Leaves the pull secret out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inputs")
@@ -71,12 +71,12 @@ impl std::fmt::Debug for Inputs<'_> {
 }
 
 /// Templates with everything at hand that fills them in.
-struct Renderer<'a> {
-    templates: &'a Templates,
+struct TemplateRenderer<'a> {
+    templates: &'a TemplateTree,
     layers: Vec<String>,
-    infrastructure: Infrastructure,
+    infrastructure: PlatformInfrastructure,
     data: gotmpl::Value,
-    functions: Functions,
+    functions: TemplateFunctions,
     pull_secret: String,
 }
 
@@ -85,18 +85,18 @@ struct Renderer<'a> {
 /// # Errors
 /// A template cannot be read or filled in, or the ControllerConfig lacks what decides the layers.
 pub fn generate(
-    templates: &Templates,
-    inputs: &Inputs<'_>,
+    templates: &TemplateTree,
+    inputs: &TemplateInputs<'_>,
     version: &str,
-) -> Result<Vec<Generated>, TemplateError> {
+) -> Result<Vec<GeneratedConfig>, TemplateError> {
     let pull_secret = compact(inputs.pull_secret)?;
-    let renderer = Renderer::new(templates, inputs, pull_secret)?;
+    let renderer = TemplateRenderer::new(templates, inputs, pull_secret)?;
     let mut configs = Vec::new();
-    for role in templates.folders_in(&[]) {
+    for role in templates.directories_in(&[]) {
         let is_arbiter_elsewhere = role == object::POOL_ARBITER
             && !renderer.infrastructure.has_topology("HighlyAvailableArbiter");
         if role != COMMON && !is_arbiter_elsewhere {
-            configs.extend(renderer.role(role)?);
+            configs.extend(renderer.render_role(role)?);
         }
     }
     let owner = owner(inputs.controller_config);
@@ -111,7 +111,11 @@ pub fn generate(
     let from = vec![format!("ControllerConfig {name}")];
     Ok(configs
         .into_iter()
-        .map(|machine_config| Generated { machine_config, from: from.clone(), warnings: vec![] })
+        .map(|machine_config| GeneratedConfig {
+            machine_config,
+            from: from.clone(),
+            warnings: vec![],
+        })
         .collect())
 }
 
@@ -121,7 +125,7 @@ pub fn generate(
 /// # Errors
 /// The template cannot be read or filled in.
 pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
-    engine::render_plain(text, &context::untyped(data), &Functions::plain())
+    engine::render_plain(text, &template_data::untyped(data), &TemplateFunctions::plain())
 }
 
 /// The contents of a file that the templates of a role make, if any of them does. Roles of custom
@@ -132,45 +136,45 @@ pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
 ///
 /// # Errors
 /// One of them cannot be read or filled in.
-pub fn file_of_role(
-    templates: &Templates,
-    inputs: &Inputs<'_>,
+pub fn render_file_of_role(
+    templates: &TemplateTree,
+    inputs: &TemplateInputs<'_>,
     role: &str,
     path: &str,
 ) -> Result<Option<Vec<u8>>, TemplateError> {
     let templates = templates.with_names_of(path);
     // Files that depend on the pull secret are not asked for by their path.
-    let configs = Renderer::new(&templates, inputs, String::new())?.role(role)?;
-    Ok(configs.iter().find_map(|config| file_of(config, path)))
+    let configs = TemplateRenderer::new(&templates, inputs, String::new())?.render_role(role)?;
+    Ok(configs.iter().find_map(|config| decoded_file(config, path)))
 }
 
-impl<'a> Renderer<'a> {
+impl<'a> TemplateRenderer<'a> {
     fn new(
-        templates: &'a Templates,
-        inputs: &Inputs<'_>,
+        templates: &'a TemplateTree,
+        inputs: &TemplateInputs<'_>,
         pull_secret: String,
     ) -> Result<Self, TemplateError> {
         let spec = serde_json::to_value(&inputs.controller_config.spec).unwrap_or_default();
-        let infrastructure = Infrastructure::new(&spec);
+        let infrastructure = PlatformInfrastructure::new(&spec);
         let profile =
             inputs.api_server.and_then(|server| server.spec.tls_security_profile.as_ref());
         Ok(Self {
             templates,
             layers: infrastructure.layers()?,
-            data: context::data(&spec, &pull_secret, &spoken(profile)),
-            functions: Functions::new(&infrastructure),
+            data: template_data::data(&spec, &pull_secret, &tls_settings(profile)),
+            functions: TemplateFunctions::new(&infrastructure),
             infrastructure,
             pull_secret,
         })
     }
 
-    fn role(&self, role: &str) -> Result<Vec<MachineConfig>, TemplateError> {
+    fn render_role(&self, role: &str) -> Result<Vec<MachineConfig>, TemplateError> {
         let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
         let folder = if built_in.contains(&role) { role } else { object::POOL_WORKER };
-        if !self.templates.has_folder(&[folder])? {
-            return Err(TemplateError::NoFolder(folder.to_owned()));
+        if !self.templates.has_directory(&[folder])? {
+            return Err(TemplateError::NoDirectory(folder.to_owned()));
         }
-        let names = self.templates.folders_in(&[folder]);
+        let names = self.templates.directories_in(&[folder]);
         names
             .iter()
             .enumerate()
@@ -196,7 +200,7 @@ impl<'a> Renderer<'a> {
         for base in &bases {
             for layer in &self.layers {
                 let at = [base.as_slice(), &[layer.as_str()]].concat();
-                if !self.templates.has_folder(&at)? {
+                if !self.templates.has_directory(&at)? {
                     continue;
                 }
                 self.fill(&mut files, &at, "files")?;
@@ -226,12 +230,12 @@ impl<'a> Renderer<'a> {
     /// empty file takes it away; what comes out empty leaves it.
     fn fill(
         &self,
-        into: &mut BTreeMap<String, Filled>,
+        into: &mut BTreeMap<String, RenderedTemplate>,
         layer: &[&str],
         kind: &str,
     ) -> Result<(), TemplateError> {
         let folder = [layer, &[kind]].concat();
-        if !self.templates.has_folder(&folder)? {
+        if !self.templates.has_directory(&folder)? {
             return Ok(());
         }
         for template in self.templates.files_below(&folder) {
@@ -245,7 +249,7 @@ impl<'a> Renderer<'a> {
             let text = engine::render(&file, text, &self.data, &self.functions)
                 .map_err(|error| self.without_secret(error))?;
             if !text.trim().is_empty() {
-                into.insert(template.base_name().to_owned(), Filled { file, text });
+                into.insert(template.base_name().to_owned(), RenderedTemplate { file, text });
             }
         }
         Ok(())
@@ -304,7 +308,7 @@ fn owner(config: &ControllerConfig) -> OwnerReference {
 
 /// A MachineConfig's file, decoded: the base that other generators build on.
 #[must_use]
-pub fn file_of(config: &MachineConfig, path: &str) -> Option<Vec<u8>> {
+pub fn decoded_file(config: &MachineConfig, path: &str) -> Option<Vec<u8>> {
     const LARGEST: u64 = 1 << 20;
     let value: &Value = config.spec.config.as_ref()?;
     let (config, _) = crate::ignition::parse_and_upgrade(value).ok()?;

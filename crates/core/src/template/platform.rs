@@ -3,11 +3,11 @@
 use gotmpl::Value;
 use serde_json::Value as Json;
 
-use super::functions::{Answer, texts};
-use super::layers::{Infrastructure, LoadBalancers};
+use super::functions::{FunctionResult, texts};
+use super::layers::{LoadBalancers, PlatformInfrastructure};
 
 /// `external` where the cloud's own controller looks after machines, else nothing.
-pub(super) fn cloud_provider(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn cloud_provider(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     let external = match infrastructure.platform() {
         "AlibabaCloud" | "AWS" | "Azure" | "GCP" | "IBMCloud" | "KubeVirt" | "Nutanix"
         | "OpenStack" | "PowerVS" | "VSphere" => true,
@@ -21,7 +21,9 @@ pub(super) fn cloud_provider(infrastructure: &Infrastructure) -> Answer {
 }
 
 /// The flags with which the kubelet gets at the cloud's registry.
-pub(super) fn credential_provider_config_flag(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn credential_provider_config_flag(
+    infrastructure: &PlatformInfrastructure,
+) -> FunctionResult {
     let provider = match infrastructure.platform() {
         "AWS" => "ecr",
         "GCP" => "gcr",
@@ -36,7 +38,7 @@ pub(super) fn credential_provider_config_flag(infrastructure: &Infrastructure) -
 }
 
 /// The word for an on-premise platform in names of files.
-pub(super) fn short_name(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn short_name(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     Ok(match infrastructure.platform() {
         "BareMetal" => "kni",
         "oVirt" => "ovirt",
@@ -48,13 +50,13 @@ pub(super) fn short_name(infrastructure: &Infrastructure) -> Answer {
     .into())
 }
 
-pub(super) fn platform_type(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn platform_type(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     Ok(infrastructure.platform().into())
 }
 
 /// What is known about an on-premise platform. VSphere may have nothing to say; the others must.
 fn on_premise<'a>(
-    infrastructure: &'a Infrastructure,
+    infrastructure: &'a PlatformInfrastructure,
     what: &str,
 ) -> Result<Option<&'a Json>, String> {
     let platform = infrastructure.platform();
@@ -71,11 +73,15 @@ fn on_premise<'a>(
     }
 }
 
-fn addresses(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+fn addresses(infrastructure: &PlatformInfrastructure, what: &str, field: &str) -> FunctionResult {
     Ok(texts(on_premise(infrastructure, what)?.and_then(|status| status.get(field))))
 }
 
-fn first_address(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+fn first_address(
+    infrastructure: &PlatformInfrastructure,
+    what: &str,
+    field: &str,
+) -> FunctionResult {
     let status = on_premise(infrastructure, what)?;
     let first = status.and_then(|status| status.get(field)).and_then(|list| list.get(0));
     match first.and_then(Json::as_str) {
@@ -88,24 +94,26 @@ fn first_address(infrastructure: &Infrastructure, what: &str, field: &str) -> An
 const API_SERVER: &str = "API Server Internal IP";
 const INGRESS: &str = "Ingress IP";
 
-pub(super) fn api_server_internal_ips(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn api_server_internal_ips(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     addresses(infrastructure, API_SERVER, "apiServerInternalIPs")
 }
 
-pub(super) fn api_server_internal_ip(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn api_server_internal_ip(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     first_address(infrastructure, API_SERVER, "apiServerInternalIPs")
 }
 
-pub(super) fn ingress_ips(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn ingress_ips(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     addresses(infrastructure, INGRESS, "ingressIPs")
 }
 
-pub(super) fn ingress_ip(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn ingress_ip(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     first_address(infrastructure, INGRESS, "ingressIPs")
 }
 
 /// Whether the cluster balances the load onto its control plane itself.
-pub(super) fn is_managed_default_load_balancer(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn is_managed_default_load_balancer(
+    infrastructure: &PlatformInfrastructure,
+) -> FunctionResult {
     if !infrastructure.is_on_premise() {
         return Ok(Value::Bool(true));
     }
@@ -124,7 +132,7 @@ pub(super) fn is_managed_default_load_balancer(infrastructure: &Infrastructure) 
 }
 
 /// Where the records of the cluster's own names are kept.
-pub(super) fn dns_records_type(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn dns_records_type(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     let platform = infrastructure.platform();
     let status = matches!(platform, "BareMetal" | "Nutanix" | "OpenStack" | "VSphere")
         .then(|| infrastructure.platform_status(&platform.to_lowercase()))
@@ -136,7 +144,11 @@ pub(super) fn dns_records_type(infrastructure: &Infrastructure) -> Answer {
     .into())
 }
 
-fn load_balancer_ips(infrastructure: &Infrastructure, what: &str, field: &str) -> Answer {
+fn load_balancer_ips(
+    infrastructure: &PlatformInfrastructure,
+    what: &str,
+    field: &str,
+) -> FunctionResult {
     let Some(cloud) = infrastructure.cloud() else {
         return Err("invalid cloud platform for API Server Internal IPs".to_owned());
     };
@@ -160,14 +172,14 @@ fn load_balancer_ips(infrastructure: &Infrastructure, what: &str, field: &str) -
     }
 }
 
-pub(super) fn api_int_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn api_int_load_balancer_ips(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     load_balancer_ips(infrastructure, "Internal API Server", "apiIntLoadBalancerIPs")
 }
 
-pub(super) fn api_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn api_load_balancer_ips(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     load_balancer_ips(infrastructure, "API Server", "apiLoadBalancerIPs")
 }
 
-pub(super) fn ingress_load_balancer_ips(infrastructure: &Infrastructure) -> Answer {
+pub(super) fn ingress_load_balancer_ips(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     load_balancer_ips(infrastructure, "Ingress", "ingressLoadBalancerIPs")
 }

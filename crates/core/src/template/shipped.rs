@@ -1,10 +1,10 @@
 //! The templates that come with Machinist, for whoever has none of their own.
 
-use super::tree::Templates;
+use super::tree::TemplateTree;
 
 /// Which of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
+pub enum ShippedProfile {
     /// Machines of a plain Kubernetes, workers and control plane, on hosts with systemd.
     Kubernetes,
     /// Machines without a kubelet: next to nothing.
@@ -59,12 +59,12 @@ const MACHINE: &[(&str, &str)] = files!("machine":
 
 /// The templates of a profile.
 #[must_use]
-pub fn shipped(profile: Profile) -> Templates {
+pub fn shipped_templates(profile: ShippedProfile) -> TemplateTree {
     let files = match profile {
-        Profile::Kubernetes => KUBERNETES,
-        Profile::Machine => MACHINE,
+        ShippedProfile::Kubernetes => KUBERNETES,
+        ShippedProfile::Machine => MACHINE,
     };
-    let mut templates = Templates::new();
+    let mut templates = TemplateTree::new();
     for (path, contents) in files {
         templates.add_file(path, *contents);
     }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::api::ControllerConfig;
-    use crate::template::{Inputs, generate};
+    use crate::template::{TemplateInputs, generate};
 
     fn controller_config(more: &Value) -> ControllerConfig {
         let mut spec = json!({
@@ -95,14 +95,14 @@ mod tests {
     }
 
     /// Name, paths and units of each MachineConfig.
-    fn made(profile: Profile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
+    fn made(profile: ShippedProfile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
         let controller_config = controller_config(more);
-        let inputs = Inputs {
+        let inputs = TemplateInputs {
             controller_config: &controller_config,
             pull_secret: Some(b"{}"),
             api_server: None,
         };
-        let all = generate(&shipped(profile), &inputs, "v").unwrap();
+        let all = generate(&shipped_templates(profile), &inputs, "v").unwrap();
         all.iter()
             .map(|made| {
                 let config = made.machine_config.spec.config.as_ref().unwrap();
@@ -127,7 +127,7 @@ mod tests {
             "additionalTrustBundle": "LS0t",
             "images": {"infraImageKey": "pause"},
         });
-        let made = made(Profile::Kubernetes, &more);
+        let made = made(ShippedProfile::Kubernetes, &more);
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_is_not_there() {
-        let made = made(Profile::Kubernetes, &json!({}));
+        let made = made(ShippedProfile::Kubernetes, &json!({}));
         let (_, found) = &made[1];
         for what in
             ["/etc/machinist/trust-bundle.crt", "machinist-ca-trust.service", "crio.service"]
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_machine_gets_next_to_nothing() {
-        let made = made(Profile::Machine, &json!({}));
+        let made = made(ShippedProfile::Machine, &json!({}));
         let expected = ["/etc/machinist/role", "/etc/mco/proxy.env"].map(str::to_owned);
         assert_eq!(made.len(), 2);
         for (_, found) in made {

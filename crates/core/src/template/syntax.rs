@@ -2,8 +2,8 @@
 //! ends without a block, strings and comments that are not closed, variables that nobody declared.
 
 /// What is open: which word opened it, and how many variables were known then.
-struct Block {
-    word: &'static str,
+struct OpenBlock {
+    keyword: &'static str,
     line: usize,
     known: usize,
     had_else: bool,
@@ -11,7 +11,7 @@ struct Block {
 
 /// A token inside an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+enum TemplateToken<'a> {
     Word(&'a str),
     Variable(&'a str),
     Declare,
@@ -27,7 +27,7 @@ enum Token<'a> {
 /// # Errors
 /// What is wrong, with the line.
 pub(super) fn check(text: &str) -> Result<(), String> {
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<OpenBlock> = Vec::new();
     let mut known: Vec<&str> = vec!["$"];
     let mut rest = text;
     while let Some(at) = rest.find("{{") {
@@ -50,7 +50,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     match blocks.last() {
         None => Ok(()),
         Some(block) => {
-            Err(format!("line {}: {{{{{}}}}} has no {{{{end}}}}", block.line, block.word))
+            Err(format!("line {}: {{{{{}}}}} has no {{{{end}}}}", block.line, block.keyword))
         }
     }
 }
@@ -62,7 +62,7 @@ fn trimmed_left(text: &str) -> &str {
 }
 
 /// The tokens up to the right delimiter, and what follows it.
-fn tokens(mut text: &str) -> Result<(Vec<Token<'_>>, &str), String> {
+fn tokens(mut text: &str) -> Result<(Vec<TemplateToken<'_>>, &str), String> {
     let mut tokens = Vec::new();
     loop {
         let trimmed = text.trim_start();
@@ -81,39 +81,39 @@ fn tokens(mut text: &str) -> Result<(Vec<Token<'_>>, &str), String> {
 }
 
 /// The token that a text starts with, and its length.
-fn token(text: &str) -> Result<(Token<'_>, usize), String> {
+fn token(text: &str) -> Result<(TemplateToken<'_>, usize), String> {
     let first = text.chars().next().ok_or("unclosed action")?;
     let name_length =
         |text: &str| text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len());
     Ok(match first {
         '"' | '\'' => {
             let length = quoted_length(text, first)?;
-            (Token::Value(&text[..length]), length)
+            (TemplateToken::Value(&text[..length]), length)
         }
         '`' => {
             let end = text[1..].find('`').ok_or("unterminated raw quoted string")?;
-            (Token::Value(&text[..end + 2]), end + 2)
+            (TemplateToken::Value(&text[..end + 2]), end + 2)
         }
-        ':' if text.starts_with(":=") => (Token::Declare, 2),
-        '=' => (Token::Assign, 1),
+        ':' if text.starts_with(":=") => (TemplateToken::Declare, 2),
+        '=' => (TemplateToken::Assign, 1),
         '$' => {
             let length = 1 + name_length(&text[1..]);
             terminated(&text[length..])?;
-            (Token::Variable(&text[..length]), length)
+            (TemplateToken::Variable(&text[..length]), length)
         }
         '.' | '+' | '-' | '0'..='9' => {
             let length = text[1..]
                 .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'))
                 .map_or(text.len(), |at| at + 1);
             number(&text[..length])?;
-            (Token::Value(&text[..length]), length)
+            (TemplateToken::Value(&text[..length]), length)
         }
         c if c == '_' || c.is_alphabetic() => {
             let length = name_length(text);
             terminated(&text[length..])?;
-            (Token::Word(&text[..length]), length)
+            (TemplateToken::Word(&text[..length]), length)
         }
-        c => (Token::Mark, c.len_utf8()),
+        c => (TemplateToken::Mark, c.len_utf8()),
     })
 }
 
@@ -163,17 +163,17 @@ fn number(text: &str) -> Result<(), String> {
 }
 
 fn action<'a>(
-    tokens: &[Token<'a>],
+    tokens: &[TemplateToken<'a>],
     line: usize,
-    blocks: &mut Vec<Block>,
+    blocks: &mut Vec<OpenBlock>,
     known: &mut Vec<&'a str>,
 ) -> Result<(), String> {
     let (word, rest) = match tokens {
-        [Token::Word(word), rest @ ..] => (*word, rest),
+        [TemplateToken::Word(word), rest @ ..] => (*word, rest),
         all => ("", all),
     };
-    let open = |word: &'static str, blocks: &mut Vec<Block>, known: usize| {
-        blocks.push(Block { word, line, known, had_else: false });
+    let open = |word: &'static str, blocks: &mut Vec<OpenBlock>, known: usize| {
+        blocks.push(OpenBlock { keyword: word, line, known, had_else: false });
     };
     match word {
         "if" => open("if", blocks, known.len()),
@@ -193,7 +193,7 @@ fn action<'a>(
         }
         "else" => {
             let block = blocks.last_mut().ok_or("unexpected {{else}}")?;
-            let may = matches!(block.word, "if" | "with" | "range");
+            let may = matches!(block.keyword, "if" | "with" | "range");
             if !may || block.had_else {
                 return Err("unexpected {{else}}".to_owned());
             }
@@ -213,15 +213,17 @@ fn action<'a>(
 }
 
 /// Variables are declared before something is assigned to them.
-fn variables<'a>(tokens: &[Token<'a>], known: &mut Vec<&'a str>) -> Result<(), String> {
-    let Some(at) = tokens.iter().position(|token| matches!(token, Token::Declare | Token::Assign))
+fn variables<'a>(tokens: &[TemplateToken<'a>], known: &mut Vec<&'a str>) -> Result<(), String> {
+    let Some(at) = tokens
+        .iter()
+        .position(|token| matches!(token, TemplateToken::Declare | TemplateToken::Assign))
     else {
         return Ok(());
     };
     for token in &tokens[..at] {
-        if let Token::Variable(name) = token {
+        if let TemplateToken::Variable(name) = token {
             match tokens[at] {
-                Token::Declare => known.push(name),
+                TemplateToken::Declare => known.push(name),
                 _ if known.contains(name) => {}
                 _ => return Err(format!("undefined variable {name:?}")),
             }

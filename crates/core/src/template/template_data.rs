@@ -8,15 +8,16 @@ use gotmpl::Value;
 use serde_json::Value as Json;
 
 use crate::api::names::path;
-use crate::go::types::{CONTROLLER_CONFIG, Kind, Types};
-use crate::serve::tls_profile::Spoken;
+use crate::go::types::{CONTROLLER_CONFIG, GoType, GoTypes};
+use crate::serve::tls_profile::TlsSettings;
 
 /// The maps among the data: a template may ask them for keys that they do not have.
 pub(super) const MAPS: [&str; 2] = ["Images", "Constants"];
 
 /// The data that templates are filled in with.
-pub(super) fn data(spec: &Json, pull_secret: &str, tls: &Spoken) -> Value {
-    let Value::Map(fields) = typed(&CONTROLLER_CONFIG, &Kind::Struct("ControllerConfigSpec"), spec)
+pub(super) fn data(spec: &Json, pull_secret: &str, tls: &TlsSettings) -> Value {
+    let Value::Map(fields) =
+        typed(&CONTROLLER_CONFIG, &GoType::Struct("ControllerConfigSpec"), spec)
     else {
         return Value::Nil;
     };
@@ -32,30 +33,32 @@ pub(super) fn data(spec: &Json, pull_secret: &str, tls: &Spoken) -> Value {
 /// A JSON value as Go sees it once it is in its type. What was never set is zero.
 ///
 /// A nil pointer is an empty map: it is false, and asking it for a field is an error, as in Go.
-fn typed(types: &Types, kind: &Kind, json: &Json) -> Value {
+fn typed(types: &GoTypes, kind: &GoType, json: &Json) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
-        Kind::Int { .. } => Value::Int(json.as_i64().unwrap_or_default()),
-        Kind::Float => Value::Float(json.as_f64().unwrap_or_default()),
-        Kind::String | Kind::Quantity | Kind::Amount | Kind::Duration | Kind::TimeOrDuration => {
-            json.as_str().unwrap_or_default().into()
-        }
-        Kind::Bytes => {
+        GoType::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
+        GoType::Int { .. } => Value::Int(json.as_i64().unwrap_or_default()),
+        GoType::Float => Value::Float(json.as_f64().unwrap_or_default()),
+        GoType::String
+        | GoType::Quantity
+        | GoType::Amount
+        | GoType::Duration
+        | GoType::TimeOrDuration => json.as_str().unwrap_or_default().into(),
+        GoType::Bytes => {
             let bytes = json.as_str().and_then(|text| STANDARD.decode(text).ok());
             list(bytes.unwrap_or_default().into_iter().map(|byte| Value::Uint(byte.into())))
         }
-        Kind::Any => untyped(json),
-        Kind::List(inner) => {
+        GoType::Any => untyped(json),
+        GoType::List(inner) => {
             list(json.as_array().into_iter().flatten().map(|item| typed(types, inner, item)))
         }
-        Kind::Map(inner) => map(json
+        GoType::Map(inner) => map(json
             .as_object()
             .into_iter()
             .flatten()
             .map(|(key, item)| (key.clone(), typed(types, inner, item)))),
-        Kind::Pointer(_) if json.is_null() => map([]),
-        Kind::Pointer(inner) => typed(types, inner, json),
-        Kind::Struct(name) => map(types.fields(name).iter().map(|field| {
+        GoType::Pointer(_) if json.is_null() => map([]),
+        GoType::Pointer(inner) => typed(types, inner, json),
+        GoType::Struct(name) => map(types.fields(name).iter().map(|field| {
             let value = json.get(field.json).unwrap_or(&Json::Null);
             (field.name.to_owned(), typed(types, &field.kind, value))
         })),

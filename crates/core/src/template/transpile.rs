@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 
 use super::error::TemplateError;
 use crate::go::yaml;
-use crate::ignition::part::{Decoder, Part};
+use crate::ignition::config_part::{ConfigDecoder, ConfigPart};
 use crate::ignition::schema::{File, Unit};
-use crate::ignition::{Config, data_url, empty, merge};
+use crate::ignition::{Config, data_url, empty_config, merge};
 
 /// A filled-in template: where it comes from and what it says.
 #[derive(Debug, Clone)]
-pub(super) struct Filled {
+pub(super) struct RenderedTemplate {
     /// The path of the template.
     pub(super) file: String,
     /// What it says.
@@ -22,8 +22,8 @@ pub(super) struct Filled {
 
 /// One Ignition config out of files and units, in their order.
 pub(super) fn transpile<'a>(
-    files: impl IntoIterator<Item = &'a Filled>,
-    units: impl IntoIterator<Item = &'a Filled>,
+    files: impl IntoIterator<Item = &'a RenderedTemplate>,
+    units: impl IntoIterator<Item = &'a RenderedTemplate>,
 ) -> Result<Config, TemplateError> {
     let mut configs = Vec::new();
     for filled in files {
@@ -39,18 +39,18 @@ pub(super) fn transpile<'a>(
 }
 
 fn with(change: impl FnOnce(&mut Config)) -> Config {
-    let mut config = empty();
+    let mut config = empty_config();
     change(&mut config);
     config
 }
 
-fn read<T: Part>(filled: &Filled, kind: &'static str) -> Result<T, TemplateError> {
+fn read<T: ConfigPart>(filled: &RenderedTemplate, kind: &'static str) -> Result<T, TemplateError> {
     let wrong =
         |message: String| TemplateError::Transpile { file: filled.file.clone(), kind, message };
     let mut value = yaml::parse(&filled.text).map_err(|error| wrong(error.to_string()))?;
     move_inline(&mut value);
     let mut part = T::default();
-    let mut decoder = Decoder::new(0);
+    let mut decoder = ConfigDecoder::new(0);
     part.decode(&value, &mut decoder);
     match decoder.report.errors().next() {
         None => Ok(part),

@@ -7,22 +7,22 @@ use super::error::TemplateError;
 /// A folder of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
 /// `common/<layer>/…` for every role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Templates {
+pub struct TemplateTree {
     /// By path, cut at the slashes: in the order in which Go walks a folder.
     files: BTreeMap<Vec<String>, Vec<u8>>,
-    folders: BTreeSet<Vec<String>>,
+    directories: BTreeSet<Vec<String>>,
 }
 
 /// One template in a folder.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Template<'a> {
+pub(super) struct TemplateFile<'a> {
     /// Its whole path.
     pub(super) path: &'a [String],
     /// Its text as it is.
     pub(super) contents: &'a [u8],
 }
 
-impl Template<'_> {
+impl TemplateFile<'_> {
     /// The last part of the path: templates of one base name replace one another.
     pub(super) fn base_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
@@ -33,7 +33,7 @@ impl Template<'_> {
     }
 }
 
-impl Templates {
+impl TemplateTree {
     /// An empty folder.
     #[must_use]
     pub fn new() -> Self {
@@ -42,21 +42,21 @@ impl Templates {
 
     /// Adds a file, by its path below the folder of templates, with the folders that lead there.
     pub fn add_file(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
-        let path = cut(path);
+        let path = split_path(path);
         if let Some((_, folder)) = path.split_last() {
-            self.add_folders(folder);
+            self.add_directories(folder);
         }
         self.files.insert(path, contents.into());
     }
 
     /// Adds a folder that may have nothing in it, by its path below the folder of templates.
-    pub fn add_folder(&mut self, path: &str) {
-        self.add_folders(&cut(path));
+    pub fn add_directory(&mut self, path: &str) {
+        self.add_directories(&split_path(path));
     }
 
-    fn add_folders(&mut self, path: &[String]) {
+    fn add_directories(&mut self, path: &[String]) {
         for length in 1..=path.len() {
-            self.folders.insert(path[..length].to_vec());
+            self.directories.insert(path[..length].to_vec());
         }
     }
 
@@ -74,7 +74,7 @@ impl Templates {
         let files = self.files.iter().filter(|(path, _)| is_named(path));
         Self {
             files: files.map(|(path, contents)| (path.clone(), contents.clone())).collect(),
-            folders: self.folders.clone(),
+            directories: self.directories.clone(),
         }
     }
 
@@ -85,8 +85,8 @@ impl Templates {
     }
 
     /// The folders right below this one, by name.
-    pub(super) fn folders_in(&self, path: &[&str]) -> Vec<&str> {
-        self.folders
+    pub(super) fn directories_in(&self, path: &[&str]) -> Vec<&str> {
+        self.directories
             .iter()
             .filter(|folder| folder.len() == path.len() + 1 && starts_with(folder, path))
             .filter_map(|folder| folder.last().map(String::as_str))
@@ -94,24 +94,27 @@ impl Templates {
     }
 
     /// Whether there is a folder; a file in its place is an error.
-    pub(super) fn has_folder(&self, path: &[&str]) -> Result<bool, TemplateError> {
+    pub(super) fn has_directory(&self, path: &[&str]) -> Result<bool, TemplateError> {
         let owned: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
         if self.files.contains_key(&owned) {
-            return Err(TemplateError::NotAFolder(path.join("/")));
+            return Err(TemplateError::NotADirectory(path.join("/")));
         }
-        Ok(self.folders.contains(&owned))
+        Ok(self.directories.contains(&owned))
     }
 
     /// Every file below a folder, as Go walks it.
-    pub(super) fn files_below<'a>(&'a self, path: &[&str]) -> impl Iterator<Item = Template<'a>> {
+    pub(super) fn files_below<'a>(
+        &'a self,
+        path: &[&str],
+    ) -> impl Iterator<Item = TemplateFile<'a>> {
         self.files
             .iter()
             .filter(move |(file, _)| file.len() > path.len() && starts_with(file, path))
-            .map(|(path, contents)| Template { path, contents })
+            .map(|(path, contents)| TemplateFile { path, contents })
     }
 }
 
-fn cut(path: &str) -> Vec<String> {
+fn split_path(path: &str) -> Vec<String> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
 }
 

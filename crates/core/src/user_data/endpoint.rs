@@ -8,16 +8,16 @@ use crate::api::names::port;
 
 /// Where a machine asks on its first boot.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ServerEndpoint {
     /// `https://host:port`, without a path.
     pub url: String,
     /// The certificates that the server's is signed with, as PEM; several may be in it.
-    pub authority: Option<String>,
+    pub ca_bundle: Option<String>,
     /// The provisioning token that the machine brings.
     pub token: Option<String>,
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("Endpoint")
@@ -27,10 +27,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-impl Endpoint {
+impl ServerEndpoint {
     /// The address of a pool's config.
     #[must_use]
-    pub fn config(&self, pool: &str) -> String {
+    pub fn config_url(&self, pool: &str) -> String {
         format!("{}/config/{pool}", self.url.trim_end_matches('/'))
     }
 }
@@ -45,14 +45,14 @@ pub enum HostError {
     Missing,
     /// Its internal address is none.
     #[error("Infrastructure cluster: status.apiServerInternalURI: {0:?} is no URL with a host")]
-    NoUrl(String),
+    InvalidUrl(String),
 }
 
 /// Where the server of a cluster is reached: the host of its internal API, or the address that its platform keeps for it.
 ///
 /// # Errors
 /// The Infrastructure object names no host.
-pub fn host(infrastructure: &Value) -> Result<String, HostError> {
+pub fn server_host(infrastructure: &Value) -> Result<String, HostError> {
     let status = &infrastructure["status"];
     if let Some(address) = platform_address(&status["platformStatus"]) {
         let bracketed = if address.contains(':') { format!("[{address}]") } else { address };
@@ -60,7 +60,7 @@ pub fn host(infrastructure: &Value) -> Result<String, HostError> {
     }
     let uri = status["apiServerInternalURI"].as_str().filter(|uri| !uri.is_empty());
     let uri = uri.ok_or(HostError::Missing)?;
-    let name = host_name(uri).ok_or_else(|| HostError::NoUrl(uri.to_owned()))?;
+    let name = host_name(uri).ok_or_else(|| HostError::InvalidUrl(uri.to_owned()))?;
     Ok(format!("https://{name}:{}", port::SERVER_TLS))
 }
 
@@ -116,17 +116,24 @@ mod tests {
             ("https://host", Value::Null, "https://host:22623"),
         ] {
             let status = json!({"apiServerInternalURI": uri, "platformStatus": platform});
-            assert_eq!(host(&json!({"status": status})), Ok(expected.to_owned()), "{status}");
+            assert_eq!(
+                server_host(&json!({"status": status})),
+                Ok(expected.to_owned()),
+                "{status}"
+            );
         }
-        assert_eq!(host(&json!({})), Err(HostError::Missing));
+        assert_eq!(server_host(&json!({})), Err(HostError::Missing));
         let bad = json!({"status": {"apiServerInternalURI": "https://:1"}});
-        assert!(matches!(host(&bad), Err(HostError::NoUrl(_))));
+        assert!(matches!(server_host(&bad), Err(HostError::InvalidUrl(_))));
     }
 
     #[test]
     fn a_token_is_not_shown() {
-        let endpoint =
-            Endpoint { url: "https://a".into(), authority: None, token: Some("secret".into()) };
+        let endpoint = ServerEndpoint {
+            url: "https://a".into(),
+            ca_bundle: None,
+            token: Some("secret".into()),
+        };
         assert!(!format!("{endpoint:?}").contains("secret"));
     }
 }

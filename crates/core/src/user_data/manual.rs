@@ -1,7 +1,7 @@
 //! For a person who starts a machine by hand: what to write on the kernel's command line, and a script for hosts that have
 //! no Ignition.
 
-use super::Endpoint;
+use super::ServerEndpoint;
 use super::pointer::with_query;
 
 /// The newest version of configs that hosts without Ignition understand: our own.
@@ -10,16 +10,16 @@ const ACCEPT: &str = "application/vnd.coreos.ignition+json;version=3.5.0";
 /// What makes Ignition fetch the config without a pointer config. A command line has no place for a CA: the server's
 /// certificate must be one that the boot image trusts, or the address one without TLS.
 #[must_use]
-pub fn kernel_arguments(endpoint: &Endpoint, pool: &str) -> String {
-    let url = with_query(endpoint.config(pool), endpoint);
+pub fn kernel_arguments(endpoint: &ServerEndpoint, pool: &str) -> String {
+    let url = with_query(endpoint.config_url(pool), endpoint);
     format!("ignition.firstboot ignition.platform.id=metal ignition.config.url={url}")
 }
 
 /// A shell script that brings a host to its pool's config: as cloud-init's user data, or by hand. It waits for the
 /// server, and changes nothing before it has the whole config.
 #[must_use]
-pub fn script(endpoint: &Endpoint, pool: &str) -> String {
-    let url = endpoint.config(pool);
+pub fn script(endpoint: &ServerEndpoint, pool: &str) -> String {
+    let url = endpoint.config_url(pool);
     let mut script = format!(
         "#!/bin/sh\n\
          # Brings this machine to the config of the pool {pool}. Run it once, as root: as user data of cloud-init, or by hand.\n\
@@ -35,7 +35,7 @@ pub fn script(endpoint: &Endpoint, pool: &str) -> String {
         script += &format!("echo 'Authorization: Bearer {token}' >>\"$dir/headers\"\n");
     }
     let mut trust = "";
-    if let Some(authority) = &endpoint.authority {
+    if let Some(authority) = &endpoint.ca_bundle {
         script += &format!("cat >\"$dir/ca.crt\" <<'END'\n{}\nEND\n", authority.trim_end());
         trust = "--cacert \"$dir/ca.crt\" ";
     }
@@ -51,10 +51,10 @@ pub fn script(endpoint: &Endpoint, pool: &str) -> String {
 mod tests {
     use super::*;
 
-    fn endpoint() -> Endpoint {
-        Endpoint {
+    fn endpoint() -> ServerEndpoint {
+        ServerEndpoint {
             url: "https://host:22623/".to_owned(),
-            authority: Some("PEM\n".to_owned()),
+            ca_bundle: Some("PEM\n".to_owned()),
             token: Some("id.secret".to_owned()),
         }
     }
@@ -76,7 +76,7 @@ mod tests {
         assert!(curl.contains("--cacert") && curl.contains("'https://host:22623/config/worker'"));
         assert!(script.contains("id.secret") && !curl.contains("secret"), "{script}");
         assert!(script.contains("<<'END'\nPEM\nEND\n"), "{script}");
-        let plain = Endpoint { authority: None, token: None, ..endpoint() };
+        let plain = ServerEndpoint { ca_bundle: None, token: None, ..endpoint() };
         let plain = super::script(&plain, "worker");
         assert!(!plain.contains("ca.crt") && !plain.contains("Bearer"), "{plain}");
     }

@@ -9,10 +9,10 @@
 //! The secrets are ours and kept as they should be; `<role>-user-data`, which installers made, is never touched, so that
 //! old boot images go on working with it.
 
-pub mod by_hand;
 pub mod endpoint;
+pub mod manual;
 pub mod pointer;
 pub mod secret;
 
-pub use endpoint::Endpoint;
-pub use pointer::{Version, pointer};
+pub use endpoint::ServerEndpoint;
+pub use pointer::{PointerVersion, pointer_config};

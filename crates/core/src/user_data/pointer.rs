@@ -3,27 +3,27 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-use super::Endpoint;
+use super::ServerEndpoint;
 
 /// Which Ignition is to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Version {
+pub enum PointerVersion {
     /// Spec 3, of today.
     #[default]
-    Three,
+    V3,
     /// Spec 2, for boot images of long ago.
-    Two,
+    V2,
 }
 
 /// What a machine of a pool is given to begin with.
 ///
 /// The token goes into a header; spec 2 has none for this, so that there it goes into the address.
 #[must_use]
-pub fn pointer(endpoint: &Endpoint, pool: &str, version: Version) -> String {
-    let source = endpoint.config(pool);
+pub fn pointer_config(endpoint: &ServerEndpoint, pool: &str, version: PointerVersion) -> String {
+    let source = endpoint.config_url(pool);
     // The order of the keys is that of Go's fields, which happens to be that of the alphabet.
     let config = match version {
-        Version::Three => json!({
+        PointerVersion::V3 => json!({
             "ignition": {
                 "config": {
                     "merge": [with_header(json!({"source": source, "verification": {}}), endpoint)],
@@ -39,7 +39,7 @@ pub fn pointer(endpoint: &Endpoint, pool: &str, version: Version) -> String {
             "storage": {},
             "systemd": {},
         }),
-        Version::Two => json!({
+        PointerVersion::V2 => json!({
             "ignition": {
                 "config": {"append": [{"source": with_query(source, endpoint), "verification": {}}]},
                 "security": {"tls": tls(endpoint)},
@@ -55,7 +55,7 @@ pub fn pointer(endpoint: &Endpoint, pool: &str, version: Version) -> String {
     config.to_string()
 }
 
-fn with_header(mut source: Value, endpoint: &Endpoint) -> Value {
+fn with_header(mut source: Value, endpoint: &ServerEndpoint) -> Value {
     if let Some(token) = &endpoint.token {
         let bearer = format!("Bearer {token}");
         source["httpHeaders"] = json!([{"name": "Authorization", "value": bearer}]);
@@ -63,7 +63,7 @@ fn with_header(mut source: Value, endpoint: &Endpoint) -> Value {
     source
 }
 
-pub(super) fn with_query(source: String, endpoint: &Endpoint) -> String {
+pub(super) fn with_query(source: String, endpoint: &ServerEndpoint) -> String {
     match &endpoint.token {
         Some(token) => format!("{source}?token={token}"),
         None => source,
@@ -71,8 +71,8 @@ pub(super) fn with_query(source: String, endpoint: &Endpoint) -> String {
 }
 
 /// The whole bundle is one entry, however many certificates it holds.
-fn tls(endpoint: &Endpoint) -> Value {
-    match &endpoint.authority {
+fn tls(endpoint: &ServerEndpoint) -> Value {
+    match &endpoint.ca_bundle {
         Some(bundle) => {
             let bundle = BASE64_STANDARD.encode(bundle);
             let source = format!("data:text/plain;charset=utf-8;base64,{bundle}");
@@ -87,10 +87,10 @@ mod tests {
     use super::*;
     use crate::ignition;
 
-    fn endpoint(token: Option<&str>) -> Endpoint {
-        Endpoint {
+    fn endpoint(token: Option<&str>) -> ServerEndpoint {
+        ServerEndpoint {
             url: "https://HOST:22623".to_owned(),
-            authority: Some("A\nB\n".to_owned()),
+            ca_bundle: Some("A\nB\n".to_owned()),
             token: token.map(str::to_owned),
         }
     }
@@ -98,15 +98,15 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_original() {
         let three = r#"{"ignition":{"config":{"merge":[{"source":"https://HOST:22623/config/worker","verification":{}}],"replace":{"verification":{}}},"proxy":{},"security":{"tls":{"certificateAuthorities":[{"source":"data:text/plain;charset=utf-8;base64,QQpCCg==","verification":{}}]}},"timeouts":{},"version":"3.5.0"},"kernelArguments":{},"passwd":{},"storage":{},"systemd":{}}"#;
-        assert_eq!(pointer(&endpoint(None), "worker", Version::Three), three);
+        assert_eq!(pointer_config(&endpoint(None), "worker", PointerVersion::V3), three);
         let two = r#"{"ignition":{"config":{"append":[{"source":"https://HOST:22623/config/worker","verification":{}}]},"security":{"tls":{"certificateAuthorities":[{"source":"data:text/plain;charset=utf-8;base64,QQpCCg==","verification":{}}]}},"timeouts":{},"version":"2.2.0"},"networkd":{},"passwd":{},"storage":{},"systemd":{}}"#;
-        assert_eq!(pointer(&endpoint(None), "worker", Version::Two), two);
+        assert_eq!(pointer_config(&endpoint(None), "worker", PointerVersion::V2), two);
     }
 
     #[test]
     fn both_are_valid_configs_with_a_token_too() {
-        for version in [Version::Three, Version::Two] {
-            let text = pointer(&endpoint(Some("id.secret")), "infra", version);
+        for version in [PointerVersion::V3, PointerVersion::V2] {
+            let text = pointer_config(&endpoint(Some("id.secret")), "infra", version);
             assert!(text.contains("id.secret"), "{text}");
             let read = ignition::parse(&serde_json::from_str(&text).unwrap());
             assert!(read.is_ok(), "{text}: {read:?}");

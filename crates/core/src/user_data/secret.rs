@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use super::{Endpoint, Version, pointer};
+use super::{PointerVersion, ServerEndpoint, pointer_config};
 use crate::api::MachineConfigPool;
 use crate::api::names::label;
 
@@ -23,35 +23,35 @@ const TRUE: &[u8] = b"true\n";
 
 /// The name of a pool's Secret.
 #[must_use]
-pub fn name(pool: &str) -> String {
+pub fn secret_name(pool: &str) -> String {
     format!("{pool}{SUFFIX}")
 }
 
 /// What a pool's Secret is to be, given what it is; `None` if it is so already. What others keep in it stays.
 #[must_use]
-pub fn desired(
+pub fn desired_secret(
     pool: &MachineConfigPool,
-    endpoint: &Endpoint,
+    endpoint: &ServerEndpoint,
     present: Option<&Secret>,
 ) -> Option<Secret> {
     let pool_name = pool.name_any();
     let mut secret = present.cloned().unwrap_or_else(|| Secret {
-        metadata: ObjectMeta { name: Some(name(&pool_name)), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(secret_name(&pool_name)), ..ObjectMeta::default() },
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     });
     let labels = secret.metadata.labels.get_or_insert_default();
     labels.entry(label::MANAGED_CA_BUNDLE.to_owned()).or_default();
-    own(secret.metadata.owner_references.get_or_insert_default(), pool);
+    add_owner(secret.metadata.owner_references.get_or_insert_default(), pool);
     let data = secret.data.get_or_insert_default();
-    let config = pointer(endpoint, &pool_name, Version::Three);
+    let config = pointer_config(endpoint, &pool_name, PointerVersion::V3);
     data.insert(USER_DATA.to_owned(), ByteString(config.into_bytes()));
     data.insert(DISABLE_TEMPLATING.to_owned(), ByteString(TRUE.to_vec()));
     (present != Some(&secret)).then_some(secret)
 }
 
 /// Makes the pool an owner, so that the Secret goes with it. A pool that was made anew is another one.
-fn own(owners: &mut Vec<OwnerReference>, pool: &MachineConfigPool) {
+fn add_owner(owners: &mut Vec<OwnerReference>, pool: &MachineConfigPool) {
     let owner = OwnerReference {
         api_version: "machineconfiguration.openshift.io/v1".to_owned(),
         kind: "MachineConfigPool".to_owned(),
@@ -76,7 +76,8 @@ pub fn is_orphan<'a>(
     let is_ours = secret.labels().contains_key(label::MANAGED_CA_BUNDLE);
     let mut owners = secret.owner_references().iter().filter(|owner| is_pool(owner));
     let Some(owner) = owners.next().filter(|_| is_ours) else { return false };
-    secret.name_any() == name(&owner.name) && !pools.any(|pool| pool.name_any() == owner.name)
+    secret.name_any() == secret_name(&owner.name)
+        && !pools.any(|pool| pool.name_any() == owner.name)
 }
 
 fn is_pool(owner: &OwnerReference) -> bool {
@@ -93,13 +94,13 @@ mod tests {
         pool
     }
 
-    fn endpoint(authority: &str) -> Endpoint {
+    fn endpoint(authority: &str) -> ServerEndpoint {
         let authority = Some(authority.to_owned());
-        Endpoint { url: "https://host:22623".to_owned(), authority, token: None }
+        ServerEndpoint { url: "https://host:22623".to_owned(), ca_bundle: authority, token: None }
     }
 
     fn made() -> Secret {
-        desired(&pool("worker", "1"), &endpoint("CA"), None).unwrap()
+        desired_secret(&pool("worker", "1"), &endpoint("CA"), None).unwrap()
     }
 
     #[test]
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_right_is_not_written_again() {
-        assert_eq!(desired(&pool("worker", "1"), &endpoint("CA"), Some(&made())), None);
+        assert_eq!(desired_secret(&pool("worker", "1"), &endpoint("CA"), Some(&made())), None);
     }
 
     #[test]
@@ -129,7 +130,8 @@ mod tests {
         data.insert("mine".to_owned(), ByteString(b"x".to_vec()));
         changed.metadata.labels = Some([("mine".to_owned(), "y".to_owned())].into());
         changed.metadata.owner_references = None;
-        let repaired = desired(&pool("worker", "1"), &endpoint("CA"), Some(&changed)).unwrap();
+        let repaired =
+            desired_secret(&pool("worker", "1"), &endpoint("CA"), Some(&changed)).unwrap();
         let (made, data) = (made(), repaired.data.clone().unwrap());
         assert_eq!(data[USER_DATA], made.data.clone().unwrap()[USER_DATA]);
         assert_eq!(data[DISABLE_TEMPLATING].0, TRUE);
@@ -140,8 +142,8 @@ mod tests {
 
     #[test]
     fn another_authority_or_another_pool_of_the_name_is_written() {
-        assert!(desired(&pool("worker", "1"), &endpoint("NEW"), Some(&made())).is_some());
-        let anew = desired(&pool("worker", "2"), &endpoint("CA"), Some(&made())).unwrap();
+        assert!(desired_secret(&pool("worker", "1"), &endpoint("NEW"), Some(&made())).is_some());
+        let anew = desired_secret(&pool("worker", "2"), &endpoint("CA"), Some(&made())).unwrap();
         assert_eq!(anew.owner_references().len(), 1);
         assert_eq!(anew.owner_references()[0].uid, "2");
     }

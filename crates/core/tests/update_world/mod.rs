@@ -9,8 +9,9 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, STATE};
-use machinist_core::update::{
-    Decision, NodeView, Policy, decide, max_unavailable, nodes_of, pool_status,
+use machinist_core::rollout::{
+    NodeView, RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, nodes_of,
+    pool_status,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -23,32 +24,32 @@ const WORKER: &str = "node-role.kubernetes.io/worker";
 
 /// What somebody does to the world.
 #[derive(Debug, Clone)]
-pub(super) enum Edit {
+pub(super) enum ClusterEdit {
     Pause(usize, bool),
     Max(usize, usize),
     Target(usize, usize),
     Policy(usize, usize),
     ClearBad(usize),
-    MoveMachine(usize),
-    PullPlug(usize),
+    MoveToOtherPool(usize),
+    PowerOff(usize),
     Break(usize),
-    AllowRestart(usize),
-    LetTimePass(i64),
+    ApproveReboot(usize),
+    AdvanceTime(i64),
 }
 
-pub(super) fn edit() -> impl Strategy<Value = Edit> {
+pub(super) fn edit() -> impl Strategy<Value = ClusterEdit> {
     let (pool, machine) = (0..2_usize, 0..12_usize);
     prop_oneof![
-        1 => (pool.clone(), any::<bool>()).prop_map(|(pool, on)| Edit::Pause(pool, on)),
-        1 => (pool.clone(), 0..LIMITS).prop_map(|(pool, max)| Edit::Max(pool, max)),
-        2 => (pool.clone(), 1..5_usize).prop_map(|(pool, target)| Edit::Target(pool, target)),
-        2 => (pool.clone(), 0..POLICIES).prop_map(|(pool, policy)| Edit::Policy(pool, policy)),
-        1 => pool.prop_map(Edit::ClearBad),
-        1 => machine.clone().prop_map(Edit::MoveMachine),
-        2 => machine.clone().prop_map(Edit::PullPlug),
-        2 => machine.clone().prop_map(Edit::Break),
-        1 => machine.prop_map(Edit::AllowRestart),
-        5 => (0..400_i64).prop_map(Edit::LetTimePass),
+        1 => (pool.clone(), any::<bool>()).prop_map(|(pool, on)| ClusterEdit::Pause(pool, on)),
+        1 => (pool.clone(), 0..LIMITS).prop_map(|(pool, max)| ClusterEdit::Max(pool, max)),
+        2 => (pool.clone(), 1..5_usize).prop_map(|(pool, target)| ClusterEdit::Target(pool, target)),
+        2 => (pool.clone(), 0..POLICIES).prop_map(|(pool, policy)| ClusterEdit::Policy(pool, policy)),
+        1 => pool.prop_map(ClusterEdit::ClearBad),
+        1 => machine.clone().prop_map(ClusterEdit::MoveToOtherPool),
+        2 => machine.clone().prop_map(ClusterEdit::PowerOff),
+        2 => machine.clone().prop_map(ClusterEdit::Break),
+        1 => machine.prop_map(ClusterEdit::ApproveReboot),
+        5 => (0..400_i64).prop_map(ClusterEdit::AdvanceTime),
     ]
 }
 
@@ -86,7 +87,7 @@ pub(super) fn is_window_open(now: Timestamp) -> bool {
     (60..300).contains(&minute) || day == 0 && minute >= 1200 || day == 1 && minute < 60
 }
 
-pub(super) struct World {
+pub(super) struct SimulatedCluster {
     pub(super) pools: Vec<MachineConfigPool>,
     pub(super) nodes: Vec<Node>,
     pub(super) now: Timestamp,
@@ -116,7 +117,7 @@ pub(super) fn target(pool: &MachineConfigPool) -> String {
     pool.spec.configuration.clone().unwrap().name.unwrap()
 }
 
-impl World {
+impl SimulatedCluster {
     pub(super) fn new(machines: usize, policies: (usize, usize), seed: u64) -> Self {
         let pool = |name: &str, label: &str, annotations: BTreeMap<String, String>| {
             serde_json::from_value(json!({
@@ -156,22 +157,22 @@ impl World {
         }
     }
 
-    pub(super) fn edit(&mut self, edit: &Edit) {
+    pub(super) fn edit(&mut self, edit: &ClusterEdit) {
         let count = self.nodes.len();
         let node = |index: usize| index % count;
         match *edit {
-            Edit::Pause(pool, on) => self.pools[pool].spec.paused = Some(on),
-            Edit::Max(pool, max) => {
+            ClusterEdit::Pause(pool, on) => self.pools[pool].spec.paused = Some(on),
+            ClusterEdit::Max(pool, max) => {
                 let limits =
                     [json!(1), json!(2), json!(5), json!("10%"), json!("50%"), json!(null)];
                 self.pools[pool].spec.max_unavailable =
                     serde_json::from_value(limits[max].clone()).unwrap();
             }
-            Edit::Target(pool, target) => {
+            ClusterEdit::Target(pool, target) => {
                 let configuration = self.pools[pool].spec.configuration.get_or_insert_default();
                 configuration.name = Some(format!("v{target}"));
             }
-            Edit::Policy(pool, index) => {
+            ClusterEdit::Policy(pool, index) => {
                 let annotations = self.pools[pool].metadata.annotations.get_or_insert_default();
                 annotations.retain(|key, _| {
                     [ours::BAD_CONFIGS, ours::CANARY_STATE, ours::FAILED_MACHINES]
@@ -179,40 +180,40 @@ impl World {
                 });
                 annotations.extend(policy(index));
             }
-            Edit::ClearBad(pool) => {
+            ClusterEdit::ClearBad(pool) => {
                 let annotations = self.pools[pool].metadata.annotations.get_or_insert_default();
                 annotations.remove(ours::BAD_CONFIGS);
             }
-            Edit::MoveMachine(index) => {
+            ClusterEdit::MoveToOtherPool(index) => {
                 let labels = self.nodes[node(index)].metadata.labels.get_or_insert_default();
                 if labels.remove(INFRA).is_none() {
                     labels.insert(INFRA.to_owned(), String::new());
                 }
             }
-            Edit::PullPlug(index) => {
+            ClusterEdit::PowerOff(index) => {
                 let ready = NodeView(&self.nodes[node(index)]).not_ready().is_none();
                 set_ready(&mut self.nodes[node(index)], !ready);
             }
-            Edit::Break(index) => {
+            ClusterEdit::Break(index) => {
                 let node = &mut self.nodes[node(index)];
                 if annotation(node, STATE) == "Working" {
                     write(node, STATE, Some("Degraded"));
                 }
             }
-            Edit::AllowRestart(index) => allow_restart(&mut self.nodes[node(index)]),
-            Edit::LetTimePass(minutes) => self.now += minutes.minutes(),
+            ClusterEdit::ApproveReboot(index) => allow_restart(&mut self.nodes[node(index)]),
+            ClusterEdit::AdvanceTime(minutes) => self.now += minutes.minutes(),
         }
     }
 
     /// What the controller does about a pool.
-    pub(super) fn control(&mut self, index: usize) -> Decision {
+    pub(super) fn control(&mut self, index: usize) -> RolloutDecision {
         let pool = self.pools[index].clone();
         let (members, errors) = nodes_of(&pool, &self.pools, &self.nodes);
         assert!(errors.is_empty(), "{errors:?}");
         let max = max_unavailable(&pool, members.len()).unwrap();
-        let policy = Policy::of(&pool).unwrap();
+        let policy = RolloutPolicy::from_annotations(&pool).unwrap();
         let now = Time(self.now);
-        let decision = decide(&pool, &members, &policy, max, &now);
+        let decision = decide_rollout(&pool, &members, &policy, max, &now);
         check(&pool, &members, &policy, max, &now, &decision);
         let annotations = self.pools[index].metadata.annotations.get_or_insert_default();
         for (key, value) in &decision.memory {
@@ -230,7 +231,7 @@ impl World {
                 }
             }
             if decision.restart.contains(&name) {
-                write(node, ours::RESTART, Some(&target(&pool)));
+                write(node, ours::REBOOT_APPROVED, Some(&target(&pool)));
             }
         }
         let (members, _) = nodes_of(&pool, &self.pools, &self.nodes);
@@ -262,9 +263,9 @@ impl World {
 
 /// A person allows a restart that waits for it.
 pub(super) fn allow_restart(node: &mut Node) {
-    if NodeView(node).awaits_restart() {
+    if NodeView(node).awaits_reboot() {
         let desired = annotation(node, DESIRED_CONFIG).to_owned();
-        write(node, ours::RESTART, Some(&desired));
+        write(node, ours::REBOOT_APPROVED, Some(&desired));
     }
 }
 
@@ -274,8 +275,8 @@ pub(super) fn daemon(node: &mut Node) -> bool {
     let (current, desired) = (view.current_config().to_owned(), view.desired_config().to_owned());
     let ready = view.not_ready().is_none();
     let deferred = annotation(node, ours::REBOOT) == "deferred";
-    let allowed = annotation(node, ours::RESTART) == desired;
-    let applied = annotation(node, ours::RESTART_PENDING) == desired;
+    let allowed = annotation(node, ours::REBOOT_APPROVED) == desired;
+    let applied = annotation(node, ours::REBOOT_PENDING) == desired;
     let failed_on = annotation(node, "test/failed-on").to_owned();
     match annotation(node, STATE) {
         "Done" if current != desired => write(node, STATE, Some("Working")),
@@ -286,7 +287,7 @@ pub(super) fn daemon(node: &mut Node) -> bool {
             write(node, STATE, Some("Working"));
         }
         "Working" if ready && deferred && !applied => {
-            write(node, ours::RESTART_PENDING, Some(&desired));
+            write(node, ours::REBOOT_PENDING, Some(&desired));
         }
         "Working" if ready && deferred && !allowed => return false,
         "Working" if ready => set_ready(node, false), // it restarts
@@ -294,8 +295,8 @@ pub(super) fn daemon(node: &mut Node) -> bool {
             set_ready(node, true);
             write(node, CURRENT_CONFIG, Some(&desired));
             write(node, STATE, Some("Done"));
-            write(node, ours::RESTART_PENDING, None);
-            write(node, ours::RESTART, None);
+            write(node, ours::REBOOT_PENDING, None);
+            write(node, ours::REBOOT_APPROVED, None);
         }
         _ => return false,
     }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use machinist_core::adopt::{self, Verdict};
+use machinist_core::adopt::{self, AdoptionVerdict};
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
-use machinist_core::render::System;
+use machinist_core::render::ImageSources;
 use serde::Serialize;
 
 use super::generate_inputs::cluster;
@@ -45,7 +45,7 @@ pub(super) struct Adopt {
 #[derive(Serialize)]
 struct Answer<'a> {
     safe: bool,
-    pools: &'a [Verdict],
+    pools: &'a [AdoptionVerdict],
 }
 
 impl Adopt {
@@ -56,9 +56,9 @@ impl Adopt {
             bail!("there is no MachineConfigPool; nothing to take over");
         }
         let (controller_config, streams) = (controller_config.as_ref(), streams.as_ref());
-        let system = System { controller_config, streams, worker: None };
+        let system = ImageSources { controller_config, streams, worker: None };
         let verdicts = adopt::check(&pools, &configs, system);
-        let safe = verdicts.iter().all(Verdict::is_safe);
+        let safe = verdicts.iter().all(AdoptionVerdict::is_safe);
         match self.output {
             TextOrJson::Json => output::print_json(&Answer { safe, pools: &verdicts })?,
             TextOrJson::Text => output::print(&text(&verdicts, safe))?,
@@ -85,29 +85,31 @@ impl Adopt {
 type Inputs =
     (Vec<MachineConfigPool>, Vec<MachineConfig>, Option<ControllerConfig>, Option<OSImageStream>);
 
-fn text(verdicts: &[Verdict], safe: bool) -> String {
+fn text(verdicts: &[AdoptionVerdict], safe: bool) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     for verdict in verdicts {
         let now = verdict.now.as_deref().unwrap_or("nothing");
         let pool = &verdict.pool;
         let _ = match &verdict.outcome {
-            adopt::Outcome::Same => writeln!(text, "{HEADING}{pool}{HEADING:#}: stays at {now}"),
-            adopt::Outcome::Empty => {
+            adopt::AdoptionOutcome::Same => {
+                writeln!(text, "{HEADING}{pool}{HEADING:#}: stays at {now}")
+            }
+            adopt::AdoptionOutcome::Empty => {
                 writeln!(text, "{HEADING}{pool}{HEADING:#}: has nothing, and gets nothing")
             }
-            adopt::Outcome::Unrenderable { problem } => {
+            adopt::AdoptionOutcome::Unrenderable { problem } => {
                 writeln!(
                     text,
                     "{HEADING}{pool}{HEADING:#}: {ERROR}cannot be rendered{ERROR:#}: {problem}"
                 )
             }
-            adopt::Outcome::Other { rendered, .. } => writeln!(
+            adopt::AdoptionOutcome::Other { rendered, .. } => writeln!(
                 text,
                 "{HEADING}{pool}{HEADING:#}: {ERROR}would change{ERROR:#} from {now} to {rendered}"
             ),
         };
-        if let adopt::Outcome::Other { differences, .. } = &verdict.outcome {
+        if let adopt::AdoptionOutcome::Other { differences, .. } = &verdict.outcome {
             for difference in differences {
                 let _ = match difference.sources.as_slice() {
                     [] => writeln!(text, "  {}", difference.what),

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::config::Node;
 use machinist_core::api::names::object::{CLUSTER, CONFIG_NAMESPACE};
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
-use machinist_core::bootstrap::{self, BootstrapError, Bootstrapped};
+use machinist_core::bootstrap::{self, BootstrapError, BootstrapOutput};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -97,14 +97,14 @@ impl Bootstrap {
     }
 
     /// Nothing: the inputs have errors, which are shown.
-    fn make(&self, documents: &[Document]) -> Result<Option<Bootstrapped>> {
+    fn make(&self, documents: &[Document]) -> Result<Option<BootstrapOutput>> {
         let controller_config = GenerateInputs::controller_config_of(documents)?;
         let mut declared = Vec::new();
         for document in documents.iter().filter(|document| is_pool(document)) {
             let pool: MachineConfigPool = document.typed()?;
             declared.push((pool, document.origin.to_string()));
         }
-        let pools = match bootstrap::choose(declared, controller_config.as_ref()) {
+        let pools = match bootstrap::choose_pools(declared, controller_config.as_ref()) {
             Ok(pools) => pools,
             Err(errors) => return Ok(refused(&errors)),
         };
@@ -178,7 +178,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
         || fs::canonicalize(one).ok().is_some_and(|it| fs::canonicalize(other).ok() == Some(it))
 }
 
-fn refused(errors: &[BootstrapError]) -> Option<Bootstrapped> {
+fn refused(errors: &[BootstrapError]) -> Option<BootstrapOutput> {
     for error in errors {
         output::error(&error.to_string());
     }
@@ -186,7 +186,7 @@ fn refused(errors: &[BootstrapError]) -> Option<Bootstrapped> {
 }
 
 /// Each pool and what its machines get.
-fn text(made: &Bootstrapped) -> String {
+fn text(made: &BootstrapOutput) -> String {
     let width = made.pools.iter().map(|pool| pool.name_any().len()).max().unwrap_or_default();
     let lines = made.pools.iter().zip(&made.rendered);
     lines
@@ -194,7 +194,7 @@ fn text(made: &Bootstrapped) -> String {
         .collect()
 }
 
-fn summary(made: &Bootstrapped, out: &Path) -> Value {
+fn summary(made: &BootstrapOutput, out: &Path) -> Value {
     let pools = made.pools.iter().map(|pool| {
         let configuration = pool.spec.configuration.clone().unwrap_or_default();
         let source = configuration.source.unwrap_or_default();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
-use machinist_core::drift::Policy;
+use machinist_core::drift::DriftPolicy;
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
@@ -80,7 +80,7 @@ pub(super) struct Start {
 
     /// What happens when somebody changes by hand what the config manages: report or heal
     #[arg(long, value_name = "POLICY", default_value = "report")]
-    drift: Policy,
+    drift: DriftPolicy,
 
     /// Whether the kubelet is asked every half minute if it is well [default: yes, unless --register]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]

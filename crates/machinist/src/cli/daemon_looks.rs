@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use machinist_core::agent::actions;
 use machinist_core::api::operator::MachineConfiguration;
+use machinist_core::daemon::actions;
 
 use super::daemon::host_name;
 use super::home_args::HomeArgs;
@@ -186,6 +186,10 @@ fn plan_text(preview: &Preview) -> String {
         let _ = writeln!(text, "{FAINT}note:{FAINT:#} {}", printable(note));
     }
     let drain = if preview.drain { ", after a drain" } else { "" };
-    let _ = writeln!(text, "{WARNING}then:{WARNING:#} {}{drain}", actions::line(&preview.actions));
+    let _ = writeln!(
+        text,
+        "{WARNING}then:{WARNING:#} {}{drain}",
+        actions::actions_summary(&preview.actions)
+    );
     text
 }

@@ -12,9 +12,11 @@ use machinist_core::api::operator::{
     DisruptionAction, DisruptionActionType, MachineConfiguration, NodeDisruptionPolicy,
     ServiceReference,
 };
-use machinist_core::diff::{self, ContentChange, ItemChange, LineKind, ListChange, Shown, Verb};
+use machinist_core::diff::{
+    self, ChangeKind, ContentChange, DiffLineKind, ItemChange, ListChange, ShownContents,
+};
 use machinist_core::disruption::{Disruption, disruption, system_policy, with_system_policy};
-use machinist_core::reconcile_check::{Overrides, reconcilable};
+use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
 use super::output::{ADDED, ERROR, FAINT, HEADING, REMOVED, TextOrJson};
@@ -55,7 +57,7 @@ struct Answer {
     #[serde(flatten)]
     disruption: Option<Disruption>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    diff: Option<diff::Diff>,
+    diff: Option<diff::ConfigDiff>,
 }
 
 impl Diff {
@@ -65,10 +67,10 @@ impl Diff {
         }
         let (old, new) = (read_one(&self.old)?, read_one(&self.new)?);
         let policy = self.read_policy()?;
-        let verdict = reconcilable(&old, &new, Overrides::default());
+        let verdict = check_reconcilable(&old, &new, ValidationOverrides::default());
         let reason = verdict.as_ref().err().map(ToString::to_string);
         // A refused change is still shown, as far as both configs can be read.
-        let change = verdict.ok().or_else(|| diff::read_both(&old, &new));
+        let change = verdict.ok().or_else(|| diff::parse_both(&old, &new));
         let diff = change.as_ref().map(|change| diff::diff(&old, &new, change));
         let accepted = reason.is_none();
         let disruption = change
@@ -171,7 +173,7 @@ pub(super) fn cost(actions: &[DisruptionAction]) -> String {
     actions.iter().map(words).collect::<Vec<_>>().join(", then ")
 }
 
-pub(super) fn show_diff(text: &mut String, diff: &diff::Diff) {
+pub(super) fn show_diff(text: &mut String, diff: &diff::ConfigDiff) {
     if diff.is_empty() {
         text.push_str("No differences.\n");
     }
@@ -211,9 +213,9 @@ fn show_list(text: &mut String, what: &str, change: &ListChange) {
 fn show_items(text: &mut String, what: &str, items: &[ItemChange]) {
     for item in items {
         let (sign, style): (&str, Style) = match item.verb {
-            Verb::Added => ("+", ADDED),
-            Verb::Removed => ("-", REMOVED),
-            Verb::Changed => ("~", HEADING),
+            ChangeKind::Added => ("+", ADDED),
+            ChangeKind::Removed => ("-", REMOVED),
+            ChangeKind::Changed => ("~", HEADING),
         };
         let _ = writeln!(text, "{style}{sign} {what} {}{style:#}", item.name);
         for (name, change) in &item.fields {
@@ -226,10 +228,12 @@ fn show_items(text: &mut String, what: &str, items: &[ItemChange]) {
 }
 
 fn show_contents(text: &mut String, change: &ContentChange) {
-    let as_text = |shown: &Shown| match shown {
-        Shown::Nothing => Some(String::new()),
-        Shown::Text { text } => Some(text.clone()),
-        Shown::Binary { .. } | Shown::Secret | Shown::Undecodable { .. } => None,
+    let as_text = |shown: &ShownContents| match shown {
+        ShownContents::Nothing => Some(String::new()),
+        ShownContents::Text { text } => Some(text.clone()),
+        ShownContents::Binary { .. }
+        | ShownContents::Secret
+        | ShownContents::Undecodable { .. } => None,
     };
     let (Some(old), Some(new)) = (as_text(&change.old), as_text(&change.new)) else {
         let line = format!("contents: {} → {}", label(&change.old), label(&change.new));
@@ -238,10 +242,10 @@ fn show_contents(text: &mut String, change: &ContentChange) {
     };
     for line in diff::line_diff(&old, &new, 3) {
         let (sign, style) = match line.kind {
-            LineKind::Added => ("+", ADDED),
-            LineKind::Removed => ("-", REMOVED),
-            LineKind::Context => (" ", Style::new()),
-            LineKind::Gap => (" ", FAINT),
+            DiffLineKind::Added => ("+", ADDED),
+            DiffLineKind::Removed => ("-", REMOVED),
+            DiffLineKind::Context => (" ", Style::new()),
+            DiffLineKind::Gap => (" ", FAINT),
         };
         let _ = writeln!(text, "    {style}{sign}{}{style:#}", printable(&line.text));
     }
@@ -253,12 +257,14 @@ fn printable(line: &str) -> String {
     line.chars().map(replace).collect()
 }
 
-fn label(shown: &Shown) -> String {
+fn label(shown: &ShownContents) -> String {
     match shown {
-        Shown::Nothing => "(none)".to_owned(),
-        Shown::Text { text } => format!("({} bytes of text)", text.len()),
-        Shown::Binary { size, sha256 } => format!("({size} bytes, sha256 {})", &sha256[..12]),
-        Shown::Secret => "(secret)".to_owned(),
-        Shown::Undecodable { reason } => format!("({reason})"),
+        ShownContents::Nothing => "(none)".to_owned(),
+        ShownContents::Text { text } => format!("({} bytes of text)", text.len()),
+        ShownContents::Binary { size, sha256 } => {
+            format!("({size} bytes, sha256 {})", &sha256[..12])
+        }
+        ShownContents::Secret => "(secret)".to_owned(),
+        ShownContents::Undecodable { reason } => format!("({reason})"),
     }
 }

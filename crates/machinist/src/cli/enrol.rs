@@ -9,7 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use machinist_core::api::names::object;
-use machinist_core::serve::enrol::{LABEL, Record, SECRET_PREFIX, State};
+use machinist_core::serve::enrol::{
+    ENROLMENT_LABEL, EnrolmentRecord, EnrolmentState, SECRET_PREFIX,
+};
 use serde_json::json;
 
 use super::home_args::HomeArgs;
@@ -86,8 +88,8 @@ impl Enrolment {
         runtime.block_on(async {
             match self {
                 Self::List(command) => command.run().await,
-                Self::Approve(command) => command.chosen.set(State::Approved).await,
-                Self::Deny(command) => command.chosen.set(State::Denied).await,
+                Self::Approve(command) => command.chosen.set(EnrolmentState::Approved).await,
+                Self::Deny(command) => command.chosen.set(EnrolmentState::Denied).await,
             }
         })
     }
@@ -120,24 +122,25 @@ pub(super) struct List {
 
 impl List {
     async fn run(&self) -> Result<Outcome> {
-        let all = self.place.api().await?.list(&ListParams::default().labels(LABEL)).await?;
-        let records: Vec<Record> = all.items.iter().filter_map(read).collect();
+        let all =
+            self.place.api().await?.list(&ListParams::default().labels(ENROLMENT_LABEL)).await?;
+        let records: Vec<EnrolmentRecord> = all.items.iter().filter_map(read).collect();
         output::print(&table(&records))?;
         Ok(Outcome::Done)
     }
 }
 
-fn read(secret: &Secret) -> Option<Record> {
-    let label = secret.metadata.labels.as_ref()?.get(LABEL)?;
-    Record::read(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
+fn read(secret: &Secret) -> Option<EnrolmentRecord> {
+    let label = secret.metadata.labels.as_ref()?.get(ENROLMENT_LABEL)?;
+    EnrolmentRecord::from_secret(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
 }
 
-fn table(records: &[Record]) -> String {
+fn table(records: &[EnrolmentRecord]) -> String {
     let mut rows = vec![["ID", "POOL", "NAME", "FROM", "STATE", "TOKEN"].map(str::to_owned)];
     for record in records {
         let token = if record.token.is_empty() { "-" } else { &record.token };
         let cells =
-            [&record.id, &record.pool, &record.name, &record.address, record.state.word(), token];
+            [&record.id, &record.pool, &record.name, &record.address, record.state.as_str(), token];
         // A machine may call itself anything.
         rows.push(cells.map(|cell| cell.chars().filter(|c| !c.is_control()).collect()));
     }
@@ -172,14 +175,14 @@ pub(super) struct Deny {
 }
 
 impl Chosen {
-    async fn set(&self, state: State) -> Result<Outcome> {
+    async fn set(&self, state: EnrolmentState) -> Result<Outcome> {
         let api = self.place.api().await?;
         let mut outcome = Outcome::Done;
         for id in &self.ids {
-            let patch = json!({"metadata": {"labels": {LABEL: state.word()}}});
+            let patch = json!({"metadata": {"labels": {ENROLMENT_LABEL: state.as_str()}}});
             let name = format!("{SECRET_PREFIX}{id}");
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Ok(_) => output::print(&format!("enrolment {id} {}\n", state.word()))?,
+                Ok(_) => output::print(&format!("enrolment {id} {}\n", state.as_str()))?,
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     let hint = "see machinist enrolment list";
                     output::error(&format!("there is no enrolment {id}; {hint}"));
@@ -198,13 +201,13 @@ mod tests {
 
     #[test]
     fn the_table_is_safe_to_show() {
-        let record = Record {
+        let record = EnrolmentRecord {
             id: "ab".into(),
             pool: "worker".into(),
             name: "n\u{1b}[2J1".into(),
             address: "10.0.0.1".into(),
             token: String::new(),
-            state: State::Pending,
+            state: EnrolmentState::Pending,
         };
         let text = table(&[record]);
         assert!(text.starts_with("ID  POOL    NAME"), "{text}");

@@ -7,10 +7,10 @@ use clap::Args;
 use machinist_core::api::MachineConfig;
 use machinist_core::generate::generate;
 use machinist_core::generate::overridden::overridden;
-use machinist_core::generate::sync::{is_generated, stamped};
-use machinist_core::render::provenance::{Contribution, Item, provenance};
+use machinist_core::generate::reconcile::{is_generated, with_ownership};
+use machinist_core::render::provenance::{Contribution, ProvenanceItem, provenance};
 use machinist_core::render::render;
-use machinist_core::template::{Profile, shipped};
+use machinist_core::template::{ShippedProfile, shipped_templates};
 use serde::Serialize;
 
 use super::generate_inputs::GenerateInputs;
@@ -43,7 +43,7 @@ pub(super) struct Explain {
 #[derive(Serialize)]
 struct Answer<'a> {
     rendered: &'a str,
-    items: Vec<Item>,
+    items: Vec<ProvenanceItem>,
 }
 
 impl Explain {
@@ -63,7 +63,7 @@ impl Explain {
             let drop_ins = format!("{name}/");
             items.retain(|item| {
                 item.name == *name
-                    || item.kind == machinist_core::render::provenance::Kind::Dropin
+                    || item.kind == machinist_core::render::provenance::ProvenanceKind::Dropin
                         && item.name.starts_with(&drop_ins)
             });
             if items.is_empty() {
@@ -89,7 +89,7 @@ impl Explain {
 
 /// Adds what would be generated from the inputs, where it is not among them.
 fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInputs) {
-    let templates = shipped(Profile::Kubernetes);
+    let templates = shipped_templates(ShippedProfile::Kubernetes);
     let made = generate(&inputs.sources(&templates));
     for error in &made.errors {
         output::warning(&format!("nothing is generated from it: {error}"));
@@ -97,12 +97,12 @@ fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInpu
     for generated in made.generated {
         let config = generated.machine_config;
         if !machine_configs.iter().any(|given| given.metadata.name == config.metadata.name) {
-            machine_configs.push(stamped(config, "generated", None));
+            machine_configs.push(with_ownership(config, "generated", None));
         }
     }
 }
 
-fn overview(rendered: &str, items: &[Item]) -> String {
+fn overview(rendered: &str, items: &[ProvenanceItem]) -> String {
     let mut text = format!("{HEADING}{rendered}{HEADING:#}\n");
     let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or_default();
     let width = width.min(60);
@@ -122,7 +122,7 @@ fn overview(rendered: &str, items: &[Item]) -> String {
     text
 }
 
-fn details(rendered: &str, items: &[Item]) -> String {
+fn details(rendered: &str, items: &[ProvenanceItem]) -> String {
     let mut text = String::new();
     for item in items {
         let _ = writeln!(text, "{HEADING}{}{HEADING:#} ({}) in {rendered}", item.name, item.kind);

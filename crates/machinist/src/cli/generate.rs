@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::machinist::GENERATED_FROM;
 use machinist_core::api::selector;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::generate::{File, Generated, decoded_files, generate};
+use machinist_core::generate::{GeneratedConfig, GeneratedFile, decoded_files, generate};
 use machinist_core::render::go_yaml::to_go_yaml;
 use serde_json::json;
 
@@ -97,7 +97,7 @@ fn is_selected(pool: &MachineConfigPool, config: &MachineConfig) -> Result<bool>
 }
 
 /// A MachineConfig that says what it comes from.
-fn with_origin(generated: Generated) -> MachineConfig {
+fn with_origin(generated: GeneratedConfig) -> MachineConfig {
     let mut config = generated.machine_config;
     let from = generated.from.join(", ");
     config.annotations_mut().insert(GENERATED_FROM.to_owned(), from);
@@ -120,7 +120,7 @@ fn write(folder: &Path, configs: &[MachineConfig]) -> Result<()> {
         let name = config.name_any();
         let manifest = folder.join(format!("{name}.yaml"));
         write_file(&manifest, to_go_yaml(&serde_json::to_value(config)?).as_bytes())?;
-        for File { path, contents } in decoded_files(config)? {
+        for GeneratedFile { path, contents } in decoded_files(config)? {
             let place = folder.join(&name).join("files").join(path.trim_start_matches('/'));
             write_file(&place, &contents)?;
         }

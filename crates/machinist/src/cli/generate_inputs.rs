@@ -16,11 +16,11 @@ use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
     MachineConfig, MachineConfigPool, OSImageStream,
 };
-use machinist_core::bootstrap::built_in;
-use machinist_core::generate::Sources;
+use machinist_core::bootstrap::built_in_pool;
+use machinist_core::container_runtime::registries;
+use machinist_core::generate::GenerateSources;
 use machinist_core::kubelet::{self, gates};
-use machinist_core::runtime::registries;
-use machinist_core::template::{Inputs, Templates};
+use machinist_core::template::{TemplateInputs, TemplateTree};
 use serde::de::DeserializeOwned;
 
 use super::output;
@@ -57,7 +57,7 @@ impl GenerateInputs {
         let mut pools: Vec<MachineConfigPool> = of(documents)?;
         for name in [POOL_MASTER, POOL_WORKER] {
             if !pools.iter().any(|pool| pool.name_any() == name) {
-                pools.push(built_in(name));
+                pools.push(built_in_pool(name));
             }
         }
         Self::find_with(documents, pools)
@@ -109,8 +109,8 @@ impl GenerateInputs {
     }
 
     /// As generators take them.
-    pub(super) fn sources<'a>(&'a self, templates: &'a Templates) -> Sources<'a> {
-        let images = registries::Inputs {
+    pub(super) fn sources<'a>(&'a self, templates: &'a TemplateTree) -> GenerateSources<'a> {
+        let images = registries::RegistryInputs {
             image: self.image.as_ref(),
             content_source_policies: self.content_source_policies.iter().collect(),
             digest_mirror_sets: self.digest_mirror_sets.iter().collect(),
@@ -119,20 +119,22 @@ impl GenerateInputs {
             image_policies: self.image_policies.iter().collect(),
             release_image: self.release_image.as_deref().filter(|image| !image.is_empty()),
         };
-        Sources {
+        GenerateSources {
             pools: self.pools.iter().collect(),
             machine_configs: self.machine_configs.iter().collect(),
             images,
             container_runtime_configs: self.container_runtime_configs.iter().collect(),
-            templates: self.controller_config.as_ref().map(|controller_config| kubelet::Sources {
-                templates,
-                inputs: Inputs {
-                    controller_config,
-                    pull_secret: self.pull_secret.as_deref(),
-                    api_server: self.api_server.as_ref(),
-                },
-                gates: &self.gates,
-                node: self.node.as_ref(),
+            templates: self.controller_config.as_ref().map(|controller_config| {
+                kubelet::KubeletSources {
+                    templates,
+                    inputs: TemplateInputs {
+                        controller_config,
+                        pull_secret: self.pull_secret.as_deref(),
+                        api_server: self.api_server.as_ref(),
+                    },
+                    gates: &self.gates,
+                    node: self.node.as_ref(),
+                }
             }),
             kubelet_configs: self.kubelet_configs.iter().collect(),
             has_feature_gate: self.feature_gate.is_some(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use machinist_core::ignition::convert::{convert, from_current};
-use machinist_core::ignition::{Version, merge, parse_and_upgrade, report::Report};
+use machinist_core::ignition::{IgnitionVersion, merge, parse_and_upgrade, report::IgnitionReport};
 use serde_json::Value;
 
 use super::{Outcome, output};
@@ -37,7 +37,7 @@ impl Ignition {
 pub(super) struct Convert {
     /// The version to convert to, as 3.2.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
-    to: Version,
+    to: IgnitionVersion,
 
     /// First lift a specification 2 config to 3.5.0, as rendering does
     #[arg(long)]
@@ -47,8 +47,8 @@ pub(super) struct Convert {
     file: PathBuf,
 }
 
-fn parse_version(text: &str) -> Result<Version, String> {
-    Version::parse(text).ok_or_else(|| "not a version: write it as 3.2.0".to_owned())
+fn parse_version(text: &str) -> Result<IgnitionVersion, String> {
+    IgnitionVersion::parse(text).ok_or_else(|| "not a version: write it as 3.2.0".to_owned())
 }
 
 impl Convert {
@@ -95,7 +95,7 @@ impl Merge {
     }
 }
 
-fn show_warnings(file: &Path, report: &Report) {
+fn show_warnings(file: &Path, report: &IgnitionReport) {
     for entry in &report.entries {
         output::warning(&format!("{}: {entry}", file.display()));
     }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use http::Method;
-use machinist_core::adopt::{self, Verdict};
-use machinist_core::moving::{self, Step};
-use machinist_core::render::System;
+use machinist_core::adopt::{self, AdoptionVerdict};
+use machinist_core::migrate::{self, MigrationStep};
+use machinist_core::render::ImageSources;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ struct Item {
     resource: Resource,
     name: String,
     old: Value,
-    step: Step,
+    step: MigrationStep,
 }
 
 #[derive(Serialize)]
@@ -170,11 +170,11 @@ impl Move {
 
 fn line(item: &Item) -> Line<'_> {
     let (action, reason) = match &item.step {
-        Step::Create(_) => ("created", None),
-        Step::Replace(_) => ("replaced", None),
-        Step::Add(_) => ("completed", None),
-        Step::Same => ("left alone", None),
-        Step::Conflict(reason) => ("refused", Some(reason.as_str())),
+        MigrationStep::Create(_) => ("created", None),
+        MigrationStep::Replace(_) => ("replaced", None),
+        MigrationStep::Merge(_) => ("completed", None),
+        MigrationStep::Unchanged => ("left alone", None),
+        MigrationStep::Conflict(reason) => ("refused", Some(reason.as_str())),
     };
     Line { object: item.resource.object(&item.name), action, reason }
 }
@@ -203,11 +203,11 @@ async fn plan(from: &House, to: &House) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-fn step(resource: &Resource, old: &Value, there: Option<&Value>) -> Step {
+fn step(resource: &Resource, old: &Value, there: Option<&Value>) -> MigrationStep {
     if resource.group.is_empty() && resource.kind == "Node" {
-        moving::machine_step(old, there)
+        migrate::node_migration_step(old, there)
     } else {
-        moving::step(old, there)
+        migrate::migration_step(old, there)
     }
 }
 
@@ -220,11 +220,11 @@ fn problems(items: &[Item]) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for item in items {
         let object = item.resource.object(&item.name);
-        if let Step::Conflict(reason) = &item.step {
+        if let MigrationStep::Conflict(reason) = &item.step {
             problems.push(format!("{object} {reason}"));
         }
         if item.resource.kind == "MachineConfigPool"
-            && let Some(reason) = moving::unrest(&item.old)
+            && let Some(reason) = migrate::migration_blocker(&item.old)
         {
             problems.push(format!("{object}: {reason}"));
         }
@@ -241,10 +241,13 @@ fn problems(items: &[Item]) -> Result<Vec<String>> {
     let controller = controller.transpose()?;
     let streams = of("OSImageStream").next().map(|one| typed(Kind::OsImageStream, one));
     let streams = streams.transpose()?;
-    let system =
-        System { controller_config: controller.as_ref(), streams: streams.as_ref(), worker: None };
+    let system = ImageSources {
+        controller_config: controller.as_ref(),
+        streams: streams.as_ref(),
+        worker: None,
+    };
     let verdicts = adopt::check(&pools, &configs, system);
-    for verdict in verdicts.iter().filter(|verdict| !Verdict::is_safe(verdict)) {
+    for verdict in verdicts.iter().filter(|verdict| !AdoptionVerdict::is_safe(verdict)) {
         problems.push(format!(
             "MachineConfigPool {} would get another config there; `machinist adopt --check` says why",
             verdict.pool
@@ -267,11 +270,13 @@ async fn carry_out(to: &House, items: &[Item]) -> Result<()> {
             identities.insert(key, uid.to_owned());
         }
     }
-    for item in items.iter().filter(|item| matches!(item.step, Step::Create(_) | Step::Replace(_)))
+    for item in items
+        .iter()
+        .filter(|item| matches!(item.step, MigrationStep::Create(_) | MigrationStep::Replace(_)))
     {
         let identity =
             |kind: &str, name: &str| identities.get(&(kind.to_owned(), name.to_owned())).cloned();
-        if let Some(owners) = moving::owners(&item.old, identity) {
+        if let Some(owners) = migrate::remapped_owners(&item.old, identity) {
             let patch = json!({"metadata": {"ownerReferences": owners}});
             let path = item.resource.path(None, Some(&item.name));
             let patched = to.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await;
@@ -285,7 +290,7 @@ async fn carry_out(to: &House, items: &[Item]) -> Result<()> {
 async fn release(home: &Home, items: &[Item]) -> Result<()> {
     let is_held = |item: &&Item| {
         item.resource.kind == "MachineConfigPool"
-            && matches!(item.step, Step::Create(_) | Step::Replace(_))
+            && matches!(item.step, MigrationStep::Create(_) | MigrationStep::Replace(_))
     };
     let held: Vec<&Item> = items.iter().filter(is_held).collect();
     let (start, mut calm_since) = (Instant::now(), None);
@@ -310,7 +315,7 @@ async fn release(home: &Home, items: &[Item]) -> Result<()> {
     }
     for item in held {
         let path = item.resource.path(None, Some(&item.name));
-        let patch = moving::release(&item.old);
+        let patch = migrate::resume_patch(&item.old);
         home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
     }
     Ok(())
@@ -324,8 +329,8 @@ async fn replace(home: &Home, item: &Item, path: &str, mut object: Value) -> Res
             answer => return Ok(answer?.body),
         }
         let there = home.get(path).await?;
-        match moving::step(&item.old, Some(&there)) {
-            Step::Replace(newer) => object = moving::held(&newer),
+        match migrate::migration_step(&item.old, Some(&there)) {
+            MigrationStep::Replace(newer) => object = migrate::paused_for_migration(&newer),
             _ => bail!("somebody uses it there now; look at it and try again"),
         }
     }
@@ -337,9 +342,11 @@ async fn made_meanwhile(home: &Home, item: &Item) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
     let there = home.get(&path).await?;
     match step(&item.resource, &item.old, Some(&there)) {
-        Step::Same => Ok(there),
-        Step::Add(patch) => Ok(home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body),
-        _ if moving::is_kept(&there) => Ok(there),
+        MigrationStep::Unchanged => Ok(there),
+        MigrationStep::Merge(patch) => {
+            Ok(home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body)
+        }
+        _ if migrate::is_controller_managed(&there) => Ok(there),
         _ => bail!("somebody made it there just now; look at it and try again"),
     }
 }
@@ -348,9 +355,11 @@ async fn made_meanwhile(home: &Home, item: &Item) -> Result<Value> {
 async fn write(home: &Home, item: &Item) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
     let is_pool = item.resource.kind == "MachineConfigPool";
-    let first = |object: &Value| if is_pool { moving::held(object) } else { object.clone() };
+    let first = |object: &Value| {
+        if is_pool { migrate::paused_for_migration(object) } else { object.clone() }
+    };
     let written = match &item.step {
-        Step::Create(object) => {
+        MigrationStep::Create(object) => {
             let folder = item.resource.path(None, None);
             match home.write(Method::POST, &folder, JSON, &first(object)).await {
                 Err(error) if refused(&error) == Some(409) => {
@@ -359,11 +368,11 @@ async fn write(home: &Home, item: &Item) -> Result<Value> {
                 answer => answer?.body,
             }
         }
-        Step::Replace(object) => replace(home, item, &path, first(object)).await?,
-        Step::Add(patch) => {
+        MigrationStep::Replace(object) => replace(home, item, &path, first(object)).await?,
+        MigrationStep::Merge(patch) => {
             return Ok(home.write(Method::PATCH, &path, MERGE_PATCH, patch).await?.body);
         }
-        Step::Same | Step::Conflict(_) => return home.get(&path).await,
+        MigrationStep::Unchanged | MigrationStep::Conflict(_) => return home.get(&path).await,
     };
     let status = &item.old["status"];
     if !status.is_null() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use machinist_core::os::kernel_arguments::split;
-use machinist_core::os::{Change, Deployment, HostStatus, KernelArguments};
+use machinist_core::os::{KernelArgumentsChange, OsChange, OsDeployment, OsStatus};
 
 use super::once::printable;
 use super::output::{ERROR, TextOrJson};
@@ -75,7 +75,7 @@ impl Status {
     }
 }
 
-fn text(kind: &str, status: &HostStatus) -> String {
+fn text(kind: &str, status: &OsStatus) -> String {
     let mut text = format!("KIND    {kind}\n");
     let booted = std::iter::once(("BOOTED", &status.booted));
     let next = status.next.iter().map(|next| ("NEXT", next));
@@ -87,7 +87,7 @@ fn text(kind: &str, status: &HostStatus) -> String {
     text
 }
 
-fn line(deployment: &Deployment) -> String {
+fn line(deployment: &OsDeployment) -> String {
     let version = deployment.version.as_deref().unwrap_or("-");
     let image = deployment.image.as_deref().unwrap_or("of no image");
     format!("{:.12} {} {}", deployment.checksum, printable(version), printable(image))
@@ -111,7 +111,7 @@ pub(super) struct Fetch {
 
 impl Fetch {
     fn run(&self) -> Result<Outcome> {
-        let change = Change { image: Some(self.image.clone()), ..Change::default() };
+        let change = OsChange { image: Some(self.image.clone()), ..OsChange::default() };
         carry_out(&self.place, &change, |os| {
             os.fetch(&change)?;
             output::print(&format!("{} is on this machine.\n", self.image))
@@ -156,9 +156,9 @@ impl Stage {
     fn run(&self) -> Result<Outcome> {
         let words = |lines: &[String]| lines.iter().flat_map(|line| split(line)).collect();
         let kernel_arguments =
-            KernelArguments { delete: words(&self.delete), append: words(&self.append) };
+            KernelArgumentsChange { delete: words(&self.delete), append: words(&self.append) };
         let (image, checksum) = (self.image.clone(), self.checksum.clone());
-        let change = Change { image, checksum, kernel_arguments, ..Change::default() };
+        let change = OsChange { image, checksum, kernel_arguments, ..OsChange::default() };
         carry_out(&self.place, &change, |os| {
             os.fetch(&change)?;
             os.stage(&change, self.now)?;
@@ -170,7 +170,7 @@ impl Stage {
 /// Does something for a change, unless this machine cannot make it.
 fn carry_out(
     place: &Where,
-    change: &Change,
+    change: &OsChange,
     act: impl FnOnce(&dyn Os) -> Result<()>,
 ) -> Result<Outcome> {
     let os = place.os();

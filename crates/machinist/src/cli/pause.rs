@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use http::Method;
 use machinist_core::api::MachineConfigPool;
-use machinist_core::update::{NodeView, max_unavailable};
+use machinist_core::rollout::{NodeView, max_unavailable};
 use serde_json::json;
 
 use super::live::session::SessionArgs;
@@ -74,13 +74,13 @@ fn text(world: &World, pool: &MachineConfigPool, paused: bool) -> String {
         let verb = if paused { "is paused" } else { "is not paused" };
         return format!("{name} {verb}; it has no rendered config yet\n");
     };
-    let behind = views().filter(|view| view.needs(target)).count();
-    let working = views().filter(|view| !view.needs(target) && !view.is_done()).count();
+    let behind = views().filter(|view| view.needs_target(target)).count();
+    let working = views().filter(|view| !view.needs_target(target) && !view.is_done()).count();
     let mut text = match (paused, behind) {
         (true, 0) => format!("{name} is paused; {} {target}", stay(members.len())),
         (true, _) => {
             let mut configs: Vec<&str> =
-                views().filter(|v| v.needs(target)).map(NodeView::current_config).collect();
+                views().filter(|v| v.needs_target(target)).map(NodeView::current_config).collect();
             configs.sort_unstable();
             configs.dedup();
             format!(

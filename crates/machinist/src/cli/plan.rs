@@ -9,8 +9,11 @@ use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::apply::EMPTY_NAME;
-use machinist_core::plan::{Changes, Cost, MachinePlan, Plan as Answer, PoolPlan, Trouble, plan};
+use machinist_core::apply::EMPTY_CONFIG_NAME;
+use machinist_core::plan::{
+    ChangePlan as Answer, DisruptionCost, MachinePlan, PlannedChanges, PoolBlocked, PoolPlan,
+    plan_changes,
+};
 use machinist_hub::patch::PatchKind;
 use serde::Serialize;
 use serde_json::Value;
@@ -74,7 +77,7 @@ impl Plan {
             self.deletions(&session, &world, &mut changes)?;
             let policy = world.policy();
             let controller_config = world.controller_config().cloned();
-            let world = machinist_core::plan::World {
+            let world = machinist_core::plan::PlanSnapshot {
                 pools: world.pools,
                 machine_configs: world.configs,
                 nodes: world.nodes,
@@ -82,7 +85,7 @@ impl Plan {
                 streams: world.streams,
                 policy,
             };
-            let answer = plan(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
+            let answer = plan_changes(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
             for object in &ignored {
                 output::warning(&format!(
                     "{object}: plans look into MachineConfigs and MachineConfigPools only; what it does is not shown"
@@ -98,7 +101,12 @@ impl Plan {
         })
     }
 
-    fn deletions(&self, session: &Session, world: &World, changes: &mut Changes) -> Result<()> {
+    fn deletions(
+        &self,
+        session: &Session,
+        world: &World,
+        changes: &mut PlannedChanges,
+    ) -> Result<()> {
         for word in &self.delete {
             let Some((kind, name)) = word.split_once('/').filter(|(_, name)| !name.is_empty())
             else {
@@ -127,8 +135,8 @@ fn changes(
     session: &Session,
     world: &World,
     documents: &[Document],
-) -> Result<(Changes, Vec<String>)> {
-    let (mut changes, mut ignored) = (Changes::default(), Vec::new());
+) -> Result<(PlannedChanges, Vec<String>)> {
+    let (mut changes, mut ignored) = (PlannedChanges::default(), Vec::new());
     for (target, manifest) in session.manifests(documents)? {
         let is = |kind| session.kind(kind) == Some(target.resource);
         if is(Kind::Config) {
@@ -195,10 +203,10 @@ fn show_pool(text: &mut String, pool: &PoolPlan) {
         if before == after { format!("stays on {after}") } else { format!("{before} → {after}") };
     let _ = writeln!(text, "{HEADING}{}{HEADING:#}: {change}", pool.pool);
     match &pool.trouble {
-        Some(Trouble::Unrenderable { reason }) => {
+        Some(PoolBlocked::Unrenderable { reason }) => {
             let _ = writeln!(text, "  {ERROR}cannot be rendered:{ERROR:#} {reason}");
         }
-        Some(Trouble::Refused { culprit, reason }) => {
+        Some(PoolBlocked::Refused { culprit, reason }) => {
             let who = culprit.as_ref().map(|who| format!(" (because of MachineConfig {who})"));
             let who = who.unwrap_or_default();
             let _ = writeln!(text, "  {ERROR}machines would refuse it:{ERROR:#} {reason}{who}");
@@ -233,7 +241,8 @@ fn show_machines(text: &mut String, pool: &PoolPlan) {
     }
     let most = pool.max_unavailable.map(|max| format!(", at most {max} at a time"));
     let _ = writeln!(text, "  {changing} of {all} machines change{}", most.unwrap_or_default());
-    let mut costs: BTreeMap<(std::cmp::Reverse<Cost>, String), Vec<&str>> = BTreeMap::new();
+    let mut costs: BTreeMap<(std::cmp::Reverse<DisruptionCost>, String), Vec<&str>> =
+        BTreeMap::new();
     for machine in &pool.machines {
         let key = (std::cmp::Reverse(machine.cost), cost(machine));
         costs.entry(key).or_default().push(&machine.machine);
@@ -253,10 +262,10 @@ fn cost(machine: &MachinePlan) -> String {
         (None, cost) => {
             let cost = match (&machine.unknown, cost) {
                 (Some(why), _) => format!("cannot tell what it costs: {why}"),
-                (None, Cost::Nothing) => "costs nothing".to_owned(),
+                (None, DisruptionCost::Nothing) => "costs nothing".to_owned(),
                 (None, _) => format!("costs {}", diff::cost(&machine.actions)),
             };
-            match machine.from == EMPTY_NAME {
+            match machine.from == EMPTY_CONFIG_NAME {
                 true => format!("first config, {cost}"),
                 false => cost,
             }
@@ -276,7 +285,7 @@ mod tests {
     use super::*;
     use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
 
-    fn machine(from: &str, cost: Cost) -> MachinePlan {
+    fn machine(from: &str, cost: DisruptionCost) -> MachinePlan {
         let type_ = DisruptionActionType::Reboot;
         MachinePlan {
             machine: "a".to_owned(),
@@ -291,18 +300,22 @@ mod tests {
 
     #[test]
     fn what_it_costs_in_words() {
-        let first = machine(EMPTY_NAME, Cost::Reboot);
+        let first = machine(EMPTY_CONFIG_NAME, DisruptionCost::Reboot);
         assert_eq!(cost(&first), "first config, costs a drain and a reboot");
-        assert_eq!(cost(&machine("rendered-a", Cost::Reboot)), "costs a drain and a reboot");
-        assert_eq!(cost(&machine("rendered-a", Cost::Nothing)), "costs nothing");
+        assert_eq!(
+            cost(&machine("rendered-a", DisruptionCost::Reboot)),
+            "costs a drain and a reboot"
+        );
+        assert_eq!(cost(&machine("rendered-a", DisruptionCost::Nothing)), "costs nothing");
         let why = Some("it has rendered-a, which is not there any more".to_owned());
-        let unknown = MachinePlan { unknown: why, ..machine("rendered-a", Cost::Unknown) };
+        let unknown =
+            MachinePlan { unknown: why, ..machine("rendered-a", DisruptionCost::Unknown) };
         assert_eq!(
             cost(&unknown),
             "cannot tell what it costs: it has rendered-a, which is not there any more"
         );
         let refused = Some("no".to_owned());
-        let refused = MachinePlan { refused, ..machine("rendered-a", Cost::Refused) };
+        let refused = MachinePlan { refused, ..machine("rendered-a", DisruptionCost::Refused) };
         assert_eq!(cost(&refused), "refused from rendered-a (no)");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use machinist_core::user_data::{Version, by_hand, pointer};
+use machinist_core::user_data::{PointerVersion, manual, pointer_config};
 use machinist_hub::selector::names::dns_label;
 
 use super::{Outcome, output};
@@ -78,20 +78,20 @@ impl Pointer {
         let text = match self.form {
             Form::Ignition => {
                 let version = match self.spec {
-                    Spec::Three => Version::Three,
-                    Spec::Two => Version::Two,
+                    Spec::Three => PointerVersion::V3,
+                    Spec::Two => PointerVersion::V2,
                 };
-                pointer(&endpoint, &self.pool, version) + "\n"
+                pointer_config(&endpoint, &self.pool, version) + "\n"
             }
             Form::KernelArguments => {
-                if endpoint.authority.is_some() {
+                if endpoint.ca_bundle.is_some() {
                     output::warning(
                         "a command line cannot hold the CA: the boot image has to trust the server already",
                     );
                 }
-                by_hand::kernel_arguments(&endpoint, &self.pool) + "\n"
+                manual::kernel_arguments(&endpoint, &self.pool) + "\n"
             }
-            Form::Script => by_hand::script(&endpoint, &self.pool),
+            Form::Script => manual::script(&endpoint, &self.pool),
         };
         output::print(&text)?;
         Ok(Outcome::Done)

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER};
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
-use machinist_core::render::System;
+use machinist_core::render::ImageSources;
 
 use super::generate_inputs::cluster;
 use crate::manifests::{self, Document};
@@ -37,8 +37,8 @@ pub(super) struct PoolInputs {
 
 impl PoolInputs {
     /// What the images come from, beside MachineConfigs.
-    pub(super) fn system(&self) -> System<'_> {
-        System {
+    pub(super) fn system(&self) -> ImageSources<'_> {
+        ImageSources {
             controller_config: self.controller_config.as_ref(),
             streams: self.streams.as_ref(),
             worker: self.worker.as_ref(),

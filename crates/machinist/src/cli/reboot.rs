@@ -6,7 +6,7 @@ use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
-use machinist_core::update::{NodeView, Policy, pools_of};
+use machinist_core::rollout::{NodeView, RolloutPolicy, pools_of};
 use serde_json::json;
 
 use super::live::session::SessionArgs;
@@ -51,7 +51,7 @@ impl Reboot {
                 // The revision makes sure that it still waits for this.
                 let patch = json!({"metadata": {
                     "resourceVersion": node.metadata.resource_version,
-                    "annotations": {machinist::RESTART: config},
+                    "annotations": {machinist::REBOOT_APPROVED: config},
                 }});
                 let path = with(&path, &[("fieldManager", "machinist")]);
                 match session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
@@ -73,15 +73,17 @@ impl Reboot {
 /// Why a machine gets no permission; none if it waits for one.
 fn why_not(view: NodeView<'_>, pools: &[MachineConfigPool]) -> Option<String> {
     let (name, desired) = (view.name(), view.desired_config());
-    if view.awaits_restart() {
+    if view.awaits_reboot() {
         let pool = pools_of(view.0, pools).ok().and_then(|pools| pools.first().copied())?;
-        let bad = Policy::of(pool).map(|policy| policy.bad_configs).unwrap_or_default();
+        let bad = RolloutPolicy::from_annotations(pool)
+            .map(|policy| policy.bad_configs)
+            .unwrap_or_default();
         let pool = pool.metadata.name.as_deref().unwrap_or_default();
         return bad.contains(desired).then(|| {
             format!("{name} waits for a restart for {desired}, which is remembered as bad: take it out of the annotation {} of MachineConfigPool {pool} first", machinist::BAD_CONFIGS)
         });
     }
-    let pending = view.annotation(machinist::RESTART_PENDING).filter(|config| !config.is_empty());
+    let pending = view.annotation(machinist::REBOOT_PENDING).filter(|config| !config.is_empty());
     Some(if desired.is_empty() {
         format!("{name} is not managed: no config is wanted of it")
     } else if view.is_done() {
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn only_those_who_wait_get_the_permission() {
-        let pending = machinist::RESTART_PENDING;
+        let pending = machinist::REBOOT_PENDING;
         let working = json!({CURRENT_CONFIG: "a", DESIRED_CONFIG: "b", STATE: "Working"});
         let with = |more: &Value| {
             let mut all = working.clone();
@@ -126,8 +128,8 @@ mod tests {
         let done = json!({CURRENT_CONFIG: "b", DESIRED_CONFIG: "b", STATE: "Done"});
         for (annotations, expected) in [
             (with(&json!({pending: "b"})), None),
-            (with(&json!({pending: "b", machinist::RESTART: "a"})), None),
-            (with(&json!({pending: "b", machinist::RESTART: "b"})), Some("already")),
+            (with(&json!({pending: "b", machinist::REBOOT_APPROVED: "a"})), None),
+            (with(&json!({pending: "b", machinist::REBOOT_APPROVED: "b"})), Some("already")),
             (with(&json!({pending: "a"})), Some("the restart for a is no longer needed")),
             (working.clone(), Some("at work on b (Working)")),
             (with(&json!({STATE: "Degraded", REASON: "disk full"})), Some("disk full")),

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use machinist_core::render::{MAX_SIZE, render};
+use machinist_core::render::{MAX_RENDERED_BYTES, render};
 
 use super::pool_inputs::PoolArgs;
 use super::{Outcome, output};
@@ -45,8 +45,10 @@ impl Render {
         let version = concat!("machinist-", env!("CARGO_PKG_VERSION"));
         let object = rendered.into_object(&inputs.pool, controller_config, version)?;
         let size = serde_json::to_vec(&object)?.len();
-        if size > MAX_SIZE / 5 * 4 {
-            output::warning(&format!("the rendered config has {size} of at most {MAX_SIZE} bytes"));
+        if size > MAX_RENDERED_BYTES / 5 * 4 {
+            output::warning(&format!(
+                "the rendered config has {size} of at most {MAX_RENDERED_BYTES} bytes"
+            ));
         }
         match self.output {
             Form::Yaml => output::print_yaml(&object)?,

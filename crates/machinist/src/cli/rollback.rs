@@ -8,9 +8,9 @@ use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
-use machinist_core::plan::{Known, NoRollback, known, rollback};
-use machinist_core::render::sync::Rollback as Back;
-use machinist_core::update::{NodeView, max_unavailable};
+use machinist_core::plan::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
+use machinist_core::render::reconcile::PoolRollback as Back;
+use machinist_core::rollout::{NodeView, max_unavailable};
 use machinist_hub::table::human_duration;
 use serde_json::{Value, json};
 
@@ -72,18 +72,21 @@ impl Rollback {
         let pool = world.pool(&self.pool)?;
         let members = world.members(pool);
         let wanted = self.to.as_deref();
-        let back = match rollback(pool, &members, &world.configs, world.system(), wanted) {
+        let back = match plan_rollback(pool, &members, &world.configs, world.system(), wanted) {
             Ok(back) => back,
             Err(refusal) => {
                 output::error(&refusal.to_string());
                 let names_others = matches!(
                     refusal,
-                    NoRollback::NotItsOwn { .. }
-                        | NoRollback::NoneBefore { .. }
-                        | NoRollback::Same { .. }
+                    RollbackError::NotOfThisPool { .. }
+                        | RollbackError::NoEarlierConfig { .. }
+                        | RollbackError::AlreadyCurrent { .. }
                 );
                 if names_others {
-                    output::note(&listed(&known(pool, &members, &world.configs), &now()));
+                    output::note(&listed(
+                        &rendered_revisions(pool, &members, &world.configs),
+                        &now(),
+                    ));
                 }
                 return Ok(Outcome::Refused);
             }
@@ -121,8 +124,8 @@ impl Rollback {
             return Ok(Outcome::Done);
         }
         write(session, pool, Value::Null, Value::Null).await?;
-        let from =
-            Back::of(pool).map_or_else(|| "what its MachineConfigs make".to_owned(), |b| b.from);
+        let from = Back::from_annotations(pool)
+            .map_or_else(|| "what its MachineConfigs make".to_owned(), |b| b.from);
         let text = format!("{} goes forward again, to {from}\n{}", self.pool, paused(pool));
         output::print(&text)?;
         Ok(Outcome::Done)
@@ -155,7 +158,7 @@ async fn write(session: &Session, pool: &MachineConfigPool, from: Value, to: Val
 }
 
 /// The rendered configs that there are, with their age and who has them.
-fn listed(known: &[Known], now: &Time) -> String {
+fn listed(known: &[RenderedRevision], now: &Time) -> String {
     if known.is_empty() {
         return "It has no rendered configs.".to_owned();
     }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use machinist_core::lint::Finding;
+use machinist_core::lint::LintFinding;
 use machinist_hub::schema::{FieldError, FieldReason, Schema};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ impl Schemas {
         crd: &CustomResourceDefinition,
         version: &str,
         object: &Value,
-    ) -> Result<Vec<Finding>> {
+    ) -> Result<Vec<LintFinding>> {
         let kind = &crd.spec.names.kind;
         let schema = match self.0.entry((kind.clone(), version.to_owned())) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -43,19 +43,19 @@ fn compile(crd: &CustomResourceDefinition, version: &str) -> Result<Option<Schem
 }
 
 /// As an API server lets an object in: what it does not know, then defaults, then faults.
-fn findings(schema: &Schema, object: &Value) -> Vec<Finding> {
+fn findings(schema: &Schema, object: &Value) -> Vec<LintFinding> {
     let mut object = object.clone();
     let unknown = schema.prune(&mut object).into_iter().map(|field| {
-        Finding::error(field, "is not a field of this kind", "correct its name, or remove it")
+        LintFinding::error(field, "is not a field of this kind", "correct its name, or remove it")
     });
-    let mut findings: Vec<Finding> = unknown.collect();
+    let mut findings: Vec<LintFinding> = unknown.collect();
     schema.apply_defaults(&mut object);
     findings.extend(schema.validate(&object, None).iter().filter_map(finding));
     findings
 }
 
 /// A fault without the value: it may be a secret in the wrong place.
-fn finding(error: &FieldError) -> Option<Finding> {
+fn finding(error: &FieldError) -> Option<LintFinding> {
     let (message, remedy) = match error.reason {
         // Only says that the rules were not tried, because of the other faults.
         _ if error.field == "<nil>" && error.detail.starts_with("some validation rules") => {
@@ -76,5 +76,5 @@ fn finding(error: &FieldError) -> Option<Finding> {
         detail => format!("{message}: {detail}"),
     };
     let field = if error.field == "<nil>" { "(object)" } else { &error.field };
-    Some(Finding::error(field, message, remedy))
+    Some(LintFinding::error(field, message, remedy))
 }

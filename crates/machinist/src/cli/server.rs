@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use machinist_core::api::config::APIServer;
 use machinist_core::api::names::{object, port};
-use machinist_core::serve::network::Network;
+use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::tls_profile;
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ struct ListenArgs {
     secure_port: u16,
 
     /// The port without TLS; 0 is any free one
-    #[arg(long, value_name = "PORT", default_value_t = port::SERVER_PLAIN)]
+    #[arg(long, value_name = "PORT", default_value_t = port::SERVER_HTTP)]
     insecure_port: u16,
 
     /// The address to listen on [default: all]
@@ -95,11 +95,11 @@ struct ListenArgs {
 
     /// Answer only requests from this network (repeatable) [default: all]
     #[arg(long, value_name = "NETWORK", help_heading = "Access")]
-    allow_from: Vec<Network>,
+    allow_from: Vec<IpNetwork>,
 
     /// Answer no requests from this network (repeatable)
     #[arg(long, value_name = "NETWORK", help_heading = "Access")]
-    deny_from: Vec<Network>,
+    deny_from: Vec<IpNetwork>,
 
     /// How many requests a minute one address may make; more get 503, on which Ignition waits
     #[arg(long, value_name = "COUNT", help_heading = "Access")]
@@ -329,7 +329,7 @@ fn tls_of_installer(path: &Path) -> tls::Settings {
         }
     }
     let profile = found.as_ref().and_then(|object| object.spec.tls_security_profile.as_ref());
-    let spoken = tls_profile::spoken(profile);
+    let spoken = tls_profile::tls_settings(profile);
     tls::Settings { min_version: spoken.min_version, cipher_suites: spoken.cipher_suites }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use machinist_core::template::{self, Profile, Templates};
+use machinist_core::template::{self, TemplateTree};
 
 use crate::manifests::read_templates;
 
@@ -17,12 +17,12 @@ pub(super) struct TemplateArgs {
 
     /// The templates that come with machinist, where no folder is given
     #[arg(long, value_name = "NAME", default_value = "kubernetes", conflicts_with = "templates")]
-    profile: ShippedProfile,
+    profile: TemplateProfile,
 }
 
 /// The templates that come with machinist.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum ShippedProfile {
+enum TemplateProfile {
     /// Workers and control plane of a plain Kubernetes
     Kubernetes,
     /// Machines without a kubelet: next to nothing
@@ -33,12 +33,16 @@ enum ShippedProfile {
 
 impl TemplateArgs {
     /// The templates.
-    pub(super) fn read(&self) -> Result<Templates> {
+    pub(super) fn read(&self) -> Result<TemplateTree> {
         match (&self.templates, self.profile) {
             (Some(folder), _) => read_templates(folder),
-            (None, ShippedProfile::Kubernetes) => Ok(template::shipped(Profile::Kubernetes)),
-            (None, ShippedProfile::None) => Ok(Templates::new()),
-            (None, ShippedProfile::Machine) => Ok(template::shipped(Profile::Machine)),
+            (None, TemplateProfile::Kubernetes) => {
+                Ok(template::shipped_templates(template::ShippedProfile::Kubernetes))
+            }
+            (None, TemplateProfile::None) => Ok(TemplateTree::new()),
+            (None, TemplateProfile::Machine) => {
+                Ok(template::shipped_templates(template::ShippedProfile::Machine))
+            }
         }
     }
 }

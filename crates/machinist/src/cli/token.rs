@@ -11,8 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use machinist_core::api::names::object;
-use machinist_core::serve::access::{self, LABEL, SECRET_PREFIX, SECRET_TYPE};
-use machinist_core::serve::network::Network;
+use machinist_core::serve::network::IpNetwork;
+use machinist_core::serve::provisioning_token::{self, SECRET_PREFIX, SECRET_TYPE, TOKEN_LABEL};
 use rustls::crypto::ring::default_provider;
 
 use super::home_args::HomeArgs;
@@ -88,13 +88,16 @@ impl Keeper {
         Ok(())
     }
 
-    async fn tokens(&self) -> Result<Vec<access::Token>> {
+    async fn tokens(&self) -> Result<Vec<provisioning_token::ProvisioningToken>> {
         let secrets = match self {
-            Self::Home(api) => api.list(&ListParams::default().labels(LABEL)).await?.items,
+            Self::Home(api) => api.list(&ListParams::default().labels(TOKEN_LABEL)).await?.items,
             Self::File(file) => return file.tokens(),
         };
         let read = |secret: &Secret| {
-            access::Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)
+            provisioning_token::ProvisioningToken::from_secret(
+                secret.metadata.name.as_deref()?,
+                secret.data.as_ref()?,
+            )
         };
         Ok(secrets.iter().filter_map(read).collect())
     }
@@ -148,7 +151,7 @@ pub(super) struct Create {
 
     /// A network that it may be used from (repeatable) [default: all]
     #[arg(long, value_name = "NETWORK")]
-    from: Vec<Network>,
+    from: Vec<IpNetwork>,
 }
 
 impl Create {
@@ -158,7 +161,7 @@ impl Create {
         if filled.is_err() {
             bail!("this machine has no random numbers");
         }
-        let mut new = access::make(random);
+        let mut new = provisioning_token::generate_token(random);
         let lifetime = SignedDuration::try_from(self.expires).context("--expires")?;
         let expires = Timestamp::now().checked_add(lifetime).context("--expires")?;
         new.token.expires = Some(expires);
@@ -168,11 +171,11 @@ impl Create {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(format!("{SECRET_PREFIX}{}", new.token.id)),
-                labels: Some([(LABEL.to_owned(), String::new())].into()),
+                labels: Some([(TOKEN_LABEL.to_owned(), String::new())].into()),
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            data: Some(new.token.data()),
+            data: Some(new.token.to_secret_data()),
             ..Secret::default()
         };
         let added = self.place.keeper().await?.add(secret).await;
@@ -198,20 +201,20 @@ impl List {
     }
 }
 
-fn table(tokens: &[access::Token], now: Timestamp) -> String {
+fn table(tokens: &[provisioning_token::ProvisioningToken], now: Timestamp) -> String {
     let mut rows = vec![["ID", "POOLS", "EXPIRES", "USES", "FROM", "STATE"].map(str::to_owned)];
     for token in tokens {
         let list = |items: Vec<String>| {
             if items.is_empty() { "all".to_owned() } else { items.join(",") }
         };
         let most = token.max_uses.map(|most| format!("/{most}")).unwrap_or_default();
-        let state = if token.has_ended(now) { "ended" } else { "valid" };
+        let state = if token.is_expired(now) { "ended" } else { "valid" };
         rows.push([
             token.id.clone(),
             list(token.pools.clone()),
             token.expires.map_or_else(|| "never".to_owned(), |end| format!("{end:.0}")),
             token.max_uses.map_or_else(|| "-".to_owned(), |_| format!("{}{most}", token.uses)),
-            list(token.networks.iter().map(Network::to_string).collect()),
+            list(token.networks.iter().map(IpNetwork::to_string).collect()),
             state.to_owned(),
         ]);
     }
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_table_shows_no_secret() {
-        let new = access::make([3; 32]);
+        let new = provisioning_token::generate_token([3; 32]);
         let text = table(std::slice::from_ref(&new.token), Timestamp::UNIX_EPOCH);
         assert!(text.starts_with("ID      POOLS  EXPIRES"), "{text}");
         assert!(text.contains(&new.token.id) && text.contains("valid"), "{text}");

@@ -9,8 +9,8 @@ use clap::Args;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use machinist_core::api::crds;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
-use machinist_core::ignition::report::Severity;
-use machinist_core::lint::{self, Finding};
+use machinist_core::ignition::report::ReportSeverity;
+use machinist_core::lint::{self, LintFinding};
 use machinist_core::render::{RenderError, render};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +48,7 @@ struct Placed {
     item: Option<usize>,
     object: String,
     #[serde(flatten)]
-    finding: Finding,
+    finding: LintFinding,
 }
 
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl Validate {
                     document: 1,
                     item: None,
                     object: "file".to_owned(),
-                    finding: Finding::error("(file)", format!("{error:#}"), "correct the file"),
+                    finding: LintFinding::error("(file)", format!("{error:#}"), "correct the file"),
                 }),
             }
         }
@@ -100,7 +100,7 @@ impl Validate {
     }
 }
 
-fn place(document: &Document, finding: Finding) -> Placed {
+fn place(document: &Document, finding: LintFinding) -> Placed {
     Placed {
         file: document.origin.file.display().to_string(),
         document: document.origin.document,
@@ -117,7 +117,7 @@ fn check_duplicates(documents: &[Document], findings: &mut Vec<Placed>) {
         let namespace = namespace.and_then(serde_json::Value::as_str).unwrap_or_default();
         if let Some(first) = seen.insert((document.kind(), namespace, document.name()), document) {
             let message = format!("the same object is also in {}", first.origin);
-            let finding = Finding::error("metadata.name", message, "remove one of the two");
+            let finding = LintFinding::error("metadata.name", message, "remove one of the two");
             findings.push(place(document, finding));
         }
     }
@@ -128,11 +128,11 @@ fn check(
     document: &Document,
     known: &[CustomResourceDefinition],
     schemas: &mut Schemas,
-) -> Result<Vec<Finding>> {
+) -> Result<Vec<LintFinding>> {
     let mut findings = Vec::new();
     for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
         if value.is_empty() {
-            findings.push(Finding::error(field, "is missing", "say what the object is"));
+            findings.push(LintFinding::error(field, "is missing", "say what the object is"));
         }
     }
     if !findings.is_empty() {
@@ -151,9 +151,9 @@ fn check(
             Some(crd) => {
                 let right = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name);
                 let message = format!("{} is not the group of this kind", document.api_version());
-                vec![Finding::error("apiVersion", message, format!("write {right}"))]
+                vec![LintFinding::error("apiVersion", message, format!("write {right}"))]
             }
-            None => vec![Finding::warning(
+            None => vec![LintFinding::warning(
                 "kind",
                 format!("{} is not a kind that Machinist reads; passed over", document.kind()),
                 "",
@@ -163,7 +163,7 @@ fn check(
     if !crd.spec.versions.iter().any(|served| served.name == version) {
         let message = format!("version {version} of {} is not known", document.kind());
         let remedy = format!("write {group}/{}", crd.spec.versions[0].name);
-        return Ok(vec![Finding::error("apiVersion", message, remedy)]);
+        return Ok(vec![LintFinding::error("apiVersion", message, remedy)]);
     }
     let mut findings = match document.kind() {
         "MachineConfig" => typed(document, |mc: &MachineConfig| lint::machine_config(mc)),
@@ -174,19 +174,19 @@ fn check(
     // What is told already is told better there.
     let more = schemas.check(crd, version, &document.value)?;
     let is_told = |field: &str| findings.iter().any(|told| told.field == field);
-    let more: Vec<Finding> = more.into_iter().filter(|one| !is_told(&one.field)).collect();
+    let more: Vec<LintFinding> = more.into_iter().filter(|one| !is_told(&one.field)).collect();
     findings.extend(more);
     Ok(findings)
 }
 
 fn typed<T: DeserializeOwned>(
     document: &Document,
-    check: impl Fn(&T) -> Vec<Finding>,
-) -> Vec<Finding> {
+    check: impl Fn(&T) -> Vec<LintFinding>,
+) -> Vec<LintFinding> {
     match document.try_typed::<T>() {
         Ok(object) => check(&object),
         Err((field, problem)) => {
-            vec![Finding::error(field, problem, "correct the type of the value")]
+            vec![LintFinding::error(field, problem, "correct the type of the value")]
         }
     }
 }
@@ -208,15 +208,15 @@ fn check_pools(documents: &[Document]) -> Vec<Placed> {
             | Err(
                 RenderError::Invalid { .. }
                 | RenderError::EmptySelector { .. }
-                | RenderError::Selector { .. },
+                | RenderError::InvalidSelector { .. },
             ) => continue,
-            Err(error @ RenderError::NothingSelected { .. }) => Finding::warning(
+            Err(error @ RenderError::NothingSelected { .. }) => LintFinding::warning(
                 "spec.machineConfigSelector",
                 error.to_string(),
                 "correct the selector, or add the MachineConfigs",
             ),
             Err(error) => {
-                Finding::error("spec", error.to_string(), "correct one of the MachineConfigs")
+                LintFinding::error("spec", error.to_string(), "correct one of the MachineConfigs")
             }
         };
         findings.push(place(document, finding));
@@ -228,7 +228,7 @@ fn text(answer: &Answer) -> String {
     let mut text = String::new();
     for placed in &answer.findings {
         let finding = &placed.finding;
-        let style = if finding.severity == Severity::Error { ERROR } else { WARNING };
+        let style = if finding.severity == ReportSeverity::Error { ERROR } else { WARNING };
         let item = placed.item.map_or_else(String::new, |item| format!(", item {item}"));
         // Writing to a String cannot fail.
         let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use machinist_core::ignition::parse::SUPPORTED;
+use machinist_core::ignition::parse::SUPPORTED_VERSIONS;
 
 use super::output::TextOrJson;
 use super::{Outcome, output};
@@ -19,7 +19,7 @@ pub(super) struct Version {
 impl Version {
     pub(super) fn run(&self) -> Result<Outcome> {
         let version = env!("CARGO_PKG_VERSION");
-        let specs: Vec<&str> = SUPPORTED.split(',').collect();
+        let specs: Vec<&str> = SUPPORTED_VERSIONS.split(',').collect();
         match self.output {
             TextOrJson::Json => {
                 let answer = serde_json::json!({"version": version, "ignitionSpecs": specs});

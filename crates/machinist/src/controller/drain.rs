@@ -12,9 +12,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use machinist_core::api::names::annotation;
 use machinist_core::drain::{
-    Blocker, CORDON_DELAYS, DrainError, Request, Step, after_failure, pending, report,
+    CORDON_DELAYS, DrainBlocker, DrainError, DrainProgress, DrainRequest, after_failure,
+    drain_report, pending_request,
 };
-use machinist_core::update::guarded::Grounds;
+use machinist_core::rollout::guarded_patch::Preconditions;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -76,12 +77,12 @@ impl Desk<'_> {
     /// Begins to serve a machine that asks for something.
     fn look(&mut self, node: &Arc<Node>) {
         let name = node.name_any();
-        let request = pending(node);
+        let request = pending_request(node);
         if request.is_ok() {
             self.bad.remove(&name);
         }
         match request {
-            Ok(Request::Nothing) => {}
+            Ok(DrainRequest::None) => {}
             Ok(_) => {
                 if self.at_work.insert(name.clone()) {
                     let shell = self.shell.clone();
@@ -110,10 +111,10 @@ async fn serve(shell: &Shell, name: &str) {
             shell.metrics.drain_error(name, None);
             return;
         };
-        let result = match pending(&node) {
-            Ok(Request::Drain { value }) => drain(shell, &node, &value).await,
-            Ok(Request::Uncordon { value }) => uncordon(shell, &node, &value).await,
-            Ok(Request::Nothing) | Err(_) => return,
+        let result = match pending_request(&node) {
+            Ok(DrainRequest::Drain { value }) => drain(shell, &node, &value).await,
+            Ok(DrainRequest::Uncordon { value }) => uncordon(shell, &node, &value).await,
+            Ok(DrainRequest::None) | Err(_) => return,
         };
         match result {
             Ok(()) => failures = 0,
@@ -155,15 +156,15 @@ async fn uncordon(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), Wr
     });
     match write(shell, node, Some(false), annotations).await {
         Ok(node) => {
-            machine::tell(shell, &node, &report(Step::Uncordoned, &node)).await;
+            machine::tell(shell, &node, &drain_report(DrainProgress::Uncordoned, &node)).await;
             shell.metrics.drain_error(&node.name_any(), None);
             Ok(())
         }
         Err(error) => {
             if !error.is_stale() {
                 let error = error.to_string();
-                let step = Step::UncordonFailed { error: &error };
-                machine::tell(shell, node, &report(step, node)).await;
+                let step = DrainProgress::UncordonFailed { error: &error };
+                machine::tell(shell, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
@@ -175,11 +176,11 @@ async fn drain(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), Write
     if !shell.has_pods {
         let node =
             write(shell, node, Some(true), json!({annotation::LAST_APPLIED_DRAIN: value})).await?;
-        machine::tell(shell, &node, &report(Step::Drained, &node)).await;
+        machine::tell(shell, &node, &drain_report(DrainProgress::Drained, &node)).await;
         return Ok(());
     }
     let node = cordon(shell, node).await?;
-    machine::tell(shell, &node, &report(Step::Draining, &node)).await;
+    machine::tell(shell, &node, &drain_report(DrainProgress::Draining, &node)).await;
     let mut blockers = Vec::new();
     loop {
         match evict::attempt(shell, &node, &mut blockers, still_wanted(shell, &node, value)).await {
@@ -201,7 +202,7 @@ async fn drain(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), Write
         return Ok(());
     }
     let done = write(shell, &now, None, json!({annotation::LAST_APPLIED_DRAIN: value})).await?;
-    machine::tell(shell, &done, &report(Step::Drained, &done)).await;
+    machine::tell(shell, &done, &drain_report(DrainProgress::Drained, &done)).await;
     Ok(())
 }
 
@@ -217,8 +218,8 @@ async fn cordon(shell: &Shell, node: &Arc<Node>) -> Result<Arc<Node>, WriteError
         Err(error) => {
             if !error.is_stale() {
                 let error = error.to_string();
-                let step = Step::CordonFailed { error: &error };
-                machine::tell(shell, node, &report(step, node)).await;
+                let step = DrainProgress::CordonFailed { error: &error };
+                machine::tell(shell, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
@@ -233,7 +234,8 @@ async fn still_wanted(shell: &Shell, node: &Arc<Node>, value: &str) {
     let is_wanted = || {
         shell.world.nodes.get(&name).is_some_and(|node| {
             let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-            is_cordoned && pending(&node) == Ok(Request::Drain { value: value.to_owned() })
+            is_cordoned
+                && pending_request(&node) == Ok(DrainRequest::Drain { value: value.to_owned() })
         })
     };
     while is_wanted() {
@@ -244,12 +246,17 @@ async fn still_wanted(shell: &Shell, node: &Arc<Node>, value: &str) {
 }
 
 /// Tells everyone who may want to know that an attempt failed; how long to wait for the next.
-async fn failed(shell: &Shell, node: &Arc<Node>, error: &str, blockers: &[Blocker]) -> Duration {
+async fn failed(
+    shell: &Shell,
+    node: &Arc<Node>,
+    error: &str,
+    blockers: &[DrainBlocker],
+) -> Duration {
     let name = node.name_any();
     let now = Time(Timestamp::now());
-    let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.sentence(&now)).collect();
-    let step = Step::DrainFailed { error, blockers: &sentences };
-    machine::tell(shell, node, &report(step, node)).await;
+    let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.message_at(&now)).collect();
+    let step = DrainProgress::DrainFailed { error, blockers: &sentences };
+    machine::tell(shell, node, &drain_report(step, node)).await;
     let started = node.annotations().get(annotation::machinist::DRAIN_STARTED);
     let started = started.and_then(|text| text.parse().ok()).map_or(now.clone(), Time);
     let retry = after_failure(&name, error, &started, &now);
@@ -271,6 +278,6 @@ async fn write(
     if let Some(unschedulable) = unschedulable {
         patch["spec"] = json!({"unschedulable": unschedulable});
     }
-    let grounds = Grounds { annotations: &[annotation::DESIRED_DRAIN], labels: false };
+    let grounds = Preconditions { annotations: &[annotation::DESIRED_DRAIN], labels: false };
     Ok(Arc::new(shell.patch_node(node, &patch, grounds).await?))
 }

@@ -13,8 +13,8 @@ use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use machinist_core::drain::{
-    ATTEMPT_TIMEOUT, Answer, Blocker, DaemonSetRef, EVICTION_RETRY, Plan, PodRef, answer, blockers,
-    daemon_sets, plan,
+    ATTEMPT_TIMEOUT, DaemonSetRef, DrainBlocker, DrainPlan, EVICTION_RETRY, EvictionRefusal,
+    PodRef, blockers, daemon_sets, eviction_refusal, plan_drain,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 pub(super) async fn attempt(
     shell: &Shell,
     node: &Arc<Node>,
-    known: &mut Vec<Blocker>,
+    known: &mut Vec<DrainBlocker>,
     until: impl Future<Output = ()>,
 ) -> Outcome {
     tokio::select! {
@@ -50,7 +50,7 @@ pub(super) async fn attempt(
     }
 }
 
-async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<Blocker>) -> Outcome {
+async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<DrainBlocker>) -> Outcome {
     let name = node.name_any();
     let mut daemon_sets = DaemonSets::default();
     let pods = match list(shell, &name).await {
@@ -82,7 +82,7 @@ async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<Blocker>) -> Out
 async fn leave(
     shell: &Shell,
     node: &Arc<Node>,
-    known: &mut Vec<Blocker>,
+    known: &mut Vec<DrainBlocker>,
     pods: &Cache<Pod>,
     daemon_sets: &mut DaemonSets,
     deadline: Instant,
@@ -125,7 +125,7 @@ async fn leave(
 fn in_the_way(
     shell: &Shell,
     node: &Arc<Node>,
-    known: &mut Vec<Blocker>,
+    known: &mut Vec<DrainBlocker>,
     refused: &[(PodRef, Option<String>, String)],
 ) {
     let now = Time(Timestamp::now());
@@ -133,15 +133,15 @@ fn in_the_way(
     *known = blockers(&before, refused.iter().cloned(), &now);
     for blocker in known.iter() {
         if !before.iter().any(|old| old.pod == blocker.pod && old.budget == blocker.budget) {
-            let text = blocker.sentence(&now);
+            let text = blocker.message_at(&now);
             shell.events.report(Component::Node, node.as_ref(), true, "DrainBlocked", text);
         }
     }
 }
 
-fn message(blockers: &[Blocker]) -> String {
+fn message(blockers: &[DrainBlocker]) -> String {
     let now = Time(Timestamp::now());
-    let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.sentence(&now)).collect();
+    let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.message_at(&now)).collect();
     if sentences.is_empty() {
         format!("the pods did not leave within {} s", ATTEMPT_TIMEOUT.as_secs())
     } else {
@@ -169,7 +169,7 @@ struct DaemonSets {
 
 impl DaemonSets {
     /// What has to happen to the pods of a machine.
-    async fn plan(&mut self, shell: &Shell, pods: &[Pod]) -> Result<Plan, WriteError> {
+    async fn plan(&mut self, shell: &Shell, pods: &[Pod]) -> Result<DrainPlan, WriteError> {
         for daemon_set in daemon_sets(pods) {
             if let Entry::Vacant(unknown) = self.known.entry(daemon_set) {
                 let exists = exists(shell, unknown.key()).await?;
@@ -177,7 +177,7 @@ impl DaemonSets {
             }
         }
         let gone = self.known.iter().filter(|(_, exists)| !**exists);
-        Ok(plan(pods, &gone.map(|(daemon_set, _)| daemon_set.clone()).collect()))
+        Ok(plan_drain(pods, &gone.map(|(daemon_set, _)| daemon_set.clone()).collect()))
     }
 }
 
@@ -187,7 +187,10 @@ async fn exists(shell: &Shell, daemon_set: &DaemonSetRef) -> Result<bool, WriteE
 }
 
 /// Asks all pods that have to go; who refused, by which budget, in which words.
-async fn ask(shell: &Shell, plan: &Plan) -> Result<Vec<(PodRef, Option<String>, String)>, String> {
+async fn ask(
+    shell: &Shell,
+    plan: &DrainPlan,
+) -> Result<Vec<(PodRef, Option<String>, String)>, String> {
     let question = |pod| async move { (pod, evict(shell, pod).await) }.boxed();
     let questions: Vec<_> = plan.evict.iter().map(question).collect();
     let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
@@ -195,12 +198,12 @@ async fn ask(shell: &Shell, plan: &Plan) -> Result<Vec<(PodRef, Option<String>, 
     while let Some((pod, result)) = answers.next().await {
         match result {
             Ok(()) => {}
-            Err(WriteError::Api(kube::Error::Api(status))) => match answer(&status) {
-                Answer::Gone | Answer::NamespaceTerminating => {}
-                Answer::Blocked { budget, message } => {
+            Err(WriteError::Api(kube::Error::Api(status))) => match eviction_refusal(&status) {
+                EvictionRefusal::Gone | EvictionRefusal::NamespaceTerminating => {}
+                EvictionRefusal::Blocked { budget, message } => {
                     refused.push((pod.clone(), budget, message));
                 }
-                Answer::Failed { message } => {
+                EvictionRefusal::Failed { message } => {
                     return Err(format!(
                         "error when evicting pods/{:?} -n {:?}: {message}",
                         pod.name, pod.namespace

@@ -19,7 +19,7 @@ use kube::api::{DeleteParams, PartialObjectMeta, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::object;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::update::{needed, removable};
+use machinist_core::rollout::{referenced_configs, removable_configs};
 
 use super::events::Component;
 use super::shell::{Shell, WriteError};
@@ -71,14 +71,14 @@ async fn pass(shell: &Shell, told: &mut BTreeSet<String>) -> Result<()> {
         |config: &&MachineConfig| config.name_any().starts_with(object::RENDERED_PREFIX);
     let rendered: Vec<&MachineConfig> =
         configs.iter().map(AsRef::as_ref).filter(is_rendered).collect();
-    for name in needed(&pools, &nodes) {
+    for name in referenced_configs(&pools, &nodes) {
         match world.configs.get(&name) {
             Some(config) => keep(shell, &config).await?,
             None => restore(shell, &pools, &name, told).await?,
         }
     }
     let machines = world.machine_config_nodes.all();
-    for name in removable(&pools, &nodes, &machines, &rendered, KEEP) {
+    for name in removable_configs(&pools, &nodes, &machines, &rendered, KEEP) {
         remove(shell, &name).await?;
     }
     Ok(())

@@ -9,7 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfigNode;
-use machinist_core::update::machine_config_node::{Report, new_machine_config_node, set};
+use machinist_core::rollout::machine_config_node::{
+    NodeReport, apply_report, new_machine_config_node,
+};
 use serde_json::json;
 
 use super::shell::{Shell, WriteError};
@@ -39,9 +41,9 @@ pub(super) async fn point(shell: &Shell, node: &Node, pool: &str, config: &str) 
 }
 
 /// Reports a step of a machine.
-pub(super) async fn tell(shell: &Shell, node: &Arc<Node>, report: &Report) {
+pub(super) async fn tell(shell: &Shell, node: &Arc<Node>, report: &NodeReport) {
     let Some(object) = shell.world.machine_config_nodes.get(&node.name_any()) else { return };
-    let Some(status) = set(&object, node, report, &Time(Timestamp::now())) else { return };
+    let Some(status) = apply_report(&object, node, report, &Time(Timestamp::now())) else { return };
     let patch = json!({
         "metadata": {"resourceVersion": object.resource_version()},
         "status": status,

@@ -41,7 +41,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use machinist_core::template::Templates;
+use machinist_core::template::TemplateTree;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -60,7 +60,7 @@ pub struct Options {
     /// The namespace of the system's own objects.
     pub namespace: String,
     /// The templates that the MachineConfigs of every machine are made from.
-    pub templates: Arc<Templates>,
+    pub templates: Arc<TemplateTree>,
     /// How it comes to lead.
     pub election: Election,
     /// Where figures are served, if anywhere.

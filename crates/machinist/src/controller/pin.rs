@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
 use kube::{Api, Client, Config};
 use machinist_core::api::names::object;
-use machinist_core::render::pin::{Challenge, Tagged, credentials, is_digest};
+use machinist_core::render::pin_image::{AuthChallenge, TaggedImage, credentials, is_digest};
 use serde_json::Value;
 
 use super::generate::DOCKER_CONFIG_KEY;
@@ -90,7 +90,7 @@ pub(super) struct Pins {
 
 impl Pins {
     /// What a tag means, as far as that is known; begins to find out if it is not.
-    pub(super) fn find(&self, tagged: &Tagged, means: Means) -> Known {
+    pub(super) fn find(&self, tagged: &TaggedImage, means: Means) -> Known {
         let key = format!("{}/{}:{}", tagged.host, tagged.repository, tagged.tag);
         let mut all = self.lock();
         if let Some((known, since)) = all.get(&key) {
@@ -124,8 +124,8 @@ impl Pins {
     }
 }
 
-async fn ask(tagged: &Tagged, means: &Means) -> anyhow::Result<String> {
-    let Tagged { host, repository, tag } = tagged;
+async fn ask(tagged: &TaggedImage, means: &Means) -> anyhow::Result<String> {
+    let TaggedImage { host, repository, tag } = tagged;
     let is_insecure = means.insecure.iter().any(|one| one == host);
     let path = format!("/v2/{repository}/manifests/{tag}");
     let mut answer = exchange(&format!("https://{host}{path}"), is_insecure, None).await;
@@ -137,7 +137,7 @@ async fn ask(tagged: &Tagged, means: &Means) -> anyhow::Result<String> {
     let mut answer = answer?;
     if answer.status() == StatusCode::UNAUTHORIZED {
         let shown = answer.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
-        let challenge = shown.and_then(|shown| Challenge::read(shown, repository));
+        let challenge = shown.and_then(|shown| AuthChallenge::parse(shown, repository));
         let user = means.pull_secret.as_ref().and_then(|it| credentials(it, host, repository));
         let had_one = user.is_some();
         let header = authorization(challenge, user, is_insecure).await?;
@@ -159,18 +159,18 @@ async fn ask(tagged: &Tagged, means: &Means) -> anyhow::Result<String> {
 
 /// What to show to a registry that wants to know who asks.
 async fn authorization(
-    challenge: Option<Challenge>,
+    challenge: Option<AuthChallenge>,
     user: Option<String>,
     is_insecure: bool,
 ) -> anyhow::Result<HeaderValue> {
     let basic = user.map(|user| format!("Basic {user}"));
     let text = match challenge {
-        Some(Challenge::Basic) => basic.ok_or_else(|| {
+        Some(AuthChallenge::Basic) => basic.ok_or_else(|| {
             anyhow::anyhow!(
                 "the registry wants a password, and the pull secret has none for it: add an entry"
             )
         })?,
-        Some(Challenge::Bearer { url }) => {
+        Some(AuthChallenge::Bearer { url }) => {
             anyhow::ensure!(
                 is_insecure || url.starts_with("https://"),
                 "the registry has its tokens given out without TLS: nobody is told a password there"

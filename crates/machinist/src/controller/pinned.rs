@@ -5,8 +5,8 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::PostParams;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::render::pin::{Pin, pin, set_pinned};
-use machinist_core::render::sync::Sync;
+use machinist_core::render::pin_image::{ImagePin, plan_pin, set_pinned_image};
+use machinist_core::render::reconcile::RenderPlan;
 
 use super::events::Component;
 use super::pin::{Known, Means, Pins};
@@ -22,24 +22,24 @@ pub(super) async fn pin_image(
     shell: &Shell,
     pins: &Pins,
     pool: &MachineConfigPool,
-    todo: &mut Sync,
+    todo: &mut RenderPlan,
 ) -> (Render, Option<Duration>) {
     let present = pool.spec.configuration.as_ref().and_then(|it| it.name.as_deref());
     let present = present.and_then(|name| shell.world.configs.get(name));
     let Some(new) = todo.create.as_mut() else {
         return (Render::Good, pin_later(shell, pins, &todo.rendered).await);
     };
-    let tagged = match pin(new, present.as_deref()) {
-        Pin::Needless => return (Render::Good, None),
-        Pin::As(image) => {
-            set_pinned(new, image);
+    let tagged = match plan_pin(new, present.as_deref()) {
+        ImagePin::NotNeeded => return (Render::Good, None),
+        ImagePin::Reuse(image) => {
+            set_pinned_image(new, image);
             return (Render::Good, None);
         }
-        Pin::Ask(tagged) => tagged,
+        ImagePin::Resolve(tagged) => tagged,
     };
     match pins.find(&tagged, Means::of(shell).await) {
         Known::Digest(digest) => {
-            set_pinned(new, tagged.by_digest(&digest));
+            set_pinned_image(new, tagged.by_digest(&digest));
             (Render::Good, None)
         }
         Known::NotYet => (Render::NotYet, Some(RETRY)),
@@ -60,14 +60,14 @@ pub(super) async fn pin_image(
 /// again, if that is still so.
 async fn pin_later(shell: &Shell, pins: &Pins, rendered: &str) -> Option<Duration> {
     let made = shell.world.configs.get(rendered)?;
-    let Pin::Ask(tagged) = pin(&made, None) else { return None };
+    let ImagePin::Resolve(tagged) = plan_pin(&made, None) else { return None };
     let digest = match pins.find(&tagged, Means::of(shell).await) {
         Known::Digest(digest) => digest,
         Known::NotYet => return Some(RETRY),
         Known::Failed(_) => return Some(ASK_AGAIN),
     };
     let mut wanted = made.as_ref().clone();
-    set_pinned(&mut wanted, tagged.by_digest(&digest));
+    set_pinned_image(&mut wanted, tagged.by_digest(&digest));
     let api: Api<MachineConfig> = Api::all(shell.client.clone());
     match shell.write(api.replace(rendered, &PostParams::default(), &wanted)).await {
         Ok(written) => {

@@ -8,9 +8,9 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::reconcile_check::Overrides;
-use machinist_core::render::System;
-use machinist_core::render::sync::{Inputs, Sync, SyncError, sync};
+use machinist_core::reconcile_check::ValidationOverrides;
+use machinist_core::render::ImageSources;
+use machinist_core::render::reconcile::{ReconcileError, RenderInputs, RenderPlan, reconcile};
 use serde_json::json;
 
 use super::events::Component;
@@ -69,7 +69,7 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
     let (controller_config, streams) = (world.controller_config(), world.streams());
     let worker = world.pools.get(object::POOL_WORKER);
-    let system = System {
+    let system = ImageSources {
         controller_config: controller_config.as_deref(),
         streams: streams.as_deref(),
         worker: worker.as_deref(),
@@ -80,14 +80,14 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
         if pool.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        let inputs = Inputs {
+        let inputs = RenderInputs {
             pool: &pool,
             machine_configs: &configs,
             system,
             version: VERSION,
-            overrides: Overrides::default(),
+            overrides: ValidationOverrides::default(),
         };
-        let render = match sync(&inputs) {
+        let render = match reconcile(&inputs) {
             Ok(mut todo) => {
                 let overridden = todo.os_image_overridden;
                 shell.metrics.os_image_overridden(&pool.name_any(), overridden);
@@ -120,10 +120,10 @@ fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
 }
 
-fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Render {
+fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &ReconcileError) -> Render {
     let name = pool.name_any();
     match error {
-        SyncError::SelectsAll => {
+        ReconcileError::EmptySelector => {
             let before = shell.renders.borrow().get(&name).cloned();
             if before != Some(Render::NotYet) {
                 let message = error.to_string();
@@ -137,8 +137,8 @@ fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Rend
             }
             Render::NotYet
         }
-        SyncError::NotYet(_) => Render::NotYet,
-        SyncError::Nothing(_) => Render::Nothing(error.to_string()),
+        ReconcileError::NotYet(_) => Render::NotYet,
+        ReconcileError::NothingToRender(_) => Render::Nothing(error.to_string()),
         _ => Render::Bad(format!("Failed to render configuration for pool {name}: {error}")),
     }
 }
@@ -147,7 +147,7 @@ fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &SyncError) -> Rend
 async fn perform(
     shell: &Shell,
     pool: &Arc<MachineConfigPool>,
-    todo: Sync,
+    todo: RenderPlan,
 ) -> Result<(), WriteError> {
     let world = &shell.world;
     let api: Api<MachineConfig> = Api::all(shell.client.clone());
@@ -178,7 +178,7 @@ async fn perform(
         world.configs.put(repaired);
     }
     let mut patch = json!({});
-    if let Some(configuration) = todo.point {
+    if let Some(configuration) = todo.set_configuration {
         patch["spec"] = json!({"configuration": {
             "name": configuration.name,
             "source": configuration.source,

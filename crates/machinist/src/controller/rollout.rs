@@ -11,8 +11,9 @@ use kube::ResourceExt as _;
 use machinist_core::api::{
     MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
-use machinist_core::update::{
-    Assignment, Decision, Layering, MembershipError, Policy, assign, decide_for, max_unavailable,
+use machinist_core::rollout::{
+    MembershipError, PoolAssignment, PoolLayering, RolloutDecision, RolloutPolicy, assign_nodes,
+    decide_layered_rollout, max_unavailable,
 };
 use serde_json::json;
 
@@ -76,7 +77,7 @@ fn patience(machines: usize) -> Duration {
 async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
     let world = &shell.world;
     let (pools, nodes) = (world.pools.all(), world.nodes.all());
-    let assignment = assign(&pools, &nodes);
+    let assignment = assign_nodes(&pools, &nodes);
     let machine_config_nodes = world.machine_config_nodes.all();
     let (os_configs, os_builds) = (world.os_configs.all(), world.os_builds.all());
     let os_configs: Vec<&MachineOSConfig> = os_configs.iter().map(AsRef::as_ref).collect();
@@ -91,7 +92,7 @@ async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
             problems: problems(&assignment, &name),
-            layering: Layering::of(pool, &os_configs, &os_builds),
+            layering: PoolLayering::for_pool(pool, &os_configs, &os_builds),
             machine_config_nodes: &machine_config_nodes,
             now: Time(Timestamp::now()),
         };
@@ -102,10 +103,10 @@ async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
 }
 
 /// What keeps machines out of a pool that they may belong to.
-fn problems(assignment: &Assignment<'_>, name: &str) -> Vec<String> {
+fn problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
     let concerns = |error: &&MembershipError| match error {
-        MembershipError::SeveralCustom { pools, .. } => pools.iter().any(|pool| pool == name),
-        MembershipError::Selector { pool, .. } => pool == name,
+        MembershipError::MultipleCustomPools { pools, .. } => pools.iter().any(|pool| pool == name),
+        MembershipError::InvalidSelector { pool, .. } => pool == name,
     };
     let texts = assignment.errors.iter().filter(concerns).map(ToString::to_string);
     // The same selector is wrong for every machine.
@@ -118,7 +119,7 @@ pub(super) struct Turn<'a> {
     pub(super) pool: &'a Arc<MachineConfigPool>,
     pub(super) members: &'a [&'a Node],
     problems: Vec<String>,
-    pub(super) layering: Layering<'a>,
+    pub(super) layering: PoolLayering<'a>,
     machine_config_nodes: &'a [Arc<MachineConfigNode>],
     now: Time,
 }
@@ -175,12 +176,14 @@ impl Turn<'_> {
         again
     }
 
-    fn decide(&self) -> Result<Decision, String> {
-        let policy = Policy::of(self.pool).map_err(|error| error.to_string())?;
+    fn decide(&self) -> Result<RolloutDecision, String> {
+        let policy =
+            RolloutPolicy::from_annotations(self.pool).map_err(|error| error.to_string())?;
         let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
-        let goal = self.layering.goal(self.pool);
-        let decision = decide_for(goal, self.pool, self.members, &policy, max, &self.now);
-        Ok(decision.waiting_for_image(self.layering.waits_for()))
+        let goal = self.layering.target(self.pool);
+        let decision =
+            decide_layered_rollout(goal, self.pool, self.members, &policy, max, &self.now);
+        Ok(decision.waiting_for_image(self.layering.wait_reason()))
     }
 
     fn target(&self) -> &str {
@@ -189,7 +192,7 @@ impl Turn<'_> {
     }
 
     /// Writes what was decided.
-    async fn carry_out(&self, decision: &Decision) -> Option<Again> {
+    async fn carry_out(&self, decision: &RolloutDecision) -> Option<Again> {
         let mut again = decision.wake.as_ref().map(|wake| {
             let until = wake.0.duration_since(self.now.0);
             Again(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))

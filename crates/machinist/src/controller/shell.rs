@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use machinist_core::template::Templates;
-use machinist_core::update::guarded::{Grounds, guarded};
+use machinist_core::rollout::guarded_patch::{Preconditions, guarded_patch};
+use machinist_core::template::TemplateTree;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -42,7 +42,7 @@ pub(super) struct Shell {
     /// What pools should say about what is generated for them.
     pub notes: watch::Sender<AllNotes>,
     /// The templates that the MachineConfigs of every machine are made from.
-    pub templates: Arc<Templates>,
+    pub templates: Arc<TemplateTree>,
     /// The namespace of the system's own objects.
     pub namespace: String,
     /// Whether the home has pods.
@@ -153,10 +153,10 @@ impl Shell {
         &self,
         node: &Node,
         patch: &Value,
-        grounds: Grounds<'_>,
+        grounds: Preconditions<'_>,
     ) -> Result<Node, WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
-        let steps = serde_json::from_value(Value::Array(guarded(node, patch, grounds)));
+        let steps = serde_json::from_value(Value::Array(guarded_patch(node, patch, grounds)));
         let steps = Patch::<Node>::Json(steps.unwrap_or_default());
         let name = node.name_any();
         let written = self.write(api.patch(&name, &PatchParams::default(), &steps)).await?;

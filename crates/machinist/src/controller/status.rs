@@ -11,7 +11,7 @@ use machinist_core::api::{
     Condition, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, find_condition,
     set_condition,
 };
-use machinist_core::update::{Halted, Layering, pool_status_for, stream_of};
+use machinist_core::rollout::{PoolLayering, RolloutHalted, pool_status_for, stream_of};
 use serde_json::{Value, json};
 
 use super::generate::Notes;
@@ -22,7 +22,7 @@ use super::shell::{Shell, WriteError};
 pub(super) async fn write(
     shell: &Shell,
     pool: &Arc<MachineConfigPool>,
-    layering: &Layering<'_>,
+    layering: &PoolLayering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
     problems: &[String],
@@ -63,7 +63,7 @@ pub(super) async fn write(
 fn wanted(
     shell: &Shell,
     pool: &MachineConfigPool,
-    layering: &Layering<'_>,
+    layering: &PoolLayering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
     render: Option<&Render>,
@@ -148,9 +148,9 @@ fn only_where_needed(
 
 /// What the whole pool stands still for, if a person should know.
 #[must_use]
-pub(super) fn halted(halted: &Halted) -> Option<String> {
+pub(super) fn halted(halted: &RolloutHalted) -> Option<String> {
     match halted {
-        Halted::BadConfig { config, failed } => Some(format!(
+        RolloutHalted::BadConfig { config, failed } => Some(format!(
             "{config} is remembered as bad ({}); take it out of the annotation {} to try it again",
             if failed.is_empty() {
                 "no machine fails on it now".to_owned()

@@ -7,10 +7,12 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{self, machinist as ours};
-use machinist_core::update::first_boot::custom_pool_labels;
-use machinist_core::update::guarded::Grounds;
-use machinist_core::update::housekeeping::{housekeeping, targeting, topology};
-use machinist_core::update::{Decision, Policy};
+use machinist_core::rollout::first_boot::custom_pool_labels;
+use machinist_core::rollout::guarded_patch::Preconditions;
+use machinist_core::rollout::node_patches::{
+    control_plane_topology, housekeeping_patch, target_patch,
+};
+use machinist_core::rollout::{RolloutDecision, RolloutPolicy};
 use serde_json::{Value, json};
 
 use super::machine_config_node as machine;
@@ -30,15 +32,16 @@ type Annotations = BTreeMap<String, Option<String>>;
 impl Turn<'_> {
     /// Sends machines to the target; how many writes failed.
     pub(super) async fn send(&self, names: &[String], target: &str) -> usize {
-        let more = Policy::of(self.pool).map(|policy| policy.node_annotations());
+        let more =
+            RolloutPolicy::from_annotations(self.pool).map(|policy| policy.node_annotations());
         let mut more = more.unwrap_or_default();
         let config = self.shell.world.controller_config();
-        if let Some(topology) = config.and_then(|config| topology(&config)) {
+        if let Some(topology) = config.and_then(|config| control_plane_topology(&config)) {
             more.insert(annotation::CONTROL_PLANE_TOPOLOGY.to_owned(), Some(topology));
         }
         let write = |node| self.send_one(node, target, &more).boxed();
         let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
-        let (reason, what) = match self.layering.goal(self.pool).image {
+        let (reason, what) = match self.layering.target(self.pool).image {
             None => ("SetDesiredConfig", format!("MachineConfig: {target}")),
             Some(image) => {
                 let what = format!("MachineConfig: {} / Image: {}", image.config, image.pull_spec);
@@ -59,7 +62,7 @@ impl Turn<'_> {
             return self.patch_node(node, labels).await.map(|_| String::new());
         }
         machine::point(self.shell, node, &self.pool.name_any(), target).await;
-        let mut patch = targeting(node, self.layering.goal(self.pool));
+        let mut patch = target_patch(node, self.layering.target(self.pool));
         for (key, value) in more {
             // What is not there need not be removed.
             if value.is_some() || node.annotations().contains_key(key) {
@@ -83,7 +86,7 @@ impl Turn<'_> {
 
     /// Lets machines restart that wait for it; how many writes failed.
     pub(super) async fn allow_restart(&self, names: &[String], target: &str) -> usize {
-        let patch = json!({"metadata": {"annotations": {ours::RESTART: target}}});
+        let patch = json!({"metadata": {"annotations": {ours::REBOOT_APPROVED: target}}});
         let write = |node| self.send_patch(node, patch.clone()).boxed();
         let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
         if !allowed.is_empty() {
@@ -94,10 +97,10 @@ impl Turn<'_> {
     }
 
     /// Keeps taints, labels and MachineConfigNodes in order; whether there is more to do.
-    pub(super) async fn tend(&self, decision: &Decision, exists: bool) -> bool {
+    pub(super) async fn tend(&self, decision: &RolloutDecision, exists: bool) -> bool {
         let pool = self.pool.name_any();
         let paused = self.pool.spec.paused == Some(true);
-        let goal = self.layering.goal(self.pool);
+        let goal = self.layering.target(self.pool);
         let sent: BTreeSet<&String> = decision.next.iter().collect();
         let mut writes = Vec::new();
         for node in self.members {
@@ -106,7 +109,7 @@ impl Turn<'_> {
                 writes.push((*node, None));
             }
             if !paused && exists && !sent.contains(&name) {
-                writes.extend(housekeeping(node, goal).map(|patch| (*node, Some(patch))));
+                writes.extend(housekeeping_patch(node, goal).map(|patch| (*node, Some(patch))));
             }
         }
         let more = writes.len() > TENDED;
@@ -149,7 +152,7 @@ impl Turn<'_> {
 
     /// Patches a machine, unless somebody has sent it elsewhere or moved it to another pool since we looked.
     async fn send_patch(&self, node: &Node, patch: Value) -> Written {
-        let grounds = Grounds { annotations: &[annotation::DESIRED_CONFIG], labels: true };
+        let grounds = Preconditions { annotations: &[annotation::DESIRED_CONFIG], labels: true };
         self.shell.patch_node(node, &patch, grounds).await?;
         Ok(node.name_any())
     }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG};
-use machinist_core::apply::Tree as _;
-use machinist_core::os::first_boot::{Newborn, change, leave_arguments_out};
+use machinist_core::apply::FsTree as _;
+use machinist_core::os::first_boot::{FirstBootHost, drop_kernel_arguments, first_boot_change};
 use serde::Serialize;
 
 use super::join::{self, Joining, credentials, places::Places};
@@ -69,22 +69,22 @@ pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
     let found = host::find(&birth.root);
     let status = found.os.status().context("cannot see which system this machine has booted")?;
     let line = found.command_line();
-    let newborn = Newborn {
+    let newborn = FirstBootHost {
         booted: &status.booted,
         command_line: line.as_deref(),
         fips: host::fips(&birth.root),
     };
-    let mut change = change(&config, newborn).map_err(Refused)?;
+    let mut change = first_boot_change(&config, newborn).map_err(Refused)?;
     if !found.reads_arguments && !change.kernel_arguments.is_empty() {
         tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
-        leave_arguments_out(&mut change).map_err(Refused)?;
+        drop_kernel_arguments(&mut change).map_err(Refused)?;
     }
     if let Some(reason) = found.os.refusal(&change) {
         return Err(Refused(reason).into());
     }
     // Before anything is fetched: the files say from where, and whom to trust.
     let written = if birth.writes { write(&root, &config)? } else { 0 };
-    let words = (!change.is_empty()).then(|| change.words());
+    let words = (!change.is_empty()).then(|| change.describe());
     if let Some(words) = &words {
         tracing::info!("completing the first boot for {name}: {words}");
         found.os.fetch(&change).context("cannot fetch what the first boot needs")?;
@@ -123,7 +123,7 @@ fn served(root: &Root) -> Result<Option<MachineConfig>> {
         return Ok(None);
     }
     // Not the error's own words: they may hold a piece of the config.
-    serde_json::from_slice(&root.bytes(ENCAPSULATED)?).map(Some).map_err(|error| {
+    serde_json::from_slice(&root.read(ENCAPSULATED)?).map(Some).map_err(|error| {
         anyhow!(
             "{ENCAPSULATED}: not a MachineConfig (line {}, column {}): put the file back that Ignition wrote, or remove it to leave the machine as it is",
             error.line(),

@@ -8,9 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE};
-use machinist_core::apply::{self, Node, Owner, Plan, Step, Style, Tree as _, empty_config};
+use machinist_core::apply::{
+    self, ApplyPlan, DiskStep, FileOwner, FsNode, FsTree as _, HostDefaults, empty_config,
+};
 use machinist_core::os::with_layered_image;
-use machinist_core::reconcile_check::{self, Overrides, reconcilable};
+use machinist_core::reconcile_check::{self, ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
 use super::journal::{Journal, Stage};
@@ -117,7 +119,7 @@ pub fn recover(root: &Root) -> Result<Option<Recovered>> {
         }
     };
     Journal::end(root)?;
-    let Plan { from, to, .. } = journal.plan;
+    let ApplyPlan { from, to, .. } = journal.plan;
     Ok(Some(Recovered { from, to, outcome }))
 }
 
@@ -160,7 +162,7 @@ fn bring(
         changes: Vec::new(),
         notes: Vec::new(),
     };
-    let change = match reconcilable(&old, new, Overrides::default()) {
+    let change = match check_reconcilable(&old, new, ValidationOverrides::default()) {
         Ok(change) => change,
         Err(refusal) => {
             report.refused = Some(refusal.to_string());
@@ -169,7 +171,7 @@ fn bring(
     };
     let plan = plan(root, &old, new, &change)?;
     report.changes = plan.steps.iter().map(describe).collect();
-    report.notes = apply::left_alone(new).into_iter().chain(plan.notes.clone()).collect();
+    report.notes = apply::not_applied_here(new).into_iter().chain(plan.notes.clone()).collect();
     if !plan.steps.is_empty()
         && let Some(note) = carry_out(root, plan)?
     {
@@ -183,13 +185,13 @@ pub(super) fn plan(
     root: &Root,
     old: &MachineConfig,
     new: &MachineConfig,
-    change: &reconcile_check::Change,
-) -> Result<Plan> {
-    Ok(apply::plan(old, new, change, root, style())?)
+    change: &reconcile_check::ConfigChange,
+) -> Result<ApplyPlan> {
+    Ok(apply::plan_apply(old, new, change, root, style())?)
 }
 
 /// Does what a plan says, or nothing. Gives what is left to say when it is done.
-pub(super) fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
+pub(super) fn carry_out(root: &Root, plan: ApplyPlan) -> Result<Option<String>> {
     let journal = Journal::new(plan)?;
     let done = journal
         .begin(root)
@@ -213,11 +215,11 @@ pub(super) fn carry_out(root: &Root, plan: Plan) -> Result<Option<String>> {
 /// The config that the root has, if it says so.
 pub(super) fn current(root: &Root) -> Result<Option<MachineConfig>> {
     match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
-        Node::File { .. } => {
-            let bytes = root.bytes(CURRENT_CONFIG)?;
+        FsNode::File { .. } => {
+            let bytes = root.read(CURRENT_CONFIG)?;
             let image = current_image(root)?;
             let with_image = |config| with_layered_image(config, image.as_deref());
-            apply::current_config(&bytes).map(with_image).map(Some).map_err(|error| {
+            apply::parse_current_config(&bytes).map(with_image).map(Some).map_err(|error| {
                 // Not the error's own words: they may hold a piece of the config.
                 anyhow::anyhow!(
                     "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): put the config back that the machine has, or remove the file to begin anew",
@@ -226,7 +228,7 @@ pub(super) fn current(root: &Root) -> Result<Option<MachineConfig>> {
                 )
             })
         }
-        Node::Absent => Ok(None),
+        FsNode::Absent => Ok(None),
         other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
     }
 }
@@ -236,30 +238,30 @@ fn current_image(root: &Root) -> Result<Option<String>> {
     if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
         return Ok(None);
     }
-    let text = String::from_utf8(root.bytes(CURRENT_IMAGE)?);
+    let text = String::from_utf8(root.read(CURRENT_IMAGE)?);
     let text = text.with_context(|| format!("{CURRENT_IMAGE}: not the name of an image"))?;
     Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 /// How this host does things.
-pub(super) fn style() -> Style {
-    let owner = Owner {
+pub(super) fn style() -> HostDefaults {
+    let owner = FileOwner {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
     };
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Style { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
+    HostDefaults { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
 }
 
 /// What a step does, for people.
-pub(super) fn describe(step: &Step) -> Change {
+pub(super) fn describe(step: &DiskStep) -> Change {
     let action = match (&step.from, &step.to) {
         (from, to) if from.differs_in_meta_only(to) => Action::SetPermissions,
-        (_, Node::Folder { .. }) => Action::MakeFolder,
-        (_, Node::Absent | Node::Special) => Action::Remove,
-        (Node::Absent, Node::Link { .. }) => Action::Link,
-        (Node::Absent, Node::File { .. }) => Action::Write,
-        (_, Node::File { .. } | Node::Link { .. }) => Action::Replace,
+        (_, FsNode::Folder { .. }) => Action::MakeFolder,
+        (_, FsNode::Absent | FsNode::Special) => Action::Remove,
+        (FsNode::Absent, FsNode::Link { .. }) => Action::Link,
+        (FsNode::Absent, FsNode::File { .. }) => Action::Write,
+        (_, FsNode::File { .. } | FsNode::Link { .. }) => Action::Replace,
     };
     Change { action, path: step.path.clone() }
 }

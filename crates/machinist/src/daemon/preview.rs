@@ -5,16 +5,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use machinist_core::agent::{self, actions};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::operator::{DisruptionAction, MachineConfiguration};
 use machinist_core::apply::empty_config;
+use machinist_core::daemon::{self, actions};
 use machinist_core::diff::diff;
 use machinist_core::disruption::disruption;
-use machinist_core::os::{self, Wanted, with_layered_image};
-use machinist_core::reconcile_check::reconcilable;
-use machinist_core::update::NodeView;
+use machinist_core::os::{self, DesiredOs, with_layered_image};
+use machinist_core::reconcile_check::check_reconcilable;
+use machinist_core::rollout::NodeView;
 use serde::Serialize;
 
 use super::once::{self, Change};
@@ -65,7 +65,7 @@ pub(crate) fn preview(
         drain: false,
         notes: Vec::new(),
     };
-    let change = match reconcilable(&old, new, agent::overrides(settings)) {
+    let change = match check_reconcilable(&old, new, daemon::validation_overrides(settings)) {
         Ok(change) => change,
         Err(refusal) => {
             preview.refused = Some(refusal.to_string());
@@ -75,7 +75,7 @@ pub(crate) fn preview(
     let mut flags = diff(&old, new, &change).flags;
     let os = os_change(path, &old, new)?;
     flags.os_update = os.image.is_some();
-    preview.os = os.lines();
+    preview.os = os.describe_lines();
     if !os.is_empty() {
         let found = host::find(path);
         preview.refused = found.os.refusal(&os);
@@ -87,20 +87,21 @@ pub(crate) fn preview(
         }
     }
     let plan = once::plan(&root, &old, new, &change)?;
-    preview.actions = disruption(&change, flags, &agent::policy(settings)).actions;
-    preview.drain = actions::wants_drain(&preview.actions, &change);
+    preview.actions =
+        disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
+    preview.drain = actions::needs_drain(&preview.actions, &change);
     preview.changes = plan.steps.iter().map(once::describe).collect();
     preview.notes.extend(plan.notes);
     Ok(preview)
 }
 
 /// What would change beneath the files.
-fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os::Change> {
-    let (old, new) = (Wanted::of(old), Wanted::of(new));
+fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os::OsChange> {
+    let (old, new) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
     if old == new {
-        return Ok(os::Change::default());
+        return Ok(os::OsChange::default());
     }
-    Ok(os::Change::between(&old, &new, &host::find(path).os.status()?.booted))
+    Ok(os::OsChange::between(&old, &new, &host::find(path).os.status()?.booted))
 }
 
 /// The config that a machine is to have, and what is said about changes.
@@ -116,7 +117,7 @@ pub(crate) async fn desired(
         "Node {node}: nobody has said yet which config it is to have"
     );
     let configs: Api<MachineConfig> = Api::all(client.clone());
-    let config = if desired == machinist_core::apply::EMPTY_NAME {
+    let config = if desired == machinist_core::apply::EMPTY_CONFIG_NAME {
         empty_config()
     } else {
         let config = configs.get(desired).await;

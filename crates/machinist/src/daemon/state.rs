@@ -7,13 +7,13 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use machinist_core::agent::{PENDING, Pending};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{
-    DAEMON_FOLDER, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE, IGNITION_PRESET, NODE_ANNOTATIONS,
+    DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE, IGNITION_PRESET, NODE_ANNOTATIONS,
     NODE_ANNOTATIONS_BACKUP,
 };
-use machinist_core::apply::{Meta, Owner, Tree as _};
+use machinist_core::apply::{FileMeta, FileOwner, FsTree as _};
+use machinist_core::daemon::{PENDING_PATH, PendingChange};
 use machinist_core::os::layered_image;
 
 use super::once;
@@ -33,7 +33,7 @@ pub(super) struct State {
     /// The config that the machine has.
     pub(super) current: Option<MachineConfig>,
     /// The change that is not complete.
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingChange>,
     /// What a new machine is to say first.
     pub(super) first_boot: Option<BTreeMap<String, String>>,
     /// Whether everything is to be written anew.
@@ -68,19 +68,19 @@ fn exists(root: &Root, path: &str) -> Result<bool> {
 
 /// The change that is not complete. A file that cannot be read is worth less than a machine that
 /// goes on: it is only about what to do after a change.
-pub(super) fn pending(root: &Root) -> Result<Option<Pending>> {
-    if !exists(root, PENDING)? {
+pub(super) fn pending(root: &Root) -> Result<Option<PendingChange>> {
+    if !exists(root, PENDING_PATH)? {
         return Ok(None);
     }
-    let read = serde_json::from_slice(&root.bytes(PENDING)?);
-    Ok(read.inspect_err(|_| tracing::warn!("{PENDING} cannot be read and is ignored")).ok())
+    let read = serde_json::from_slice(&root.read(PENDING_PATH)?);
+    Ok(read.inspect_err(|_| tracing::warn!("{PENDING_PATH} cannot be read and is ignored")).ok())
 }
 
 fn first_boot(root: &Root) -> Result<Option<BTreeMap<String, String>>> {
     if !exists(root, NODE_ANNOTATIONS)? {
         return Ok(None);
     }
-    let read = serde_json::from_slice(&root.bytes(NODE_ANNOTATIONS)?);
+    let read = serde_json::from_slice(&root.read(NODE_ANNOTATIONS)?);
     read.map(Some).with_context(|| {
         format!(
             "{NODE_ANNOTATIONS}: not a JSON map of annotations: correct it, or remove it if the machine has joined before"
@@ -89,25 +89,25 @@ fn first_boot(root: &Root) -> Result<Option<BTreeMap<String, String>>> {
 }
 
 /// Writes down what is about to be incomplete; forgets it when there is nothing more to do.
-pub(super) fn set_pending(root: &Root, pending: Option<&Pending>) -> Result<()> {
+pub(super) fn set_pending(root: &Root, pending: Option<&PendingChange>) -> Result<()> {
     let Some(pending) = pending else {
-        root.remove(PENDING).with_context(|| format!("cannot remove {PENDING}"))?;
+        root.remove(PENDING_PATH).with_context(|| format!("cannot remove {PENDING_PATH}"))?;
         return Ok(());
     };
-    if !exists(root, DAEMON_FOLDER)? {
+    if !exists(root, DAEMON_DIR)? {
         let make = || {
-            root.make_folder(DAEMON_FOLDER)?;
-            set_meta(root.folder(DAEMON_FOLDER)?, Meta { mode: 0o755, owner: own() })?;
-            root.sync_folder(split(DAEMON_FOLDER).0)
+            root.make_folder(DAEMON_DIR)?;
+            set_meta(root.folder(DAEMON_DIR)?, FileMeta { mode: 0o755, owner: own() })?;
+            root.sync_folder(split(DAEMON_DIR).0)
         };
-        make().with_context(|| format!("cannot make {DAEMON_FOLDER}"))?;
+        make().with_context(|| format!("cannot make {DAEMON_DIR}"))?;
     }
     let bytes = serde_json::to_vec(pending)?;
-    write(root, PENDING, &bytes).with_context(|| format!("cannot write {PENDING}"))
+    write(root, PENDING_PATH, &bytes).with_context(|| format!("cannot write {PENDING_PATH}"))
 }
 
-fn own() -> Owner {
-    Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+fn own() -> FileOwner {
+    FileOwner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }
 
 /// Writes a file for root alone: all of it or nothing.

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use machinist_core::agent::actions;
-use machinist_core::apply::{EMPTY_NAME, empty_config};
-use machinist_core::drift::{self, Finding, Reference};
-use machinist_core::os::HostStatus;
+use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
+use machinist_core::daemon::actions;
+use machinist_core::drift::{self, DriftFinding, DriftReference};
+use machinist_core::os::OsStatus;
 use serde::{Deserialize, Serialize};
 
 use super::health;
@@ -87,7 +87,7 @@ pub(crate) struct System {
     pub(crate) reason: String,
     /// What is booted, what comes next, what is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) status: Option<HostStatus>,
+    pub(crate) status: Option<OsStatus>,
     /// Why that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
@@ -130,7 +130,7 @@ pub(crate) struct Status {
     pub(crate) mismatch: Option<String>,
     /// All differences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<DriftFinding>,
     /// The config that the machine went back from, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
@@ -152,20 +152,20 @@ pub(crate) async fn gather(path: &Path) -> Result<Status> {
     let pending = state.pending.as_ref().map(|pending| Incomplete {
         config: pending.config.clone(),
         previous: pending.previous.metadata.name.clone().unwrap_or_default(),
-        actions: actions::line(pending.outstanding(boot)),
-        needs_restart: pending.needs_restart(boot),
+        actions: actions::actions_summary(pending.remaining_actions(boot)),
+        needs_restart: pending.needs_reboot(boot),
     });
     let current = state.current.clone().unwrap_or_else(empty_config);
-    let findings = super::drift::check(path, &Reference::new(&current)?)?.findings;
+    let findings = super::drift::check(path, &DriftReference::new(&current)?)?.findings;
     Ok(Status {
         daemon: Note::read(path),
         service: service(path).await,
-        current: state.disk().unwrap_or(EMPTY_NAME).to_owned(),
+        current: state.disk().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),
         os: System::look(path),
         pending,
         interrupted: Journal::is_there(&root)?,
         force: state.force,
-        mismatch: drift::reason(&findings),
+        mismatch: drift::degraded_reason(&findings),
         findings,
         failed: health::recall(&root)?.map(|marker| marker.reason()),
     })

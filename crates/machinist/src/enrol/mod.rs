@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use machinist_core::ignition::parse_and_upgrade;
-use machinist_core::serve::birth;
 use machinist_core::serve::enrol::{
-    CA_FILE, DONE_FILE, INSTRUCTIONS_FILE, Instructions, TOKEN_FILE,
+    CA_FILE, DONE_FILE, EnrolInstructions, INSTRUCTIONS_FILE, TOKEN_FILE,
 };
+use machinist_core::serve::first_boot;
 
 use disk::Disk;
 use key::Key;
@@ -72,7 +72,7 @@ pub async fn run(options: &Options<'_>, say: impl Fn(&str)) -> Result<Outcome> {
     let instructions = disk.read(INSTRUCTIONS_FILE)?.with_context(|| {
         format!("{INSTRUCTIONS_FILE} is not there: this machine's config was not split")
     })?;
-    let instructions: Instructions =
+    let instructions: EnrolInstructions =
         serde_json::from_slice(&instructions).with_context(|| INSTRUCTIONS_FILE.to_owned())?;
     let authority = disk.read(CA_FILE)?.with_context(|| format!("{CA_FILE} is not there"))?;
     let token =
@@ -104,7 +104,7 @@ pub async fn run(options: &Options<'_>, say: impl Fn(&str)) -> Result<Outcome> {
 async fn fetch(
     link: &Link,
     key: &Key,
-    instructions: &Instructions,
+    instructions: &EnrolInstructions,
     token: Option<&str>,
     name: &str,
     say: &impl Fn(&str),
@@ -196,8 +196,8 @@ pub fn start_units(units: &[String]) -> Result<()> {
         systemctl(&["start", "--no-block", unit])?;
     }
     // It was passed over if an earlier attempt of ours had failed: what it completes was not there then.
-    if Path::new("/etc/systemd/system").join(birth::UNIT).exists() {
-        systemctl(&["start", "--no-block", birth::UNIT])?;
+    if Path::new("/etc/systemd/system").join(first_boot::FIRST_BOOT_UNIT).exists() {
+        systemctl(&["start", "--no-block", first_boot::FIRST_BOOT_UNIT])?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use machinist_core::template::Templates;
+use machinist_core::template::TemplateTree;
 
 /// No template is as large as this.
 const LARGEST: u64 = 4 << 20;
@@ -13,8 +13,8 @@ const LARGEST: u64 = 4 << 20;
 ///
 /// # Errors
 /// The folder or something in it cannot be read.
-pub fn read_templates(folder: &Path) -> Result<Templates> {
-    let mut templates = Templates::new();
+pub fn read_templates(folder: &Path) -> Result<TemplateTree> {
+    let mut templates = TemplateTree::new();
     walk(folder, "", &mut templates)
         .with_context(|| format!("cannot read the templates in {}", folder.display()))?;
     ensure!(
@@ -27,7 +27,7 @@ pub fn read_templates(folder: &Path) -> Result<Templates> {
 
 /// Adds what is in a folder. Links to files are followed, links to folders are not: as the real
 /// system does, and so nothing leads round in circles.
-fn walk(folder: &Path, below: &str, templates: &mut Templates) -> Result<()> {
+fn walk(folder: &Path, below: &str, templates: &mut TemplateTree) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let entry = entry?;
         let path = entry.path();
@@ -35,7 +35,7 @@ fn walk(folder: &Path, below: &str, templates: &mut Templates) -> Result<()> {
         let name = name.to_str().with_context(|| format!("{}: not UTF-8", path.display()))?;
         let relative = format!("{below}{name}");
         if entry.file_type()?.is_dir() {
-            templates.add_folder(&relative);
+            templates.add_directory(&relative);
             walk(&path, &format!("{relative}/"), templates)?;
             continue;
         }

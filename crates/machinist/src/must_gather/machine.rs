@@ -25,7 +25,7 @@ pub async fn machine(root: &Path, redactor: &Redactor) -> Collected {
     let mut collected = Collected::default();
     match status::gather(root).await.and_then(|status| Ok(serde_json::to_value(&status)?)) {
         Ok(mut status) => {
-            redactor.object(&mut status);
+            redactor.redact_object(&mut status);
             collected.add("machine/status.json", pretty(&status));
         }
         Err(error) => collected.lacks("the status of the machine", format!("{error:#}")),
@@ -41,7 +41,7 @@ pub async fn machine(root: &Path, redactor: &Redactor) -> Collected {
     for unit in ["machinist-daemon", "machinist-hub", "machinist-server"] {
         match log(root, unit) {
             Ok(text) if text.trim().is_empty() => {}
-            Ok(text) => collected.add(format!("machine/{unit}.log"), redactor.log(&text)),
+            Ok(text) => collected.add(format!("machine/{unit}.log"), redactor.redact_log(&text)),
             Err(why) => collected.lacks(format!("the log of {unit}"), why),
         }
     }

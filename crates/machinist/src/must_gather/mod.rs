@@ -158,7 +158,7 @@ fn objects(kind: &Kind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
             fields.insert("kind".to_owned(), kind.kind.into());
             fields.insert("apiVersion".to_owned(), kind.api_version().into());
         }
-        redactor.object(item);
+        redactor.redact_object(item);
     }
     items
 }

@@ -6,8 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use machinist_core::operator::certificates::{Serving, Signer, State, Step, Trusted, Wanted, next};
-use machinist_core::operator::news::{self, News};
+use machinist_core::operator::certificates::{
+    CertificateState, CertificateStep, DesiredCertificates, ServingCertificate, SigningCa,
+    TrustedCertificate, next_step,
+};
+use machinist_core::operator::events::{self, OperatorEvent};
 use machinist_core::operator::{BUNDLE_KEY, SERVER_CA, SERVER_TLS, labels};
 use machinist_hub::auth::certificates::{Ca, Pair, Validity};
 use serde_json::{Value, json};
@@ -47,32 +50,32 @@ pub(super) async fn keep(
     namespace: &str,
     names: &[String],
     overlap: i64,
-    tell: &(dyn Fn(&News) + Sync),
+    tell: &(dyn Fn(&OperatorEvent) + Sync),
 ) -> Result<Outcome> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     for _ in 0..STEPS {
         let mut kept = read(writer, namespace).await?;
         let rotate = !kept.rotate.is_empty() && kept.rotate != kept.rotated;
-        let wanted = Wanted { names: names.to_vec(), overlap, rotate };
+        let wanted = DesiredCertificates { names: names.to_vec(), overlap, rotate };
         let state = kept.state();
-        let Some(step) = next(&state, &wanted, now) else {
+        let Some(step) = next_step(&state, &wanted, now) else {
             return Ok(Outcome { bundle: kept.bundle.concat(), ends: ends(&state) });
         };
         tracing::info!(step = about(&step), "certificates of the server");
-        let news = news::of_step(&step);
+        let news = events::certificate_event(&step);
         match step {
-            Step::MakeSigner => kept.current = Some(Ca::make("machine-config-server")?),
-            Step::MakeNext => {
+            CertificateStep::CreateCa => kept.current = Some(Ca::make("machine-config-server")?),
+            CertificateStep::CreateNextCa => {
                 kept.next = Some(Ca::make("machine-config-server")?);
                 kept.rotated = kept.rotate.clone();
             }
-            Step::UseNext => kept.current = kept.next.take(),
-            Step::Trust(bundle) => {
+            CertificateStep::PromoteNextCa => kept.current = kept.next.take(),
+            CertificateStep::UpdateBundle(bundle) => {
                 writer.apply(&bundle_object(namespace, &bundle)).await?;
                 continue;
             }
-            Step::Sign => {
+            CertificateStep::SignServingCertificate => {
                 let signer = kept.current.as_ref().context("there is no CA")?;
                 let pair = Ca::load(signer)?.server("machine-config-server", names)?;
                 writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
@@ -87,45 +90,54 @@ pub(super) async fn keep(
 }
 
 /// When which certificate ends.
-fn ends(state: &State) -> Vec<(&'static str, i64)> {
+fn ends(state: &CertificateState) -> Vec<(&'static str, i64)> {
     let ends = [
-        ("server", state.serving.as_ref().map(|it| it.to)),
-        ("ca", state.current.as_ref().map(|it| it.to)),
-        ("next-ca", state.next.as_ref().map(|it| it.to)),
+        ("server", state.serving.as_ref().map(|it| it.not_after)),
+        ("ca", state.current.as_ref().map(|it| it.not_after)),
+        ("next-ca", state.next.as_ref().map(|it| it.not_after)),
     ];
     ends.into_iter().filter_map(|(name, end)| Some((name, end?))).collect()
 }
 
-fn about(step: &Step) -> &'static str {
+fn about(step: &CertificateStep) -> &'static str {
     match step {
-        Step::MakeSigner => "making a CA",
-        Step::MakeNext => "making the next CA",
-        Step::Trust(_) => "telling machines whom to trust",
-        Step::UseNext => "using the next CA",
-        Step::Sign => "signing the server's certificate",
+        CertificateStep::CreateCa => "making a CA",
+        CertificateStep::CreateNextCa => "making the next CA",
+        CertificateStep::UpdateBundle(_) => "telling machines whom to trust",
+        CertificateStep::PromoteNextCa => "using the next CA",
+        CertificateStep::SignServingCertificate => "signing the server's certificate",
     }
 }
 
 impl Kept {
     /// What the decision needs to know. What cannot be read does not count.
-    fn state(&self) -> State {
+    fn state(&self) -> CertificateState {
         let signer = |pair: &Option<Pair>| {
             let pair = pair.as_ref()?;
             Ca::load(pair).ok()?;
             let validity = Validity::of(&pair.certificate).ok()?;
             let certificate = pair.certificate.clone();
-            Some(Signer { certificate, from: validity.not_before, to: validity.not_after })
+            Some(SigningCa {
+                certificate,
+                not_before: validity.not_before,
+                not_after: validity.not_after,
+            })
         };
         let trusted = self.bundle.iter().map(|certificate| {
             let to = Validity::of(certificate).map_or(0, |validity| validity.not_after);
-            Trusted { certificate: certificate.clone(), to }
+            TrustedCertificate { certificate: certificate.clone(), not_after: to }
         });
         let serving = self.serving.as_ref().and_then(|(pair, signer)| {
             let validity = Validity::of(&pair.certificate).ok()?;
             let (from, to) = (validity.not_before, validity.not_after);
-            Some(Serving { names: validity.sans, from, to, signer: signer.clone() })
+            Some(ServingCertificate {
+                names: validity.sans,
+                not_before: from,
+                not_after: to,
+                signer: signer.clone(),
+            })
         });
-        State {
+        CertificateState {
             current: signer(&self.current),
             next: signer(&self.next),
             bundle: trusted.collect(),
@@ -224,6 +236,6 @@ mod tests {
             serving: Some((bad, String::new())),
             ..Kept::default()
         };
-        assert_eq!(kept.state(), State::default());
+        assert_eq!(kept.state(), CertificateState::default());
     }
 }

@@ -11,8 +11,8 @@ use kube::{Api, Client, Resource};
 use machinist_core::api::names::object;
 use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
-use machinist_core::operator::controller_config::Cluster;
-use machinist_core::operator::order::{Part, Seen};
+use machinist_core::operator::component_order::{ComponentStatus, OperatorComponent};
+use machinist_core::operator::controller_config::ClusterFacts;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -100,17 +100,17 @@ impl World {
     }
 
     /// How a part is.
-    pub(super) fn part(&self, namespace: &str, part: Part) -> Seen {
-        Seen::of(part, self.object(namespace, part).as_ref())
+    pub(super) fn part(&self, namespace: &str, part: OperatorComponent) -> ComponentStatus {
+        ComponentStatus::from_object(part, self.object(namespace, part).as_ref())
     }
 
     /// The object of a part.
-    pub(super) fn object(&self, namespace: &str, part: Part) -> Option<Value> {
+    pub(super) fn object(&self, namespace: &str, part: OperatorComponent) -> Option<Value> {
         let object = match part {
-            Part::Controller => {
+            OperatorComponent::Controller => {
                 self.deployments.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
             }
-            Part::Server | Part::Daemon => {
+            OperatorComponent::Server | OperatorComponent::Daemon => {
                 self.daemon_sets.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
             }
         };
@@ -131,7 +131,7 @@ impl World {
 }
 
 /// What the cluster says about itself.
-pub(super) async fn cluster(home: &Home, world: &World, namespace: &str) -> Result<Cluster> {
+pub(super) async fn cluster(home: &Home, world: &World, namespace: &str) -> Result<ClusterFacts> {
     let config = |plural: &str| format!("/apis/config.openshift.io/v1/{plural}/cluster");
     let info = get(home, "/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
     let mut authority = world.data(namespace, ROOT_CA);
@@ -139,14 +139,14 @@ pub(super) async fn cluster(home: &Home, world: &World, namespace: &str) -> Resu
         .get_as("/api/v1/nodes?limit=2", METADATA)
         .await
         .context("cannot count the machines")?;
-    Ok(Cluster {
+    Ok(ClusterFacts {
         infrastructure: get(home, &config("infrastructures")).await?,
         network: get(home, &config("networks")).await?,
         dns: get(home, &config("dnses")).await?,
         proxy: get(home, &config("proxies")).await?,
         cluster_info: info["data"]["kubeconfig"].as_str().map(str::to_owned),
-        api_authority: authority.remove("ca.crt").unwrap_or_default(),
-        is_single: machines["items"].as_array().is_some_and(|items| items.len() == 1),
+        api_ca: authority.remove("ca.crt").unwrap_or_default(),
+        is_single_node: machines["items"].as_array().is_some_and(|items| items.len() == 1),
     })
 }
 

@@ -5,12 +5,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Error, Result, ensure};
 use machinist_core::api::names::{annotation, object};
-use machinist_core::operator::conditions::Failure;
-use machinist_core::operator::controller_config::{Cluster, controller_config, server_names};
-use machinist_core::operator::order::{Part, Seen, writable};
-use machinist_core::operator::parts::{Endpoint, Inputs};
-use machinist_core::operator::settings::Settings;
-use machinist_core::operator::{self as core, Management, news::News, repair};
+use machinist_core::operator::component_order::{
+    ComponentStatus, OperatorComponent, updatable_components,
+};
+use machinist_core::operator::components::{ClusterEndpoints, ComponentInputs};
+use machinist_core::operator::conditions::OperatorFailure;
+use machinist_core::operator::controller_config::{ClusterFacts, controller_config, server_names};
+use machinist_core::operator::settings::OperatorSettings;
+use machinist_core::operator::{
+    self as core, ManagementState, events::OperatorEvent, repair_report,
+};
 use serde_json::Value;
 
 use super::metrics::Metrics;
@@ -41,7 +45,7 @@ pub(super) struct Operator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
     ControllerConfig,
-    Part(Part),
+    Part(OperatorComponent),
 }
 
 /// Where is told what happens. A clone tells the same.
@@ -55,21 +59,21 @@ pub(super) struct Outlets {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// The parts that there are to be, and how they are.
-    pub(super) parts: Vec<(Part, Seen)>,
+    pub(super) parts: Vec<(OperatorComponent, ComponentStatus)>,
     /// What went wrong.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<OperatorFailure>,
     /// What else is to be known.
     pub(super) remark: Option<&'static str>,
 }
 
 /// Where a pass failed.
 trait During<T> {
-    fn during(self, task: &'static str) -> Result<T, Failure>;
+    fn during(self, task: &'static str) -> Result<T, OperatorFailure>;
 }
 
 impl<T, E: Into<Error>> During<T> for Result<T, E> {
-    fn during(self, task: &'static str) -> Result<T, Failure> {
-        self.map_err(|error| Failure { task, message: format!("{:#}", error.into()) })
+    fn during(self, task: &'static str) -> Result<T, OperatorFailure> {
+        self.map_err(|error| OperatorFailure { task, message: format!("{:#}", error.into()) })
     }
 }
 
@@ -125,10 +129,10 @@ impl Operator {
             get(&self.writer.home, &format!("/api/v1/namespaces/{}", self.namespace)).await?;
         let uid = namespace["metadata"]["uid"].as_str();
         let is_going = !namespace["metadata"]["deletionTimestamp"].is_null();
-        Ok(uid.filter(|_| !is_going).map(|uid| core::owner(&self.namespace, uid)))
+        Ok(uid.filter(|_| !is_going).map(|uid| core::owner_reference(&self.namespace, uid)))
     }
 
-    async fn work(&self, owner: &Value, done: &mut Done) -> Result<(), Failure> {
+    async fn work(&self, owner: &Value, done: &mut Done) -> Result<(), OperatorFailure> {
         let own = self.world.machine_configurations.get(object::CLUSTER);
         if own.is_none() {
             self.writer.create(&core::machine_configuration(owner)).await.during("Apply")?;
@@ -138,10 +142,12 @@ impl Operator {
             self.world.machine_configurations.put(serde_json::from_value(made).during("Apply")?);
         }
         let spec = own.as_ref().map(|own| &own.spec);
-        let management = Management::of(spec.and_then(|spec| spec.management_state.as_deref()));
+        let management =
+            ManagementState::from_spec(spec.and_then(|spec| spec.management_state.as_deref()));
         // Until it is known which parts there are to be, all are.
-        done.parts = self.seen(&Part::ALL);
-        let settings = Settings::read(&self.world.data(&self.namespace, core::SETTINGS));
+        done.parts = self.seen(&OperatorComponent::ALL);
+        let settings =
+            OperatorSettings::read(&self.world.data(&self.namespace, core::SETTINGS_CONFIG_MAP));
         let settings = settings.during("Settings")?;
         if let Some(name) = &settings.server_token {
             let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
@@ -150,11 +156,12 @@ impl Operator {
         }
         let cluster = observe::cluster(&self.writer.home, &self.world, &self.namespace).await;
         let cluster = cluster.during("Observe")?;
-        let mut inputs = Inputs {
+        let mut inputs = ComponentInputs {
             namespace: self.namespace.clone(),
             image: self.image.clone(),
             release: self.release.clone(),
-            log: core::log_filter(spec.and_then(|spec| spec.log_level.as_deref())).to_owned(),
+            log_filter: core::log_filter(spec.and_then(|spec| spec.log_level.as_deref()))
+                .to_owned(),
             endpoint: None,
             settings,
         };
@@ -162,19 +169,19 @@ impl Operator {
             inputs.endpoint = endpoint(&inputs.settings, &cluster);
             done.remark = inputs.endpoint.is_none().then_some(NO_SERVER);
         }
-        done.parts = self.seen(&inputs.wanted());
+        done.parts = self.seen(&inputs.desired_components());
         match management {
-            Management::Unmanaged => {
+            ManagementState::Unmanaged => {
                 done.remark =
                     Some("nothing is kept as it should be: spec.managementState is Unmanaged");
                 return Ok(());
             }
-            Management::Removed => {
+            ManagementState::Removed => {
                 done.remark = Some("nothing is deployed: spec.managementState is Removed");
                 done.parts.clear();
-                return self.remove(&inputs, &Part::ALL).await;
+                return self.remove(&inputs, &OperatorComponent::ALL).await;
             }
-            Management::Managed => {}
+            ManagementState::Managed => {}
         }
         for pool in core::pools(owner) {
             let name = pool["metadata"]["name"].as_str().unwrap_or_default();
@@ -186,7 +193,7 @@ impl Operator {
         if let Some(endpoint) = &inputs.endpoint {
             let names = server_names(&endpoint.server, &inputs.settings.server_names);
             let overlap = inputs.settings.certificate_overlap;
-            let news = |news: &News| self.report(news);
+            let news = |news: &OperatorEvent| self.report(news);
             let kept =
                 certificates::keep(&self.writer, &self.namespace, &names, overlap, &news).await;
             let kept = kept.during("Certificates")?;
@@ -198,43 +205,44 @@ impl Operator {
             // The parts do not wait for it.
             failed = self.write_controller_config(&inputs, &cluster, &bundle, owner).await;
         }
-        for part in writable(&done.parts, &self.release) {
+        for part in updatable_components(&done.parts, &self.release) {
             self.write(&inputs, part).await.during("Apply")?;
         }
-        let wanted = inputs.wanted();
-        let others: Vec<Part> =
-            Part::ALL.into_iter().filter(|part| !wanted.contains(part)).collect();
+        let wanted = inputs.desired_components();
+        let others: Vec<OperatorComponent> =
+            OperatorComponent::ALL.into_iter().filter(|part| !wanted.contains(part)).collect();
         self.remove(&inputs, &others).await?;
         done.parts = self.seen(&wanted);
         failed.during("ControllerConfig")
     }
 
-    fn seen(&self, parts: &[Part]) -> Vec<(Part, Seen)> {
+    fn seen(&self, parts: &[OperatorComponent]) -> Vec<(OperatorComponent, ComponentStatus)> {
         parts.iter().map(|part| (*part, self.world.part(&self.namespace, *part))).collect()
     }
 
     /// The controller of a release reads its ControllerConfig first: that of another release waits for it, but
     /// certificates go on being handed out.
-    fn may_write_controller_config(&self, parts: &[(Part, Seen)]) -> bool {
+    fn may_write_controller_config(&self, parts: &[(OperatorComponent, ComponentStatus)]) -> bool {
         let Some(found) = self.world.controller_configs.get(object::CONTROLLER_CONFIG) else {
             return true;
         };
         let annotations = found.metadata.annotations.as_ref();
         let release = annotations.and_then(|all| all.get(annotation::RELEASE_IMAGE_VERSION));
-        let arrived =
-            |(part, seen): &(Part, Seen)| *part == Part::Controller && seen.is_at(&self.release);
+        let arrived = |(part, seen): &(OperatorComponent, ComponentStatus)| {
+            *part == OperatorComponent::Controller && seen.is_rolled_out(&self.release)
+        };
         release == Some(&self.release) || parts.iter().any(arrived)
     }
 
     async fn write_controller_config(
         &self,
-        inputs: &Inputs,
-        cluster: &Cluster,
+        inputs: &ComponentInputs,
+        cluster: &ClusterFacts,
         bundle: &str,
         owner: &Value,
     ) -> Result<()> {
         ensure!(
-            !cluster.api_authority.is_empty(),
+            !cluster.api_ca.is_empty(),
             "ConfigMap kube-root-ca.crt has no ca.crt: kube-controller-manager has to put the CA of the API there"
         );
         let wanted = controller_config(inputs, cluster, bundle, owner);
@@ -245,13 +253,15 @@ impl Operator {
         Ok(())
     }
 
-    async fn write(&self, inputs: &Inputs, part: Part) -> Result<()> {
-        let (wanted, found) = (inputs.object(part), self.world.object(&self.namespace, part));
+    async fn write(&self, inputs: &ComponentInputs, part: OperatorComponent) -> Result<()> {
+        let (wanted, found) = (inputs.manifest(part), self.world.object(&self.namespace, part));
         let written = self.writer.apply(&wanted).await?;
         self.tell_change(Thing::Part(part), &wanted, found.as_ref(), &written);
         match part {
-            Part::Controller => self.world.deployments.put(serde_json::from_value(written)?),
-            Part::Server | Part::Daemon => {
+            OperatorComponent::Controller => {
+                self.world.deployments.put(serde_json::from_value(written)?)
+            }
+            OperatorComponent::Server | OperatorComponent::Daemon => {
                 self.world.daemon_sets.put(serde_json::from_value(written)?);
             }
         }
@@ -261,7 +271,7 @@ impl Operator {
     /// Tells what applying an object changed, if anything.
     fn tell_change(&self, thing: Thing, wanted: &Value, found: Option<&Value>, written: &Value) {
         let existed = !self.there().insert(thing);
-        if let Some(news) = repair::told(wanted, found, written, existed) {
+        if let Some(news) = repair_report::apply_event(wanted, found, written, existed) {
             if news.warning {
                 self.outlets.metrics.repaired();
             }
@@ -273,12 +283,16 @@ impl Operator {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn remove(&self, inputs: &Inputs, parts: &[Part]) -> Result<(), Failure> {
+    async fn remove(
+        &self,
+        inputs: &ComponentInputs,
+        parts: &[OperatorComponent],
+    ) -> Result<(), OperatorFailure> {
         for part in parts {
             // What we take away ourselves was not deleted by somebody.
             self.there().remove(&Thing::Part(*part));
             if self.world.part(&self.namespace, *part).present {
-                self.writer.delete(&inputs.object(*part)).await.during("Apply")?;
+                self.writer.delete(&inputs.manifest(*part)).await.during("Apply")?;
             }
         }
         Ok(())
@@ -286,8 +300,8 @@ impl Operator {
 }
 
 /// Where machines reach the cluster: as it is said, else by the cluster's own words.
-fn endpoint(settings: &Settings, cluster: &Cluster) -> Option<Endpoint> {
+fn endpoint(settings: &OperatorSettings, cluster: &ClusterFacts) -> Option<ClusterEndpoints> {
     let api_server = settings.api_server_url.clone().or_else(|| cluster.api_server())?;
     let server = settings.server_url.clone().or_else(|| cluster.server(&api_server))?;
-    Some(Endpoint { api_server, server })
+    Some(ClusterEndpoints { api_server, server })
 }

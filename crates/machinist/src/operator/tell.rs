@@ -6,9 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 use machinist_core::api::names::object;
 use machinist_core::api::{Condition, MachineConfigPool};
 use machinist_core::operator::conditions::{
-    Facts, cluster_operator_status, conditions, has_arrived,
+    OperatorSnapshot, cluster_operator_status, conditions, is_rolled_out,
 };
-use machinist_core::operator::news::{News, news};
+use machinist_core::operator::events::{OperatorEvent, condition_events};
 use serde_json::{Value, json};
 
 use super::observe::get;
@@ -29,9 +29,9 @@ impl Operator {
         };
         let pools = self.world.pools.all();
         let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
-        let facts = Facts {
+        let facts = OperatorSnapshot {
             release: &self.release,
-            parts: &done.parts,
+            components: &done.parts,
             failure: done.failure.as_ref(),
             pools: &pools,
             remark: done.remark,
@@ -50,19 +50,19 @@ impl Operator {
             let about =
                 || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
             self.writer.merge(&path, &patch).await.with_context(about)?;
-            for news in news(&before, &after) {
+            for news in condition_events(&before, &after) {
                 self.report(&news);
             }
         }
         let arrived =
-            has_arrived(&after, &facts).then_some((self.release.as_str(), self.image.as_str()));
+            is_rolled_out(&after, &facts).then_some((self.release.as_str(), self.image.as_str()));
         self.tell_cluster_operator(owner, &after, arrived).await
     }
 
     /// An event about the operator's own object.
-    pub(super) fn report(&self, news: &News) {
+    pub(super) fn report(&self, news: &OperatorEvent) {
         let Some(own) = self.world.machine_configurations.get(object::CLUSTER) else { return };
-        let News { reason, warning, message } = news;
+        let OperatorEvent { reason, warning, message } = news;
         self.outlets.events.report(Component::Operator, &*own, *warning, reason, message.as_str());
     }
 

@@ -11,10 +11,12 @@ use flate2::write::GzEncoder;
 use http::HeaderValue;
 use kube::Resource;
 use machinist_core::api::{ControllerConfig, MachineConfig};
-use machinist_core::ignition::Version;
-use machinist_core::serve::birth::Birth;
-use machinist_core::serve::enrol::Sealing;
-use machinist_core::serve::{Asked, Inputs, Mode, Part, Refusal, assemble};
+use machinist_core::ignition::IgnitionVersion;
+use machinist_core::serve::enrol::SealingConfig;
+use machinist_core::serve::first_boot::FirstBootConfig;
+use machinist_core::serve::{
+    ConfigHalf, ConfigRequest, ServeError, ServeInputs, ServeMode, assemble,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
@@ -24,7 +26,7 @@ const INDEXED: usize = 32;
 const SLOTS: usize = 7;
 
 /// An answer, or why there is none.
-pub(super) type Outcome<T> = Result<T, Arc<Refusal>>;
+pub(super) type Outcome<T> = Result<T, Arc<ServeError>>;
 
 /// What the answers of a pool are made of.
 #[derive(Clone)]
@@ -34,9 +36,9 @@ pub(super) struct Material {
     pub kubeconfig: Arc<Vec<u8>>,
     pub image: Option<String>,
     pub certificates: Arc<Vec<(String, Vec<u8>)>>,
-    pub mode: Mode,
-    pub sealing: Option<Arc<Sealing>>,
-    pub birth: Option<Birth>,
+    pub mode: ServeMode,
+    pub sealing: Option<Arc<SealingConfig>>,
+    pub birth: Option<FirstBootConfig>,
 }
 
 impl Material {
@@ -56,8 +58,8 @@ impl Material {
             && self.birth == other.birth
     }
 
-    fn inputs(&self) -> Inputs<'_> {
-        Inputs {
+    fn inputs(&self) -> ServeInputs<'_> {
+        ServeInputs {
             machine_config: &self.machine_config,
             controller_config: self.controller_config.as_deref(),
             kubeconfig: &self.kubeconfig,
@@ -65,7 +67,7 @@ impl Material {
             certificates: &self.certificates,
             mode: self.mode,
             sealing: self.sealing.as_deref(),
-            birth: self.birth.as_ref(),
+            first_boot: self.birth.as_ref(),
         }
     }
 }
@@ -152,22 +154,22 @@ impl Answers {
     }
 
     /// The answer to a question; it is made by the first who asks.
-    pub(super) async fn answer(&self, asked: &Asked) -> Outcome<Arc<Made>> {
+    pub(super) async fn answer(&self, asked: &ConfigRequest) -> Outcome<Arc<Made>> {
         let cell = self.cell(asked);
         let make = || async {
             let (material, asked) = (self.material.clone(), asked.clone());
             let made = tokio::task::spawn_blocking(move || assemble(&material.inputs(), &asked));
             match made.await {
                 Ok(made) => made.map(|body| Arc::new(Made::new(body))).map_err(Arc::new),
-                Err(error) => Err(Arc::new(Refusal::Unreadable(error.to_string()))),
+                Err(error) => Err(Arc::new(ServeError::Unreadable(error.to_string()))),
             }
         };
         cell.get_or_init(make).await.clone()
     }
 
-    fn cell(&self, asked: &Asked) -> Cell {
+    fn cell(&self, asked: &ConfigRequest) -> Cell {
         // The sealed half is always of the newest version.
-        if asked.part == Part::Sealed {
+        if asked.half == ConfigHalf::Sealed {
             return kept(&self.sealed, asked.etcd_index);
         }
         let slot = slot(&asked.version);
@@ -178,7 +180,7 @@ impl Answers {
     }
 
     /// The versions that were asked for.
-    pub(super) fn versions(&self) -> Vec<Version> {
+    pub(super) fn versions(&self) -> Vec<IgnitionVersion> {
         let made = (0..self.plain.len()).filter(|slot| self.plain[*slot].initialized());
         made.map(version).collect()
     }
@@ -195,17 +197,17 @@ fn kept<K: Eq + std::hash::Hash>(cells: &Mutex<HashMap<K, Cell>>, key: K) -> Cel
 }
 
 /// Where the answer of a version is kept.
-fn slot(version: &Version) -> usize {
+fn slot(version: &IgnitionVersion) -> usize {
     match version.major {
         3 => usize::try_from(version.minor).map_or(0, |minor| (minor + 1).min(6)),
         _ => 0,
     }
 }
 
-fn version(slot: usize) -> Version {
+fn version(slot: usize) -> IgnitionVersion {
     match i64::try_from(slot) {
-        Ok(slot @ 1..) => Version::new(3, slot - 1),
-        _ => Version::new(2, 2),
+        Ok(slot @ 1..) => IgnitionVersion::new(3, slot - 1),
+        _ => IgnitionVersion::new(2, 2),
     }
 }
 
@@ -216,7 +218,7 @@ mod tests {
     #[test]
     fn every_version_has_its_place() {
         for served in [(2, 2), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5)] {
-            let served = Version::new(served.0, served.1);
+            let served = IgnitionVersion::new(served.0, served.1);
             assert_eq!(version(slot(&served)), served);
         }
     }

@@ -13,8 +13,10 @@ use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
 };
-use machinist_core::serve::enrol::Sealing;
-use machinist_core::serve::{Asked, Mode, Part, Refusal, choose, kubeconfig, seal};
+use machinist_core::serve::enrol::SealingConfig;
+use machinist_core::serve::{
+    ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, seal, select_config,
+};
 use tokio::task::JoinSet;
 
 use super::answers::{Answers, Material, Outcome};
@@ -72,7 +74,7 @@ impl Board {
         let table = self.table();
         match table.get(name) {
             Some(outcome) => outcome.clone(),
-            None => Err(Arc::new(Refusal::UnknownPool(name.chars().take(100).collect()))),
+            None => Err(Arc::new(ServeError::UnknownPool(name.chars().take(100).collect()))),
         }
     }
 
@@ -165,7 +167,8 @@ impl Board {
             let (answers, versions) = (Arc::clone(answers), before.versions());
             tokio::spawn(async move {
                 for version in versions {
-                    let asked = Asked { version, etcd_index: None, part: Part::Open };
+                    let asked =
+                        ConfigRequest { version, etcd_index: None, half: ConfigHalf::Public };
                     let _ = answers.answer(&asked).await;
                 }
             });
@@ -178,16 +181,16 @@ impl Board {
         kubeconfig: &Outcome<Arc<Vec<u8>>>,
     ) -> Outcome<Material> {
         let name = pool.metadata.name.clone().unwrap_or_default();
-        let Some(config) = choose::config_name(pool) else {
-            return Err(Arc::new(Refusal::NotRendered(name)));
+        let Some(config) = select_config::config_name(pool) else {
+            return Err(Arc::new(ServeError::NotRendered(name)));
         };
         let Some(machine_config) = self.configs.get(config) else {
             let config = config.to_owned();
-            return Err(Arc::new(Refusal::ConfigMissing { pool: name, config }));
+            return Err(Arc::new(ServeError::ConfigMissing { pool: name, config }));
         };
         let controller_config = self.controller_configs.get(object::CONTROLLER_CONFIG);
         if controller_config.is_none() && !self.options.may_lack_controller_config {
-            return Err(Arc::new(Refusal::NoControllerConfig));
+            return Err(Arc::new(ServeError::NoControllerConfig));
         }
         Ok(Material {
             machine_config,
@@ -195,14 +198,14 @@ impl Board {
             kubeconfig: kubeconfig.clone()?,
             image: self.image(pool, config).await,
             certificates: Arc::default(),
-            mode: Mode::Cluster,
+            mode: ServeMode::Cluster,
             sealing: self.sealing(pool, config).map(Arc::new),
             birth: self.options.program.as_ref().map(|program| program.birth(&name)),
         })
     }
 
     /// How the answers of a pool are split. Whoever wrote a part of the config may say that it is secret.
-    fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<Sealing> {
+    fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<SealingConfig> {
         let enrolment = self.options.enrolment.as_ref()?;
         let configurations = [pool.spec.configuration.as_ref()]
             .into_iter()
@@ -212,7 +215,7 @@ impl Board {
         let configs: Vec<Arc<MachineConfig>> =
             sources.chain([config]).filter_map(|name| self.configs.get(name)).collect();
         let all = configs.iter().map(|config| config.metadata.annotations.as_ref());
-        let paths = seal::named_paths(all.chain([pool.metadata.annotations.as_ref()]));
+        let paths = seal::annotated_paths(all.chain([pool.metadata.annotations.as_ref()]));
         let pool = pool.metadata.name.clone().unwrap_or_default();
         Some(enrolment.sealing(pool, paths))
     }
@@ -221,13 +224,14 @@ impl Board {
     async fn image(&self, pool: &MachineConfigPool, config: &str) -> Option<String> {
         let (os_configs, builds) = (self.os_configs.all(), self.builds.all());
         let os_configs = os_configs.iter().map(Arc::as_ref);
-        let image = choose::built_image(pool, config, os_configs, builds.iter().map(Arc::as_ref))?;
+        let image =
+            select_config::built_image(pool, config, os_configs, builds.iter().map(Arc::as_ref))?;
         let hosts = self.registry.hosts().await?;
-        (!choose::is_internal(image, &hosts)).then(|| image.to_owned())
+        (!select_config::is_internal(image, &hosts)).then(|| image.to_owned())
     }
 
     /// How new machines reach the API.
-    async fn kubeconfig(&self) -> Result<Vec<u8>, Refusal> {
+    async fn kubeconfig(&self) -> Result<Vec<u8>, ServeError> {
         match &self.options.introduction {
             Introduction::Known { api_server, authority, token } => {
                 let token = match token {
@@ -235,7 +239,7 @@ impl Board {
                     None => None,
                 };
                 let token = token.as_deref().map(str::trim);
-                Ok(kubeconfig::of_machine(api_server, authority.as_bytes(), token).into())
+                Ok(kubeconfig::bootstrap_kubeconfig(api_server, authority.as_bytes(), token).into())
             }
             Introduction::Files { api_server, folder } => {
                 let token = read_token(&folder.join("token")).await?;
@@ -245,7 +249,7 @@ impl Board {
                     Some(authority) => authority,
                     None => read(&folder.join("ca.crt")).await?,
                 };
-                Ok(kubeconfig::of_machine(api_server, &authority, Some(token)).into())
+                Ok(kubeconfig::bootstrap_kubeconfig(api_server, &authority, Some(token)).into())
             }
         }
     }
@@ -257,15 +261,16 @@ impl Board {
     }
 }
 
-async fn read_token(path: &Path) -> Result<String, Refusal> {
+async fn read_token(path: &Path) -> Result<String, ServeError> {
     let token = String::from_utf8(read(path).await?);
-    token.map_err(|_| Refusal::Kubeconfig("the token is no text".into()))
+    token.map_err(|_| ServeError::Kubeconfig("the token is no text".into()))
 }
 
-async fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+async fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
     let bytes = tokio::fs::read(path).await;
-    bytes
-        .map_err(|error| Refusal::Kubeconfig(format!("failed to read {}: {error}", path.display())))
+    bytes.map_err(|error| {
+        ServeError::Kubeconfig(format!("failed to read {}: {error}", path.display()))
+    })
 }
 
 /// Who wrote which field is of no use here, and half of an object's size.

@@ -7,10 +7,10 @@ use std::time::Instant;
 use http::header;
 use http::request::Parts;
 use k8s_openapi::jiff::Timestamp;
-use machinist_core::serve::Refusal;
-use machinist_core::serve::access::{self, Token};
-use machinist_core::serve::network::Network;
-use machinist_core::serve::rate::Rate;
+use machinist_core::serve::ServeError;
+use machinist_core::serve::network::IpNetwork;
+use machinist_core::serve::provisioning_token::{self, ProvisioningToken};
+use machinist_core::serve::rate_limit::RateLimiter;
 
 use super::tokens::Tokens;
 
@@ -20,9 +20,9 @@ pub struct Access {
     /// Whether a request needs a provisioning token.
     pub tokens: bool,
     /// Where requests may come from; nothing is everywhere.
-    pub allowed: Vec<Network>,
+    pub allowed: Vec<IpNetwork>,
     /// Where they may not.
-    pub denied: Vec<Network>,
+    pub denied: Vec<IpNetwork>,
     /// How often a minute one address may ask.
     pub per_minute: Option<u32>,
     /// How many connections to a port one address may have.
@@ -33,14 +33,14 @@ pub struct Access {
 #[derive(Debug)]
 pub(super) struct Door {
     access: Access,
-    rate: Option<Mutex<Rate>>,
+    rate: Option<Mutex<RateLimiter>>,
     start: Instant,
     tokens: Option<Tokens>,
 }
 
 impl Door {
     pub(super) fn new(access: Access, tokens: Option<Tokens>) -> Self {
-        let rate = access.per_minute.map(|count| Mutex::new(Rate::new(count)));
+        let rate = access.per_minute.map(|count| Mutex::new(RateLimiter::new(count)));
         Self { access, rate, start: Instant::now(), tokens }
     }
 
@@ -50,7 +50,7 @@ impl Door {
         pool: &str,
         head: &Parts,
         address: IpAddr,
-    ) -> Result<Option<Token>, Refusal> {
+    ) -> Result<Option<ProvisioningToken>, ServeError> {
         self.knock(address)?;
         match self.access.tokens {
             true => self.admit(pool, head, address).map(Some),
@@ -59,12 +59,12 @@ impl Door {
     }
 
     /// Whether an address may ask at all, and may ask now.
-    pub(super) fn knock(&self, address: IpAddr) -> Result<(), Refusal> {
-        access::check_address(address, &self.access.allowed, &self.access.denied)?;
+    pub(super) fn knock(&self, address: IpAddr) -> Result<(), ServeError> {
+        provisioning_token::check_address(address, &self.access.allowed, &self.access.denied)?;
         if let Some(rate) = &self.rate {
             let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
-            if !rate.take(address, self.start.elapsed()) {
-                return Err(Refusal::TooMany);
+            if !rate.try_acquire(address, self.start.elapsed()) {
+                return Err(ServeError::TooManyRequests);
             }
         }
         Ok(())
@@ -76,15 +76,15 @@ impl Door {
         pool: &str,
         head: &Parts,
         address: IpAddr,
-    ) -> Result<Token, Refusal> {
+    ) -> Result<ProvisioningToken, ServeError> {
         let header = head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok());
-        let presented = access::presented(header, head.uri.query());
+        let presented = provisioning_token::token_from_request(header, head.uri.query());
         let find = |id: &str| self.tokens.as_ref()?.find(id);
-        access::admit(find, presented.as_deref(), pool, address, Timestamp::now())
+        provisioning_token::authorize(find, presented.as_deref(), pool, address, Timestamp::now())
     }
 
     /// Takes down that a token is used, where uses are counted. Nothing may be handed out before.
-    pub(super) async fn record(&self, token: &Token) -> Result<(), Refusal> {
+    pub(super) async fn record(&self, token: &ProvisioningToken) -> Result<(), ServeError> {
         match &self.tokens {
             Some(tokens) if token.max_uses.is_some() => tokens.count(&token.id).await,
             _ => Ok(()),

@@ -11,9 +11,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use machinist_core::serve::Refusal;
+use machinist_core::serve::ServeError;
 use machinist_core::serve::enrol::{
-    self, AUTHORITY, Facts, LABEL, Record, SECRET_PREFIX, SECRET_TYPE, State, Step,
+    self, ENROLMENT_CA_SECRET, ENROLMENT_LABEL, EnrolmentFacts, EnrolmentRecord, EnrolmentState,
+    EnrolmentStep, SECRET_PREFIX, SECRET_TYPE,
 };
 use machinist_hub::auth::certificates::{Ca, Pair, Request};
 use serde_json::json;
@@ -92,7 +93,7 @@ impl Registrar {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let authority = authority(&api).await.context("the CA for enrolments")?;
         let known = Cache::default();
-        let config = watcher::Config::default().labels(LABEL);
+        let config = watcher::Config::default().labels(ENROLMENT_LABEL);
         tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
         known.ready().await;
         let book = Book { api, namespace: namespace.to_owned(), known };
@@ -111,37 +112,37 @@ impl Registrar {
     }
 
     /// The state that a key has for a pool. Its request may have been for another pool: then the answer is no.
-    fn state(&self, id: &str, pool: &str) -> Option<State> {
+    fn state(&self, id: &str, pool: &str) -> Option<EnrolmentState> {
         match &self.keeper {
             Keeper::Home(book) => {
                 let record = book.find(id)?;
-                Some(if record.pool == pool { record.state } else { State::Denied })
+                Some(if record.pool == pool { record.state } else { EnrolmentState::Denied })
             }
             Keeper::Memory(granted) => {
                 let granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_granted = granted.contains(&(pool.to_owned(), id.to_owned()));
-                is_granted.then_some(State::Approved)
+                is_granted.then_some(EnrolmentState::Approved)
             }
         }
     }
 
     /// Whether a key is let in: whoever is denied or forgotten later is out at once, certificate or not.
     pub(super) fn is_enrolled(&self, id: &str, pool: &str) -> bool {
-        self.state(id, pool) == Some(State::Approved)
+        self.state(id, pool) == Some(EnrolmentState::Approved)
     }
 
     /// Looks at a request; `grant` takes down the use of its token.
     pub(super) async fn apply(
         &self,
         application: &Application<'_>,
-        grant: impl Future<Output = Result<(), Refusal>>,
-    ) -> Result<Told, Refusal> {
+        grant: impl Future<Output = Result<(), ServeError>>,
+    ) -> Result<Told, ServeError> {
         let Application { pool, request, id, .. } = *application;
         let (user, group) = enrol::subject(pool, id);
         if request.user != user || request.groups != [group] || request.wants_more {
-            return Err(Refusal::BadRequest(format!("its subject has to be {user}")));
+            return Err(ServeError::BadRequest(format!("its subject has to be {user}")));
         }
-        let facts = Facts {
+        let facts = EnrolmentFacts {
             state: self.state(id, pool),
             has_token: application.token.is_some(),
             can_wait: matches!(self.keeper, Keeper::Home(_)),
@@ -150,28 +151,36 @@ impl Registrar {
                 Keeper::Memory(_) => 0,
             },
         };
-        match enrol::decide(facts) {
-            Step::Sign => {}
-            Step::Grant => {
+        match enrol::decide_enrolment(facts) {
+            EnrolmentStep::Sign => {}
+            EnrolmentStep::Approve => {
                 grant.await?;
-                self.keep(application, State::Approved).await?;
+                self.keep(application, EnrolmentState::Approved).await?;
             }
-            Step::Ask => {
-                self.keep(application, State::Pending).await?;
+            EnrolmentStep::RecordPending => {
+                self.keep(application, EnrolmentState::Pending).await?;
                 return Ok(Told::Wait);
             }
-            Step::Wait => return Ok(Told::Wait),
-            Step::Deny => return Err(Refusal::Forbidden("the enrolment was denied")),
-            Step::TooMany => return Err(Refusal::Unkept("too many wait already".to_owned())),
-            Step::NeedsToken => {
-                return Err(Refusal::Unauthorized("an enrolment needs a provisioning token here"));
+            EnrolmentStep::Wait => return Ok(Told::Wait),
+            EnrolmentStep::Deny => return Err(ServeError::Forbidden("the enrolment was denied")),
+            EnrolmentStep::TooManyPending => {
+                return Err(ServeError::EnrolmentNotStored("too many wait already".to_owned()));
+            }
+            EnrolmentStep::NeedsToken => {
+                return Err(ServeError::Unauthorized(
+                    "an enrolment needs a provisioning token here",
+                ));
             }
         }
         let signed = self.authority.sign(request, SECONDS);
-        signed.map(Told::Certificate).map_err(|error| Refusal::BadRequest(error.to_string()))
+        signed.map(Told::Certificate).map_err(|error| ServeError::BadRequest(error.to_string()))
     }
 
-    async fn keep(&self, application: &Application<'_>, state: State) -> Result<(), Refusal> {
+    async fn keep(
+        &self,
+        application: &Application<'_>,
+        state: EnrolmentState,
+    ) -> Result<(), ServeError> {
         let book = match &self.keeper {
             Keeper::Home(book) => book,
             Keeper::Memory(granted) => {
@@ -180,7 +189,7 @@ impl Registrar {
                 return Ok(());
             }
         };
-        let record = Record {
+        let record = EnrolmentRecord {
             id: application.id.to_owned(),
             pool: application.pool.to_owned(),
             name: application.name.to_owned(),
@@ -193,7 +202,7 @@ impl Registrar {
 }
 
 impl Book {
-    fn find(&self, id: &str) -> Option<Record> {
+    fn find(&self, id: &str) -> Option<EnrolmentRecord> {
         let secret = self.known.get_in(&self.namespace, &format!("{SECRET_PREFIX}{id}"))?;
         read(&secret)
     }
@@ -201,35 +210,36 @@ impl Book {
     fn waiting(&self) -> usize {
         let all = self.known.all();
         let records = all.iter().filter_map(|secret| read(secret));
-        records.filter(|record| record.state == State::Pending).count()
+        records.filter(|record| record.state == EnrolmentState::Pending).count()
     }
 
-    async fn write(&self, record: &Record) -> Result<(), Refusal> {
-        let failed = |error: kube::Error| Refusal::Unkept(error.to_string());
+    async fn write(&self, record: &EnrolmentRecord) -> Result<(), ServeError> {
+        let failed = |error: kube::Error| ServeError::EnrolmentNotStored(error.to_string());
         let name = format!("{SECRET_PREFIX}{}", record.id);
         let mut secret = Secret {
             type_: Some(SECRET_TYPE.to_owned()),
-            data: Some(record.data()),
+            data: Some(record.to_secret_data()),
             ..Secret::default()
         };
         secret.metadata.name = Some(name.clone());
-        secret.metadata.labels = Some([(LABEL.to_owned(), record.state.word().to_owned())].into());
+        secret.metadata.labels =
+            Some([(ENROLMENT_LABEL.to_owned(), record.state.as_str().to_owned())].into());
         let written = match self.api.create(&PostParams::default(), &secret).await {
             Err(kube::Error::Api(status)) if status.code == CONFLICT => {
                 let Some(there) = self.api.get_opt(&name).await.map_err(failed)? else {
-                    return Err(Refusal::Unkept("it comes and goes".to_owned()));
+                    return Err(ServeError::EnrolmentNotStored("it comes and goes".to_owned()));
                 };
                 let known = read(&there).filter(|known| known.pool == record.pool);
-                if known.is_none_or(|known| known.state == State::Denied) {
-                    return Err(Refusal::Forbidden("the enrolment was denied"));
+                if known.is_none_or(|known| known.state == EnrolmentState::Denied) {
+                    return Err(ServeError::Forbidden("the enrolment was denied"));
                 }
                 // Another server was quicker; or it waits, and a token grants it now.
-                if record.state != State::Approved {
+                if record.state != EnrolmentState::Approved {
                     return Ok(());
                 }
                 let patch = json!({
                     "metadata": {
-                        "labels": {LABEL: record.state.word()},
+                        "labels": {ENROLMENT_LABEL: record.state.as_str()},
                         "resourceVersion": there.metadata.resource_version,
                     },
                     "data": secret.data,
@@ -243,22 +253,22 @@ impl Book {
     }
 }
 
-fn read(secret: &Secret) -> Option<Record> {
-    let label = secret.metadata.labels.as_ref()?.get(LABEL)?;
-    Record::read(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
+fn read(secret: &Secret) -> Option<EnrolmentRecord> {
+    let label = secret.metadata.labels.as_ref()?.get(ENROLMENT_LABEL)?;
+    EnrolmentRecord::from_secret(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
 }
 
 /// The CA of a home; whoever comes first makes it.
 async fn authority(api: &Api<Secret>) -> Result<Ca> {
     for _ in 0..2 {
-        if let Some(secret) = api.get_opt(AUTHORITY).await? {
+        if let Some(secret) = api.get_opt(ENROLMENT_CA_SECRET).await? {
             let part = |name: &str| -> Option<String> {
                 let bytes = secret.data.as_ref()?.get(name)?;
                 String::from_utf8(bytes.0.clone()).ok()
             };
             let (Some(certificate), Some(key)) = (part(CERTIFICATE), part(KEY)) else {
                 bail!(
-                    "the Secret {AUTHORITY} has no {CERTIFICATE} and {KEY}: delete it, and it is made anew"
+                    "the Secret {ENROLMENT_CA_SECRET} has no {CERTIFICATE} and {KEY}: delete it, and it is made anew"
                 );
             };
             return Ok(Ca::load(&Pair { certificate, key })?);
@@ -272,7 +282,7 @@ async fn authority(api: &Api<Secret>) -> Result<Ca> {
             data: Some(data.into()),
             ..Secret::default()
         };
-        secret.metadata.name = Some(AUTHORITY.to_owned());
+        secret.metadata.name = Some(ENROLMENT_CA_SECRET.to_owned());
         match api.create(&PostParams::default(), &secret).await {
             Ok(_) => {}
             // Another server was quicker: its CA counts.
@@ -280,5 +290,5 @@ async fn authority(api: &Api<Secret>) -> Result<Ca> {
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("the Secret {AUTHORITY} comes and goes")
+    bail!("the Secret {ENROLMENT_CA_SECRET} comes and goes")
 }

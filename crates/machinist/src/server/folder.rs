@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use machinist_core::api::names::object;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::serve::etcd_index::is_control_plane;
-use machinist_core::serve::{Mode, Refusal, choose, kubeconfig, seal};
+use machinist_core::serve::{ServeError, ServeMode, kubeconfig, seal, select_config};
 use serde::de::DeserializeOwned;
 
 use super::answers::{Answers, Material, Outcome};
@@ -69,17 +69,17 @@ impl Folder {
         // It is somebody else's text, and goes into the log.
         let shown = || name.chars().take(100).collect::<String>();
         if !self.all_pools && !is_control_plane(name) {
-            return Err(Arc::new(Refusal::NotInBootstrap(shown())));
+            return Err(Arc::new(ServeError::NotInBootstrap(shown())));
         }
         if !is_name(name) {
-            return Err(Arc::new(Refusal::UnknownPool(shown())));
+            return Err(Arc::new(ServeError::UnknownPool(shown())));
         }
         if let Some(answers) = self.known(name) {
             return Ok(answers);
         }
         let (folder, pool) = (Arc::clone(self), name.to_owned());
         let read = tokio::task::spawn_blocking(move || folder.read(&pool)).await;
-        let read = read.map_err(|error| Arc::new(Refusal::Unreadable(error.to_string())))?;
+        let read = read.map_err(|error| Arc::new(ServeError::Unreadable(error.to_string())))?;
         let known = read.map_err(Arc::new)?;
         let answers = Arc::clone(&known.answers);
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,14 +96,14 @@ impl Folder {
         known.files.iter().all(is_as_it_was).then_some(known.answers)
     }
 
-    fn read(&self, name: &str) -> Result<Known, Refusal> {
+    fn read(&self, name: &str) -> Result<Known, ServeError> {
         let mut files = Vec::new();
         let path = self.base.join("machine-pools").join(format!("{name}.yaml"));
         let pool: MachineConfigPool = object(&path, &mut files)?;
-        let config = choose::config_name(&pool);
-        let config = config.ok_or_else(|| Refusal::NotRendered(name.to_owned()))?;
+        let config = select_config::config_name(&pool);
+        let config = config.ok_or_else(|| ServeError::NotRendered(name.to_owned()))?;
         if !is_name(config) {
-            return Err(Refusal::Unreadable(format!(
+            return Err(ServeError::Unreadable(format!(
                 "{}: status.configuration.name is no name",
                 path.display()
             )));
@@ -112,14 +112,14 @@ impl Folder {
         let machine_config: MachineConfig = object(&path, &mut files)?;
         let path = format!("controller-config/{}.yaml", object::CONTROLLER_CONFIG);
         let controller_config: ControllerConfig = match object(&self.base.join(path), &mut files) {
-            Err(Refusal::FileMissing(path)) => {
+            Err(ServeError::FileMissing(path)) => {
                 let why = "could not find controller config on initial bootstrap";
-                return Err(Refusal::Unreadable(format!("{why}: {path}")));
+                return Err(ServeError::Unreadable(format!("{why}: {path}")));
             }
             other => other?,
         };
         let annotations = [&pool.metadata, &machine_config.metadata];
-        let paths = seal::named_paths(annotations.map(|meta| meta.annotations.as_ref()));
+        let paths = seal::annotated_paths(annotations.map(|meta| meta.annotations.as_ref()));
         let sealing = self.enrolment.as_ref().map(|it| it.sealing(name.to_owned(), paths));
         let material = Material {
             machine_config: Arc::new(machine_config),
@@ -127,22 +127,22 @@ impl Folder {
             kubeconfig: Arc::new(self.read_kubeconfig(&mut files)?),
             image: None,
             certificates: Arc::new(self.read_certificates(&mut files)?),
-            mode: Mode::Bootstrap,
+            mode: ServeMode::Bootstrap,
             sealing: sealing.map(Arc::new),
             birth: self.program.as_ref().map(|program| program.birth(name)),
         };
         Ok(Known { files, answers: Arc::new(Answers::new(material)) })
     }
 
-    fn read_kubeconfig(&self, files: &mut Vec<(PathBuf, Stamp)>) -> Result<Vec<u8>, Refusal> {
+    fn read_kubeconfig(&self, files: &mut Vec<(PathBuf, Stamp)>) -> Result<Vec<u8>, ServeError> {
         let shown = self.kubeconfig.display();
-        let bad = |why: String| Refusal::Kubeconfig(format!("{shown}: {why}"));
+        let bad = |why: String| ServeError::Kubeconfig(format!("{shown}: {why}"));
         let bytes = read(&self.kubeconfig, files).map_err(|error| bad(error.to_string()))?;
         let text = String::from_utf8(bytes.clone()).map_err(|_| bad("not text".to_owned()))?;
         let parsed = manifests::parse(&Text { file: self.kubeconfig.clone(), text });
         let parsed = parsed.map_err(|error| bad(format!("{error:#}")))?;
         let first = parsed.into_iter().next().map(|document| document.value).unwrap_or_default();
-        match kubeconfig::fault(&first) {
+        match kubeconfig::kubeconfig_problem(&first) {
             Some(fault) => Err(bad(fault.to_owned())),
             None => Ok(bytes),
         }
@@ -151,16 +151,16 @@ impl Folder {
     fn read_certificates(
         &self,
         files: &mut Vec<(PathBuf, Stamp)>,
-    ) -> Result<Vec<(String, Vec<u8>)>, Refusal> {
+    ) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
         let read = |element: &String| {
             let parts: Vec<&str> = element.split('=').collect();
             let [name, file] = parts[..] else {
                 let why = format!("could not use cert, missing key or value {element}");
-                return Err(Refusal::Certificate(why));
+                return Err(ServeError::Certificate(why));
             };
             let path = self.base.join(file);
             let bytes = read(&path, files).map_err(|error| {
-                Refusal::Certificate(format!(
+                ServeError::Certificate(format!(
                     "could not read cert file {}: {error}",
                     path.display()
                 ))
@@ -180,23 +180,23 @@ fn is_name(name: &str) -> bool {
 fn object<K: DeserializeOwned>(
     path: &Path,
     files: &mut Vec<(PathBuf, Stamp)>,
-) -> Result<K, Refusal> {
+) -> Result<K, ServeError> {
     let shown = path.display().to_string();
     let bytes = match read(path, files) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Refusal::FileMissing(shown));
+            return Err(ServeError::FileMissing(shown));
         }
-        Err(error) => return Err(Refusal::Unreadable(format!("{shown}: {error}"))),
+        Err(error) => return Err(ServeError::Unreadable(format!("{shown}: {error}"))),
         Ok(bytes) => bytes,
     };
-    let text =
-        String::from_utf8(bytes).map_err(|_| Refusal::Unreadable(format!("{shown}: not text")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| ServeError::Unreadable(format!("{shown}: not text")))?;
     let documents = manifests::parse(&Text { file: path.to_owned(), text });
     let typed = documents.and_then(|documents| match documents.first() {
         Some(document) => document.typed(),
         None => Err(anyhow::anyhow!("{shown}: holds no object")),
     });
-    typed.map_err(|error| Refusal::Unreadable(format!("{error:#}")))
+    typed.map_err(|error| ServeError::Unreadable(format!("{error:#}")))
 }
 
 /// The stamp is that of the moment before: a change meanwhile is seen by the next request.

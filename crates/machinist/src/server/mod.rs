@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
-use machinist_core::serve::enrol::Sealing;
+use machinist_core::serve::enrol::SealingConfig;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -122,13 +122,13 @@ pub struct Enrolment {
 }
 
 impl Enrolment {
-    fn sealing(&self, pool: String, paths: Vec<String>) -> Sealing {
+    fn sealing(&self, pool: String, paths: Vec<String>) -> SealingConfig {
         let file = self.authority_file.as_deref();
         // One that is being replaced is read the next time.
         let read = file.and_then(|file| std::fs::read_to_string(file).ok());
         let read = read.filter(|text| !text.trim().is_empty());
         let authority = read.unwrap_or_else(|| self.authority.clone());
-        Sealing { pool, url: self.url.clone(), authority, paths }
+        SealingConfig { pool, url: self.url.clone(), ca_bundle: authority, paths }
     }
 }
 

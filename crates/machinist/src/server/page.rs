@@ -10,10 +10,12 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use machinist_core::ignition::Version;
+use machinist_core::ignition::IgnitionVersion;
 use machinist_core::serve::enrol::id_for_pool;
-use machinist_core::serve::route::{program_route, sealed_route};
-use machinist_core::serve::{Asked, Part, Refusal, Route, etcd_index, route, served_version};
+use machinist_core::serve::route::{binary_route, sealed_route};
+use machinist_core::serve::{
+    ConfigHalf, ConfigRequest, ServeError, ServerRoute, etcd_index, route, served_version,
+};
 use machinist_hub::auth::certificates::identity;
 
 use super::answers::{Answers, Made, Outcome};
@@ -91,23 +93,23 @@ impl Pages {
         let (head, body) = request.into_parts();
         let (method, path, query) = (head.method.as_str(), head.uri.path(), head.uri.query());
         let split = self.registrar.as_ref().and_then(|_| sealed_route(method, path));
-        let handed = self.program.as_ref().and_then(|_| program_route(method, path));
+        let handed = self.program.as_ref().and_then(|_| binary_route(method, path));
         let start = Instant::now();
         let answer = match split.or(handed).unwrap_or_else(|| route(method, path, query)) {
-            Route::Program => match (self.door.knock(peer.address.ip()), &self.program) {
+            ServerRoute::Binary => match (self.door.knock(peer.address.ip()), &self.program) {
                 (Err(refusal), _) => self.refused(&refusal),
                 (Ok(()), Some(program)) => program.answer(),
                 (Ok(()), None) => empty(StatusCode::NOT_FOUND),
             },
-            Route::Config { pool } => return self.config(&pool, &head, peer, "").await,
-            Route::Sealed { pool } => return self.config(&pool, &head, peer, "sealed").await,
-            Route::Enrol { pool } => return self.enrol(&pool, &head, body, peer).await,
+            ServerRoute::Config { pool } => return self.config(&pool, &head, peer, "").await,
+            ServerRoute::Sealed { pool } => return self.config(&pool, &head, peer, "sealed").await,
+            ServerRoute::Enrol { pool } => return self.enrol(&pool, &head, body, peer).await,
             // Asked all the time, by those who keep us alive.
-            Route::Health => return empty(StatusCode::OK),
-            Route::NotFound => empty(StatusCode::NOT_FOUND),
-            Route::MethodNotAllowed => empty(StatusCode::METHOD_NOT_ALLOWED),
-            Route::BadPath => empty(StatusCode::BAD_REQUEST),
-            Route::Moved(place) => moved(&place),
+            ServerRoute::Health => return empty(StatusCode::OK),
+            ServerRoute::NotFound => empty(StatusCode::NOT_FOUND),
+            ServerRoute::MethodNotAllowed => empty(StatusCode::METHOD_NOT_ALLOWED),
+            ServerRoute::BadPath => empty(StatusCode::BAD_REQUEST),
+            ServerRoute::Redirect(place) => moved(&place),
         };
         self.record(&Account::default(), &head, peer.address, &answer, None, start);
         answer
@@ -142,7 +144,7 @@ impl Pages {
         }
         let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
         let version = served_version(text(header::ACCEPT), text(header::USER_AGENT))?;
-        let made = self.made(pool, head, version, Part::Open, account).await?;
+        let made = self.made(pool, head, version, ConfigHalf::Public, account).await?;
         if let Some(token) = token.filter(|_| head.method == Method::GET) {
             self.door.record(&token).await?;
         }
@@ -159,38 +161,39 @@ impl Pages {
     ) -> Outcome<Arc<Made>> {
         self.door.knock(peer.address.ip())?;
         let Some(shown) = &peer.certificate else {
-            return Err(Arc::new(Refusal::Unauthorized("no certificate came with the request")));
+            return Err(Arc::new(ServeError::Unauthorized("no certificate came with the request")));
         };
-        let who = identity(shown).map_err(|_| Refusal::Unauthorized("the certificate is none"))?;
+        let who =
+            identity(shown).map_err(|_| ServeError::Unauthorized("the certificate is none"))?;
         let Some(id) = id_for_pool(&who.user, &who.groups, pool) else {
-            return Err(Arc::new(Refusal::Forbidden("the certificate is for another pool")));
+            return Err(Arc::new(ServeError::Forbidden("the certificate is for another pool")));
         };
         id.clone_into(&mut account.machine);
         if !self.registrar.as_ref().is_some_and(|registrar| registrar.is_enrolled(id, pool)) {
-            return Err(Arc::new(Refusal::Forbidden("the machine is not enrolled any more")));
+            return Err(Arc::new(ServeError::Forbidden("the machine is not enrolled any more")));
         }
-        self.made(pool, head, Version::MAX, Part::Sealed, account).await
+        self.made(pool, head, IgnitionVersion::MAX, ConfigHalf::Sealed, account).await
     }
 
     async fn made(
         &self,
         pool: &str,
         head: &Parts,
-        version: Version,
-        part: Part,
+        version: IgnitionVersion,
+        part: ConfigHalf,
         account: &mut Account,
     ) -> Outcome<Arc<Made>> {
         account.version = version.to_string();
-        let etcd_index = etcd_index::asked(pool, head.uri.query())?;
+        let etcd_index = etcd_index::requested_index(pool, head.uri.query())?;
         let answers = self.source.pool(pool).await?;
         account.is_known = true;
         answers.config_name().clone_into(&mut account.config);
-        answers.answer(&Asked { version, etcd_index, part }).await
+        answers.answer(&ConfigRequest { version, etcd_index, half: part }).await
     }
 
-    fn refused(&self, refusal: &Refusal) -> Answer {
+    fn refused(&self, refusal: &ServeError) -> Answer {
         let status = match refusal {
-            Refusal::UnknownPool(_) => self.unknown_pool,
+            ServeError::UnknownPool(_) => self.unknown_pool,
             refusal => {
                 StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -209,7 +212,7 @@ impl Pages {
         head: &Parts,
         peer: SocketAddr,
         answer: &Answer,
-        refusal: Option<Arc<Refusal>>,
+        refusal: Option<Arc<ServeError>>,
         start: Instant,
     ) {
         let text = |name: HeaderName| {

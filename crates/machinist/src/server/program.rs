@@ -8,7 +8,7 @@ use http::Response;
 use http::header::{self, HeaderValue};
 use http_body_util::Full;
 use machinist_core::hex::hex;
-use machinist_core::serve::birth::Birth;
+use machinist_core::serve::first_boot::FirstBootConfig;
 use sha2::{Digest as _, Sha512};
 
 /// The program, as it runs here.
@@ -42,9 +42,9 @@ impl Program {
     }
 
     /// What a machine of a pool is told about it.
-    pub(super) fn birth(&self, pool: &str) -> Birth {
+    pub(super) fn birth(&self, pool: &str) -> FirstBootConfig {
         let joins = self.joins.then(|| pool.to_owned());
-        Birth { url: self.url.clone(), sha512: self.sha512.clone(), joins }
+        FirstBootConfig { url: self.url.clone(), sha512: self.sha512.clone(), join_pool: joins }
     }
 
     /// The page.

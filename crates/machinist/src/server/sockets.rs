@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use listenfd::ListenFd;
-use machinist_core::serve::socket::{assign, names};
+use machinist_core::serve::socket_activation::{assign_sockets, socket_names};
 use tokio::net::TcpListener;
 
 use crate::listen;
@@ -40,7 +40,8 @@ pub fn inherited() -> Result<Option<Inherited>> {
         return Ok(None);
     }
     let text = std::env::var("LISTEN_FDNAMES").ok();
-    let sockets = assign(&names(passed.len(), text.as_deref())).map_err(anyhow::Error::msg)?;
+    let sockets =
+        assign_sockets(&socket_names(passed.len(), text.as_deref())).map_err(anyhow::Error::msg)?;
     let mut take = |at: Option<usize>| -> Result<Option<Place>> {
         let Some(at) = at else { return Ok(None) };
         let socket = passed.take_tcp_listener(at);

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Secret;
-use machinist_core::serve::Refusal;
-use machinist_core::serve::access::Token;
+use machinist_core::serve::ServeError;
+use machinist_core::serve::provisioning_token::ProvisioningToken;
 
 use super::tokens::used_up;
 use crate::manifests;
@@ -31,7 +31,7 @@ pub struct TokenFile {
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<Stamp>,
-    tokens: Vec<Token>,
+    tokens: Vec<ProvisioningToken>,
     uses: BTreeMap<String, u32>,
 }
 
@@ -58,11 +58,14 @@ impl TokenFile {
     ///
     /// # Errors
     /// It cannot be read, or holds something else.
-    pub fn tokens(&self) -> Result<Vec<Token>> {
+    pub fn tokens(&self) -> Result<Vec<ProvisioningToken>> {
         let uses = self.uses()?;
         let secrets = self.secrets()?;
         let tokens = secrets.iter().filter_map(|secret| {
-            let mut token = Token::read(secret.metadata.name.as_deref()?, secret.data.as_ref()?)?;
+            let mut token = ProvisioningToken::from_secret(
+                secret.metadata.name.as_deref()?,
+                secret.data.as_ref()?,
+            )?;
             token.uses = uses.get(&token.id).copied().unwrap_or(token.uses).max(token.uses);
             Some(token)
         });
@@ -81,7 +84,7 @@ impl TokenFile {
         replace(&self.path, &text)
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Token> {
+    pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.look(&mut known);
         let mut token = known.tokens.iter().find(|token| token.id == id)?.clone();
@@ -107,15 +110,15 @@ impl TokenFile {
         };
     }
 
-    pub(super) async fn count(&self, id: &str) -> Result<(), Refusal> {
+    pub(super) async fn count(&self, id: &str) -> Result<(), ServeError> {
         let (file, id) = (self.clone(), id.to_owned());
         let counted = tokio::task::spawn_blocking(move || file.count_now(&id)).await;
-        counted.map_err(|error| Refusal::Unrecorded(error.to_string()))?
+        counted.map_err(|error| ServeError::TokenUseNotRecorded(error.to_string()))?
     }
 
-    fn count_now(&self, id: &str) -> Result<(), Refusal> {
+    fn count_now(&self, id: &str) -> Result<(), ServeError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error: anyhow::Error| Refusal::Unrecorded(format!("{error:#}"));
+        let failed = |error: anyhow::Error| ServeError::TokenUseNotRecorded(format!("{error:#}"));
         let mut uses = self.uses().map_err(failed)?;
         let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(used_up)?;
         let count = uses.entry(id.to_owned()).or_default();
@@ -168,11 +171,11 @@ fn replace(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machinist_core::serve::access;
+    use machinist_core::serve::provisioning_token;
 
-    fn secret(new: &access::New) -> Secret {
-        let name = Some(format!("{}{}", access::SECRET_PREFIX, new.token.id));
-        let mut secret = Secret { data: Some(new.token.data()), ..Secret::default() };
+    fn secret(new: &provisioning_token::NewProvisioningToken) -> Secret {
+        let name = Some(format!("{}{}", provisioning_token::SECRET_PREFIX, new.token.id));
+        let mut secret = Secret { data: Some(new.token.to_secret_data()), ..Secret::default() };
         secret.metadata.name = name;
         secret
     }
@@ -181,7 +184,7 @@ mod tests {
     fn uses_are_counted_across_restarts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(NAME);
-        let mut new = access::make([5; 32]);
+        let mut new = provisioning_token::generate_token([5; 32]);
         new.token.max_uses = Some(2);
         let file = TokenFile::new(path.clone());
         assert!(file.find(&new.token.id).is_none());
@@ -193,7 +196,7 @@ mod tests {
             file.count_now(&new.token.id).unwrap();
         }
         let file = TokenFile::new(path);
-        assert!(file.find(&new.token.id).unwrap().is_used_up());
+        assert!(file.find(&new.token.id).unwrap().is_exhausted());
         assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 401);
         fs::write(file.uses_path(), "junk").unwrap();
         assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 503);

@@ -8,8 +8,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use machinist_core::serve::Refusal;
-use machinist_core::serve::access::{LABEL, SECRET_PREFIX, Token, USES};
+use machinist_core::serve::ServeError;
+use machinist_core::serve::provisioning_token::{
+    ProvisioningToken, SECRET_PREFIX, TOKEN_LABEL, USES,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -30,7 +32,7 @@ pub(super) enum Tokens {
 
 impl Tokens {
     /// Finds a token by its id.
-    pub(super) fn find(&self, id: &str) -> Option<Token> {
+    pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
         match self {
             Self::Home(tokens) => tokens.find(id),
             Self::File(file) => file.find(id),
@@ -38,7 +40,7 @@ impl Tokens {
     }
 
     /// Takes down that a token is used once more.
-    pub(super) async fn count(&self, id: &str) -> Result<(), Refusal> {
+    pub(super) async fn count(&self, id: &str) -> Result<(), ServeError> {
         match self {
             Self::Home(tokens) => tokens.count(id).await,
             Self::File(file) => file.count(id).await,
@@ -65,21 +67,21 @@ impl HomeTokens {
     pub(super) async fn follow(client: Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let known = Cache::default();
-        let config = watcher::Config::default().labels(LABEL);
+        let config = watcher::Config::default().labels(TOKEN_LABEL);
         tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
         known.ready().await;
         Self { api, namespace: namespace.to_owned(), known }
     }
 
-    fn find(&self, id: &str) -> Option<Token> {
+    fn find(&self, id: &str) -> Option<ProvisioningToken> {
         let name = format!("{SECRET_PREFIX}{id}");
         let secret = self.known.get_in(&self.namespace, &name)?;
-        Token::read(&name, secret.data.as_ref()?)
+        ProvisioningToken::from_secret(&name, secret.data.as_ref()?)
     }
 
-    async fn count(&self, id: &str) -> Result<(), Refusal> {
+    async fn count(&self, id: &str) -> Result<(), ServeError> {
         let name = format!("{SECRET_PREFIX}{id}");
-        let failed = |error: kube::Error| Refusal::Unrecorded(error.to_string());
+        let failed = |error: kube::Error| ServeError::TokenUseNotRecorded(error.to_string());
         let secret = self.known.get_in(&self.namespace, &name);
         let mut secret = secret.map(|secret| secret.as_ref().clone());
         for _ in 0..TRIES {
@@ -87,8 +89,9 @@ impl HomeTokens {
                 Some(secret) => secret,
                 None => self.api.get_opt(&name).await.map_err(failed)?.ok_or_else(used_up)?,
             };
-            let token = known.data.as_ref().and_then(|data| Token::read(&name, data));
-            let token = token.filter(|token| !token.is_used_up()).ok_or_else(used_up)?;
+            let token =
+                known.data.as_ref().and_then(|data| ProvisioningToken::from_secret(&name, data));
+            let token = token.filter(|token| !token.is_exhausted()).ok_or_else(used_up)?;
             let patch = json!({
                 "metadata": {"resourceVersion": known.metadata.resource_version},
                 "data": {USES: STANDARD.encode((token.uses + 1).to_string())},
@@ -104,11 +107,11 @@ impl HomeTokens {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(Refusal::Unrecorded("others count all the time".to_owned()))
+        Err(ServeError::TokenUseNotRecorded("others count all the time".to_owned()))
     }
 }
 
 /// Said of a token that was used as often as it may be.
-pub(super) fn used_up() -> Refusal {
-    Refusal::Unauthorized("the provisioning token is used up")
+pub(super) fn used_up() -> ServeError {
+    ServeError::Unauthorized("the provisioning token is used up")
 }

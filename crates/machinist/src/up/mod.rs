@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use machinist_core::template::Templates;
+use machinist_core::template::TemplateTree;
 use machinist_core::user_data::secret;
 use machinist_hub::audit::Audit;
 use machinist_hub::auth::certificates::Ca;
@@ -57,7 +57,7 @@ pub(crate) fn raise_file_limit() {
 /// leads again at once.
 async fn control(
     hub: Hub,
-    templates: Arc<Templates>,
+    templates: Arc<TemplateTree>,
     user_data: Option<UserData>,
     metrics_listen: Option<SocketAddr>,
     more_figures: Vec<Source>,
@@ -102,7 +102,7 @@ pub struct Config {
     /// How many events the store keeps for watches, if not as many as usual.
     pub history: Option<usize>,
     /// The templates that the MachineConfigs of every machine are made from.
-    pub templates: Arc<Templates>,
+    pub templates: Arc<TemplateTree>,
     /// Where the machine config server listens with TLS, if anywhere.
     pub server_listen: Option<SocketAddr>,
     /// Where the machine config server listens without TLS, if anywhere.

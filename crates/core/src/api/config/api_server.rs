@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 use crate::api::tls_profile::TLSSecurityProfile;
 
@@ -28,7 +28,7 @@ pub struct APIServerSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Nothing is reported.
@@ -38,10 +38,12 @@ pub struct APIServerStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     APIServer,
-    schema::Root::new::<APIServerSpec>().status::<APIServerStatus>().open(),
+    schema::RootSchema::new::<APIServerSpec>()
+        .status::<APIServerStatus>()
+        .preserve_unknown_fields(),
 );

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::{Nullable, Other};
+use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::schema;
 
 /// How a part of the cluster is: which version it has, whether it works, whether it is changing.
@@ -61,7 +61,7 @@ pub struct ClusterOperatorSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How a part of the cluster is.
@@ -70,7 +70,7 @@ pub struct ClusterOperatorSpec {
 pub struct ClusterOperatorStatus {
     /// `Available`, `Progressing`, `Degraded`, `Upgradeable`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain_by_type")]
+    #[schemars(schema_with = "condition::legacy_conditions_by_type")]
     pub conditions: Option<Vec<Condition>>,
     /// The versions of what the part consists of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct ClusterOperatorStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The version of a piece.
@@ -100,7 +100,7 @@ pub struct OperandVersion {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// An object that belongs to a part of the cluster.
@@ -120,10 +120,12 @@ pub struct RelatedObject {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ClusterOperator,
-    schema::Root::new::<ClusterOperatorSpec>().status::<ClusterOperatorStatus>().open(),
+    schema::RootSchema::new::<ClusterOperatorSpec>()
+        .status::<ClusterOperatorStatus>()
+        .preserve_unknown_fields(),
 );

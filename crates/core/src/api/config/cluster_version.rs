@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::{Nullable, Other};
+use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::schema;
 
 /// Which release the cluster runs, and which it ran before.
@@ -55,7 +55,7 @@ pub struct ClusterVersionSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The releases of the cluster.
@@ -72,7 +72,7 @@ pub struct ClusterVersionStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A release.
@@ -98,7 +98,7 @@ pub struct Release {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A release that the cluster ran or tried to.
@@ -127,10 +127,12 @@ pub struct UpdateHistory {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ClusterVersion,
-    schema::Root::new::<ClusterVersionSpec>().status::<ClusterVersionStatus>().open(),
+    schema::RootSchema::new::<ClusterVersionSpec>()
+        .status::<ClusterVersionStatus>()
+        .preserve_unknown_fields(),
 );

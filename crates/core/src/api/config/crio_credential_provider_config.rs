@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::rules::{rule, singleton};
 use crate::api::schema;
 
@@ -31,13 +31,13 @@ pub struct CRIOCredentialProviderConfigSpec {
     #[schemars(
         length(min = 1, max = 50),
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(image())
+        transform = schema::each_item(image())
     )]
     pub match_images: Option<Vec<String>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What one entry of the list must look like.
@@ -62,18 +62,18 @@ fn image() -> Value {
 pub struct CRIOCredentialProviderConfigStatus {
     /// What holds for the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(min = 1, max = 16))]
+    #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 16))]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     CRIOCredentialProviderConfig,
-    schema::Root::new::<CRIOCredentialProviderConfigSpec>()
+    schema::RootSchema::new::<CRIOCredentialProviderConfigSpec>()
         .status::<CRIOCredentialProviderConfigStatus>()
         .rules(vec![singleton("criocredentialproviderconfig")])
-        .open(),
+        .preserve_unknown_fields(),
 );

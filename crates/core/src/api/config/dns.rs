@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// The domain that the cluster's names end in.
@@ -28,7 +28,7 @@ pub struct DNSSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is known about the domain: nothing that this system reads.
@@ -38,7 +38,10 @@ pub struct DNSStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(DNS, schema::Root::new::<DNSSpec>().status::<DNSStatus>().open(),);
+schema::kind_schema!(
+    DNS,
+    schema::RootSchema::new::<DNSSpec>().status::<DNSStatus>().preserve_unknown_fields(),
+);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::{Nullable, Other};
+use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::rules::rule;
 use crate::api::schema;
 
@@ -59,7 +59,7 @@ pub struct FeatureGateSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Features one by one.
@@ -68,16 +68,16 @@ pub struct FeatureGateSpec {
 pub struct CustomFeatureGates {
     /// Features that are switched on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = schema::each(json!({"pattern": FEATURE})))]
+    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE})))]
     pub enabled: Option<Vec<String>>,
     /// Features that are switched off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = schema::each(json!({"pattern": FEATURE})))]
+    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE})))]
     pub disabled: Option<Vec<String>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The features of each version of the cluster.
@@ -86,7 +86,7 @@ pub struct CustomFeatureGates {
 pub struct FeatureGateStatus {
     /// What holds for the features.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard")]
+    #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// The features of each version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub struct FeatureGateStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The features of one version of the cluster.
@@ -110,28 +110,28 @@ pub struct FeatureGateDetails {
     pub version: String,
     /// Features that are switched on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<Vec<Feature>>,
+    pub enabled: Option<Vec<FeatureGateAttributes>>,
     /// Features that are switched off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disabled: Option<Vec<Feature>>,
+    pub disabled: Option<Vec<FeatureGateAttributes>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A feature, by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["name"]))]
-pub struct Feature {
+pub struct FeatureGateAttributes {
     /// The name of the feature.
     #[schemars(regex(pattern = FEATURE))]
     pub name: String,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 impl FeatureGateStatus {
@@ -148,7 +148,9 @@ impl FeatureGateStatus {
 
 schema::kind_schema!(
     FeatureGate,
-    schema::Root::new::<FeatureGateSpec>().status::<FeatureGateStatus>().open(),
+    schema::RootSchema::new::<FeatureGateSpec>()
+        .status::<FeatureGateStatus>()
+        .preserve_unknown_fields(),
 );
 
 #[cfg(test)]

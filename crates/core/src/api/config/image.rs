@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::ConfigMapNameReference;
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::rules::rule;
 use crate::api::schema;
 
@@ -48,7 +48,7 @@ pub struct ImageSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A registry that users may import images from.
@@ -64,7 +64,7 @@ pub struct RegistryLocation {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// How machines treat registries.
@@ -80,7 +80,7 @@ pub struct RegistrySources {
     #[schemars(
         length(max = 1024),
         extend("x-kubernetes-list-type" = "atomic"),
-        transform = schema::each(registry())
+        transform = schema::each_item(registry())
     )]
     pub insecure_registries: Option<Vec<String>>,
     /// Registries that are not used.
@@ -88,7 +88,7 @@ pub struct RegistrySources {
     #[schemars(
         length(max = 1024),
         extend("x-kubernetes-list-type" = "atomic"),
-        transform = schema::each(registry())
+        transform = schema::each_item(registry())
     )]
     pub blocked_registries: Option<Vec<String>>,
     /// The only registries that are used.
@@ -96,7 +96,7 @@ pub struct RegistrySources {
     #[schemars(
         length(max = 1024),
         extend("x-kubernetes-list-type" = "atomic"),
-        transform = schema::each(registry())
+        transform = schema::each_item(registry())
     )]
     pub allowed_registries: Option<Vec<String>>,
     /// Where short image names are looked for.
@@ -109,7 +109,7 @@ pub struct RegistrySources {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What one registry in a list must look like.
@@ -131,7 +131,7 @@ pub struct ImageStatus {
     /// Whether the lists were taken up: `Success` or `Failure`, newest last. OpenShift's own
     /// definition of the kind keeps nothing of this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// The name that the cluster's own registry has inside.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,10 @@ pub struct ImageStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(Image, schema::Root::new::<ImageSpec>().status::<ImageStatus>().open());
+schema::kind_schema!(
+    Image,
+    schema::RootSchema::new::<ImageSpec>().status::<ImageStatus>().preserve_unknown_fields()
+);

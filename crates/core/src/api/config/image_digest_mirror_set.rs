@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image_mirrors::ImageMirrors;
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// Where machines may fetch images from instead of the place that the image names, when they ask by
@@ -32,7 +32,7 @@ pub struct ImageDigestMirrorSetSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether the mirrors were taken up. OpenShift's own definition of the kind keeps nothing of this.
@@ -41,15 +41,17 @@ pub struct ImageDigestMirrorSetSpec {
 pub struct ImageDigestMirrorSetStatus {
     /// `Success` or `Failure`, newest last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ImageDigestMirrorSet,
-    schema::Root::new::<ImageDigestMirrorSetSpec>().status::<ImageDigestMirrorSetStatus>().open(),
+    schema::RootSchema::new::<ImageDigestMirrorSetSpec>()
+        .status::<ImageDigestMirrorSetStatus>()
+        .preserve_unknown_fields(),
 );

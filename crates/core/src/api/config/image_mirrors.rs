@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// A registry, or a repository in it.
@@ -25,7 +25,7 @@ pub struct ImageMirrors {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(json!({"pattern": MIRROR}))
+        transform = schema::each_item(json!({"pattern": MIRROR}))
     )]
     pub mirrors: Option<Vec<String>>,
     /// Whether the place itself is asked when no mirror has the image: `AllowContactingSource`
@@ -36,5 +36,5 @@ pub struct ImageMirrors {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

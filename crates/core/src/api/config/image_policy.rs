@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-use super::signature::Policy;
+use super::signature::ImageSigstoreVerificationPolicy;
 use super::signature_rules::scope;
 
 /// Whose signature images must carry, in the whole cluster.
@@ -34,16 +34,16 @@ pub struct ClusterImagePolicySpec {
     #[schemars(
         length(max = 256),
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(scope())
+        transform = schema::each_item(scope())
     )]
     pub scopes: Option<Vec<String>>,
     /// What is asked of their signatures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<ImageSigstoreVerificationPolicy>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whose signature images must carry, in one namespace.
@@ -68,16 +68,16 @@ pub struct ImagePolicySpec {
     #[schemars(
         length(max = 256),
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(scope())
+        transform = schema::each_item(scope())
     )]
     pub scopes: Option<Vec<String>>,
     /// What is asked of their signatures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<ImageSigstoreVerificationPolicy>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether a policy was taken up.
@@ -86,19 +86,23 @@ pub struct ImagePolicySpec {
 pub struct ImagePolicyStatus {
     /// What holds for the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard", length(min = 1, max = 8))]
+    #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 8))]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ClusterImagePolicy,
-    schema::Root::new::<ClusterImagePolicySpec>().status::<ImagePolicyStatus>().open(),
+    schema::RootSchema::new::<ClusterImagePolicySpec>()
+        .status::<ImagePolicyStatus>()
+        .preserve_unknown_fields(),
 );
 schema::kind_schema!(
     ImagePolicy,
-    schema::Root::new::<ImagePolicySpec>().status::<ImagePolicyStatus>().open(),
+    schema::RootSchema::new::<ImagePolicySpec>()
+        .status::<ImagePolicyStatus>()
+        .preserve_unknown_fields(),
 );

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// Where the cluster runs: the platform, the shape of the control plane, the API addresses.
@@ -33,7 +33,7 @@ pub struct InfrastructureSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A file in a ConfigMap.
@@ -49,7 +49,7 @@ pub struct ConfigMapFileReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Settings of the platform.
@@ -63,7 +63,7 @@ pub struct PlatformSpec {
     /// Fields this version does not know; the settings of each platform are among them.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The infrastructure as it is.
@@ -116,7 +116,7 @@ pub struct InfrastructureStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The platform and what is known about it.
@@ -148,7 +148,7 @@ pub struct PlatformStatus {
     /// Fields this version does not know; the other platforms are among them.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is known about Azure.
@@ -169,7 +169,7 @@ pub struct AzurePlatformStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is known about a platform where the cluster brings its own virtual addresses.
@@ -196,7 +196,7 @@ pub struct OnPremisePlatformStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Who balances the load onto the control plane.
@@ -213,7 +213,7 @@ pub struct PlatformLoadBalancer {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The platforms; the empty one is what an unset field reads as.
@@ -239,5 +239,7 @@ const PLATFORMS: [&str; 17] = [
 
 schema::kind_schema!(
     Infrastructure,
-    schema::Root::new::<InfrastructureSpec>().status::<InfrastructureStatus>().open(),
+    schema::RootSchema::new::<InfrastructureSpec>()
+        .status::<InfrastructureStatus>()
+        .preserve_unknown_fields(),
 );

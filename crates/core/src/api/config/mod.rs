@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::nullable::Other;
+use super::nullable::UnknownFields;
 
 mod api_server;
 mod cluster_operator;
@@ -40,7 +40,7 @@ pub use crio_credential_provider_config::{
 };
 pub use dns::{DNS, DNSSpec, DNSStatus};
 pub use feature_gate::{
-    CustomFeatureGates, Feature, FeatureGate, FeatureGateDetails, FeatureGateSpec,
+    CustomFeatureGates, FeatureGate, FeatureGateAttributes, FeatureGateDetails, FeatureGateSpec,
     FeatureGateStatus,
 };
 pub use image::{Image, ImageSpec, ImageStatus, RegistryLocation, RegistrySources};
@@ -64,8 +64,9 @@ pub use node::{Node, NodeSpec, NodeStatus};
 pub use proxy::{Proxy, ProxySpec, ProxyStatus};
 pub use scheduler::{Scheduler, SchedulerSpec, SchedulerStatus};
 pub use signature::{
-    ExactRepository, FulcioCAWithRekor, FulcioSubject, Pki, PkiCertificateSubject, Policy,
-    PublicKey, RemapIdentity, RootOfTrust, SignedIdentity,
+    ExactRepository, FulcioCAWithRekor, FulcioSubject, ImagePolicyPkiRootOfTrust,
+    ImageSigstoreVerificationPolicy, PkiCertificateSubject, PublicKey, RemapIdentity, RootOfTrust,
+    SignedIdentity,
 };
 
 /// A ConfigMap in the namespace `openshift-config`, by name.
@@ -78,5 +79,5 @@ pub struct ConfigMapNameReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// The addresses and the network plugin of the cluster.
@@ -32,7 +32,7 @@ pub struct NetworkSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The network as it is.
@@ -48,7 +48,7 @@ pub struct NetworkStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A change of the network that is under way.
@@ -64,7 +64,7 @@ pub struct NetworkMigration {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A change of the packet size.
@@ -80,7 +80,7 @@ pub struct MTUMigration {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A packet size before and after a change.
@@ -98,7 +98,10 @@ pub struct MTUMigrationValues {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(Network, schema::Root::new::<NetworkSpec>().status::<NetworkStatus>().open(),);
+schema::kind_schema!(
+    Network,
+    schema::RootSchema::new::<NetworkSpec>().status::<NetworkStatus>().preserve_unknown_fields(),
+);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// Settings of all the machines of the cluster.
@@ -35,7 +35,7 @@ pub struct NodeSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether the settings were taken up.
@@ -44,12 +44,15 @@ pub struct NodeSpec {
 pub struct NodeStatus {
     /// What holds for the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard")]
+    #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(Node, schema::Root::new::<NodeSpec>().status::<NodeStatus>().open());
+schema::kind_schema!(
+    Node,
+    schema::RootSchema::new::<NodeSpec>().status::<NodeStatus>().preserve_unknown_fields()
+);

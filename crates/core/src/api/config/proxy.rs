@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigMapNameReference;
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// How the cluster reaches the outside: the proxies for http and https, and what goes without.
@@ -41,7 +41,7 @@ pub struct ProxySpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The proxy settings in use.
@@ -60,7 +60,10 @@ pub struct ProxyStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
-schema::kind_schema!(Proxy, schema::Root::new::<ProxySpec>().status::<ProxyStatus>().open(),);
+schema::kind_schema!(
+    Proxy,
+    schema::RootSchema::new::<ProxySpec>().status::<ProxyStatus>().preserve_unknown_fields(),
+);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigMapNameReference;
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// Where pods may run; above all, whether the control plane takes any.
@@ -38,7 +38,7 @@ pub struct SchedulerSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Nothing is reported.
@@ -48,10 +48,12 @@ pub struct SchedulerStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     Scheduler,
-    schema::Root::new::<SchedulerSpec>().status::<SchedulerStatus>().open(),
+    schema::RootSchema::new::<SchedulerSpec>()
+        .status::<SchedulerStatus>()
+        .preserve_unknown_fields(),
 );

@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::signature_rules as rules;
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// What is asked of the signature of an image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["rootOfTrust"]))]
-pub struct Policy {
+pub struct ImageSigstoreVerificationPolicy {
     /// Who must have signed.
     pub root_of_trust: RootOfTrust,
     /// Which image the signature must name.
@@ -21,7 +21,7 @@ pub struct Policy {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Who must have signed.
@@ -43,11 +43,11 @@ pub struct RootOfTrust {
     pub fulcio_ca_with_rekor: Option<FulcioCAWithRekor>,
     /// Somebody with a certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pki: Option<Pki>,
+    pub pki: Option<ImagePolicyPkiRootOfTrust>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The owner of a key.
@@ -73,7 +73,7 @@ pub struct PublicKey {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Somebody whose identity Fulcio vouches for.
@@ -101,7 +101,7 @@ pub struct FulcioCAWithRekor {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A person or service that Fulcio vouches for.
@@ -124,14 +124,14 @@ pub struct FulcioSubject {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Somebody with a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["caRootsData", "pkiCertificateSubject"]))]
-pub struct Pki {
+pub struct ImagePolicyPkiRootOfTrust {
     /// The certificates at the root, as PEM.
     #[schemars(
         schema_with = "schema::bytes",
@@ -152,7 +152,7 @@ pub struct Pki {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whom a certificate names.
@@ -177,7 +177,7 @@ pub struct PkiCertificateSubject {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Which image a signature must name.
@@ -205,7 +205,7 @@ pub struct SignedIdentity {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The repository that a signature must name.
@@ -222,7 +222,7 @@ pub struct ExactRepository {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The part of an image's name that its signature has differently.
@@ -245,5 +245,5 @@ pub struct RemapIdentity {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

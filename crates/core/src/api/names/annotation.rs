@@ -149,8 +149,8 @@ pub mod machinist {
     /// Since when a machine is being drained, so that a controller that starts anew knows.
     pub const DRAIN_STARTED: &str = "machinist.dev/drain-started";
     /// The config that a machine has applied all but for a restart. Written by its daemon.
-    pub const RESTART_PENDING: &str = "machinist.dev/restart-pending";
+    pub const REBOOT_PENDING: &str = "machinist.dev/restart-pending";
     /// The config for whose sake a machine may restart. Written by the controller, or by a person
     /// through `machinist reboot`.
-    pub const RESTART: &str = "machinist.dev/restart";
+    pub const REBOOT_APPROVED: &str = "machinist.dev/restart";
 }

@@ -1,7 +1,7 @@
 //! Places on a machine.
 
 /// The folder of the daemon's own files.
-pub const DAEMON_FOLDER: &str = "/etc/machine-config-daemon";
+pub const DAEMON_DIR: &str = "/etc/machine-config-daemon";
 /// The annotations that a new machine is to give its Node; there until it has.
 pub const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 /// [`NODE_ANNOTATIONS`] once they were given.

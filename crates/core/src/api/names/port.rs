@@ -3,7 +3,7 @@
 /// The machine config server, with TLS.
 pub const SERVER_TLS: u16 = 22623;
 /// The machine config server, without TLS.
-pub const SERVER_PLAIN: u16 = 22624;
+pub const SERVER_HTTP: u16 = 22624;
 /// The registry of release images on control plane machines.
 pub const RELEASE_REGISTRY: u16 = 22625;
 /// Metrics behind the authenticating proxy.

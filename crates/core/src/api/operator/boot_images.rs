@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::{rules, schema};
 
 /// Whose boot images the system replaces.
@@ -27,7 +27,7 @@ pub struct ManagedBootImages {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// A resource that makes machines.
@@ -49,7 +49,7 @@ pub struct MachineManager {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Which objects of a resource are meant.
@@ -69,7 +69,7 @@ pub struct MachineManagerSelection {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Some objects of a resource, by their labels.
@@ -84,7 +84,7 @@ pub struct PartialSelection {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What happens when boot images are too old.
@@ -104,7 +104,7 @@ pub struct BootImageSkewEnforcement {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The version of the oldest boot image, as an administrator states it.
@@ -138,7 +138,7 @@ pub struct ManualBootImageVersion {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is in force about boot images that are too old.
@@ -165,13 +165,13 @@ pub struct BootImageSkewEnforcementStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The version of the oldest boot image, as the system found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("x-kubernetes-validations" = rules::some_version()))]
+#[schemars(extend("x-kubernetes-validations" = rules::version_required()))]
 pub struct BootImageVersions {
     /// The version of the cluster that the image came with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,5 +190,5 @@ pub struct BootImageVersions {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::{rules, schema};
 
 /// What a change of a file, a unit or the SSH keys costs a machine.
@@ -34,7 +34,7 @@ pub struct NodeDisruptionPolicy {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is done when a file changes.
@@ -49,14 +49,14 @@ pub struct FileDisruptionPolicy {
         length(max = 10),
         extend(
             "x-kubernetes-list-type" = "atomic",
-            "x-kubernetes-validations" = rules::lone_actions()
+            "x-kubernetes-validations" = rules::exclusive_actions()
         )
     )]
     pub actions: Vec<DisruptionAction>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is done when a unit changes.
@@ -75,14 +75,14 @@ pub struct UnitDisruptionPolicy {
         length(max = 10),
         extend(
             "x-kubernetes-list-type" = "atomic",
-            "x-kubernetes-validations" = rules::lone_actions()
+            "x-kubernetes-validations" = rules::exclusive_actions()
         )
     )]
     pub actions: Vec<DisruptionAction>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is done when the SSH keys of the user `core` change.
@@ -95,14 +95,14 @@ pub struct SshKeyDisruptionPolicy {
         length(max = 10),
         extend(
             "x-kubernetes-list-type" = "atomic",
-            "x-kubernetes-validations" = rules::lone_actions()
+            "x-kubernetes-validations" = rules::exclusive_actions()
         )
     )]
     pub actions: Vec<DisruptionAction>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// One thing that is done after a change.
@@ -129,7 +129,7 @@ pub struct DisruptionAction {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The kinds of things that are done after a change.
@@ -169,7 +169,7 @@ pub struct ServiceReference {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The policies in force: those of the system with those of the administrator over them.
@@ -178,16 +178,16 @@ pub struct ServiceReference {
 pub struct NodeDisruptionPolicyStatus {
     /// The policies in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "NodeDisruptionPolicy", transform = in_force)]
+    #[schemars(with = "NodeDisruptionPolicy", transform = effective_policy_schema)]
     pub cluster_policies: Option<NodeDisruptionPolicy>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The policies in force may be twice as many, and may say `Special`.
-fn in_force(policy: &mut Schema) {
+fn effective_policy_schema(policy: &mut Schema) {
     for list in ["files", "units"] {
         schema::adjust(policy, &["properties", list], |list| {
             list.insert("maxItems".into(), json!(100));

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::Other;
+use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// Where machines may fetch images from instead of the place that the image names, when they ask
@@ -32,7 +32,7 @@ pub struct ImageContentSourcePolicySpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// The mirrors of one place.
@@ -48,7 +48,7 @@ pub struct RepositoryDigestMirrors {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Whether the mirrors were taken up. OpenShift's own definition of the kind keeps nothing of this.
@@ -57,17 +57,17 @@ pub struct RepositoryDigestMirrors {
 pub struct ImageContentSourcePolicyStatus {
     /// `Success` or `Failure`, newest last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::plain")]
+    #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     ImageContentSourcePolicy,
-    schema::Root::new::<ImageContentSourcePolicySpec>()
+    schema::RootSchema::new::<ImageContentSourcePolicySpec>()
         .status::<ImageContentSourcePolicyStatus>()
-        .open(),
+        .preserve_unknown_fields(),
 );

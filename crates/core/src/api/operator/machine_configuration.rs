@@ -13,7 +13,7 @@ use super::boot_images::{
 };
 use super::disruption_policy::{NodeDisruptionPolicy, NodeDisruptionPolicyStatus};
 use crate::api::condition::{self, Condition};
-use crate::api::nullable::{Nullable, Other};
+use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::{rules, schema};
 
 /// How the system itself is run: log levels, what a change costs a machine, boot images.
@@ -81,7 +81,7 @@ pub struct MachineConfigurationSpec {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// Changes that are let through although running machines cannot take them up.
@@ -93,13 +93,13 @@ pub struct IrreconcilableValidationOverrides {
     #[schemars(
         length(min = 1, max = 3),
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each(json!({"enum": ["Disks", "FileSystems", "Raid"]}))
+        transform = schema::each_item(json!({"enum": ["Disks", "FileSystems", "Raid"]}))
     )]
     pub storage: Option<Vec<String>>,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 /// What is in force.
@@ -111,7 +111,7 @@ pub struct MachineConfigurationStatus {
     pub observed_generation: Option<i64>,
     /// What holds for the system.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "condition::standard")]
+    #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
     /// What a change of a file, a unit or the SSH keys costs a machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,12 +125,12 @@ pub struct MachineConfigurationStatus {
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub other: Other,
+    pub other: UnknownFields,
 }
 
 schema::kind_schema!(
     MachineConfiguration,
-    schema::Root::new::<MachineConfigurationSpec>()
+    schema::RootSchema::new::<MachineConfigurationSpec>()
         .status::<MachineConfigurationStatus>()
         .rules(rules::automatic_skew()),
 );

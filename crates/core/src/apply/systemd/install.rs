@@ -3,25 +3,35 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::super::error::ApplyError;
-use super::super::node::Node;
-use super::super::view::View;
-use super::search::{Found, find};
-use super::{UNITS, is_template, is_unit_name, links};
+use super::super::fs_node::FsNode;
+use super::super::overlay::TreeOverlay;
+use super::search::{UnitFile, find_unit};
+use super::{UNITS_DIR, is_template, is_unit_name, links};
 
 /// Done, or what systemd would say instead.
-pub(super) type Done = Result<(), String>;
+pub(super) type SystemctlResult = Result<(), String>;
 
 /// Enables units: makes the links of their `[Install]` sections.
-pub(super) fn enable(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+pub(super) fn enable(
+    names: &[&str],
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
     install(names, false, view)
 }
 
 /// The same for a preset, which passes over what cannot be.
-pub(super) fn enable_for_preset(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+pub(super) fn enable_for_preset(
+    names: &[&str],
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
     install(names, true, view)
 }
 
-fn install(names: &[&str], is_preset: bool, view: &mut View) -> Result<Done, ApplyError> {
+fn install(
+    names: &[&str],
+    is_preset: bool,
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
     let mut queue: VecDeque<(String, bool)> =
         names.iter().map(|name| ((*name).to_owned(), false)).collect();
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -29,7 +39,7 @@ fn install(names: &[&str], is_preset: bool, view: &mut View) -> Result<Done, App
         if !seen.insert(name.clone()) {
             continue;
         }
-        let found = find(&name, view)?;
+        let found = find_unit(&name, view)?;
         let problem = match &found {
             None => Some(format!("Failed to enable unit: Unit file {name} does not exist.")),
             Some(found) if found.is_masked => {
@@ -51,30 +61,34 @@ fn install(names: &[&str], is_preset: bool, view: &mut View) -> Result<Done, App
     Ok(Ok(()))
 }
 
-fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, ApplyError> {
+fn make_links(
+    found: &UnitFile,
+    is_preset: bool,
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
     let install = &found.install;
     for alias in &install.alias {
-        let mut alias = specifiers(alias, &found.name);
+        let mut alias = expand_specifiers(alias, &found.name);
         // The alias of an instance is one too.
         if let Some(instance) = instance_of(&found.name)
             && is_template(&alias)
         {
             alias = alias.replacen("@.", &format!("@{instance}."), 1);
         }
-        if !is_unit_name(&alias) || !fits(&alias, &found.name) {
+        if !is_unit_name(&alias) || !is_valid_alias(&alias, &found.name) {
             if is_preset {
                 continue;
             }
             return Ok(Err(format!("Failed to enable unit: Invalid alias {alias:?}.")));
         }
-        let path = view.resolve(&format!("{UNITS}/{alias}"))?;
+        let path = view.resolve(&format!("{UNITS_DIR}/{alias}"))?;
         if alias == found.name {
             continue;
         }
-        if matches!(view.node(&path)?, Node::File { .. }) {
+        if matches!(view.node(&path)?, FsNode::File { .. }) {
             return Ok(Err(format!("Failed to enable unit: File {path} already exists.")));
         }
-        links::make(&path, &found.path, view)?;
+        links::make_link(&path, &found.path, view)?;
     }
     let name = match &install.default_instance {
         Some(instance) if is_template(&found.name) => {
@@ -85,7 +99,7 @@ fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, A
     let wants = install.wanted_by.iter().map(|unit| (unit, "wants"));
     let requires = install.required_by.iter().map(|unit| (unit, "requires"));
     for (unit, kind) in wants.chain(requires) {
-        let unit = specifiers(unit, &found.name);
+        let unit = expand_specifiers(unit, &found.name);
         if !is_unit_name(&unit) || is_template(&name) != is_template(&unit) && is_template(&name) {
             if is_preset {
                 continue;
@@ -94,13 +108,13 @@ fn make_links(found: &Found, is_preset: bool, view: &mut View) -> Result<Done, A
                 "Failed to enable unit: Invalid unit name or template mismatch: {name} for {unit}."
             )));
         }
-        links::make(&format!("{UNITS}/{unit}.{kind}/{name}"), &found.path, view)?;
+        links::make_link(&format!("{UNITS_DIR}/{unit}.{kind}/{name}"), &found.path, view)?;
     }
     Ok(Ok(()))
 }
 
 /// Whether one unit can be an alias of another: of the same kind, with an instance or without.
-fn fits(alias: &str, unit: &str) -> bool {
+fn is_valid_alias(alias: &str, unit: &str) -> bool {
     let kind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let may_have = ["service", "socket", "target", "device", "timer", "path"];
     kind(alias) == kind(unit)
@@ -120,7 +134,7 @@ fn instance_of(name: &str) -> Option<&str> {
 }
 
 /// The specifiers that a unit's name gives.
-fn specifiers(text: &str, unit: &str) -> String {
+fn expand_specifiers(text: &str, unit: &str) -> String {
     let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
     let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
     let mut out = String::new();
@@ -144,7 +158,10 @@ fn specifiers(text: &str, unit: &str) -> String {
 }
 
 /// Disables units: removes every link to them and to the units that go along with them.
-pub(super) fn disable(names: &[&str], view: &mut View) -> Result<Done, ApplyError> {
+pub(super) fn disable(
+    names: &[&str],
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
     let mut queue: VecDeque<(String, bool)> =
         names.iter().map(|name| ((*name).to_owned(), false)).collect();
     let (mut seen, mut marked) = (BTreeSet::new(), BTreeSet::new());
@@ -152,7 +169,7 @@ pub(super) fn disable(names: &[&str], view: &mut View) -> Result<Done, ApplyErro
         if !seen.insert(name.clone()) {
             continue;
         }
-        match find(&name, view)? {
+        match find_unit(&name, view)? {
             None if is_also => {}
             None => {
                 let problem = format!("Failed to disable unit: Unit file {name} does not exist.");
@@ -165,6 +182,6 @@ pub(super) fn disable(names: &[&str], view: &mut View) -> Result<Done, ApplyErro
             }
         }
     }
-    links::remove_to(&marked, view)?;
+    links::remove_links_to(&marked, view)?;
     Ok(Ok(()))
 }

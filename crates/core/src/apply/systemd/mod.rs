@@ -10,44 +10,44 @@ mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::baseline::HostBaseline;
 use super::error::ApplyError;
-use super::managed::{UNITS, has_contents};
-use super::node::Node;
-use super::record::Record;
-use super::view::View;
+use super::fs_node::FsNode;
+use super::managed_paths::{UNITS_DIR, has_contents};
+use super::overlay::TreeOverlay;
 use crate::ignition::schema::{Config, Unit};
 
-pub use verify::Enablement;
-pub(super) use verify::{foreign_mask, mismatches};
+pub use verify::EnablementMismatch;
+pub(super) use verify::{enablement_mismatches, foreign_mask};
 
 /// The two configs, and what was true before the new units were written.
-pub(super) struct Change<'a> {
+pub(super) struct UnitsChange<'a> {
     pub(super) old: &'a Config,
     pub(super) new: &'a Config,
     /// Units of the new config of which a file is there.
-    pub(super) listed: BTreeSet<String>,
+    pub(super) with_files: BTreeSet<String>,
     /// Links as they were before units were taken out to be written anew.
-    pub(super) enabled: Links,
+    pub(super) links_before: UnitLinks,
 }
 
-impl Change<'_> {
+impl UnitsChange<'_> {
     /// Whether there is a file of the unit: its own, or one that was there and still is.
-    fn is_there(&self, unit: &Unit, view: &mut View) -> Result<bool, ApplyError> {
-        let was_there = self.listed.contains(&unit.name);
-        Ok(has_contents(unit) || (was_there && search::is_listed(&unit.name, view)?))
+    fn has_unit_file(&self, unit: &Unit, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
+        let was_there = self.with_files.contains(&unit.name);
+        Ok(has_contents(unit) || (was_there && search::has_unit_file(&unit.name, view)?))
     }
 }
 
 /// Links by path, with where they point.
-type Links = BTreeMap<String, String>;
+type UnitLinks = BTreeMap<String, String>;
 
 /// A unit that leaves the config gets its links back as they were before, or, where that is not
 /// known, as the presets say.
 pub(super) fn release_units(
     old: &Config,
     new: &Config,
-    view: &mut View,
-    record: &mut Record,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<(), ApplyError> {
     let stays: BTreeSet<&str> = new.systemd.units.iter().map(|unit| unit.name.as_str()).collect();
     for unit in &old.systemd.units {
@@ -56,16 +56,16 @@ pub(super) fn release_units(
         }
         let Some(before) = record.units.remove(&unit.name) else {
             // As the real daemon does; that the unit is not known is no error.
-            let _ = preset::preset(&unit.name, view)?;
+            let _ = preset::apply_preset(&unit.name, view)?;
             continue;
         };
         for (path, target) in before {
             match target {
                 Some(target) => {
                     let owner = view.style.owner;
-                    view.put(&path, Node::Link { target, owner })?;
+                    view.set_with_parents(&path, FsNode::Link { target, owner })?;
                 }
-                None => links::remove(&path, view)?,
+                None => links::remove_link(&path, view)?,
             }
         }
     }
@@ -73,10 +73,13 @@ pub(super) fn release_units(
 }
 
 /// Which units of the config systemd knows a file of.
-pub(super) fn listed(new: &Config, view: &mut View) -> Result<BTreeSet<String>, ApplyError> {
+pub(super) fn units_with_files(
+    new: &Config,
+    view: &mut TreeOverlay,
+) -> Result<BTreeSet<String>, ApplyError> {
     let mut listed = BTreeSet::new();
     for unit in &new.systemd.units {
-        if search::is_listed(&unit.name, view)? {
+        if search::has_unit_file(&unit.name, view)? {
             listed.insert(unit.name.clone());
         }
     }
@@ -85,16 +88,16 @@ pub(super) fn listed(new: &Config, view: &mut View) -> Result<BTreeSet<String>, 
 
 /// Units that are enabled and get another file, or lose theirs, are disabled first: the new file may
 /// say otherwise where they belong. Gives all links as they were.
-pub(super) fn before_writing(
+pub(super) fn disable_before_rewrite(
     old: &Config,
     new: &Config,
-    view: &mut View,
-    record: &mut Record,
-) -> Result<Links, ApplyError> {
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
+) -> Result<UnitLinks, ApplyError> {
     if new.systemd.units.is_empty() {
-        return Ok(Links::new());
+        return Ok(UnitLinks::new());
     }
-    let all = links::all(view)?;
+    let all = links::all_unit_links(view)?;
     let had_contents: BTreeSet<&str> = old
         .systemd
         .units
@@ -115,25 +118,25 @@ pub(super) fn before_writing(
 
 /// Enables, disables and presets what the config says, and remembers what was there before.
 /// What was left out comes back in words.
-pub(super) fn enablement(
-    change: &Change,
-    view: &mut View,
-    record: &mut Record,
+pub(super) fn apply_enablement(
+    change: &UnitsChange,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<Vec<String>, ApplyError> {
     let mut notes = Vec::new();
     let (mut enable, mut disable) = (Vec::new(), Vec::new());
-    let mut known = change.enabled.clone();
+    let mut known = change.links_before.clone();
     for unit in changed(change.old, change.new) {
         match unit.enabled {
             None => {
-                let count = view.changed();
+                let count = view.change_count();
                 // A drop-in may be for a unit that is not there: no error.
-                let _ = preset::preset(&unit.name, view)?;
-                if view.changed() != count {
-                    remember(&unit.name, &mut known, view, record)?;
+                let _ = preset::apply_preset(&unit.name, view)?;
+                if view.change_count() != count {
+                    record_link_changes(&unit.name, &mut known, view, record)?;
                 }
             }
-            Some(wanted) if change.is_there(unit, view)? => {
+            Some(wanted) if change.has_unit_file(unit, view)? => {
                 if wanted { &mut enable } else { &mut disable }.push(unit.name.as_str());
             }
             Some(wanted) => notes.push(format!(
@@ -144,14 +147,18 @@ pub(super) fn enablement(
         }
     }
     for (names, how) in [
-        (enable, install::enable as fn(&[&str], &mut View) -> Result<install::Done, ApplyError>),
+        (
+            enable,
+            install::enable
+                as fn(&[&str], &mut TreeOverlay) -> Result<install::SystemctlResult, ApplyError>,
+        ),
         (disable, install::disable),
     ] {
         for name in names {
-            let count = view.changed();
-            how(&[name], view)?.map_err(|problem| ApplyError::Enable { problem })?;
-            if view.changed() != count {
-                remember(name, &mut known, view, record)?;
+            let count = view.change_count();
+            how(&[name], view)?.map_err(|problem| ApplyError::UnitEnablement { problem })?;
+            if view.change_count() != count {
+                record_link_changes(name, &mut known, view, record)?;
             }
         }
     }
@@ -160,28 +167,32 @@ pub(super) fn enablement(
 
 /// Enables and disables what the config says as if every unit of it were new. Those of which it says
 /// nothing are left alone.
-pub(super) fn enable_again(
+pub(super) fn reapply_enablement(
     config: &Config,
-    view: &mut View,
-    record: &mut Record,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<Vec<String>, ApplyError> {
     let old = Config::default();
     let mut new = Config::default();
     for unit in config.systemd.units.iter().filter(|unit| unit.enabled.is_some()) {
         new.systemd.units.push(unit.clone());
     }
-    let (listed, enabled) = (listed(&new, view)?, links::all(view)?);
-    enablement(&Change { old: &old, new: &new, listed, enabled }, view, record)
+    let (listed, enabled) = (units_with_files(&new, view)?, links::all_unit_links(view)?);
+    apply_enablement(
+        &UnitsChange { old: &old, new: &new, with_files: listed, links_before: enabled },
+        view,
+        record,
+    )
 }
 
 /// Links that changed belong to the unit for which they did.
-fn remember(
+fn record_link_changes(
     unit: &str,
-    known: &mut Links,
-    view: &mut View,
-    record: &mut Record,
+    known: &mut UnitLinks,
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
 ) -> Result<(), ApplyError> {
-    let now = links::all(view)?;
+    let now = links::all_unit_links(view)?;
     let paths: BTreeSet<&String> = known.keys().chain(now.keys()).collect();
     for path in paths {
         let (before, after) = (known.get(path), now.get(path));
@@ -203,7 +214,7 @@ fn changed<'a>(old: &'a Config, new: &'a Config) -> impl Iterator<Item = &'a Uni
 }
 
 /// The last part of a path.
-fn base(path: &str) -> &str {
+fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
@@ -240,7 +251,7 @@ fn is_unit_name(name: &str) -> bool {
 }
 
 /// The real place of the folder of units.
-fn units_folder(view: &mut View) -> Result<String, ApplyError> {
-    let below = view.resolve(&format!("{UNITS}/x"))?;
-    Ok(super::view::folder_of(&below).to_owned())
+fn units_dir(view: &mut TreeOverlay) -> Result<String, ApplyError> {
+    let below = view.resolve(&format!("{UNITS_DIR}/x"))?;
+    Ok(super::overlay::parent_dir(&below).to_owned())
 }

@@ -8,12 +8,12 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     // Where to go on when a star has to take one letter more.
     let mut retry: Option<(usize, usize)> = None;
     while in_name < name.len() {
-        match step(&pattern, at, name[in_name]) {
-            Some(Step::Star) => {
+        match match_one(&pattern, at, name[in_name]) {
+            Some(GlobStep::Star) => {
                 retry = Some((at + 1, in_name));
                 at += 1;
             }
-            Some(Step::Letter(next)) => {
+            Some(GlobStep::Letter(next)) => {
                 at = next;
                 in_name += 1;
             }
@@ -27,28 +27,28 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-enum Step {
+enum GlobStep {
     Star,
     /// The letter fits; the pattern goes on here.
     Letter(usize),
 }
 
-fn step(pattern: &[char], at: usize, letter: char) -> Option<Step> {
+fn match_one(pattern: &[char], at: usize, letter: char) -> Option<GlobStep> {
     match pattern.get(at)? {
-        '*' => Some(Step::Star),
-        '?' => Some(Step::Letter(at + 1)),
-        '[' => match set(pattern, at, letter) {
-            Some((true, next)) => Some(Step::Letter(next)),
+        '*' => Some(GlobStep::Star),
+        '?' => Some(GlobStep::Letter(at + 1)),
+        '[' => match match_set(pattern, at, letter) {
+            Some((true, next)) => Some(GlobStep::Letter(next)),
             Some((false, _)) => None,
-            None => (letter == '[').then_some(Step::Letter(at + 1)),
+            None => (letter == '[').then_some(GlobStep::Letter(at + 1)),
         },
-        other => (*other == letter).then_some(Step::Letter(at + 1)),
+        other => (*other == letter).then_some(GlobStep::Letter(at + 1)),
     }
 }
 
 /// Whether a letter is in the set that begins here, and where the pattern goes on; nothing where
 /// the set has no end.
-fn set(pattern: &[char], at: usize, letter: char) -> Option<(bool, usize)> {
+fn match_set(pattern: &[char], at: usize, letter: char) -> Option<(bool, usize)> {
     let is_not = matches!(pattern.get(at + 1), Some('!' | '^'));
     let first = at + 1 + usize::from(is_not);
     let end = first + 1 + pattern.get(first + 1..)?.iter().position(|c| *c == ']')?;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::super::error::ApplyError;
-use super::super::node::Node;
-use super::super::view::{View, folder_of};
-use super::install::{self, Done};
-use super::search::find;
+use super::super::fs_node::FsNode;
+use super::super::overlay::{TreeOverlay, parent_dir};
+use super::install::{self, SystemctlResult};
+use super::search::find_unit;
 use super::{is_template, pattern, template_of};
 
 /// Where presets are; the first folder that has a file of some name wins.
-const FOLDERS: [&str; 4] = [
+const PRESET_DIRS: [&str; 4] = [
     "/etc/systemd/system-preset",
     "/usr/local/lib/systemd/system-preset",
     "/lib/systemd/system-preset",
@@ -19,7 +19,7 @@ const FOLDERS: [&str; 4] = [
 
 /// What presets say about a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
+enum PresetAction {
     /// It is enabled; a template, with these instances.
     Enable(Vec<String>),
     /// It is disabled.
@@ -27,8 +27,11 @@ enum Verdict {
 }
 
 /// Enables or disables a unit as the presets say. Gives what systemd would say where it cannot.
-pub(super) fn preset(name: &str, view: &mut View) -> Result<Done, ApplyError> {
-    let Some(found) = find(name, view)? else {
+pub(super) fn apply_preset(
+    name: &str,
+    view: &mut TreeOverlay,
+) -> Result<SystemctlResult, ApplyError> {
+    let Some(found) = find_unit(name, view)? else {
         return Ok(Err(format!("Unit file {name} does not exist.")));
     };
     if found.is_masked {
@@ -38,38 +41,41 @@ pub(super) fn preset(name: &str, view: &mut View) -> Result<Done, ApplyError> {
     if found.name != name {
         return Ok(Ok(()));
     }
-    match verdict(name, view)? {
-        Verdict::Disable => install::disable(&[name], view),
-        Verdict::Enable(instances) if instances.is_empty() => {
+    match preset_action(name, view)? {
+        PresetAction::Disable => install::disable(&[name], view),
+        PresetAction::Enable(instances) if instances.is_empty() => {
             install::enable_for_preset(&[name], view)
         }
-        Verdict::Enable(instances) => {
+        PresetAction::Enable(instances) => {
             let names: Vec<&str> = instances.iter().map(String::as_str).collect();
             install::enable_for_preset(&names, view)
         }
     }
 }
 
-fn verdict(name: &str, view: &mut View) -> Result<Verdict, ApplyError> {
+fn preset_action(name: &str, view: &mut TreeOverlay) -> Result<PresetAction, ApplyError> {
     let mut files = BTreeMap::new();
-    for folder in FOLDERS {
+    for folder in PRESET_DIRS {
         let place = view.resolve(&format!("{folder}/x"))?;
-        let place = folder_of(&place).to_owned();
-        if !matches!(view.node(&place)?, Node::Folder { .. }) {
+        let place = parent_dir(&place).to_owned();
+        if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
             continue;
         }
-        for file in view.names(&place)? {
+        for file in view.entries(&place)? {
             if file.ends_with(".preset") && !files.contains_key(&file) {
                 files.insert(file.clone(), view.text(&format!("{place}/{file}"))?);
             }
         }
     }
     let rules = files.values().flatten().flat_map(|text| text.lines());
-    Ok(rules.filter_map(|line| rule(line, name)).next().unwrap_or(Verdict::Enable(Vec::new())))
+    Ok(rules
+        .filter_map(|line| parse_preset_line(line, name))
+        .next()
+        .unwrap_or(PresetAction::Enable(Vec::new())))
 }
 
 /// What one line says about a unit, if anything.
-fn rule(line: &str, name: &str) -> Option<Verdict> {
+fn parse_preset_line(line: &str, name: &str) -> Option<PresetAction> {
     let mut words = line.split_whitespace();
     let verb = words.next().filter(|word| !word.starts_with(['#', ';']))?;
     let glob = words.next()?;
@@ -80,11 +86,11 @@ fn rule(line: &str, name: &str) -> Option<Verdict> {
     let matches = is_instance || pattern::matches(glob, name);
     match verb {
         _ if !matches => None,
-        "enable" if is_template(name) => Some(Verdict::Enable(
+        "enable" if is_template(name) => Some(PresetAction::Enable(
             instances.iter().map(|it| name.replacen("@.", &format!("@{it}."), 1)).collect(),
         )),
-        "enable" => Some(Verdict::Enable(Vec::new())),
-        "disable" => Some(Verdict::Disable),
+        "enable" => Some(PresetAction::Enable(Vec::new())),
+        "disable" => Some(PresetAction::Disable),
         _ => None,
     }
 }

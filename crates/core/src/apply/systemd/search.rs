@@ -1,19 +1,19 @@
 //! Finding the file of a unit, and what it says about installing it.
 
 use super::super::error::ApplyError;
-use super::super::node::Node;
-use super::super::view::View;
-use super::{base, is_unit_name, template_of};
+use super::super::fs_node::FsNode;
+use super::super::overlay::TreeOverlay;
+use super::{file_name, is_unit_name, template_of};
 
 /// Where vendors put units. Systems that keep `/lib` apart name it in their links.
-const VENDOR: [&str; 3] =
+const VENDOR_UNIT_DIRS: [&str; 3] =
     ["/usr/local/lib/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system"];
 /// Where a masked unit points.
-const NULL: &str = "/dev/null";
+const DEV_NULL: &str = "/dev/null";
 
 /// A unit that was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct UnitFile {
     /// Its own name, not that of an alias.
     pub(super) name: String,
     /// Its file, as a link to it says.
@@ -21,12 +21,12 @@ pub(super) struct Found {
     /// Whether it is masked.
     pub(super) is_masked: bool,
     /// Its `[Install]` section.
-    pub(super) install: Install,
+    pub(super) install: InstallSection,
 }
 
 /// An `[Install]` section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Install {
+pub(super) struct InstallSection {
     pub(super) alias: Vec<String>,
     pub(super) wanted_by: Vec<String>,
     pub(super) required_by: Vec<String>,
@@ -35,14 +35,15 @@ pub(super) struct Install {
 }
 
 /// The folders of units in the order in which they are searched.
-pub(super) fn folders(view: &mut View) -> Result<Vec<String>, ApplyError> {
-    let mut folders = vec![super::UNITS.to_owned()];
+pub(super) fn unit_dirs(view: &mut TreeOverlay) -> Result<Vec<String>, ApplyError> {
+    let mut folders = vec![super::UNITS_DIR.to_owned()];
     let merged =
         view.resolve("/lib/systemd/system/x")? == view.resolve("/usr/lib/systemd/system/x")?;
-    for folder in VENDOR {
+    for folder in VENDOR_UNIT_DIRS {
         // Where /lib is a link to /usr/lib, one of the two is enough: the one that links name.
-        let is_other_name =
-            merged && folder == if names_lib(view)? { VENDOR[2] } else { VENDOR[1] };
+        let is_other_name = merged
+            && folder
+                == if links_use_lib(view)? { VENDOR_UNIT_DIRS[2] } else { VENDOR_UNIT_DIRS[1] };
         if !is_other_name {
             folders.push(folder.to_owned());
         }
@@ -51,24 +52,24 @@ pub(super) fn folders(view: &mut View) -> Result<Vec<String>, ApplyError> {
 }
 
 /// Whether links on this machine name units by `/lib`, as on Debian up to 12, rather than `/usr/lib`.
-fn names_lib(view: &mut View) -> Result<bool, ApplyError> {
-    if let Some(known) = view.names_lib {
+fn links_use_lib(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
+    if let Some(known) = view.links_use_lib {
         return Ok(known);
     }
-    let found = find_lib(view)?;
-    view.names_lib = Some(found);
+    let found = detect_lib_links(view)?;
+    view.links_use_lib = Some(found);
     Ok(found)
 }
 
-fn find_lib(view: &mut View) -> Result<bool, ApplyError> {
-    let folder = super::units_folder(view)?;
-    for name in view.names(&folder)? {
+fn detect_lib_links(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
+    let folder = super::units_dir(view)?;
+    for name in view.entries(&folder)? {
         if !name.ends_with(".wants") {
             continue;
         }
         let wants = format!("{folder}/{name}");
-        for link in view.names(&wants)? {
-            if let Node::Link { target, .. } = view.node(&format!("{wants}/{link}"))? {
+        for link in view.entries(&wants)? {
+            if let FsNode::Link { target, .. } = view.node(&format!("{wants}/{link}"))? {
                 if target.starts_with("/lib/") {
                     return Ok(true);
                 }
@@ -96,10 +97,10 @@ fn find_lib(view: &mut View) -> Result<bool, ApplyError> {
 }
 
 /// Whether systemd lists a file of this name.
-pub(super) fn is_listed(name: &str, view: &mut View) -> Result<bool, ApplyError> {
-    for folder in folders(view)? {
+pub(super) fn has_unit_file(name: &str, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
+    for folder in unit_dirs(view)? {
         let path = view.resolve(&format!("{folder}/{name}"))?;
-        if matches!(view.node(&path)?, Node::File { .. } | Node::Link { .. }) {
+        if matches!(view.node(&path)?, FsNode::File { .. } | FsNode::Link { .. }) {
             return Ok(true);
         }
     }
@@ -107,37 +108,41 @@ pub(super) fn is_listed(name: &str, view: &mut View) -> Result<bool, ApplyError>
 }
 
 /// Finds a unit; links to other units are followed.
-pub(super) fn find(name: &str, view: &mut View) -> Result<Option<Found>, ApplyError> {
-    let folders = folders(view)?;
+pub(super) fn find_unit(
+    name: &str,
+    view: &mut TreeOverlay,
+) -> Result<Option<UnitFile>, ApplyError> {
+    let folders = unit_dirs(view)?;
     let mut name = name.to_owned();
     for _ in 0..8 {
         let Some((path, node)) = find_file(&name, &folders, view)? else { return Ok(None) };
         match node {
-            Node::Link { target, .. } if target == NULL => {
-                return Ok(Some(Found { name, path, is_masked: true, ..Found::default() }));
+            FsNode::Link { target, .. } if target == DEV_NULL => {
+                return Ok(Some(UnitFile { name, path, is_masked: true, ..UnitFile::default() }));
             }
-            Node::Link { target, .. } => {
+            FsNode::Link { target, .. } => {
                 let full = if target.starts_with('/') {
                     target.clone()
                 } else {
-                    format!("{}/{target}", super::super::view::folder_of(&path))
+                    format!("{}/{target}", super::super::overlay::parent_dir(&path))
                 };
                 let inside = folders.iter().any(|folder| is_in(&full, folder));
-                let own = base(&full) == name || Some(base(&full)) == template_of(&name).as_deref();
-                if inside && !own && is_unit_name(base(&full)) {
-                    name = base(&full).to_owned();
+                let own = file_name(&full) == name
+                    || Some(file_name(&full)) == template_of(&name).as_deref();
+                if inside && !own && is_unit_name(file_name(&full)) {
+                    name = file_name(&full).to_owned();
                     continue;
                 }
                 let Ok(real) = view.resolve(&full) else { return Ok(None) };
                 let Some(text) = view.text(&real)? else { return Ok(None) };
                 let install = read_install(&name, &text, &folders, view)?;
-                return Ok(Some(Found { name, path, is_masked: false, install }));
+                return Ok(Some(UnitFile { name, path, is_masked: false, install }));
             }
             _ => {
                 let real = view.resolve(&path)?;
                 let text = view.text(&real)?.unwrap_or_default();
                 let install = read_install(&name, &text, &folders, view)?;
-                return Ok(Some(Found { name, path, is_masked: text.is_empty(), install }));
+                return Ok(Some(UnitFile { name, path, is_masked: text.is_empty(), install }));
             }
         }
     }
@@ -151,14 +156,14 @@ fn is_in(path: &str, folder: &str) -> bool {
 fn find_file(
     name: &str,
     folders: &[String],
-    view: &mut View,
-) -> Result<Option<(String, Node)>, ApplyError> {
+    view: &mut TreeOverlay,
+) -> Result<Option<(String, FsNode)>, ApplyError> {
     for name in std::iter::once(name.to_owned()).chain(template_of(name)) {
         for folder in folders {
             let path = format!("{folder}/{name}");
             let real = view.resolve(&path)?;
             let node = view.node(&real)?;
-            if matches!(node, Node::File { .. } | Node::Link { .. }) {
+            if matches!(node, FsNode::File { .. } | FsNode::Link { .. }) {
                 return Ok(Some((path, node)));
             }
         }
@@ -171,19 +176,19 @@ fn read_install(
     name: &str,
     text: &str,
     folders: &[String],
-    view: &mut View,
-) -> Result<Install, ApplyError> {
-    let mut install = Install::default();
-    add(&mut install, text);
+    view: &mut TreeOverlay,
+) -> Result<InstallSection, ApplyError> {
+    let mut install = InstallSection::default();
+    add_install_lines(&mut install, text);
     let mut dropins = std::collections::BTreeMap::new();
     for folder in folders.iter().rev() {
         for unit in template_of(name).into_iter().chain([name.to_owned()]) {
             let place = view.resolve(&format!("{folder}/{unit}.d/x"))?;
-            let place = super::super::view::folder_of(&place).to_owned();
-            if !matches!(view.node(&place)?, Node::Folder { .. }) {
+            let place = super::super::overlay::parent_dir(&place).to_owned();
+            if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
                 continue;
             }
-            for dropin in view.names(&place)? {
+            for dropin in view.entries(&place)? {
                 if dropin.ends_with(".conf")
                     && let Some(text) = view.text(&format!("{place}/{dropin}"))?
                 {
@@ -193,12 +198,12 @@ fn read_install(
         }
     }
     for text in dropins.values() {
-        add(&mut install, text);
+        add_install_lines(&mut install, text);
     }
     Ok(install)
 }
 
-fn add(install: &mut Install, text: &str) {
+fn add_install_lines(install: &mut InstallSection, text: &str) {
     let mut is_install = false;
     for line in logical_lines(text) {
         let line = line.trim();

@@ -5,17 +5,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Mirror, RegistriesConf, Registry};
-use crate::runtime::mirrors::{Merged, PullBy};
-use crate::runtime::scope::around;
+use super::{RegistriesConf, RegistryEntry, RegistryMirror};
+use crate::container_runtime::mirrors::{MergedMirrors, PullBy};
+use crate::container_runtime::scope::enclosing_scopes;
 
 /// What is to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Edits<'a> {
+pub(crate) struct RegistryEdits<'a> {
     /// Mirrors for pulls by digest.
-    pub(crate) digest: &'a [Merged<'a>],
+    pub(crate) digest: &'a [MergedMirrors<'a>],
     /// Mirrors for pulls by tag.
-    pub(crate) tag: &'a [Merged<'a>],
+    pub(crate) tag: &'a [MergedMirrors<'a>],
     /// Places that need no certificate.
     pub(crate) insecure: &'a [String],
     /// Places that are never asked.
@@ -25,7 +25,7 @@ pub(crate) struct Edits<'a> {
 /// A place inside a wildcard source would have to take over its mirrors, and cannot: which of their
 /// hosts would it be?
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct WildcardMirrors {
+pub(crate) struct WildcardMirrorsError {
     /// The source.
     pub(crate) source: String,
     /// The place inside it.
@@ -33,13 +33,13 @@ pub(crate) struct WildcardMirrors {
 }
 
 /// Entries by what they are about; the first of several counts.
-struct Entries<'a> {
-    registries: &'a mut Vec<Registry>,
+struct RegistryEntries<'a> {
+    registries: &'a mut Vec<RegistryEntry>,
     by_scope: HashMap<String, usize>,
 }
 
-impl<'a> Entries<'a> {
-    fn new(registries: &'a mut Vec<Registry>) -> Self {
+impl<'a> RegistryEntries<'a> {
+    fn new(registries: &'a mut Vec<RegistryEntry>) -> Self {
         let mut by_scope = HashMap::new();
         for (at, registry) in registries.iter().enumerate() {
             by_scope.entry(registry.scope().to_owned()).or_insert(at);
@@ -48,11 +48,11 @@ impl<'a> Entries<'a> {
     }
 
     /// The entry about a scope, made if there is none.
-    fn about(&mut self, scope: &str) -> &mut Registry {
+    fn entry_for(&mut self, scope: &str) -> &mut RegistryEntry {
         let at = match self.by_scope.get(scope) {
             Some(at) => *at,
             None => {
-                self.registries.push(Registry::about(scope));
+                self.registries.push(RegistryEntry::for_scope(scope));
                 self.by_scope.insert(scope.to_owned(), self.registries.len() - 1);
                 self.registries.len() - 1
             }
@@ -62,29 +62,32 @@ impl<'a> Entries<'a> {
 }
 
 /// Writes the edits into a file.
-pub(crate) fn edit(conf: &mut RegistriesConf, edits: &Edits<'_>) -> Result<(), WildcardMirrors> {
-    let mut entries = Entries::new(&mut conf.registries);
+pub(crate) fn edit(
+    conf: &mut RegistriesConf,
+    edits: &RegistryEdits<'_>,
+) -> Result<(), WildcardMirrorsError> {
+    let mut entries = RegistryEntries::new(&mut conf.registries);
     for (sets, by) in [(edits.digest, PullBy::Digest), (edits.tag, PullBy::Tag)] {
         for set in sets {
-            let registry = entries.about(set.source);
+            let registry = entries.entry_for(set.source);
             registry.blocked |= set.never_contact_source;
-            registry.mirrors.extend(set.mirrors.iter().map(|mirror| Mirror {
+            registry.mirrors.extend(set.mirrors.iter().map(|mirror| RegistryMirror {
                 location: (*mirror).to_owned(),
                 insecure: false,
-                pull_from_mirror: by.word().to_owned(),
+                pull_from_mirror: by.as_str().to_owned(),
             }));
         }
     }
     for scope in edits.blocked.iter().chain(edits.insecure) {
-        entries.about(scope);
+        entries.entry_for(scope);
     }
     let by_scope = entries.by_scope;
-    mark(&mut conf.registries, edits);
-    inherit(&mut conf.registries, &by_scope, edits)
+    mark_insecure_and_blocked(&mut conf.registries, edits);
+    inherit_mirrors(&mut conf.registries, &by_scope, edits)
 }
 
 /// Marks everything that is inside an insecure or a blocked place.
-fn mark(registries: &mut [Registry], edits: &Edits<'_>) {
+fn mark_insecure_and_blocked(registries: &mut [RegistryEntry], edits: &RegistryEdits<'_>) {
     let insecure: HashSet<&str> = edits.insecure.iter().map(String::as_str).collect();
     let blocked: HashSet<&str> = edits.blocked.iter().map(String::as_str).collect();
     if insecure.is_empty() && blocked.is_empty() {
@@ -94,22 +97,22 @@ fn mark(registries: &mut [Registry], edits: &Edits<'_>) {
         around.iter().any(|scope| places.contains(scope.as_str()))
     };
     for registry in registries {
-        let around_it = around(registry.scope());
+        let around_it = enclosing_scopes(registry.scope());
         registry.insecure |= is_in(&around_it, &insecure);
         registry.blocked |= is_in(&around_it, &blocked);
         for mirror in &mut registry.mirrors {
-            mirror.insecure |= is_in(&around(&mirror.location), &insecure);
+            mirror.insecure |= is_in(&enclosing_scopes(&mirror.location), &insecure);
         }
     }
 }
 
 /// Gives entries without mirrors those of the first source that they are inside: by digest before
 /// by tag, and by name.
-fn inherit(
-    registries: &mut [Registry],
+fn inherit_mirrors(
+    registries: &mut [RegistryEntry],
     by_scope: &HashMap<String, usize>,
-    edits: &Edits<'_>,
-) -> Result<(), WildcardMirrors> {
+    edits: &RegistryEdits<'_>,
+) -> Result<(), WildcardMirrorsError> {
     let mut ranks: HashMap<&str, usize> = HashMap::new();
     for (rank, set) in edits.digest.iter().chain(edits.tag).enumerate() {
         ranks.entry(set.source).or_insert(rank);
@@ -119,15 +122,15 @@ fn inherit(
             continue;
         }
         let scope = registries[at].scope().to_owned();
-        let sources = around(&scope).into_iter().filter(|outer| *outer != scope);
+        let sources = enclosing_scopes(&scope).into_iter().filter(|outer| *outer != scope);
         let ranked = sources.filter_map(|outer| Some((*ranks.get(outer.as_str())?, outer)));
         let Some((_, source)) = ranked.min() else { continue };
         let rest = match scope.strip_prefix(&source) {
             Some(rest) if !source.starts_with("*.") => rest,
-            _ => return Err(WildcardMirrors { source, inside: scope }),
+            _ => return Err(WildcardMirrorsError { source, inside: scope }),
         };
         let Some(from) = by_scope.get(&source) else { continue };
-        let carried = |mirror: &Mirror| Mirror {
+        let carried = |mirror: &RegistryMirror| RegistryMirror {
             location: format!("{}{rest}", mirror.location),
             ..mirror.clone()
         };

@@ -2,17 +2,17 @@
 
 use toml_edit::{Document, Item, TableLike};
 
-use super::{Mirror, RegistriesConf, Registry};
+use super::{RegistriesConf, RegistryEntry, RegistryMirror};
 
 /// A text is no `registries.conf`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotRegistriesConf {
+pub enum RegistriesConfError {
     /// It is no TOML.
     #[error("it is no TOML: {0}")]
-    NotToml(String),
+    InvalidToml(String),
     /// A field is of another type.
     #[error("{field} has to be {expected}")]
-    Type {
+    WrongType {
         /// The field.
         field: String,
         /// What it has to be.
@@ -20,7 +20,7 @@ pub enum NotRegistriesConf {
     },
 }
 
-type Result<T> = std::result::Result<T, NotRegistriesConf>;
+type Result<T> = std::result::Result<T, RegistriesConfError>;
 
 impl RegistriesConf {
     /// Reads the text of a file; what it does not know, it passes over.
@@ -29,15 +29,15 @@ impl RegistriesConf {
     /// It is no TOML, or a field is of another type.
     pub fn parse(text: &str) -> Result<Self> {
         let document = Document::parse(text)
-            .map_err(|error| NotRegistriesConf::NotToml(error.message().to_owned()))?;
-        let table = Table { table: document.as_table(), path: String::new() };
+            .map_err(|error| RegistriesConfError::InvalidToml(error.message().to_owned()))?;
+        let table = TomlTable { table: document.as_table(), path: String::new() };
         let mut registries = Vec::new();
         for table in table.tables("registry")? {
             registries.push(registry(&table)?);
         }
         let mut aliases = Vec::new();
         if let Some(table) = table.table.get("aliases").and_then(Item::as_table_like) {
-            let table = Table { table, path: "aliases.".to_owned() };
+            let table = TomlTable { table, path: "aliases.".to_owned() };
             for (name, _) in table.table.iter() {
                 aliases.push((name.to_owned(), table.text(name)?));
             }
@@ -54,16 +54,16 @@ impl RegistriesConf {
     }
 }
 
-fn registry(table: &Table<'_>) -> Result<Registry> {
+fn registry(table: &TomlTable<'_>) -> Result<RegistryEntry> {
     let mut mirrors = Vec::new();
     for mirror in table.tables("mirror")? {
-        mirrors.push(Mirror {
+        mirrors.push(RegistryMirror {
             location: mirror.text("location")?,
             insecure: mirror.flag("insecure")?,
             pull_from_mirror: mirror.text("pull-from-mirror")?,
         });
     }
-    Ok(Registry {
+    Ok(RegistryEntry {
         prefix: table.text("prefix")?,
         location: table.text("location")?,
         insecure: table.flag("insecure")?,
@@ -75,41 +75,41 @@ fn registry(table: &Table<'_>) -> Result<Registry> {
 }
 
 /// A table, and where it is.
-struct Table<'a> {
+struct TomlTable<'a> {
     table: &'a dyn TableLike,
     path: String,
 }
 
-impl<'a> Table<'a> {
-    fn wrong(&self, name: &str, expected: &'static str) -> NotRegistriesConf {
-        NotRegistriesConf::Type { field: format!("{}{name}", self.path), expected }
+impl<'a> TomlTable<'a> {
+    fn type_error(&self, name: &str, expected: &'static str) -> RegistriesConfError {
+        RegistriesConfError::WrongType { field: format!("{}{name}", self.path), expected }
     }
 
     fn text(&self, name: &str) -> Result<String> {
         let Some(item) = self.table.get(name) else { return Ok(String::new()) };
-        item.as_str().map(str::to_owned).ok_or_else(|| self.wrong(name, "a text"))
+        item.as_str().map(str::to_owned).ok_or_else(|| self.type_error(name, "a text"))
     }
 
     fn flag(&self, name: &str) -> Result<bool> {
         let Some(item) = self.table.get(name) else { return Ok(false) };
-        item.as_bool().ok_or_else(|| self.wrong(name, "true or false"))
+        item.as_bool().ok_or_else(|| self.type_error(name, "true or false"))
     }
 
     fn texts(&self, name: &str) -> Result<Option<Vec<String>>> {
         let Some(item) = self.table.get(name) else { return Ok(None) };
-        let wrong = || self.wrong(name, "a list of texts");
+        let wrong = || self.type_error(name, "a list of texts");
         let array = item.as_array().ok_or_else(wrong)?;
         let texts = array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong));
         texts.collect::<Result<_>>().map(Some)
     }
 
     /// The tables of a list, in either notation.
-    fn tables(&self, name: &str) -> Result<Vec<Table<'a>>> {
+    fn tables(&self, name: &str) -> Result<Vec<TomlTable<'a>>> {
         let Some(item) = self.table.get(name) else { return Ok(Vec::new()) };
-        let wrong = || self.wrong(name, "a list of tables");
+        let wrong = || self.type_error(name, "a list of tables");
         let place = |at: usize| format!("{}{name}[{at}].", self.path);
         if let Some(tables) = item.as_array_of_tables() {
-            let table = |(at, table)| Table { table, path: place(at) };
+            let table = |(at, table)| TomlTable { table, path: place(at) };
             return Ok(tables
                 .iter()
                 .map(|table| table as &dyn TableLike)
@@ -120,7 +120,7 @@ impl<'a> Table<'a> {
         let array = item.as_array().ok_or_else(wrong)?;
         let table = |(at, value): (usize, &'a toml_edit::Value)| {
             let table = value.as_inline_table().ok_or_else(wrong)?;
-            Ok(Table { table, path: place(at) })
+            Ok(TomlTable { table, path: place(at) })
         };
         array.iter().enumerate().map(table).collect()
     }
@@ -136,8 +136,8 @@ mod tests {
     }
 
     prop_compose! {
-        fn mirrors()(location in texts(), insecure: bool, pull_from_mirror in texts()) -> Mirror {
-            Mirror { location, insecure, pull_from_mirror }
+        fn mirrors()(location in texts(), insecure: bool, pull_from_mirror in texts()) -> RegistryMirror {
+            RegistryMirror { location, insecure, pull_from_mirror }
         }
     }
 
@@ -145,8 +145,8 @@ mod tests {
         fn registries()(
             prefix in texts(), location in texts(), pull_from_mirror in texts(), insecure: bool,
             blocked: bool, mirror_by_digest_only: bool, mirrors in prop::collection::vec(mirrors(), 0..3),
-        ) -> Registry {
-            Registry { prefix, location, insecure, pull_from_mirror, blocked, mirror_by_digest_only, mirrors }
+        ) -> RegistryEntry {
+            RegistryEntry { prefix, location, insecure, pull_from_mirror, blocked, mirror_by_digest_only, mirrors }
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{RegistriesConf, Registry};
-use crate::runtime::toml_text::{list, quoted};
+use super::{RegistriesConf, RegistryEntry};
+use crate::container_runtime::toml_text::{list, quoted};
 
 impl RegistriesConf {
     /// The text of the file.
@@ -33,7 +33,7 @@ impl RegistriesConf {
     }
 }
 
-fn write(text: &mut String, registry: &Registry) {
+fn write(text: &mut String, registry: &RegistryEntry) {
     let _ = write!(text, "\n[[registry]]\n  prefix = {}\n", quoted(&registry.prefix));
     if !registry.location.is_empty() {
         let _ = writeln!(text, "  location = {}", quoted(&registry.location));

@@ -16,8 +16,8 @@ fn node(pairs: &[(&str, &str)]) -> Node {
         "drain" => annotation::DESIRED_DRAIN,
         "drained" => annotation::LAST_APPLIED_DRAIN,
         "reboot" => machinist::REBOOT,
-        "pending" => machinist::RESTART_PENDING,
-        "restart" => machinist::RESTART,
+        "pending" => machinist::REBOOT_PENDING,
+        "restart" => machinist::REBOOT_APPROVED,
         "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
         other => panic!("{other}"),
     };
@@ -26,10 +26,10 @@ fn node(pairs: &[(&str, &str)]) -> Node {
     serde_json::from_value(json!({"metadata": {"name": "n", "annotations": map}})).unwrap()
 }
 
-fn pending(config: &str, actions: &[Type], boot: &str) -> Pending {
+fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
     let action =
         |type_: &Type| DisruptionAction { type_: type_.clone(), ..DisruptionAction::default() };
-    Pending {
+    PendingChange {
         previous: empty_config(),
         config: config.to_owned(),
         actions: actions.iter().map(action).collect(),
@@ -50,7 +50,7 @@ fn moving(more: &[(&'static str, &'static str)]) -> Node {
 }
 
 /// What is seen: in words, the Node, the disk, what is unfinished; and what comes next.
-type Case<'a> = (&'a str, Node, Option<&'a str>, Option<Pending>, Step);
+type Case<'a> = (&'a str, Node, Option<&'a str>, Option<PendingChange>, DaemonStep);
 
 #[test]
 fn what_comes_next() {
@@ -63,123 +63,147 @@ fn what_comes_next() {
     let allowed = [("reboot", "deferred"), ("pending", "b"), ("restart", "b")];
     let config = || "b".to_owned();
     let table: Vec<Case<'_>> = vec![
-        ("a new machine", node(&[]), None, None, Step::Introduce),
-        ("nobody says", node(&[("current", "a")]), Some("a"), None, Step::Wait(Wait::Desired)),
-        ("all is done", node(&DONE), Some("a"), None, Step::Rest),
-        ("the disk does not say", node(&DONE), None, None, Step::Rest),
-        ("a new config", moving(&[]), Some("a"), None, Step::Update),
+        ("a new machine", node(&[]), None, None, DaemonStep::ReportInitialConfig),
+        (
+            "nobody says",
+            node(&[("current", "a")]),
+            Some("a"),
+            None,
+            DaemonStep::Wait(DaemonWait::DesiredConfig),
+        ),
+        ("all is done", node(&DONE), Some("a"), None, DaemonStep::Idle),
+        ("the disk does not say", node(&DONE), None, None, DaemonStep::Idle),
+        ("a new config", moving(&[]), Some("a"), None, DaemonStep::Update),
         (
             "asked to be emptied",
             moving(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
             Some("a"),
             None,
-            Step::Wait(Wait::Drain { request: "drain-b".to_owned() }),
+            DaemonStep::Wait(DaemonWait::Drain { request: "drain-b".to_owned() }),
         ),
-        ("emptied", moving(&drained), Some("a"), None, Step::Update),
-        ("a change that did not happen", moving(&drained), Some("a"), reboot(), Step::Forget),
-        ("files are in place", moving(&drained), Some("b"), reboot(), Step::Act),
-        ("files are in place, to reload", moving(&[]), Some("b"), reload(), Step::Act),
-        ("not emptied before", moving(&[]), Some("b"), reboot(), Step::Drain { config: config() }),
+        ("emptied", moving(&drained), Some("a"), None, DaemonStep::Update),
+        (
+            "a change that did not happen",
+            moving(&drained),
+            Some("a"),
+            reboot(),
+            DaemonStep::DropPendingChange,
+        ),
+        ("files are in place", moving(&drained), Some("b"), reboot(), DaemonStep::RunActions),
+        ("files are in place, to reload", moving(&[]), Some("b"), reload(), DaemonStep::RunActions),
+        (
+            "not emptied before",
+            moving(&[]),
+            Some("b"),
+            reboot(),
+            DaemonStep::Drain { config: config() },
+        ),
         (
             "the only machine",
             moving(&[("topology", "SingleReplica")]),
             Some("b"),
             reboot(),
-            Step::Act,
+            DaemonStep::RunActions,
         ),
         (
             "restart later",
             moving(&later),
             Some("b"),
             reboot(),
-            Step::AwaitRestart { config: config() },
+            DaemonStep::RequestReboot { config: config() },
         ),
         (
             "restart later, told",
             moving(&told),
             Some("b"),
             reboot(),
-            Step::Wait(Wait::Restart { config: config() }),
+            DaemonStep::Wait(DaemonWait::RebootApproval { config: config() }),
         ),
         (
             "restart allowed",
             moving(&allowed),
             Some("b"),
             reboot(),
-            Step::Drain { config: config() },
+            DaemonStep::Drain { config: config() },
         ),
         (
             "restart allowed for another",
             moving(&[("reboot", "deferred"), ("pending", "b"), ("restart", "x")]),
             Some("b"),
             reboot(),
-            Step::Wait(Wait::Restart { config: config() }),
+            DaemonStep::Wait(DaemonWait::RebootApproval { config: config() }),
         ),
         (
             "the way back needs no permission",
             moving(&[("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
-            reboot().map(|pending| Pending { is_way_back: true, ..pending }),
-            Step::Drain { config: config() },
+            reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
+            DaemonStep::Drain { config: config() },
         ),
         (
             "the way back of an empty machine",
             moving(&[("drain", "drain-c"), ("drained", "drain-c")]),
             Some("b"),
-            reboot().map(|pending| Pending { is_way_back: true, ..pending }),
-            Step::Act,
+            reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
+            DaemonStep::RunActions,
         ),
-        ("reload needs no permission", moving(&later), Some("b"), reload(), Step::Act),
+        ("reload needs no permission", moving(&later), Some("b"), reload(), DaemonStep::RunActions),
         (
             "a new config while it waits",
             node(&[("current", "a"), ("desired", "c"), ("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
             reboot(),
-            Step::Update,
+            DaemonStep::Update,
         ),
-        ("restarted", moving(&[("post", "Rebooting")]), Some("b"), booted(), Step::SayRestarted),
+        (
+            "restarted",
+            moving(&[("post", "Rebooting")]),
+            Some("b"),
+            booted(),
+            DaemonStep::ReportReboot,
+        ),
         (
             "did not go down",
             moving(&[("post", "Rebooting"), drained[0], drained[1]]),
             Some("b"),
             reboot(),
-            Step::Act,
+            DaemonStep::RunActions,
         ),
-        ("restarted, said so", moving(&drained), Some("b"), booted(), Step::Finish),
+        ("restarted, said so", moving(&drained), Some("b"), booted(), DaemonStep::Finish),
         (
             "asked for work",
             moving(&[("drain", "uncordon-b"), ("drained", "drain-b")]),
             Some("b"),
             booted(),
-            Step::Wait(Wait::Uncordon { request: "uncordon-b".to_owned() }),
+            DaemonStep::Wait(DaemonWait::Uncordon { request: "uncordon-b".to_owned() }),
         ),
         (
             "got work",
             moving(&[("drain", "uncordon-b"), ("drained", "uncordon-b")]),
             Some("b"),
             booted(),
-            Step::Finish,
+            DaemonStep::Finish,
         ),
         (
             "failed, and the cause is gone",
             node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]),
             Some("a"),
             None,
-            Step::Finish,
+            DaemonStep::Finish,
         ),
-        ("the Node is older than the disk", node(&DONE), Some("b"), None, Step::Update),
+        ("the Node is older than the disk", node(&DONE), Some("b"), None, DaemonStep::Update),
     ];
     for (what, node, disk, pending, expected) in table {
-        let observed = Observed {
+        let observed = DaemonSnapshot {
             node: &node,
-            disk,
-            image: None,
+            config_on_disk: disk,
+            image_on_disk: None,
             pending: pending.as_ref(),
-            boot: "now",
+            boot_id: "now",
             force: false,
-            is_checked: true,
+            is_disk_verified: true,
         };
-        assert_eq!(next(&observed), expected, "{what}");
+        assert_eq!(next_step(&observed), expected, "{what}");
     }
 }
 
@@ -189,12 +213,20 @@ fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
     let failed = node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]);
     let step = |node: &Node, force, is_checked| {
         let (disk, boot) = (Some("a"), "now");
-        next(&Observed { node, disk, image: None, pending: None, boot, force, is_checked })
+        next_step(&DaemonSnapshot {
+            node,
+            config_on_disk: disk,
+            image_on_disk: None,
+            pending: None,
+            boot_id: boot,
+            force,
+            is_disk_verified: is_checked,
+        })
     };
-    assert_eq!(step(&done, false, false), Step::Finish);
-    assert_eq!(step(&done, false, true), Step::Rest);
-    assert_eq!(step(&failed, true, true), Step::Update);
-    assert_eq!(step(&done, true, false), Step::Update);
+    assert_eq!(step(&done, false, false), DaemonStep::Finish);
+    assert_eq!(step(&done, false, true), DaemonStep::Idle);
+    assert_eq!(step(&failed, true, true), DaemonStep::Update);
+    assert_eq!(step(&done, true, false), DaemonStep::Update);
 }
 
 #[test]
@@ -212,14 +244,22 @@ fn an_image_of_the_pools_own_is_wanted_too() {
     let step = |node: &Node, image: Option<&str>| {
         let (disk, boot) = (Some("a"), "now");
         let (force, is_checked) = (false, true);
-        next(&Observed { node, disk, image, pending: None, boot, force, is_checked })
+        next_step(&DaemonSnapshot {
+            node,
+            config_on_disk: disk,
+            image_on_disk: image,
+            pending: None,
+            boot_id: boot,
+            force,
+            is_disk_verified: is_checked,
+        })
     };
-    assert_eq!(step(&images("i", "i"), Some("i")), Step::Rest);
-    assert_eq!(step(&images("i", "j"), Some("i")), Step::Update);
-    assert_eq!(step(&images("i", ""), Some("i")), Step::Update);
+    assert_eq!(step(&images("i", "i"), Some("i")), DaemonStep::Idle);
+    assert_eq!(step(&images("i", "j"), Some("i")), DaemonStep::Update);
+    assert_eq!(step(&images("i", ""), Some("i")), DaemonStep::Update);
     // It has the image, and has not said so yet.
-    assert_eq!(step(&images("i", "j"), Some("j")), Step::Finish);
-    assert_eq!(step(&images("i", "i"), None), Step::Rest);
+    assert_eq!(step(&images("i", "j"), Some("j")), DaemonStep::Finish);
+    assert_eq!(step(&images("i", "i"), None), DaemonStep::Idle);
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -242,7 +282,7 @@ proptest! {
     #[test]
     fn nothing_happens_too_early(
         current in word(), desired in word(), disk in word(), drain in request(),
-        drained in request(), deferred: bool, permitted in word(), boots: bool, is_checked: bool,
+        drained in request(), deferred: bool, permitted in word(), boots: bool, is_disk_verified: bool,
     ) {
         let node = node(&[
             ("current", &current), ("desired", &desired), ("state", "Working"),
@@ -250,20 +290,20 @@ proptest! {
             ("reboot", if deferred { "deferred" } else { "" }), ("restart", &permitted),
         ]);
         let pending = pending(&disk, &[Type::Reboot], if boots { "before" } else { "now" });
-        let observed = Observed {
-            node: &node, disk: Some(&disk), image: None, pending: Some(&pending), boot: "now",
-            force: false, is_checked,
+        let observed = DaemonSnapshot {
+            node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
+            force: false, is_disk_verified,
         };
-        let step = next(&observed);
-        if step == Step::Act {
+        let step = next_step(&observed);
+        if step == DaemonStep::RunActions {
             let request = format!("drain-{disk}");
             prop_assert_eq!(&drained, &request);
             prop_assert!(!deferred || permitted == disk);
         }
         if !drain.is_empty() && drain != drained {
-            prop_assert!(matches!(step, Step::Wait(_) | Step::Introduce), "{step:?}");
+            prop_assert!(matches!(step, DaemonStep::Wait(_) | DaemonStep::ReportInitialConfig), "{step:?}");
         }
-        if matches!(step, Step::Finish | Step::Rest) {
+        if matches!(step, DaemonStep::Finish | DaemonStep::Idle) {
             prop_assert_eq!(&disk, &desired);
             prop_assert!(boots);
         }

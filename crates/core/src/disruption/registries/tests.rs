@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::apply::{empty_config, from_ignition};
-use crate::reconcile_check::{Overrides, reconcilable};
+use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
 /// A file with these registries that are searched, and these registries.
 fn conf(search: &str, registries: &str) -> String {
@@ -19,10 +19,11 @@ fn because(old: Option<Value>, new: Option<Value>) -> Option<String> {
     let config = |contents: Option<Value>| match contents {
         None => empty_config(),
         Some(contents) => from_ignition(json!({"ignition": {"version": "3.5.0"},
-            "storage": {"files": [{"path": REGISTRIES, "contents": contents}]}})),
+            "storage": {"files": [{"path": REGISTRIES_CONF, "contents": contents}]}})),
     };
-    let change = reconcilable(&config(old), &config(new), Overrides::default()).unwrap();
-    unsafe_because(&change)
+    let change =
+        check_reconcilable(&config(old), &config(new), ValidationOverrides::default()).unwrap();
+    drain_reason(&change)
 }
 
 const BARE: &str = "[[registry]]\nlocation = 'a'\n";
@@ -108,7 +109,7 @@ fn what_a_running_pod_feels() {
     ];
     for (old, new, expected) in cases {
         let found = because(Some(source(&old)), Some(source(&new))).unwrap_or_default();
-        assert!(found.starts_with(REGISTRIES), "{found}\n{old}\n→\n{new}");
+        assert!(found.starts_with(REGISTRIES_CONF), "{found}\n{old}\n→\n{new}");
         assert!(found.contains(expected), "{found}\n{old}\n→\n{new}");
     }
 }

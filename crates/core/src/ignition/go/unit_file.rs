@@ -34,60 +34,60 @@ pub enum UnitFileError {
 
 /// The sections that hold at least one option: one entry an option, in order.
 pub fn option_sections(text: &str) -> Result<Vec<&str>, UnitFileError> {
-    let mut reader = Reader { text, at: 0, filled: 0 };
+    let mut reader = UnitFileReader { text, at: 0, filled: 0 };
     let mut sections = Vec::new();
-    let mut step = Step::NextSection;
+    let mut step = ParserState::NextSection;
     loop {
         if reader.holds_an_overlong_line() {
             return Err(UnitFileError::LineTooLong);
         }
         step = match step {
-            Step::NextSection => match reader.read_char() {
+            ParserState::NextSection => match reader.read_char() {
                 None => return Ok(sections),
-                Some('[') => Step::SectionName,
-                Some(c) if is_comment(c) => Step::Comment { section: None },
-                Some(_) => Step::NextSection,
+                Some('[') => ParserState::SectionName,
+                Some(c) if is_comment(c) => ParserState::Comment { section: None },
+                Some(_) => ParserState::NextSection,
             },
-            Step::SectionName => {
+            ParserState::SectionName => {
                 let name = reader.read_until(b']').ok_or(UnitFileError::UnclosedSection)?;
-                Step::SectionSuffix { section: name }
+                ParserState::SectionSuffix { section: name }
             }
-            Step::SectionSuffix { section } => {
+            ParserState::SectionSuffix { section } => {
                 let garbage = reader.read_line().trim();
                 if !garbage.is_empty() {
                     let (section, garbage) = (section.to_owned(), garbage.to_owned());
                     return Err(UnitFileError::Garbage { section, garbage });
                 }
-                Step::SectionOrOption { section }
+                ParserState::SectionOrOption { section }
             }
-            Step::Comment { section } => {
+            ParserState::Comment { section } => {
                 while continues_comment(reader.read_line()) {}
                 match section {
-                    Some(section) => Step::SectionOrOption { section },
-                    None => Step::NextSection,
+                    Some(section) => ParserState::SectionOrOption { section },
+                    None => ParserState::NextSection,
                 }
             }
-            Step::SectionOrOption { section } => match reader.read_char() {
+            ParserState::SectionOrOption { section } => match reader.read_char() {
                 None => return Ok(sections),
-                Some(c) if c.is_whitespace() => Step::SectionOrOption { section },
-                Some('[') => Step::SectionName,
-                Some(c) if is_comment(c) => Step::Comment { section: Some(section) },
+                Some(c) if c.is_whitespace() => ParserState::SectionOrOption { section },
+                Some('[') => ParserState::SectionName,
+                Some(c) if is_comment(c) => ParserState::Comment { section: Some(section) },
                 Some(c) => {
                     reader.at -= c.len_utf8();
-                    Step::OptionName { section }
+                    ParserState::OptionName { section }
                 }
             },
-            Step::OptionName { section } => {
+            ParserState::OptionName { section } => {
                 reader.skip_option_name()?;
-                Step::OptionValue { section }
+                ParserState::OptionValue { section }
             }
-            Step::OptionValue { section } => {
+            ParserState::OptionValue { section } => {
                 let line = reader.read_line();
                 if !line.trim().is_empty() && line.ends_with('\\') {
-                    Step::OptionValue { section }
+                    ParserState::OptionValue { section }
                 } else {
                     sections.push(section);
-                    Step::SectionOrOption { section }
+                    ParserState::SectionOrOption { section }
                 }
             }
         };
@@ -103,7 +103,7 @@ fn continues_comment(line: &str) -> bool {
 }
 
 /// What the reader expects next.
-enum Step<'a> {
+enum ParserState<'a> {
     NextSection,
     SectionName,
     SectionSuffix { section: &'a str },
@@ -114,13 +114,13 @@ enum Step<'a> {
 }
 
 /// A text read through a buffer of fixed size; only how far the buffer is filled is kept track of.
-struct Reader<'a> {
+struct UnitFileReader<'a> {
     text: &'a str,
     at: usize,
     filled: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> UnitFileReader<'a> {
     fn fill(&mut self) {
         self.filled = self.text.len().min(self.at + BUFFER);
     }

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 /// What validation looks at in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url<'a> {
+pub struct GoUrl<'a> {
     /// The scheme in lower case; empty where there is none.
     pub scheme: String,
     /// What follows the scheme where it does not start with a slash.
@@ -17,37 +17,37 @@ pub struct Url<'a> {
 /// The text is not a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unable to parse url")]
-pub struct Invalid;
+pub struct InvalidUrl;
 
 /// Which characters a part of the URL may have, where an escape may stand for what.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Host,
     Zone,
     Other,
 }
 
 /// Reads a URL as Go does.
-pub fn parse(text: &str) -> Result<Url<'_>, Invalid> {
+pub fn parse(text: &str) -> Result<GoUrl<'_>, InvalidUrl> {
     let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
     let parsed = parse_without_fragment(url)?;
-    check_escapes(fragment, Part::Other)?;
+    check_escapes(fragment, UrlPart::Other)?;
     Ok(parsed)
 }
 
-fn parse_without_fragment(url: &str) -> Result<Url<'_>, Invalid> {
+fn parse_without_fragment(url: &str) -> Result<GoUrl<'_>, InvalidUrl> {
     if url.bytes().any(|b| b < b' ' || b == 0x7f) {
-        return Err(Invalid);
+        return Err(InvalidUrl);
     }
     let (scheme, rest) = split_scheme(url)?;
     let scheme = scheme.to_ascii_lowercase();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !rest.starts_with('/') {
         if !scheme.is_empty() {
-            return Ok(Url { scheme, opaque: rest, query });
+            return Ok(GoUrl { scheme, opaque: rest, query });
         }
         if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
-            return Err(Invalid);
+            return Err(InvalidUrl);
         }
     }
     let mut path = rest;
@@ -57,16 +57,16 @@ fn parse_without_fragment(url: &str) -> Result<Url<'_>, Invalid> {
         path = &after[authority.len()..];
         check_authority(&scheme, authority)?;
     }
-    check_escapes(path, Part::Other)?;
-    Ok(Url { scheme, opaque: "", query })
+    check_escapes(path, UrlPart::Other)?;
+    Ok(GoUrl { scheme, opaque: "", query })
 }
 
-fn split_scheme(url: &str) -> Result<(&str, &str), Invalid> {
+fn split_scheme(url: &str) -> Result<(&str, &str), InvalidUrl> {
     for (index, b) in url.bytes().enumerate() {
         match b {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if index > 0 => {}
-            b':' if index == 0 => return Err(Invalid),
+            b':' if index == 0 => return Err(InvalidUrl),
             b':' => return Ok((&url[..index], &url[index + 1..])),
             _ => return Ok(("", url)),
         }
@@ -74,7 +74,7 @@ fn split_scheme(url: &str) -> Result<(&str, &str), Invalid> {
     Ok(("", url))
 }
 
-fn check_authority(scheme: &str, authority: &str) -> Result<(), Invalid> {
+fn check_authority(scheme: &str, authority: &str) -> Result<(), InvalidUrl> {
     let (user, host) = match authority.rfind('@') {
         Some(at) => (Some(&authority[..at]), &authority[at + 1..]),
         None => (None, authority),
@@ -83,48 +83,48 @@ fn check_authority(scheme: &str, authority: &str) -> Result<(), Invalid> {
     if let Some(user) = user {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
         if !user.chars().all(allowed) {
-            return Err(Invalid);
+            return Err(InvalidUrl);
         }
-        check_escapes(user, Part::Other)?;
+        check_escapes(user, UrlPart::Other)?;
     }
     Ok(())
 }
 
-fn check_host(scheme: &str, host: &str) -> Result<(), Invalid> {
+fn check_host(scheme: &str, host: &str) -> Result<(), InvalidUrl> {
     match host.rfind('[') {
         Some(0) => return check_ip_literal(host),
-        Some(_) => return Err(Invalid),
+        Some(_) => return Err(InvalidUrl),
         None => {}
     }
     if let Some(first) = host.find(':') {
         let strict = matches!(scheme, "http" | "https");
         let colon = if strict { first } else { host.rfind(':').unwrap_or(first) };
         if !is_optional_port(&host[colon..]) {
-            return Err(Invalid);
+            return Err(InvalidUrl);
         }
     }
-    check_escapes(host, Part::Host)
+    check_escapes(host, UrlPart::Host)
 }
 
-fn check_ip_literal(host: &str) -> Result<(), Invalid> {
-    let close = host.rfind(']').ok_or(Invalid)?;
+fn check_ip_literal(host: &str) -> Result<(), InvalidUrl> {
+    let close = host.rfind(']').ok_or(InvalidUrl)?;
     let port = &host[close + 1..];
     if !is_optional_port(port) {
-        return Err(Invalid);
+        return Err(InvalidUrl);
     }
     let name = &host[1..close];
     let (address, zone) = match name.find("%25") {
         Some(at) => (&name[..at], Some(&name[at..])),
         None => (name, None),
     };
-    check_escapes(address, Part::Host)?;
+    check_escapes(address, UrlPart::Host)?;
     if let Some(zone) = zone {
-        check_escapes(zone, Part::Zone)?;
+        check_escapes(zone, UrlPart::Zone)?;
         if zone.len() <= 3 {
-            return Err(Invalid); // Go's netip wants a zone behind the percent sign
+            return Err(InvalidUrl); // Go's netip wants a zone behind the percent sign
         }
     }
-    address.parse::<Ipv6Addr>().map(|_| ()).map_err(|_| Invalid)
+    address.parse::<Ipv6Addr>().map(|_| ()).map_err(|_| InvalidUrl)
 }
 
 fn is_optional_port(text: &str) -> bool {
@@ -133,14 +133,14 @@ fn is_optional_port(text: &str) -> bool {
 }
 
 /// Every `%` starts an escape of two hexadecimal digits; hosts are stricter.
-fn check_escapes(text: &str, part: Part) -> Result<(), Invalid> {
+fn check_escapes(text: &str, part: UrlPart) -> Result<(), InvalidUrl> {
     let bytes = text.as_bytes();
     let mut index = 0;
     while index < bytes.len() {
         let b = bytes[index];
         if b != b'%' {
-            if part != Part::Other && b < 0x80 && !is_host_byte(b) {
-                return Err(Invalid);
+            if part != UrlPart::Other && b < 0x80 && !is_host_byte(b) {
+                return Err(InvalidUrl);
             }
             index += 1;
             continue;
@@ -149,14 +149,14 @@ fn check_escapes(text: &str, part: Part) -> Result<(), Invalid> {
             Some(&[high, low]) => unhex(high).zip(unhex(low)).map(|(h, l)| h << 4 | l),
             _ => None,
         };
-        let byte = byte.ok_or(Invalid)?;
+        let byte = byte.ok_or(InvalidUrl)?;
         let refused = match part {
-            Part::Host => byte < 0x80 && byte != b'%',
-            Part::Zone => byte != b'%' && byte != b' ' && !is_host_byte(byte),
-            Part::Other => false,
+            UrlPart::Host => byte < 0x80 && byte != b'%',
+            UrlPart::Zone => byte != b'%' && byte != b' ' && !is_host_byte(byte),
+            UrlPart::Other => false,
         };
         if refused {
-            return Err(Invalid);
+            return Err(InvalidUrl);
         }
         index += 3;
     }
@@ -172,7 +172,7 @@ fn unhex(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-impl Url<'_> {
+impl GoUrl<'_> {
     /// The first value of a query parameter, as Go's `Query()` finds it. `Some("")` where it is
     /// named without a value.
     #[must_use]

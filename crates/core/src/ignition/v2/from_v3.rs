@@ -3,12 +3,12 @@
 
 use super::schema::{
     Config, Directory, Disk, Dropin, File, FileContents, Filesystem, Link, Mount, Owner, Partition,
-    PasswdGroup, PasswdUser, Raid, Reference, Unit, Verification, Whole,
+    PasswdGroup, PasswdUser, Raid, Reference, Unit, Verification, WholeNumber,
 };
 use super::validate::validate;
-use crate::ignition::list::Appended;
-use crate::ignition::part::Part as _;
-use crate::ignition::report::Report;
+use crate::ignition::config_part::ConfigPart as _;
+use crate::ignition::keyed_list::Appended;
+use crate::ignition::report::IgnitionReport;
 use crate::ignition::schema as v3;
 
 /// Why a specification 3 config has no equal in 2.2.
@@ -51,7 +51,7 @@ pub enum DowngradeError {
     #[error("Converted spec has unexpected fatal error:\n{report}")]
     InvalidResult {
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
 }
 
@@ -197,7 +197,7 @@ fn user(user: &v3::PasswdUser) -> PasswdUser {
 
 fn group(group: &v3::PasswdGroup) -> PasswdGroup {
     PasswdGroup {
-        gid: group.gid.map(Whole),
+        gid: group.gid.map(WholeNumber),
         name: group.name.clone(),
         password_hash: text(group.password_hash.as_ref()),
         system: group.system == Some(true),

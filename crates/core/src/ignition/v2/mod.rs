@@ -23,8 +23,8 @@ mod validate;
 
 use serde_json::Value;
 
-use super::part::{Decoder, Part as _};
-use super::report::Report;
+use super::config_part::{ConfigDecoder, ConfigPart as _};
+use super::report::IgnitionReport;
 
 pub use dedupe::remove_duplicates;
 pub use from_v3::{DowngradeError, from_v3};
@@ -34,8 +34,8 @@ pub use validate::validate;
 
 /// Reads a config whose version is `2.<minor>.0` (0, 1 or 2) and translates it to 2.2, as Ignition
 /// 0.35 does. `Err` is the report that makes the config unusable; `Ok` carries the warnings.
-pub fn parse(raw: &Value, minor: u8) -> Result<(Config, Report), Report> {
-    let mut cx = Decoder::new(minor);
+pub fn parse(raw: &Value, minor: u8) -> Result<(Config, IgnitionReport), IgnitionReport> {
+    let mut cx = ConfigDecoder::new(minor);
     let mut config = Config::default();
     config.decode(raw, &mut cx);
     if minor == 0 {

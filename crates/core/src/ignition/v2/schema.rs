@@ -4,23 +4,23 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::ignition::list::Appended;
-use crate::ignition::part::{Decoder, Part, shape};
-use crate::ignition::report::{Path, Report};
+use crate::ignition::config_part::{ConfigDecoder, ConfigPart, shape};
+use crate::ignition::keyed_list::Appended;
+use crate::ignition::report::{IgnitionReport, JsonPath};
 
 /// A whole number that 2.0 reads without a sign, and later versions with one. As in Ignition, one
 /// of 2.0 that is too large for a signed number becomes a negative one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Whole(pub i64);
+pub struct WholeNumber(pub i64);
 
-impl Serialize for Whole {
+impl Serialize for WholeNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_i64(self.0)
     }
 }
 
-impl Part for Whole {
-    fn decode(&mut self, value: &Value, cx: &mut Decoder) {
+impl ConfigPart for WholeNumber {
+    fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder) {
         if cx.minor > 0 || value.is_null() {
             return self.0.decode(value, cx);
         }
@@ -38,7 +38,7 @@ impl Part for Whole {
         parts.into_iter().next_back().unwrap_or_default()
     }
 
-    fn find_duplicates(&self, _: &mut Path, _: &mut Report) {}
+    fn find_duplicates(&self, _: &mut JsonPath, _: &mut IgnitionReport) {}
 }
 
 shape! {
@@ -169,7 +169,7 @@ shape! {
     /// A group.
     PasswdGroup, merge by_field {
         /// Its number.
-        gid: Option<Whole> = "gid";
+        gid: Option<WholeNumber> = "gid";
         /// Its name.
         name: String = "name";
         /// Its password hash.
@@ -235,7 +235,7 @@ shape! {
         /// Whether it is a system user.
         system: bool = "system";
         /// Its number.
-        uid: Option<Whole> = "uid";
+        uid: Option<WholeNumber> = "uid";
     }
 }
 
@@ -361,9 +361,9 @@ shape! {
         /// Its number; 0 is the next free one.
         number: i64 = "number";
         /// Its size in sectors; 0 is all that is left.
-        size: Whole = "size";
+        size: WholeNumber = "size";
         /// Its first sector; 0 is the largest gap.
-        start: Whole = "start";
+        start: WholeNumber = "start";
         /// The GUID of its type.
         type_guid: String = "typeGuid";
     }

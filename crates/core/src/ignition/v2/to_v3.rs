@@ -9,11 +9,11 @@ use super::schema::{
 };
 use super::validate::validate_as;
 use crate::ignition::go::path as go_path;
-use crate::ignition::list::{Appended, Item, Keyed};
-use crate::ignition::report::Report;
+use crate::ignition::keyed_list::{Appended, Keyed, KeyedItem};
+use crate::ignition::report::IgnitionReport;
 use crate::ignition::schema as v3;
 use crate::ignition::validate::validate as validate_v3;
-use crate::ignition::version::Version;
+use crate::ignition::version::IgnitionVersion;
 
 /// Why a specification 2 config has no equal in specification 3.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum UpgradeError {
     #[error("Invalid input config:\n{report}")]
     Invalid {
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
     /// A networkd section.
     #[error("config includes deprecated networkd section - use Files instead")]
@@ -81,7 +81,7 @@ pub enum UpgradeError {
     #[error("{report}")]
     InvalidResult {
         /// What was found.
-        report: Report,
+        report: IgnitionReport,
     },
 }
 
@@ -114,7 +114,7 @@ pub fn to_v3(config: &Config) -> Result<v3::Config, UpgradeError> {
     if report.is_fatal() {
         return Err(UpgradeError::InvalidResult { report });
     }
-    result.ignition.version = Version::MAX.to_string();
+    result.ignition.version = IgnitionVersion::MAX.to_string();
     Ok(result)
 }
 
@@ -177,7 +177,7 @@ fn check_units(systemd: &Systemd) -> Result<(), UpgradeError> {
     Ok(())
 }
 
-fn each<T, U: Item>(items: &[T], translate: impl Fn(&T) -> U) -> Keyed<U> {
+fn each<T, U: KeyedItem>(items: &[T], translate: impl Fn(&T) -> U) -> Keyed<U> {
     items.iter().map(translate).collect::<Vec<_>>().into()
 }
 

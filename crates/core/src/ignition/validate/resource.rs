@@ -1,13 +1,13 @@
 //! Things to fetch: their URL, compression, headers and checksum.
 
 use super::super::data_url;
-use super::super::go::url::{self, Url};
-use super::super::report::Path;
+use super::super::go::url::{self, GoUrl};
+use super::super::report::JsonPath;
 use super::super::schema::{Resource, Verification};
 use super::Validator;
 
 impl Validator<'_> {
-    pub(super) fn resource(&mut self, resource: &Resource, path: &Path) {
+    pub(super) fn resource(&mut self, resource: &Resource, path: &JsonPath) {
         if !matches!(resource.compression.as_deref(), None | Some("" | "gzip")) {
             self.report.error(&path.key("compression"), "invalid compression method");
         }
@@ -21,7 +21,7 @@ impl Validator<'_> {
     }
 
     /// A config or certificate to fetch; before 3.1 it was less than any other resource.
-    pub(super) fn reference(&mut self, resource: &Resource, path: &Path) {
+    pub(super) fn reference(&mut self, resource: &Resource, path: &JsonPath) {
         if self.minor >= 1 {
             return self.resource(resource, path);
         }
@@ -29,7 +29,7 @@ impl Validator<'_> {
         self.verification(&resource.verification, path);
     }
 
-    fn source(&mut self, resource: &Resource, path: &Path) {
+    fn source(&mut self, resource: &Resource, path: &JsonPath) {
         if let Some(source) = resource.source.as_deref().filter(|source| !source.is_empty())
             && let Err(problem) = check_url(source, self.minor)
         {
@@ -37,7 +37,7 @@ impl Validator<'_> {
         }
     }
 
-    fn headers(&mut self, resource: &Resource, path: &Path) {
+    fn headers(&mut self, resource: &Resource, path: &JsonPath) {
         if resource.http_headers.is_empty() {
             return;
         }
@@ -60,7 +60,7 @@ impl Validator<'_> {
         }
     }
 
-    fn verification(&mut self, verification: &Verification, path: &Path) {
+    fn verification(&mut self, verification: &Verification, path: &JsonPath) {
         let Some(hash) = &verification.hash else { return };
         let problem = match hash.split_once('-') {
             None => Some("malformed hash specifier"),
@@ -74,7 +74,7 @@ impl Validator<'_> {
     }
 
     /// Where a source is a must.
-    pub(super) fn required_source(&mut self, resource: &Resource, path: &Path) {
+    pub(super) fn required_source(&mut self, resource: &Resource, path: &JsonPath) {
         match resource.source.as_deref().filter(|source| !source.is_empty()) {
             None => self.report.error(path, "source is required"),
             Some(source) => {
@@ -99,14 +99,14 @@ pub(crate) fn check_url(source: &str, minor: u8) -> Result<(), String> {
     }
 }
 
-fn check_object_version(url: &Url<'_>) -> Result<(), String> {
+fn check_object_version(url: &GoUrl<'_>) -> Result<(), String> {
     match url.query_value("versionId") {
         Some(version) if version.is_empty() => Err("invalid S3 object VersionId".to_owned()),
         _ => Ok(()),
     }
 }
 
-fn check_arn(url: &Url<'_>) -> Result<(), String> {
+fn check_arn(url: &GoUrl<'_>) -> Result<(), String> {
     // arn:partition:service:region:account:resource
     let sections: Vec<&str> = url.opaque.splitn(5, ':').collect();
     let invalid = || Err("invalid S3 ARN format".to_owned());

@@ -1,7 +1,7 @@
 //! Exact calls, and answers as rpm-ostree 2024.x on RHCOS 9 and Fedora CoreOS gives them.
 
 use super::*;
-use crate::os::KernelArguments;
+use crate::os::KernelArgumentsChange;
 
 const UPDATED: &str = include_str!("fixtures/rhcos-staged.json");
 const OLD: &str = include_str!("fixtures/rhcos-pivot.json");
@@ -10,7 +10,7 @@ fn list(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn lines(calls: &[Call]) -> Vec<String> {
+fn lines(calls: &[RpmOstreeCall]) -> Vec<String> {
     calls.iter().map(|call| call.arguments.join(" ")).collect()
 }
 
@@ -18,36 +18,36 @@ fn lines(calls: &[Call]) -> Vec<String> {
 fn calls_in_their_order() {
     let rebase = "rebase --experimental ostree-unverified-registry:r/os@sha256:1";
     let reset = "override reset kernel kernel-core --uninstall kernel-rt-core";
-    let image = Change { image: Some("r/os@sha256:1".to_owned()), ..Change::default() };
+    let image = OsChange { image: Some("r/os@sha256:1".to_owned()), ..OsChange::default() };
     let arguments =
-        KernelArguments { delete: list(&["a", "b=1"]), append: list(&["a", "c=\"d e\""]) };
+        KernelArgumentsChange { delete: list(&["a", "b=1"]), append: list(&["a", "c=\"d e\""]) };
     let kargs = "kargs --delete-if-present=a --delete-if-present=b=1 --append=a --append=c=\"d e\"";
-    let everything = Change {
+    let everything = OsChange {
         kernel_arguments: arguments.clone(),
         kernel_type: Some(("realtime".to_owned(), "realtime".to_owned())),
         extensions: Some(list(&["usbguard"])),
         ..image.clone()
     };
-    let plain = Deployment::default();
-    let realtime = Deployment {
+    let plain = OsDeployment::default();
+    let realtime = OsDeployment {
         removed_packages: list(&["kernel", "kernel-core"]),
         requested_packages: list(&["kernel-rt-core", "sysstat"]),
-        ..Deployment::default()
+        ..OsDeployment::default()
     };
-    let switch = kernel_type::switch("realtime").unwrap().join(" ");
+    let switch = kernel_type::switch_arguments("realtime").unwrap().join(" ");
     for (change, booted, expected) in [
-        (Change::default(), &plain, vec!["cleanup -p"]),
+        (OsChange::default(), &plain, vec!["cleanup -p"]),
         (image.clone(), &plain, vec!["cleanup -p", rebase]),
         (image.clone(), &realtime, vec!["cleanup -p", reset, rebase]),
         (
-            Change { kernel_arguments: arguments, ..Change::default() },
+            OsChange { kernel_arguments: arguments, ..OsChange::default() },
             &realtime,
             vec!["cleanup -p", kargs],
         ),
         (
-            Change {
+            OsChange {
                 kernel_type: Some(("realtime".to_owned(), "default".to_owned())),
-                ..Change::default()
+                ..OsChange::default()
             },
             &realtime,
             vec!["cleanup -p", reset],
@@ -65,12 +65,12 @@ fn calls_in_their_order() {
             ],
         ),
         (
-            Change { checksum: Some("c".to_owned()), ..image.clone() },
+            OsChange { checksum: Some("c".to_owned()), ..image.clone() },
             &plain,
             vec!["cleanup -p", rebase],
         ),
         (
-            Change { checksum: Some("c".to_owned()), ..Change::default() },
+            OsChange { checksum: Some("c".to_owned()), ..OsChange::default() },
             &plain,
             vec!["cleanup -p", "rebase --experimental c"],
         ),
@@ -87,9 +87,9 @@ fn calls_in_their_order() {
 
 #[test]
 fn a_staged_image_and_a_kept_one() {
-    let status = parse(UPDATED).unwrap();
+    let status = parse_status(UPDATED).unwrap();
     let image = "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:";
-    let name = |deployment: &Deployment| deployment.image.clone().unwrap();
+    let name = |deployment: &OsDeployment| deployment.image.clone().unwrap();
     let next = status.next.unwrap();
     assert_eq!(name(&next), format!("{image}{}", "b".repeat(64)));
     assert_eq!(name(&status.booted), format!("{image}{}", "a".repeat(64)));
@@ -105,12 +105,12 @@ fn a_staged_image_and_a_kept_one() {
 
 #[test]
 fn an_old_origin() {
-    let status = parse(OLD).unwrap();
+    let status = parse_status(OLD).unwrap();
     assert_eq!(status.next, None);
     let image = status.booted.image.unwrap();
     assert!(image.starts_with("registry.svc.ci.openshift.org/rhcos/maipo@sha256:"), "{image}");
-    assert!(parse("{\"deployments\": []}").unwrap_err().contains("no deployment is booted"));
-    assert!(parse("x").unwrap_err().contains("cannot be read"));
+    assert!(parse_status("{\"deployments\": []}").unwrap_err().contains("no deployment is booted"));
+    assert!(parse_status("x").unwrap_err().contains("cannot be read"));
 }
 
 #[test]
@@ -134,12 +134,15 @@ fn names_of_images() {
 #[test]
 fn old_versions_do_not_know_images() {
     let version = "rpm-ostree:\n Version: '2024.8'\n Git: x\n Features:\n  - rust\n  - compose\n  - container\n";
-    assert!(knows_images(version));
-    assert!(!knows_images("rpm-ostree:\n Version: '2018.10'\n Features:\n  - compose\n"));
+    assert!(supports_container_images(version));
+    assert!(!supports_container_images(
+        "rpm-ostree:\n Version: '2018.10'\n Features:\n  - compose\n"
+    ));
 }
 
 #[test]
 fn pauses_double_up_to_a_minute() {
-    let seconds: Vec<u64> = (1..TRIES).map(|failures| pause(failures).as_secs()).collect();
+    let seconds: Vec<u64> =
+        (1..MAX_DOWNLOAD_ATTEMPTS).map(|failures| download_backoff(failures).as_secs()).collect();
     assert_eq!(seconds, [10, 20, 40, 60, 60, 60]);
 }

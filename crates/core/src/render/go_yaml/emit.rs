@@ -5,20 +5,20 @@ use serde_json::{Map, Number, Value};
 use super::float::go_float;
 use super::order::sort_by_key;
 use super::reader::as_read;
-use super::scalar::{Look, Style, look};
+use super::scalar::{ScalarLayout, ScalarStyle, choose_layout};
 
 /// One step of indentation, and the digit that announces it in the header of a block.
-pub(super) const STEP: usize = 2;
+pub(super) const INDENT_STEP: usize = 2;
 
 /// A space beyond this column is where a line is folded.
-pub(super) const WIDTH: usize = 80;
+pub(super) const FOLD_WIDTH: usize = 80;
 
 /// Longer keys, in bytes, are set apart by `? `.
-const LONGEST_SIMPLE_KEY: usize = 128;
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 /// Output so far, and where it stands.
 #[derive(Debug)]
-pub(super) struct Emitter {
+pub(super) struct YamlEmitter {
     pub(super) out: String,
     /// Characters on the current line.
     pub(super) column: usize,
@@ -32,23 +32,23 @@ pub(super) struct Emitter {
 
 /// Where a node stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum YamlPosition {
     Root,
     Item,
     MappingValue,
 }
 
-impl Emitter {
+impl YamlEmitter {
     /// Writes a whole document.
     pub(super) fn document(value: &Value) -> String {
         let mut emitter =
             Self { out: String::new(), column: 0, indent: None, spaced: true, fresh: true };
-        emitter.node(value, Place::Root);
+        emitter.node(value, YamlPosition::Root);
         emitter.start_line(0);
         emitter.out
     }
 
-    fn node(&mut self, value: &Value, place: Place) {
+    fn node(&mut self, value: &Value, place: YamlPosition) {
         match value {
             Value::Null => self.word("null"),
             Value::Bool(true) => self.word("true"),
@@ -56,7 +56,7 @@ impl Emitter {
             Value::Number(number) => self.number(number),
             Value::String(text) => {
                 let text = as_read(text);
-                self.scalar(&text, look(&text), true);
+                self.scalar(&text, choose_layout(&text), true);
             }
             Value::Array(items) if items.is_empty() => self.word("[]"),
             Value::Array(items) => self.sequence(items, place),
@@ -65,38 +65,38 @@ impl Emitter {
         }
     }
 
-    fn sequence(&mut self, items: &[Value], place: Place) {
+    fn sequence(&mut self, items: &[Value], place: YamlPosition) {
         let outer = self.indent;
         // Below its key a list stays at the column of the key; beside a mark it goes in.
-        if place != Place::MappingValue || self.fresh {
-            self.indent = Some(outer.map_or(0, |indent| indent + STEP));
+        if place != YamlPosition::MappingValue || self.fresh {
+            self.indent = Some(outer.map_or(0, |indent| indent + INDENT_STEP));
         }
         for item in items {
             self.start_line(self.indent.unwrap_or(0));
             self.mark("-", true);
-            self.node(item, Place::Item);
+            self.node(item, YamlPosition::Item);
         }
         self.indent = outer;
     }
 
     fn mapping(&mut self, map: &Map<String, Value>) {
         let outer = self.indent;
-        let indent = outer.map_or(0, |indent| indent + STEP);
+        let indent = outer.map_or(0, |indent| indent + INDENT_STEP);
         self.indent = Some(indent);
         let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
         sort_by_key(&mut entries);
         for (key, value) in entries {
             self.start_line(indent);
             self.key(key, indent);
-            self.node(value, Place::MappingValue);
+            self.node(value, YamlPosition::MappingValue);
         }
         self.indent = outer;
     }
 
     fn key(&mut self, key: &str, indent: usize) {
         let key = as_read(key);
-        let look = look(&key);
-        if !look.multiline && key.len() <= LONGEST_SIMPLE_KEY {
+        let look = choose_layout(&key);
+        if !look.multiline && key.len() <= MAX_SIMPLE_KEY_BYTES {
             self.scalar(&key, look, false);
             self.mark(":", false);
         } else {
@@ -113,28 +113,30 @@ impl Emitter {
     }
 
     /// Writes a string. A simple key must not be `foldable`.
-    fn scalar(&mut self, text: &str, look: Look, foldable: bool) {
-        let indent = self.indent.map_or(STEP, |indent| indent + STEP);
+    fn scalar(&mut self, text: &str, look: ScalarLayout, foldable: bool) {
+        let indent = self.indent.map_or(INDENT_STEP, |indent| indent + INDENT_STEP);
         let fold = foldable.then_some(indent);
         match look.style {
-            Style::Plain if fold.is_none() || self.column + text.len() <= WIDTH => self.word(text),
-            Style::Plain => {
+            ScalarStyle::Plain if fold.is_none() || self.column + text.len() <= FOLD_WIDTH => {
+                self.word(text)
+            }
+            ScalarStyle::Plain => {
                 self.set_off();
                 self.words(text, fold, false);
                 self.spaced = false;
                 self.fresh = false;
             }
-            Style::Single => {
+            ScalarStyle::Single => {
                 self.word("'");
                 self.single_quoted(text, fold, look);
                 self.word_end("'");
             }
-            Style::Double => {
+            ScalarStyle::Double => {
                 self.word("\"");
                 self.double_quoted(text, fold);
                 self.word_end("\"");
             }
-            Style::Literal => self.literal(text, indent, look),
+            ScalarStyle::Literal => self.literal(text, indent, look),
         }
     }
 

@@ -34,7 +34,7 @@ mod timestamp;
 #[cfg(test)]
 mod tests;
 
-pub use reader::{Refusal, go_yaml_refusal};
+pub use reader::{GoYamlError, go_yaml_error};
 
 use serde_json::Value;
 
@@ -47,5 +47,5 @@ use serde_json::Value;
 /// assert_eq!(to_go_yaml(&spec), "fips: false\nkernelArguments:\n- 'a: b'\n");
 /// ```
 pub fn to_go_yaml(value: &Value) -> String {
-    emit::Emitter::document(value)
+    emit::YamlEmitter::document(value)
 }

@@ -15,67 +15,67 @@ use serde_json::Value;
 const NEL: char = '\u{85}';
 
 /// How many characters of JSON text, quotes included, a key may take.
-const LONGEST_KEY: usize = 1024;
+const MAX_KEY_CHARS: usize = 1024;
 
 /// Why go-yaml cannot read the JSON text of a value, so that there are no bytes to be equal to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum GoYamlError {
     /// A string holds a character that a YAML stream must not hold as it is: U+007F, one of
     /// U+0080 to U+009F, U+FFFE or U+FFFF.
     Character(char),
     /// The JSON text of a key is longer than 1024 characters. Holds the length found.
     LongKey(usize),
     /// A key holds NEL (U+0085), a line break for YAML, where only a key of one line can stand.
-    BrokenKey,
+    LineBreakInKey,
     /// A string holds a line (NEL breaks lines) that starts like a document marker,
     /// `---` or `...` and then a blank.
     DocumentMarker,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for GoYamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Character(c) => {
                 write!(f, "U+{:04X} is not allowed in a YAML stream", u32::from(*c))
             }
             Self::LongKey(found) => {
-                write!(f, "a key takes {found} characters of JSON, more than {LONGEST_KEY}")
+                write!(f, "a key takes {found} characters of JSON, more than {MAX_KEY_CHARS}")
             }
-            Self::BrokenKey => f.write_str("a key holds a line break (U+0085)"),
+            Self::LineBreakInKey => f.write_str("a key holds a line break (U+0085)"),
             Self::DocumentMarker => f.write_str("a line of a string is a YAML document marker"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for GoYamlError {}
 
 /// Tells whether, and why, go-yaml refuses the JSON text of `value`.
 ///
 /// What is refused has no YAML in Go at all: a controller written in Go reports an error where
 /// it should have made a name. [`to_go_yaml`](super::to_go_yaml) writes something sensible
 /// nevertheless, so a caller that has to be as strict asks here first.
-pub fn go_yaml_refusal(value: &Value) -> Option<Refusal> {
+pub fn go_yaml_error(value: &Value) -> Option<GoYamlError> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
-        Value::String(text) => refused_text(text),
-        Value::Array(items) => items.iter().find_map(go_yaml_refusal),
+        Value::String(text) => text_error(text),
+        Value::Array(items) => items.iter().find_map(go_yaml_error),
         Value::Object(map) => {
-            map.iter().find_map(|(key, value)| refused_key(key).or_else(|| go_yaml_refusal(value)))
+            map.iter().find_map(|(key, value)| key_error(key).or_else(|| go_yaml_error(value)))
         }
     }
 }
 
-fn refused_key(key: &str) -> Option<Refusal> {
-    refused_text(key).or_else(|| {
+fn key_error(key: &str) -> Option<GoYamlError> {
+    text_error(key).or_else(|| {
         if key.contains(NEL) {
-            return Some(Refusal::BrokenKey);
+            return Some(GoYamlError::LineBreakInKey);
         }
         // An escape takes six characters at most: short keys need no counting.
-        if key.len() * 6 + 2 <= LONGEST_KEY {
+        if key.len() * 6 + 2 <= MAX_KEY_CHARS {
             return None;
         }
         let length = 2 + key.chars().map(json_width).sum::<usize>();
-        (length > LONGEST_KEY).then_some(Refusal::LongKey(length))
+        (length > MAX_KEY_CHARS).then_some(GoYamlError::LongKey(length))
     })
 }
 
@@ -88,7 +88,7 @@ fn json_width(c: char) -> usize {
     }
 }
 
-fn refused_text(text: &str) -> Option<Refusal> {
+fn text_error(text: &str) -> Option<GoYamlError> {
     // All that can be refused is DEL or starts with one of two bytes.
     if !text.bytes().any(|b| matches!(b, 0x7f | 0xc2 | 0xef)) {
         return None;
@@ -96,7 +96,7 @@ fn refused_text(text: &str) -> Option<Refusal> {
     let forbidden =
         |c: &char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
     if let Some(c) = text.chars().find(forbidden) {
-        return Some(Refusal::Character(c));
+        return Some(GoYamlError::Character(c));
     }
     // A line of its own starts after a break; a marker ends in a space or in the next break.
     let marked = |line: &str| {
@@ -105,7 +105,7 @@ fn refused_text(text: &str) -> Option<Refusal> {
     };
     text.match_indices(NEL)
         .any(|(at, nel)| marked(&text[at + nel.len()..]))
-        .then_some(Refusal::DocumentMarker)
+        .then_some(GoYamlError::DocumentMarker)
 }
 
 /// The string that go-yaml makes of a JSON string: lines broken by NEL are folded, that is, one

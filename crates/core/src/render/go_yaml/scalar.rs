@@ -4,7 +4,7 @@ use super::resolve::stays_a_string;
 
 /// The four ways that come into question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ScalarStyle {
     /// As it is.
     Plain,
     /// Between `'`, which is doubled inside.
@@ -17,9 +17,9 @@ pub(super) enum Style {
 
 /// What has to be known of a string before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct ScalarLayout {
     /// How to write it.
-    pub(super) style: Style,
+    pub(super) style: ScalarStyle,
     /// It holds a character that YAML 1.1 takes for a line break.
     pub(super) multiline: bool,
     /// It holds a break other than a line feed.
@@ -28,7 +28,7 @@ pub(super) struct Look {
 
 /// What a byte can mean for the choice of a style.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum ByteClass {
     /// Nothing.
     Ordinary,
     Space,
@@ -39,23 +39,23 @@ enum Class {
     Special,
     /// Starts a character that may be special or a break: NEL and other C1 controls, U+2028,
     /// U+2029, the byte order mark and the last two of the basic plane.
-    Depends,
+    MultibyteStart,
 }
 
-static CLASSES: [Class; 256] = classes();
+static CLASSES: [ByteClass; 256] = classes();
 
-const fn classes() -> [Class; 256] {
-    let mut table = [Class::Ordinary; 256];
+const fn classes() -> [ByteClass; 256] {
+    let mut table = [ByteClass::Ordinary; 256];
     let mut byte = 0;
     while byte < 256 {
         table[byte] = match byte as u8 {
-            b' ' => Class::Space,
-            b'\n' => Class::LineFeed,
-            b':' => Class::Colon,
-            b'#' => Class::Hash,
-            b'\r' | 0xc2 | 0xe2 | 0xef => Class::Depends,
-            0..=0x1f | 0x7f | 0xf0..=0xff => Class::Special,
-            _ => Class::Ordinary,
+            b' ' => ByteClass::Space,
+            b'\n' => ByteClass::LineFeed,
+            b':' => ByteClass::Colon,
+            b'#' => ByteClass::Hash,
+            b'\r' | 0xc2 | 0xe2 | 0xef => ByteClass::MultibyteStart,
+            0..=0x1f | 0x7f | 0xf0..=0xff => ByteClass::Special,
+            _ => ByteClass::Ordinary,
         };
         byte += 1;
     }
@@ -64,7 +64,7 @@ const fn classes() -> [Class; 256] {
 
 /// Findings about the characters of a string and their neighbours.
 #[derive(Default)]
-struct Traits {
+struct ScalarTraits {
     line_feeds: bool,
     rare_breaks: bool,
     special: bool,
@@ -77,7 +77,7 @@ struct Traits {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Previous {
+enum NeighbourKind {
     Start,
     Space,
     Break,
@@ -85,85 +85,88 @@ enum Previous {
 }
 
 /// Decides how `text` is written.
-pub(super) fn look(text: &str) -> Look {
+pub(super) fn choose_layout(text: &str) -> ScalarLayout {
     let traits = examine(text.as_bytes());
     let multiline = traits.line_feeds || traits.rare_breaks;
     let unquotable = traits.space_before_break || traits.special;
     let style = if traits.line_feeds {
-        if unquotable || traits.trailing_space { Style::Double } else { Style::Literal }
+        if unquotable || traits.trailing_space { ScalarStyle::Double } else { ScalarStyle::Literal }
     } else if !stays_a_string(text) || unquotable || traits.space_after_break {
-        Style::Double
+        ScalarStyle::Double
     } else if multiline
         || traits.leading
         || traits.trailing_space
         || traits.trailing_break
         || traits.indicators
     {
-        Style::Single
+        ScalarStyle::Single
     } else {
-        Style::Plain
+        ScalarStyle::Plain
     };
-    Look { style, multiline, rare_breaks: traits.rare_breaks }
+    ScalarLayout { style, multiline, rare_breaks: traits.rare_breaks }
 }
 
-fn examine(text: &[u8]) -> Traits {
-    let mut traits = Traits { indicators: starts_with_indicator(text), ..Traits::default() };
-    let mut previous = Previous::Start;
+fn examine(text: &[u8]) -> ScalarTraits {
+    let mut traits =
+        ScalarTraits { indicators: starts_with_indicator(text), ..ScalarTraits::default() };
+    let mut previous = NeighbourKind::Start;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let class = CLASSES[usize::from(byte)];
         at += 1;
-        if class == Class::Ordinary {
+        if class == ByteClass::Ordinary {
             at += text[at..]
                 .iter()
-                .take_while(|b| CLASSES[usize::from(**b)] == Class::Ordinary)
+                .take_while(|b| CLASSES[usize::from(**b)] == ByteClass::Ordinary)
                 .count();
-            previous = Previous::Other;
+            previous = NeighbourKind::Other;
             continue;
         }
-        let mut current = Previous::Other;
+        let mut current = NeighbourKind::Other;
         match class {
-            Class::Space => current = Previous::Space,
-            Class::LineFeed => {
+            ByteClass::Space => current = NeighbourKind::Space,
+            ByteClass::LineFeed => {
                 traits.line_feeds = true;
-                current = Previous::Break;
+                current = NeighbourKind::Break;
             }
-            Class::Colon => traits.indicators |= matches!(text.get(at), None | Some(b' ')),
-            Class::Hash => traits.indicators |= previous == Previous::Space,
-            Class::Special => traits.special = true,
-            Class::Depends => {
-                let (special, is_break) = depends(&text[at - 1..]);
+            ByteClass::Colon => traits.indicators |= matches!(text.get(at), None | Some(b' ')),
+            ByteClass::Hash => traits.indicators |= previous == NeighbourKind::Space,
+            ByteClass::Special => traits.special = true,
+            ByteClass::MultibyteStart => {
+                let (special, is_break) = classify_multibyte(&text[at - 1..]);
                 traits.special |= special;
                 traits.rare_breaks |= is_break;
                 if is_break {
-                    current = Previous::Break;
+                    current = NeighbourKind::Break;
                     // The rest of the character must not be taken for what follows the break.
                     at += if byte == 0xe2 { 2 } else { usize::from(byte == 0xc2) };
                 }
             }
-            Class::Ordinary => {}
+            ByteClass::Ordinary => {}
         }
         traits.neighbours(previous, current);
         previous = current;
     }
-    traits.trailing_space = previous == Previous::Space;
-    traits.trailing_break = previous == Previous::Break;
+    traits.trailing_space = previous == NeighbourKind::Space;
+    traits.trailing_break = previous == NeighbourKind::Break;
     traits
 }
 
-impl Traits {
-    fn neighbours(&mut self, previous: Previous, current: Previous) {
+impl ScalarTraits {
+    fn neighbours(&mut self, previous: NeighbourKind, current: NeighbourKind) {
         match (previous, current) {
-            (Previous::Start, Previous::Space | Previous::Break) => self.leading = true,
-            (Previous::Space, Previous::Break) => self.space_before_break = true,
-            (Previous::Break, Previous::Space) => self.space_after_break = true,
+            (NeighbourKind::Start, NeighbourKind::Space | NeighbourKind::Break) => {
+                self.leading = true
+            }
+            (NeighbourKind::Space, NeighbourKind::Break) => self.space_before_break = true,
+            (NeighbourKind::Break, NeighbourKind::Space) => self.space_after_break = true,
             _ => {}
         }
     }
 }
 
 /// For a character whose first byte does not tell: is it special, and is it a line break?
-fn depends(text: &[u8]) -> (bool, bool) {
+fn classify_multibyte(text: &[u8]) -> (bool, bool) {
     match text {
         [b'\r', ..] | [0xc2, 0x85, ..] => (true, true),
         [0xc2, 0x80..=0x9f, ..] | [0xef, 0xbb, 0xbf, ..] | [0xef, 0xbf, 0xbe | 0xbf, ..] => {
@@ -188,9 +191,9 @@ fn starts_with_indicator(text: &[u8]) -> bool {
 pub(super) fn needs_escape(text: &[u8]) -> bool {
     match text.first() {
         Some(byte) => match CLASSES[usize::from(*byte)] {
-            Class::Special | Class::LineFeed => true,
-            Class::Depends => {
-                let (special, is_break) = depends(text);
+            ByteClass::Special | ByteClass::LineFeed => true,
+            ByteClass::MultibyteStart => {
+                let (special, is_break) = classify_multibyte(text);
                 special || is_break
             }
             _ => matches!(byte, b'"' | b'\\'),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Refusal, go_yaml_refusal, to_go_yaml};
+use super::{GoYamlError, go_yaml_error, to_go_yaml};
 
 /// Checks lines of `{"value": …, "yaml": "…"}`.
 fn check(table: &str) {
@@ -10,7 +10,7 @@ fn check(table: &str) {
         let row: Value = serde_json::from_str(line).expect("a row is JSON");
         let value = &row["value"];
         assert_eq!(row["yaml"].as_str(), Some(to_go_yaml(value).as_str()), "{value}");
-        assert_eq!(go_yaml_refusal(value), None, "{value}");
+        assert_eq!(go_yaml_error(value), None, "{value}");
     }
 }
 
@@ -37,15 +37,15 @@ fn floats() {
 
 #[test]
 fn go_refuses_what_is_no_yaml_stream() {
-    let refused = |value: Value| go_yaml_refusal(&value);
-    assert_eq!(refused(json!(["\u{7f}"])), Some(Refusal::Character('\u{7f}')));
-    assert_eq!(refused(json!({"a\u{9f}": 1})), Some(Refusal::Character('\u{9f}')));
-    assert_eq!(refused(json!({"a": "\u{ffff}"})), Some(Refusal::Character('\u{ffff}')));
-    assert_eq!(refused(json!({"a\u{85}": 1})), Some(Refusal::BrokenKey));
-    assert_eq!(refused(json!("a\u{85}... ")), Some(Refusal::DocumentMarker));
-    assert_eq!(refused(json!("a\u{85}---\u{85}")), Some(Refusal::DocumentMarker));
-    assert_eq!(refused(json!({"<".repeat(171): 1})), Some(Refusal::LongKey(1028)));
-    assert_eq!(refused(json!({"k".repeat(1023): 1})), Some(Refusal::LongKey(1025)));
+    let refused = |value: Value| go_yaml_error(&value);
+    assert_eq!(refused(json!(["\u{7f}"])), Some(GoYamlError::Character('\u{7f}')));
+    assert_eq!(refused(json!({"a\u{9f}": 1})), Some(GoYamlError::Character('\u{9f}')));
+    assert_eq!(refused(json!({"a": "\u{ffff}"})), Some(GoYamlError::Character('\u{ffff}')));
+    assert_eq!(refused(json!({"a\u{85}": 1})), Some(GoYamlError::LineBreakInKey));
+    assert_eq!(refused(json!("a\u{85}... ")), Some(GoYamlError::DocumentMarker));
+    assert_eq!(refused(json!("a\u{85}---\u{85}")), Some(GoYamlError::DocumentMarker));
+    assert_eq!(refused(json!({"<".repeat(171): 1})), Some(GoYamlError::LongKey(1028)));
+    assert_eq!(refused(json!({"k".repeat(1023): 1})), Some(GoYamlError::LongKey(1025)));
     assert_eq!(refused(json!({"é".repeat(1022): 1, "b": "a\u{85} ---"})), None);
 }
 

@@ -1,7 +1,7 @@
 //! Writing the characters of a string: folding, quoting, escaping, blocks.
 
-use super::emit::{Emitter, STEP, WIDTH};
-use super::scalar::{Look, needs_escape};
+use super::emit::{FOLD_WIDTH, INDENT_STEP, YamlEmitter};
+use super::scalar::{ScalarLayout, needs_escape};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -18,7 +18,7 @@ fn follows_space(text: &[u8], at: usize) -> bool {
     at > 0 && text[at - 1] == b' '
 }
 
-impl Emitter {
+impl YamlEmitter {
     /// Writes text that holds no breaks, with every `'` doubled if `quoted`. A line may be folded
     /// at a single space beyond the width, and goes on at column `fold`.
     pub(super) fn words(&mut self, text: &str, fold: Option<usize>, quoted: bool) {
@@ -28,7 +28,7 @@ impl Emitter {
         for (at, byte) in bytes.iter().enumerate() {
             match (*byte, fold) {
                 (b' ', Some(indent))
-                    if column > WIDTH
+                    if column > FOLD_WIDTH
                         && is_inner(bytes, at)
                         && !follows_space(bytes, at)
                         && bytes[at + 1] != b' ' =>
@@ -59,7 +59,7 @@ impl Emitter {
     }
 
     /// Writes what stands between single quotes.
-    pub(super) fn single_quoted(&mut self, text: &str, fold: Option<usize>, look: Look) {
+    pub(super) fn single_quoted(&mut self, text: &str, fold: Option<usize>, look: ScalarLayout) {
         let (Some(indent), true) = (fold, look.rare_breaks) else {
             return self.words(text, fold, true);
         };
@@ -90,7 +90,10 @@ impl Emitter {
         let mut column = self.column;
         while let Some(&byte) = bytes.get(at) {
             let fold_here = fold.filter(|_| {
-                byte == b' ' && column > WIDTH && is_inner(bytes, at) && !follows_space(bytes, at)
+                byte == b' '
+                    && column > FOLD_WIDTH
+                    && is_inner(bytes, at)
+                    && !follows_space(bytes, at)
             });
             if let Some(indent) = fold_here {
                 self.out.push_str(&text[written..at]);
@@ -158,11 +161,11 @@ impl Emitter {
 
     /// Writes a literal block: a header that tells how it starts and ends, and then every line
     /// at `indent`. Nothing is folded in it.
-    pub(super) fn literal(&mut self, text: &str, indent: usize, look: Look) {
+    pub(super) fn literal(&mut self, text: &str, indent: usize, look: ScalarLayout) {
         let is_break = |c: char| c == '\n' || RARE_BREAKS.contains(&c);
         self.word("|");
         if text.starts_with(|c| c == ' ' || is_break(c)) {
-            self.out.push(char::from(b'0' + STEP as u8));
+            self.out.push(char::from(b'0' + INDENT_STEP as u8));
         }
         let mut from_end = text.chars().rev();
         match (from_end.next().is_some_and(is_break), from_end.next()) {

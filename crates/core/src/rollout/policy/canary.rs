@@ -6,37 +6,37 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::update::{Goal, NodeView};
+use crate::rollout::{NodeView, RolloutTarget};
 
-use super::{Policy, annotation_of};
+use super::{RolloutPolicy, annotation_of};
 
 /// Where the first machines are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Canary {
+pub(super) enum CanaryState {
     /// Through, or not asked for.
-    Through,
+    Passed,
     /// So many more may get the config; these have it and are not through.
-    Going { room: usize, unfinished: Vec<String> },
+    InProgress { room: usize, unfinished: Vec<String> },
     /// They are well, and have to stay so until then.
     Soaking { until: Time },
 }
 
 /// Where the first machines are, and what the pool is to remember in
 /// [`CANARY_STATE`](machinist::CANARY_STATE): None if nothing changes, `Some(None)` to forget.
-pub(super) fn judge(
+pub(super) fn evaluate_canary(
     pool: &MachineConfigPool,
-    policy: &Policy,
+    policy: &RolloutPolicy,
     views: &[NodeView<'_>],
-    goal: Goal<'_>,
+    goal: RolloutTarget<'_>,
     now: &Time,
-) -> (Canary, Option<Option<String>>) {
+) -> (CanaryState, Option<Option<String>>) {
     let target = goal.config;
     let everybody_had_it = pool
         .status
         .as_ref()
         .and_then(|status| status.configuration.as_ref()?.name.as_deref())
         .is_some_and(|name| name == target);
-    let nobody_waits = !views.iter().any(|view| view.needs(goal));
+    let nobody_waits = !views.iter().any(|view| view.needs_target(goal));
     let memory = annotation_of(pool, machinist::CANARY_STATE).unwrap_or_default();
     let known = memory.strip_prefix(target).and_then(|rest| rest.strip_prefix(' '));
     if policy.canary == 0
@@ -45,9 +45,9 @@ pub(super) fn judge(
         || nobody_waits
         || known == Some("passed")
     {
-        return (Canary::Through, None);
+        return (CanaryState::Passed, None);
     }
-    let first: Vec<&NodeView<'_>> = views.iter().filter(|view| !view.needs(goal)).collect();
+    let first: Vec<&NodeView<'_>> = views.iter().filter(|view| !view.needs_target(goal)).collect();
     let well = |view: &NodeView<'_>| view.is_updated_to(goal) && view.not_ready().is_none();
     let unfinished: Vec<String> =
         first.iter().filter(|view| !well(view)).map(|view| view.name().to_owned()).collect();
@@ -55,7 +55,7 @@ pub(super) fn judge(
     if room > 0 || !unfinished.is_empty() {
         // They have to be well without a break.
         let forget = (!memory.is_empty()).then_some(None);
-        return (Canary::Going { room, unfinished }, forget);
+        return (CanaryState::InProgress { room, unfinished }, forget);
     }
     let since = known.and_then(|state| state.strip_prefix("soaking "));
     // A time that is not one, or that has not come yet, is no proof.
@@ -63,9 +63,9 @@ pub(super) fn judge(
     let (since, is_new) = since.map_or((now.clone(), true), |since| (since, false));
     let until = since.0.checked_add(policy.soak).map_or_else(|_| since.clone(), Time);
     if until <= *now {
-        (Canary::Through, Some(Some(format!("{target} passed"))))
+        (CanaryState::Passed, Some(Some(format!("{target} passed"))))
     } else {
         let remember = is_new.then(|| Some(format!("{target} soaking {}", since.0)));
-        (Canary::Soaking { until }, remember)
+        (CanaryState::Soaking { until }, remember)
     }
 }

@@ -9,17 +9,17 @@ use serde::Serialize;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::update::candidates::{by_zone_then_age, target_of, waiting_on_themselves};
-use crate::update::waiting::{Names, Waiting};
-use crate::update::{Goal, NodeView};
+use crate::rollout::candidates::{already_targeted, by_zone_then_age, target_of};
+use crate::rollout::waiting::{MachineNames, WaitReason};
+use crate::rollout::{NodeView, RolloutTarget};
 
-use super::canary::{self, Canary};
-use super::{Policy, Reboot, failures};
+use super::canary::{self, CanaryState};
+use super::{RebootPolicy, RolloutPolicy, failures};
 
 /// Why a whole rollout stands still.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
-pub enum Halted {
+pub enum RolloutHalted {
     /// The pool has no rendered config yet.
     NothingRendered,
     /// The pool is paused.
@@ -50,18 +50,18 @@ pub enum Halted {
 
 /// The decision about a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Decision {
+pub struct RolloutDecision {
     /// The machines that get the config now, in this order.
     pub next: Vec<String>,
     /// The machines that get the permission to restart now, in this order.
     pub restart: Vec<String>,
     /// The machines that are not there yet and get nothing now, and why.
-    pub waiting: BTreeMap<String, Waiting>,
+    pub waiting: BTreeMap<String, WaitReason>,
     /// Annotations to write on the pool (None: remove), before anything else is done.
     pub memory: BTreeMap<String, Option<String>>,
     /// Why the whole rollout stands still, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub halted: Option<Halted>,
+    pub halted: Option<RolloutHalted>,
     /// When the decision changes by itself: ask again then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<Time>,
@@ -70,154 +70,155 @@ pub struct Decision {
 /// Decides what happens to a pool now. The machines are those of the pool; what its annotations say
 /// is the policy, and `max_unavailable` how many may be away.
 #[must_use]
-pub fn decide(
+pub fn decide_rollout(
     pool: &MachineConfigPool,
     nodes: &[&Node],
-    policy: &Policy,
+    policy: &RolloutPolicy,
     max_unavailable: i64,
     now: &Time,
-) -> Decision {
-    decide_for(target_of(pool).into(), pool, nodes, policy, max_unavailable, now)
+) -> RolloutDecision {
+    decide_layered_rollout(target_of(pool).into(), pool, nodes, policy, max_unavailable, now)
 }
 
 /// The same, for a pool that may run an image of its own.
 #[must_use]
-pub fn decide_for(
-    goal: Goal<'_>,
+pub fn decide_layered_rollout(
+    goal: RolloutTarget<'_>,
     pool: &MachineConfigPool,
     nodes: &[&Node],
-    policy: &Policy,
+    policy: &RolloutPolicy,
     max_unavailable: i64,
     now: &Time,
-) -> Decision {
+) -> RolloutDecision {
     let target = goal.config;
     let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let mut decision =
-        Decision { waiting: waiting_on_themselves(&views, goal), ..Decision::default() };
-    let queues = Queues::of(&views, goal);
-    let bad = failures::judge(pool, policy, &views, target);
-    let (canary, canary_memory) = canary::judge(pool, policy, &views, goal, now);
+        RolloutDecision { waiting: already_targeted(&views, goal), ..RolloutDecision::default() };
+    let queues = UpdateQueues::from_nodes(&views, goal);
+    let bad = failures::evaluate_failures(pool, policy, &views, target);
+    let (canary, canary_memory) = canary::evaluate_canary(pool, policy, &views, goal, now);
     if let Some(value) = canary_memory {
         decision.memory.insert(machinist::CANARY_STATE.to_owned(), value);
     }
     if let Some(bad) = &bad {
-        decision.memory.extend(bad.memory.clone());
+        decision.memory.extend(bad.pool_annotations.clone());
     }
     let held = if target.is_empty() {
-        Some((Waiting::NothingRendered, Halted::NothingRendered))
+        Some((WaitReason::NothingRendered, RolloutHalted::NothingRendered))
     } else if pool.spec.paused == Some(true) {
-        Some((Waiting::PoolPaused, Halted::Paused))
+        Some((WaitReason::PoolPaused, RolloutHalted::Paused))
     } else {
         bad.map(|bad| {
             let config = target.to_owned();
-            let halted = Halted::BadConfig { config: config.clone(), failed: bad.failed };
-            (Waiting::BadConfig { config }, halted)
+            let halted = RolloutHalted::BadConfig { config: config.clone(), failed: bad.failed };
+            (WaitReason::BadConfig { config }, halted)
         })
     };
     if let Some((waiting, halted)) = held {
-        let is_bad = matches!(waiting, Waiting::BadConfig { .. });
+        let is_bad = matches!(waiting, WaitReason::BadConfig { .. });
         decision.hold(&queues.candidates, &waiting);
         if is_bad {
-            decision.hold(&queues.restarts, &waiting);
+            decision.hold(&queues.reboots, &waiting);
         }
-        let stops_somebody = !queues.candidates.is_empty() || !queues.restarts.is_empty();
+        let stops_somebody = !queues.candidates.is_empty() || !queues.reboots.is_empty();
         if stops_somebody || is_bad && !decision.waiting.is_empty() {
             decision.halted = Some(halted);
         }
         return decision;
     }
-    let hours = Hours::of(policy, now);
-    let mut room = Room::of(&views, goal, max_unavailable);
-    decision.restarts(&queues.restarts, policy, &hours, &mut room);
-    decision.targets(&queues.candidates, policy, &hours, &canary, &mut room);
-    decision.rescue(&views, goal, &hours);
-    decision.halt_for_restarts();
-    decision.wake(&hours, &canary);
+    let hours = WindowState::at(policy, now);
+    let mut room = UnavailabilityBudget::of(&views, goal, max_unavailable);
+    decision.approve_reboots(&queues.reboots, policy, &hours, &mut room);
+    decision.choose_targets(&queues.candidates, policy, &hours, &canary, &mut room);
+    decision.retarget_stranded(&views, goal, &hours);
+    decision.halt_for_reboots();
+    decision.set_recheck(&hours, &canary);
     decision
 }
 
 /// Who could go now, in the order in which they go.
-struct Queues<'a> {
+struct UpdateQueues<'a> {
     /// They need the config.
     candidates: Vec<NodeView<'a>>,
     /// They have it but for a restart.
-    restarts: Vec<NodeView<'a>>,
+    reboots: Vec<NodeView<'a>>,
 }
 
-impl<'a> Queues<'a> {
-    fn of(views: &[NodeView<'a>], goal: Goal<'_>) -> Self {
+impl<'a> UpdateQueues<'a> {
+    fn from_nodes(views: &[NodeView<'a>], goal: RolloutTarget<'_>) -> Self {
         let ready = views.iter().copied().filter(|view| view.not_ready().is_none());
-        let (mut candidates, mut rest): (Vec<_>, Vec<_>) = ready.partition(|view| view.needs(goal));
-        rest.retain(|view| view.awaits_restart() && !view.is_failing());
+        let (mut candidates, mut rest): (Vec<_>, Vec<_>) =
+            ready.partition(|view| view.needs_target(goal));
+        rest.retain(|view| view.awaits_reboot() && !view.is_failing());
         candidates.sort_by(by_zone_then_age);
         rest.sort_by(by_zone_then_age);
-        Self { candidates, restarts: rest }
+        Self { candidates, reboots: rest }
     }
 }
 
 /// The maintenance window now.
-enum Hours {
+enum WindowState {
     Always,
     Open { closes: Time },
     Closed { opens: Time },
 }
 
-impl Hours {
-    fn of(policy: &Policy, now: &Time) -> Self {
+impl WindowState {
+    fn at(policy: &RolloutPolicy, now: &Time) -> Self {
         let Some(windows) = &policy.windows else { return Self::Always };
-        match windows.closes(now) {
+        match windows.closes_at(now) {
             Some(closes) => Self::Open { closes },
-            None => Self::Closed { opens: windows.opens(now) },
+            None => Self::Closed { opens: windows.opens_at(now) },
         }
     }
 }
 
 /// How many more machines may go away, and who is away.
-struct Room {
-    left: usize,
+struct UnavailabilityBudget {
+    remaining: usize,
     max_unavailable: i64,
-    away: Vec<String>,
+    unavailable: Vec<String>,
 }
 
-impl Room {
-    fn of(views: &[NodeView<'_>], goal: Goal<'_>, max_unavailable: i64) -> Self {
+impl UnavailabilityBudget {
+    fn of(views: &[NodeView<'_>], goal: RolloutTarget<'_>, max_unavailable: i64) -> Self {
         let away = views.iter().filter(|view| view.is_unavailable());
         // One that is both counts twice, as in the real system.
-        let failing = views.iter().filter(|view| !view.needs(goal) && view.is_failing());
+        let failing = views.iter().filter(|view| !view.needs_target(goal) && view.is_failing());
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
         let gone = i64::try_from(away.len()).unwrap_or(i64::MAX);
         let left = usize::try_from(max_unavailable.saturating_sub(gone)).unwrap_or_default();
-        Self { left, max_unavailable, away }
+        Self { remaining: left, max_unavailable, unavailable: away }
     }
 
     fn take(&mut self, wanted: usize, queue: &[NodeView<'_>]) -> Vec<String> {
-        let count = wanted.min(self.left).min(queue.len());
+        let count = wanted.min(self.remaining).min(queue.len());
         let taken: Vec<String> =
             queue.iter().take(count).map(|view| view.name().to_owned()).collect();
-        self.left -= count;
-        self.away.extend(taken.iter().cloned());
+        self.remaining -= count;
+        self.unavailable.extend(taken.iter().cloned());
         taken
     }
 
-    fn none_left(&self) -> Waiting {
-        let away = Names::from(self.away.clone());
-        Waiting::NoCapacity { max_unavailable: self.max_unavailable, away }
+    fn no_capacity(&self) -> WaitReason {
+        let away = MachineNames::from(self.unavailable.clone());
+        WaitReason::NoCapacity { max_unavailable: self.max_unavailable, away }
     }
 }
 
-impl Decision {
+impl RolloutDecision {
     /// Nobody goes before the image of the pool is there.
     #[must_use]
     pub fn waiting_for_image(mut self, because: Option<String>) -> Self {
         if let Some(because) = because {
             for name in std::mem::take(&mut self.next) {
-                self.waiting.insert(name, Waiting::Image { because: because.clone() });
+                self.waiting.insert(name, WaitReason::Image { because: because.clone() });
             }
         }
         self
     }
 
-    fn hold(&mut self, views: &[NodeView<'_>], reason: &Waiting) {
+    fn hold(&mut self, views: &[NodeView<'_>], reason: &WaitReason) {
         for view in views {
             self.waiting.insert(view.name().to_owned(), reason.clone());
         }
@@ -226,77 +227,85 @@ impl Decision {
     /// A machine that was emptied for a config that it could not apply gets the next one at once: it is
     /// away already, so nobody else goes away for its sake. The real system leaves it where it is until
     /// a person uncordons it.
-    fn rescue(&mut self, views: &[NodeView<'_>], goal: Goal<'_>, hours: &Hours) {
-        if matches!(hours, Hours::Closed { .. }) {
+    fn retarget_stranded(
+        &mut self,
+        views: &[NodeView<'_>],
+        goal: RolloutTarget<'_>,
+        hours: &WindowState,
+    ) {
+        if matches!(hours, WindowState::Closed { .. }) {
             return;
         }
-        for view in views.iter().filter(|view| view.needs(goal) && view.is_stranded()) {
+        for view in views.iter().filter(|view| view.needs_target(goal) && view.is_stranded()) {
             self.waiting.remove(view.name());
             self.next.push(view.name().to_owned());
         }
     }
 
     /// Restarts come before new machines: windows are short, and what was begun should end.
-    fn restarts(
+    fn approve_reboots(
         &mut self,
         queue: &[NodeView<'_>],
-        policy: &Policy,
-        hours: &Hours,
-        room: &mut Room,
+        policy: &RolloutPolicy,
+        hours: &WindowState,
+        room: &mut UnavailabilityBudget,
     ) {
         match hours {
             // Only a person may say so, and nobody has.
-            Hours::Always if policy.reboot == Reboot::Deferred => {}
-            Hours::Closed { opens } => {
-                self.hold(queue, &Waiting::RestartPending { opens: Some(opens.clone()) });
+            WindowState::Always if policy.reboot == RebootPolicy::Deferred => {}
+            WindowState::Closed { opens } => {
+                self.hold(queue, &WaitReason::RestartPending { opens: Some(opens.clone()) });
             }
-            Hours::Always | Hours::Open { .. } => {
+            WindowState::Always | WindowState::Open { .. } => {
                 self.restart = room.take(queue.len(), queue);
                 for name in &self.restart {
                     self.waiting.remove(name);
                 }
-                self.hold(&queue[self.restart.len()..], &room.none_left());
+                self.hold(&queue[self.restart.len()..], &room.no_capacity());
             }
         }
     }
 
-    fn targets(
+    fn choose_targets(
         &mut self,
         queue: &[NodeView<'_>],
-        policy: &Policy,
-        hours: &Hours,
-        canary: &Canary,
-        room: &mut Room,
+        policy: &RolloutPolicy,
+        hours: &WindowState,
+        canary: &CanaryState,
+        room: &mut UnavailabilityBudget,
     ) {
         if queue.is_empty() {
             return;
         }
         match (hours, canary) {
             // When restarts are deferred, the change itself may be made at any hour.
-            (Hours::Closed { opens }, _) if policy.reboot == Reboot::Immediate => {
+            (WindowState::Closed { opens }, _) if policy.reboot == RebootPolicy::Immediate => {
                 let opens = opens.clone();
-                self.hold(queue, &Waiting::OutsideWindow { opens: opens.clone() });
-                self.halted = Some(Halted::OutsideWindow { opens });
+                self.hold(queue, &WaitReason::OutsideWindow { opens: opens.clone() });
+                self.halted = Some(RolloutHalted::OutsideWindow { opens });
             }
-            (_, Canary::Soaking { until }) => {
-                self.hold(queue, &Waiting::Soaking { until: until.clone() });
-                self.halted = Some(Halted::Soaking { until: until.clone() });
+            (_, CanaryState::Soaking { until }) => {
+                self.hold(queue, &WaitReason::Soaking { until: until.clone() });
+                self.halted = Some(RolloutHalted::Soaking { until: until.clone() });
             }
-            (_, Canary::Going { room: 0, unfinished }) => {
-                self.hold(queue, &Waiting::Canary { machines: unfinished.clone().into() });
+            (_, CanaryState::InProgress { room: 0, unfinished }) => {
+                self.hold(queue, &WaitReason::Canary { machines: unfinished.clone().into() });
             }
-            _ if room.left == 0 => self.hold(queue, &room.none_left()),
+            _ if room.remaining == 0 => self.hold(queue, &room.no_capacity()),
             (_, canary) => {
                 let (most, mut first) = match canary {
-                    Canary::Going { room, unfinished } => (*room, unfinished.clone()),
+                    CanaryState::InProgress { room, unfinished } => (*room, unfinished.clone()),
                     _ => (queue.len(), Vec::new()),
                 };
                 self.next = room.take(most, queue);
                 first.extend(self.next.iter().cloned());
-                let behind = Waiting::Canary { machines: first.into() };
+                let behind = WaitReason::Canary { machines: first.into() };
                 for (ahead, view) in queue.iter().enumerate().skip(self.next.len()) {
-                    let reason =
-                        if ahead < most { Waiting::NotItsTurn { ahead } } else { behind.clone() };
+                    let reason = if ahead < most {
+                        WaitReason::NotItsTurn { ahead }
+                    } else {
+                        behind.clone()
+                    };
                     self.waiting.insert(view.name().to_owned(), reason);
                 }
             }
@@ -304,34 +313,36 @@ impl Decision {
     }
 
     /// When all that is left are restarts, the rollout stands still until they are allowed.
-    fn halt_for_restarts(&mut self) {
+    fn halt_for_reboots(&mut self) {
         let idle = self.next.is_empty() && self.restart.is_empty() && self.halted.is_none();
         let mut opening = None;
         for reason in self.waiting.values() {
-            let Waiting::RestartPending { opens } = reason else { return };
+            let WaitReason::RestartPending { opens } = reason else { return };
             opening.clone_from(opens);
         }
         if !idle || self.waiting.is_empty() {
             return;
         }
         self.halted = Some(match opening {
-            Some(opens) => Halted::OutsideWindow { opens },
-            None => Halted::RestartsPending { machines: self.waiting.keys().cloned().collect() },
+            Some(opens) => RolloutHalted::OutsideWindow { opens },
+            None => {
+                RolloutHalted::RestartsPending { machines: self.waiting.keys().cloned().collect() }
+            }
         });
     }
 
-    fn wake(&mut self, hours: &Hours, canary: &Canary) {
+    fn set_recheck(&mut self, hours: &WindowState, canary: &CanaryState) {
         if self.waiting.is_empty() && self.next.is_empty() && self.restart.is_empty() {
             return;
         }
         let soaked = match canary {
-            Canary::Soaking { until } => Some(until.clone()),
+            CanaryState::Soaking { until } => Some(until.clone()),
             _ => None,
         };
         let window = match hours {
-            Hours::Always => None,
-            Hours::Open { closes } => Some(closes.clone()),
-            Hours::Closed { opens } => Some(opens.clone()),
+            WindowState::Always => None,
+            WindowState::Open { closes } => Some(closes.clone()),
+            WindowState::Closed { opens } => Some(opens.clone()),
         };
         self.wake = soaked.into_iter().chain(window).min();
     }

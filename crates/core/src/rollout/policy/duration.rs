@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A duration such as `45s`, `30m`, `2h`, `1h30m` or `1d`: whole numbers, each with its unit. A
 /// number alone could be seconds or minutes, so it is refused.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text;
     let mut seconds: u64 = 0;
     while !rest.is_empty() {
@@ -56,7 +56,7 @@ mod tests {
             ("99999999999999999999h", None),
             ("999999999h", None),
         ] {
-            assert_eq!(duration(text).ok().map(|found| found.as_secs()), expected, "{text}");
+            assert_eq!(parse_duration(text).ok().map(|found| found.as_secs()), expected, "{text}");
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 
-use super::{Policy, annotation_of};
-use crate::update::NodeView;
+use super::{RolloutPolicy, annotation_of};
+use crate::rollout::NodeView;
 
 /// The configs that nobody gets.
 pub(super) fn bad_configs(pool: &MachineConfigPool) -> BTreeSet<String> {
@@ -15,30 +15,30 @@ pub(super) fn bad_configs(pool: &MachineConfigPool) -> BTreeSet<String> {
 }
 
 /// A config that is bad: the machines that failed on it, and what is to be remembered about it.
-pub(super) struct Bad {
+pub(super) struct BadConfig {
     pub(super) failed: Vec<String>,
-    pub(super) memory: BTreeMap<String, Option<String>>,
+    pub(super) pool_annotations: BTreeMap<String, Option<String>>,
 }
 
 /// Whether the target is bad: it was found to be before, or too many machines have failed on it
 /// now.
-pub(super) fn judge(
+pub(super) fn evaluate_failures(
     pool: &MachineConfigPool,
-    policy: &Policy,
+    policy: &RolloutPolicy,
     views: &[NodeView<'_>],
     target: &str,
-) -> Option<Bad> {
+) -> Option<BadConfig> {
     let failed: Vec<String> = views
         .iter()
         .filter(|view| view.desired_config() == target && view.is_degraded())
         .map(|view| view.name().to_owned())
         .collect();
     if policy.bad_configs.contains(target) {
-        return Some(Bad { failed, memory: BTreeMap::new() });
+        return Some(BadConfig { failed, pool_annotations: BTreeMap::new() });
     }
     // Somebody has taken the config out of the list: who had failed on it before is forgiven, or
     // the config would be back in the list at once.
-    let forgiven = forgiven(pool, target);
+    let forgiven = forgiven_machines(pool, target);
     let new = failed.iter().filter(|name| !forgiven.contains(name.as_str())).count();
     if target.is_empty() || policy.max_failures.is_none_or(|max| new <= max) {
         return None;
@@ -50,10 +50,10 @@ pub(super) fn judge(
         (machinist::BAD_CONFIGS.to_owned(), Some(bad.join(","))),
         (machinist::FAILED_MACHINES.to_owned(), Some(format!("{target} {}", failed.join(",")))),
     ]);
-    Some(Bad { failed, memory })
+    Some(BadConfig { failed, pool_annotations: memory })
 }
 
-fn forgiven<'a>(pool: &'a MachineConfigPool, target: &str) -> BTreeSet<&'a str> {
+fn forgiven_machines<'a>(pool: &'a MachineConfigPool, target: &str) -> BTreeSet<&'a str> {
     let memory = annotation_of(pool, machinist::FAILED_MACHINES).unwrap_or_default();
     match memory.split_once(' ') {
         Some((config, machines)) if config == target => machines.split(',').collect(),

@@ -16,13 +16,13 @@ use std::time::Duration;
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 
-pub use decide::{Decision, Halted, decide, decide_for};
-pub use duration::duration;
-pub use window::Windows;
+pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
+pub use duration::parse_duration;
+pub use window::MaintenanceWindows;
 
 /// When a machine restarts that has to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Reboot {
+pub enum RebootPolicy {
     /// As soon as the change is made.
     #[default]
     Immediate,
@@ -32,15 +32,15 @@ pub enum Reboot {
 
 /// How a pool is rolled out. The default is what the real system does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct RolloutPolicy {
     /// How many machines go before all others.
     pub canary: usize,
     /// How long they have to be well before the others go.
     pub soak: Duration,
     /// When machines may be changed; always, without windows.
-    pub windows: Option<Windows>,
+    pub windows: Option<MaintenanceWindows>,
     /// When a machine restarts.
-    pub reboot: Reboot,
+    pub reboot: RebootPolicy,
     /// How many machines may fail on a config before its rollout stops.
     pub max_failures: Option<usize>,
     /// Configs that nobody gets.
@@ -51,7 +51,7 @@ pub struct Policy {
 /// it is corrected: a guess could restart machines at noon.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("MachineConfigPool {pool}: annotation {annotation}: {value:?}: {problem} ({remedy})")]
-pub struct PolicyError {
+pub struct RolloutPolicyError {
     /// The pool.
     pub pool: String,
     /// The annotation.
@@ -64,17 +64,17 @@ pub struct PolicyError {
     pub remedy: &'static str,
 }
 
-impl Policy {
+impl RolloutPolicy {
     /// What the annotations of a pool say.
-    pub fn of(pool: &MachineConfigPool) -> Result<Self, PolicyError> {
-        let annotations = Annotations(pool);
+    pub fn from_annotations(pool: &MachineConfigPool) -> Result<Self, RolloutPolicyError> {
+        let annotations = PoolAnnotations(pool);
         let count = "write a whole number such as 1, or remove the annotation";
         let number = |text: &str| {
             text.parse::<usize>().map_err(|_| "not a whole number of machines".to_owned())
         };
         let reboot = |text: &str| match text {
-            "immediate" => Ok(Reboot::Immediate),
-            "deferred" => Ok(Reboot::Deferred),
+            "immediate" => Ok(RebootPolicy::Immediate),
+            "deferred" => Ok(RebootPolicy::Deferred),
             _ => Err("not a time to restart".to_owned()),
         };
         Ok(Self {
@@ -83,13 +83,13 @@ impl Policy {
                 .parse(
                     machinist::CANARY_SOAK,
                     "write a duration such as 30m, 2h or 1h30m, or remove the annotation",
-                    duration,
+                    parse_duration,
                 )?
                 .unwrap_or_default(),
             windows: annotations.parse(
                 machinist::MAINTENANCE_WINDOW,
                 "write days, hours and time zone, such as \"Sat,Sun 02:00-05:00 Europe/Berlin\"; days may be left out, several windows are separated by \";\"",
-                Windows::parse,
+                MaintenanceWindows::parse,
             )?,
             reboot: annotations
                 .parse(
@@ -109,26 +109,27 @@ impl Policy {
     #[must_use]
     pub fn node_annotations(&self) -> BTreeMap<String, Option<String>> {
         let reboot = match self.reboot {
-            Reboot::Immediate => None,
-            Reboot::Deferred => Some("deferred".to_owned()),
+            RebootPolicy::Immediate => None,
+            RebootPolicy::Deferred => Some("deferred".to_owned()),
         };
-        [(machinist::REBOOT.to_owned(), reboot), (machinist::RESTART.to_owned(), None)].into()
+        [(machinist::REBOOT.to_owned(), reboot), (machinist::REBOOT_APPROVED.to_owned(), None)]
+            .into()
     }
 }
 
-struct Annotations<'a>(&'a MachineConfigPool);
+struct PoolAnnotations<'a>(&'a MachineConfigPool);
 
-impl Annotations<'_> {
+impl PoolAnnotations<'_> {
     fn parse<T>(
         &self,
         annotation: &'static str,
         remedy: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, PolicyError> {
+    ) -> Result<Option<T>, RolloutPolicyError> {
         let Some(value) = annotation_of(self.0, annotation) else { return Ok(None) };
         match parse(value.trim()) {
             Ok(parsed) => Ok(Some(parsed)),
-            Err(problem) => Err(PolicyError {
+            Err(problem) => Err(RolloutPolicyError {
                 pool: self.0.metadata.name.clone().unwrap_or_default(),
                 annotation,
                 value: value.to_owned(),
@@ -158,27 +159,33 @@ mod tests {
 
     #[test]
     fn without_annotations_nothing_is_special() {
-        assert_eq!(Policy::of(&pool(&json!({}))), Ok(Policy::default()));
-        assert_eq!(Policy::of(&pool(&json!({"other.example/canary": "x"}))), Ok(Policy::default()));
-        let written = Policy::default().node_annotations();
+        assert_eq!(
+            RolloutPolicy::from_annotations(&pool(&json!({}))),
+            Ok(RolloutPolicy::default())
+        );
+        assert_eq!(
+            RolloutPolicy::from_annotations(&pool(&json!({"other.example/canary": "x"}))),
+            Ok(RolloutPolicy::default())
+        );
+        let written = RolloutPolicy::default().node_annotations();
         assert!(written.values().all(Option::is_none), "{written:?}");
     }
 
     #[test]
     fn all_of_them() {
-        let policy = Policy::of(&pool(&json!({
+        let policy = RolloutPolicy::from_annotations(&pool(&json!({
             machinist::CANARY: "2", machinist::CANARY_SOAK: "1h30m", machinist::REBOOT: "deferred",
             machinist::MAX_FAILURES: " 0 ", machinist::BAD_CONFIGS: "b, a,,",
             machinist::MAINTENANCE_WINDOW: "02:00-05:00 UTC"
         })))
         .unwrap();
         assert_eq!((policy.canary, policy.soak), (2, Duration::from_secs(5400)));
-        assert_eq!((policy.reboot, policy.max_failures), (Reboot::Deferred, Some(0)));
+        assert_eq!((policy.reboot, policy.max_failures), (RebootPolicy::Deferred, Some(0)));
         assert!(policy.windows.is_some());
         assert_eq!(policy.bad_configs, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
         let written = policy.node_annotations();
         assert_eq!(written[machinist::REBOOT].as_deref(), Some("deferred"));
-        assert_eq!(written[machinist::RESTART], None);
+        assert_eq!(written[machinist::REBOOT_APPROVED], None);
     }
 
     #[test]
@@ -193,7 +200,8 @@ mod tests {
             (machinist::REBOOT, "Deferred"),
             (machinist::MAX_FAILURES, "1.5"),
         ] {
-            let error = Policy::of(&pool(&json!({annotation: value}))).unwrap_err();
+            let error =
+                RolloutPolicy::from_annotations(&pool(&json!({annotation: value}))).unwrap_err();
             let text = error.to_string();
             let start = format!("MachineConfigPool infra: annotation {annotation}: {value:?}: ");
             assert!(text.starts_with(&start), "{text}");

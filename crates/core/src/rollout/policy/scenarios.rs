@@ -4,27 +4,27 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{Decision, Halted, Policy, decide};
+use super::{RolloutDecision, RolloutHalted, RolloutPolicy, decide_rollout};
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist as ours;
 use crate::api::names::annotation::{
     CURRENT_CONFIG, DESIRED_CONFIG, LAST_APPLIED_DRAIN, REASON, STATE,
 };
-use crate::update::{NodeView, Waiting, pool_status};
+use crate::rollout::{NodeView, WaitReason, pool_status};
 
 fn time(text: &str) -> Time {
     Time(text.parse().unwrap())
 }
 
 /// Machines `a`, `b`, … of one pool that goes to `v1`, three at a time.
-struct World {
+struct PoolSimulation {
     pool: MachineConfigPool,
     nodes: Vec<Node>,
     now: Time,
     max: i64,
 }
 
-impl World {
+impl PoolSimulation {
     fn new(machines: usize, annotations: &Value) -> Self {
         let pool = serde_json::from_value(json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
@@ -46,14 +46,14 @@ impl World {
         Self { pool, nodes, now: time("2026-11-15T12:00:00Z"), max: 3 }
     }
 
-    fn decide(&self) -> Decision {
+    fn decide(&self) -> RolloutDecision {
         let nodes: Vec<&Node> = self.nodes.iter().collect();
-        let policy = Policy::of(&self.pool).unwrap();
-        decide(&self.pool, &nodes, &policy, self.max, &self.now)
+        let policy = RolloutPolicy::from_annotations(&self.pool).unwrap();
+        decide_rollout(&self.pool, &nodes, &policy, self.max, &self.now)
     }
 
     /// Decides, and does what the decision says.
-    fn step(&mut self) -> Decision {
+    fn step(&mut self) -> RolloutDecision {
         let decision = self.decide();
         let annotations = self.pool.metadata.annotations.get_or_insert_default();
         for (key, value) in &decision.memory {
@@ -66,7 +66,7 @@ impl World {
             self.set(name, &[(DESIRED_CONFIG, "v1"), (STATE, "Working")]);
         }
         for name in &decision.restart {
-            self.set(name, &[(ours::RESTART, "v1")]);
+            self.set(name, &[(ours::REBOOT_APPROVED, "v1")]);
         }
         decision
     }
@@ -88,7 +88,7 @@ impl World {
     }
 
     fn applied(&mut self, name: &str) {
-        self.set(name, &[(ours::RESTART_PENDING, "v1")]);
+        self.set(name, &[(ours::REBOOT_PENDING, "v1")]);
     }
 
     fn ready(&mut self, name: &str, ready: bool) {
@@ -104,14 +104,14 @@ impl World {
     }
 }
 
-fn canary(machines: &[&str]) -> Waiting {
+fn canary(machines: &[&str]) -> WaitReason {
     let names: Vec<String> = machines.iter().map(|name| (*name).to_owned()).collect();
-    Waiting::Canary { machines: names.into() }
+    WaitReason::Canary { machines: names.into() }
 }
 
 #[test]
 fn a_few_go_first_and_have_to_stay_well() {
-    let mut world = World::new(5, &json!({ours::CANARY: "2", ours::CANARY_SOAK: "30m"}));
+    let mut world = PoolSimulation::new(5, &json!({ours::CANARY: "2", ours::CANARY_SOAK: "30m"}));
     let decision = world.step();
     assert_eq!(decision.next, ["a", "b"]);
     assert_eq!(decision.waiting["c"], canary(&["a", "b"]));
@@ -122,8 +122,8 @@ fn a_few_go_first_and_have_to_stay_well() {
     let until = time("2026-11-15T12:30:00Z");
     let decision = world.step();
     assert!(decision.next.is_empty());
-    assert_eq!(decision.halted, Some(Halted::Soaking { until: until.clone() }));
-    assert_eq!(decision.waiting["e"], Waiting::Soaking { until: until.clone() });
+    assert_eq!(decision.halted, Some(RolloutHalted::Soaking { until: until.clone() }));
+    assert_eq!(decision.waiting["e"], WaitReason::Soaking { until: until.clone() });
     assert_eq!(decision.wake, Some(until));
     let state = "v1 soaking 2026-11-15T12:00:00Z";
     assert_eq!(world.remembered(ours::CANARY_STATE), Some(state));
@@ -151,7 +151,7 @@ fn a_clock_that_was_ahead_proves_nothing() {
     let state = "v1 soaking 2026-11-15T23:00:00Z";
     let annotations =
         json!({ours::CANARY: "1", ours::CANARY_SOAK: "30m", ours::CANARY_STATE: state});
-    let mut world = World::new(2, &annotations);
+    let mut world = PoolSimulation::new(2, &annotations);
     world.set("a", &[(DESIRED_CONFIG, "v1")]);
     world.finish("a");
     assert_eq!(world.step().wake, Some(time("2026-11-15T12:30:00Z")));
@@ -161,7 +161,7 @@ fn a_clock_that_was_ahead_proves_nothing() {
 
 #[test]
 fn a_canary_that_fails_keeps_the_others() {
-    let mut world = World::new(3, &json!({ours::CANARY: "1"}));
+    let mut world = PoolSimulation::new(3, &json!({ours::CANARY: "1"}));
     assert_eq!(world.step().next, ["a"]);
     world.fail("a");
     let decision = world.step();
@@ -174,7 +174,7 @@ fn a_canary_that_fails_keeps_the_others() {
 
 #[test]
 fn a_config_that_all_had_needs_no_canary() {
-    let mut world = World::new(3, &json!({ours::CANARY: "1", ours::CANARY_SOAK: "1h"}));
+    let mut world = PoolSimulation::new(3, &json!({ours::CANARY: "1", ours::CANARY_SOAK: "1h"}));
     world.pool.status = serde_json::from_value(json!({"configuration": {"name": "v1"}})).unwrap();
     assert_eq!(world.step().next, ["a", "b", "c"]);
 }
@@ -182,12 +182,12 @@ fn a_config_that_all_had_needs_no_canary() {
 #[test]
 fn machines_go_in_the_window_only() {
     let window = json!({ours::MAINTENANCE_WINDOW: "Sun 13:00-14:00 UTC"});
-    let mut world = World::new(5, &window);
+    let mut world = PoolSimulation::new(5, &window);
     let opens = time("2026-11-15T13:00:00Z");
     let decision = world.step();
     assert!(decision.next.is_empty());
-    assert_eq!(decision.waiting["a"], Waiting::OutsideWindow { opens: opens.clone() });
-    assert_eq!(decision.halted, Some(Halted::OutsideWindow { opens: opens.clone() }));
+    assert_eq!(decision.waiting["a"], WaitReason::OutsideWindow { opens: opens.clone() });
+    assert_eq!(decision.halted, Some(RolloutHalted::OutsideWindow { opens: opens.clone() }));
     assert_eq!(decision.wake, Some(opens.clone()));
     world.now = opens;
     let decision = world.step();
@@ -203,28 +203,28 @@ fn machines_go_in_the_window_only() {
         world.set(name, &[(DESIRED_CONFIG, "v1")]);
         world.finish(name);
     }
-    assert_eq!(world.step(), Decision::default());
+    assert_eq!(world.step(), RolloutDecision::default());
 }
 
 #[test]
 fn deferred_restarts_wait_for_the_window_or_a_person() {
     let deferred = json!({ours::REBOOT: "deferred", ours::MAINTENANCE_WINDOW: "13:00-14:00 UTC"});
-    let mut world = World::new(5, &deferred);
+    let mut world = PoolSimulation::new(5, &deferred);
     // The change is made at any hour; who has made it is not away, and so others follow.
     assert_eq!(world.step().next, ["a", "b", "c"]);
-    assert!(matches!(world.step().waiting["d"], Waiting::NoCapacity { .. }));
+    assert!(matches!(world.step().waiting["d"], WaitReason::NoCapacity { .. }));
     for name in ["a", "b", "c"] {
         world.applied(name);
     }
     let opens = time("2026-11-15T13:00:00Z");
     let decision = world.step();
     assert_eq!(decision.next, ["d", "e"]);
-    assert_eq!(decision.waiting["a"], Waiting::RestartPending { opens: Some(opens.clone()) });
+    assert_eq!(decision.waiting["a"], WaitReason::RestartPending { opens: Some(opens.clone()) });
     assert_eq!(decision.halted, None);
     world.applied("d");
     world.applied("e");
     let decision = world.step();
-    assert_eq!(decision.halted, Some(Halted::OutsideWindow { opens: opens.clone() }));
+    assert_eq!(decision.halted, Some(RolloutHalted::OutsideWindow { opens: opens.clone() }));
     assert_eq!(decision.wake, Some(opens.clone()));
     let nodes: Vec<&Node> = world.nodes.iter().collect();
     let status = pool_status(&world.pool, &nodes, &[], None, &world.now);
@@ -239,28 +239,28 @@ fn deferred_restarts_wait_for_the_window_or_a_person() {
         )
     );
     // A person lets one go: it is away.
-    world.set("e", &[(ours::RESTART, "v1")]);
-    assert!(matches!(world.decide().waiting["e"], Waiting::Working { .. }));
+    world.set("e", &[(ours::REBOOT_APPROVED, "v1")]);
+    assert!(matches!(world.decide().waiting["e"], WaitReason::Working { .. }));
     // In the window, as many go as may be away.
     world.now = opens;
     let decision = world.step();
     assert_eq!(decision.restart, ["a", "b"]);
-    assert!(matches!(decision.waiting["c"], Waiting::NoCapacity { .. }));
+    assert!(matches!(decision.waiting["c"], WaitReason::NoCapacity { .. }));
     world.finish("a");
     assert_eq!(world.step().restart, ["c"]);
 }
 
 #[test]
 fn without_a_window_only_a_person_allows_restarts() {
-    let mut world = World::new(2, &json!({ours::REBOOT: "deferred"}));
+    let mut world = PoolSimulation::new(2, &json!({ours::REBOOT: "deferred"}));
     assert_eq!(world.step().next, ["a", "b"]);
     world.applied("a");
     world.applied("b");
     let decision = world.step();
     assert!(decision.restart.is_empty());
-    assert_eq!(decision.waiting["a"], Waiting::RestartPending { opens: None });
+    assert_eq!(decision.waiting["a"], WaitReason::RestartPending { opens: None });
     let machines = vec!["a".to_owned(), "b".to_owned()];
-    assert_eq!(decision.halted, Some(Halted::RestartsPending { machines }));
+    assert_eq!(decision.halted, Some(RolloutHalted::RestartsPending { machines }));
     // Somebody changes the policy: who waits may go, but not in a paused pool.
     world.pool.metadata.annotations = None;
     world.max = 1;
@@ -272,22 +272,22 @@ fn without_a_window_only_a_person_allows_restarts() {
 
 #[test]
 fn who_has_failed_is_not_restarted() {
-    let mut world = World::new(1, &json!({}));
+    let mut world = PoolSimulation::new(1, &json!({}));
     world.step();
     world.applied("a");
     world.fail("a");
     let decision = world.step();
     assert!(decision.restart.is_empty());
-    assert!(matches!(decision.waiting["a"], Waiting::Failing { .. }));
+    assert!(matches!(decision.waiting["a"], WaitReason::Failing { .. }));
 }
 
 #[test]
 fn a_permission_for_another_config_is_none() {
-    let mut world = World::new(1, &json!({ours::REBOOT: "deferred"}));
+    let mut world = PoolSimulation::new(1, &json!({ours::REBOOT: "deferred"}));
     world.step();
     world.applied("a");
-    world.set("a", &[(ours::RESTART, "v0")]);
-    assert!(matches!(world.decide().waiting["a"], Waiting::RestartPending { .. }));
+    world.set("a", &[(ours::REBOOT_APPROVED, "v0")]);
+    assert!(matches!(world.decide().waiting["a"], WaitReason::RestartPending { .. }));
     // The pool goes on to the next config: no restart for the old one.
     world.pool.spec.configuration.as_mut().unwrap().name = Some("v2".to_owned());
     assert_eq!(world.decide().next, ["a"]);
@@ -295,7 +295,8 @@ fn a_permission_for_another_config_is_none() {
 
 #[test]
 fn too_many_failures_end_a_rollout_until_a_person_says_otherwise() {
-    let mut world = World::new(6, &json!({ours::MAX_FAILURES: "1", ours::BAD_CONFIGS: "v9"}));
+    let mut world =
+        PoolSimulation::new(6, &json!({ours::MAX_FAILURES: "1", ours::BAD_CONFIGS: "v9"}));
     assert_eq!(world.step().next, ["a", "b", "c"]);
     world.fail("a");
     world.finish("b");
@@ -303,10 +304,10 @@ fn too_many_failures_end_a_rollout_until_a_person_says_otherwise() {
     world.fail("c");
     let decision = world.step();
     let failed = vec!["a".to_owned(), "c".to_owned()];
-    let bad = Halted::BadConfig { config: "v1".to_owned(), failed };
+    let bad = RolloutHalted::BadConfig { config: "v1".to_owned(), failed };
     assert!(decision.next.is_empty());
     assert_eq!(decision.halted.as_ref(), Some(&bad));
-    assert_eq!(decision.waiting["e"], Waiting::BadConfig { config: "v1".to_owned() });
+    assert_eq!(decision.waiting["e"], WaitReason::BadConfig { config: "v1".to_owned() });
     assert_eq!(world.remembered(ours::BAD_CONFIGS), Some("v1,v9"));
     // It stays bad when machines recover, and nothing is written again.
     world.finish("a");
@@ -323,16 +324,16 @@ fn too_many_failures_end_a_rollout_until_a_person_says_otherwise() {
     world.fail("e");
     assert_eq!(world.step().halted, None);
     world.fail("f");
-    assert!(matches!(world.step().halted, Some(Halted::BadConfig { .. })));
+    assert!(matches!(world.step().halted, Some(RolloutHalted::BadConfig { .. })));
 }
 
 #[test]
 fn the_first_failure_ends_it_when_none_is_allowed() {
-    let mut world = World::new(3, &json!({ours::MAX_FAILURES: "0"}));
+    let mut world = PoolSimulation::new(3, &json!({ours::MAX_FAILURES: "0"}));
     world.max = 1;
     assert_eq!(world.step().next, ["a"]);
     world.fail("a");
-    assert!(matches!(world.step().halted, Some(Halted::BadConfig { .. })));
+    assert!(matches!(world.step().halted, Some(RolloutHalted::BadConfig { .. })));
     // Another config is another chance.
     world.pool.spec.configuration.as_mut().unwrap().name = Some("v2".to_owned());
     assert_eq!(world.decide().next, ["a"]);
@@ -340,7 +341,7 @@ fn the_first_failure_ends_it_when_none_is_allowed() {
 
 #[test]
 fn a_machine_that_was_emptied_in_vain_gets_the_next_config() {
-    let mut world = World::new(3, &json!({}));
+    let mut world = PoolSimulation::new(3, &json!({}));
     world.max = 1;
     assert_eq!(world.step().next, ["a"]);
     world.fail("a");
@@ -361,7 +362,7 @@ fn a_machine_that_was_emptied_in_vain_gets_the_next_config() {
 
 #[test]
 fn a_pool_without_policy_is_rolled_out_as_always() {
-    let mut world = World::new(5, &json!({}));
+    let mut world = PoolSimulation::new(5, &json!({}));
     for (max, go) in [(-1, 0), (1, 1), (3, 3), (9, 5)] {
         world.max = max;
         let decision = world.decide();
@@ -377,15 +378,15 @@ fn reasons_are_serialised_with_their_names() {
     let opens = time("2026-11-15T13:00:00Z");
     for (waiting, expected) in [
         (
-            Waiting::NoCapacity { max_unavailable: 1, away: vec!["a".to_owned()].into() },
+            WaitReason::NoCapacity { max_unavailable: 1, away: vec!["a".to_owned()].into() },
             json!({"reason": "noCapacity", "maxUnavailable": 1, "away": ["a"]}),
         ),
         (
-            Waiting::OutsideWindow { opens: opens.clone() },
+            WaitReason::OutsideWindow { opens: opens.clone() },
             json!({"reason": "outsideWindow", "opens": "2026-11-15T13:00:00Z"}),
         ),
         (canary(&["a"]), json!({"reason": "canary", "machines": ["a"]})),
-        (Waiting::RestartPending { opens: None }, json!({"reason": "restartPending"})),
+        (WaitReason::RestartPending { opens: None }, json!({"reason": "restartPending"})),
     ] {
         assert_eq!(serde_json::to_value(&waiting).unwrap(), expected);
     }

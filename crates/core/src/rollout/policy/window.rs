@@ -20,10 +20,10 @@ const DAY: i32 = 24 * 60;
 
 /// When machines may be changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Windows(Vec<Window>);
+pub struct MaintenanceWindows(Vec<MaintenanceWindow>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Window {
+struct MaintenanceWindow {
     /// Monday first.
     days: [bool; 7],
     /// Minutes after midnight of the day; the end may lie on the next one.
@@ -32,16 +32,16 @@ struct Window {
     zone: TimeZone,
 }
 
-impl Windows {
+impl MaintenanceWindows {
     /// The windows that a text describes.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let windows: Result<Vec<Window>, String> =
-            text.split(';').map(|window| Window::parse(window.trim())).collect();
+        let windows: Result<Vec<MaintenanceWindow>, String> =
+            text.split(';').map(|window| MaintenanceWindow::parse(window.trim())).collect();
         windows.map(Self)
     }
 
     /// If a window is open: when it closes. None if it is closed.
-    pub(super) fn closes(&self, now: &Time) -> Option<Time> {
+    pub(super) fn closes_at(&self, now: &Time) -> Option<Time> {
         let mut closes = self.end_of_open(now.0)?;
         // Windows that touch are one. One that never closes is good for a fortnight at a time.
         for _ in 0..15 {
@@ -59,7 +59,7 @@ impl Windows {
     }
 
     /// When the next window opens.
-    pub(super) fn opens(&self, now: &Time) -> Time {
+    pub(super) fn opens_at(&self, now: &Time) -> Time {
         // A week, and one more for a window that falls into an hour that does not exist.
         let spans = self.0.iter().flat_map(|window| window.spans(now.0, -2, 15));
         let next = spans.filter(|(start, end)| *start > now.0 && start < end).map(|span| span.0);
@@ -68,7 +68,7 @@ impl Windows {
     }
 }
 
-impl Window {
+impl MaintenanceWindow {
     fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (days, hours, zone) = match words.as_slice() {
@@ -179,18 +179,18 @@ mod tests {
 
     /// Walks from opening to closing, and checks with each that the other agrees.
     fn walk(text: &str, from: &str, steps: usize) -> Vec<String> {
-        let windows = Windows::parse(text).unwrap();
+        let windows = MaintenanceWindows::parse(text).unwrap();
         let mut now = time(from);
         let mut found = Vec::new();
         for _ in 0..steps {
-            let moment = match windows.closes(&now) {
+            let moment = match windows.closes_at(&now) {
                 Some(closes) => closes,
-                None => windows.opens(&now),
+                None => windows.opens_at(&now),
             };
             assert!(moment > now, "{text}: {moment:?} is not after {now:?}");
             let before = Time(moment.0 - 1.second());
-            assert_eq!(windows.closes(&now).is_some(), windows.closes(&before).is_some());
-            assert_ne!(windows.closes(&now).is_some(), windows.closes(&moment).is_some());
+            assert_eq!(windows.closes_at(&now).is_some(), windows.closes_at(&before).is_some());
+            assert_ne!(windows.closes_at(&now).is_some(), windows.closes_at(&moment).is_some());
             found.push(moment.0.to_string());
             now = moment;
         }
@@ -330,15 +330,15 @@ mod tests {
 
         #[test]
         fn no_text_is_too_strange(text in "[A-Za-z0-9:;,/ -]{0,40}|.{0,20}") {
-            let _ = Windows::parse(&text);
+            let _ = MaintenanceWindows::parse(&text);
         }
     }
 
     #[test]
     fn always_open_is_open() {
-        let windows = Windows::parse("00:00-24:00 UTC").unwrap();
+        let windows = MaintenanceWindows::parse("00:00-24:00 UTC").unwrap();
         let now = time("2026-11-15T00:00:00Z");
-        assert!(windows.closes(&now).unwrap() > time("2026-11-25T00:00:00Z"));
+        assert!(windows.closes_at(&now).unwrap() > time("2026-11-25T00:00:00Z"));
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
             ("Sat, 02:00-05:00 UTC", "not a day"),
             ("02:00-05:00 UTC tomorrow", "is not HH:MM"),
         ] {
-            let error = Windows::parse(text).unwrap_err();
+            let error = MaintenanceWindows::parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
     }

@@ -10,8 +10,8 @@ use machinist_core::api::{
     MachineOSConfig, OSImageStream,
 };
 use machinist_core::disruption::with_system_policy;
-use machinist_core::render::System;
-use machinist_core::update::nodes_of;
+use machinist_core::render::ImageSources;
+use machinist_core::rollout::nodes_of;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -158,9 +158,9 @@ impl World {
     }
 
     /// What the images of pools come from, beside MachineConfigs.
-    pub(in crate::cli) fn system(&self) -> System<'_> {
+    pub(in crate::cli) fn system(&self) -> ImageSources<'_> {
         let (controller_config, streams) = (self.controller_config(), self.streams.as_ref());
-        System { controller_config, streams, worker: None }.among(&self.pools)
+        ImageSources { controller_config, streams, worker: None }.with_worker_pool(&self.pools)
     }
 
     /// What changes cost: the administrator's policy over that of the system.

@@ -11,8 +11,9 @@ use machinist_core::api::{
     ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
     MachineOSBuild, MachineOSConfig,
 };
-use machinist_core::update::{
-    Decision, Layering, Policy, decide_for, max_unavailable, nodes_of, pool_status_for,
+use machinist_core::rollout::{
+    PoolLayering, RolloutDecision, RolloutPolicy, decide_layered_rollout, max_unavailable,
+    nodes_of, pool_status_for,
 };
 use serde::Serialize;
 
@@ -66,7 +67,7 @@ struct Answer {
     #[serde(rename = "maxUnavailable")]
     max_unavailable: i64,
     #[serde(flatten)]
-    decision: Decision,
+    decision: RolloutDecision,
 }
 
 impl Explain {
@@ -88,12 +89,19 @@ impl Explain {
         let controller_config = inputs.controller_config.as_ref();
         let (images, builds): (Vec<_>, Vec<_>) =
             (inputs.os_configs.iter().collect(), inputs.os_builds.iter().collect());
-        let layering = Layering::of(pool, &images, &builds);
+        let layering = PoolLayering::for_pool(pool, &images, &builds);
         let status = pool_status_for(&layering, pool, &members, &nodes, controller_config, &now);
         let max = max_unavailable(pool, members.len())?;
-        let goal = layering.goal(pool);
-        let decision = decide_for(goal, pool, &members, &Policy::of(pool)?, max, &now)
-            .waiting_for_image(layering.waits_for());
+        let goal = layering.target(pool);
+        let decision = decide_layered_rollout(
+            goal,
+            pool,
+            &members,
+            &RolloutPolicy::from_annotations(pool)?,
+            max,
+            &now,
+        )
+        .waiting_for_image(layering.wait_reason());
         let answer = Answer { status, max_unavailable: max, decision };
         match self.output {
             TextOrJson::Json => output::print_json(&answer)?,

@@ -8,11 +8,11 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use machinist_core::api::names::condition::pool as condition;
 use machinist_core::api::{MachineConfig, MachineConfigNode, MachineConfigPool, find_condition};
-use machinist_core::reconcile_check::Overrides;
-use machinist_core::render::sync::{Inputs, Rollback, SyncError, sync};
-use machinist_core::update::{
-    Decision, Halted, Layering, MembershipError, NodeView, Policy, Waiting, decide_for,
-    max_unavailable, nodes_of,
+use machinist_core::reconcile_check::ValidationOverrides;
+use machinist_core::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
+use machinist_core::rollout::{
+    MembershipError, NodeView, PoolLayering, RolloutDecision, RolloutHalted, RolloutPolicy,
+    WaitReason, decide_layered_rollout, max_unavailable, nodes_of,
 };
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub(super) struct Pending {
     pub(super) machine: String,
     /// What it waits for; none if it gets the config, or may restart, at this moment.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<WaitReason>,
     /// What is in the way of its drain, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) drain: Option<String>,
@@ -95,7 +95,7 @@ pub(super) struct Report {
     pub(super) pending: Vec<Pending>,
     /// Why the whole rollout stands still, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) halted: Option<Halted>,
+    pub(super) halted: Option<RolloutHalted>,
     /// What a person has to correct before the rollout goes on.
     pub(super) problems: Vec<String>,
     /// What keeps machines out of the pool that may belong to it.
@@ -121,8 +121,8 @@ impl Report {
 pub(super) fn report(world: &World, pool: &MachineConfigPool, now: &Time) -> Report {
     let (members, errors) = nodes_of(pool, &world.pools, &world.nodes);
     let concerns = |error: &&MembershipError| match error {
-        MembershipError::SeveralCustom { pools, .. } => pools.contains(&pool.name_any()),
-        MembershipError::Selector { pool: name, .. } => *name == pool.name_any(),
+        MembershipError::MultipleCustomPools { pools, .. } => pools.contains(&pool.name_any()),
+        MembershipError::InvalidSelector { pool: name, .. } => *name == pool.name_any(),
     };
     let warnings: BTreeSet<String> =
         errors.iter().filter(concerns).map(ToString::to_string).collect();
@@ -142,18 +142,18 @@ pub(super) fn with_sources(
     let target = target.unwrap_or_default();
     let mut problems: Vec<String> = sources.problem.into_iter().collect();
     let max = max_unavailable(pool, members.len());
-    let policy = Policy::of(pool);
+    let policy = RolloutPolicy::from_annotations(pool);
     problems.extend(max.as_ref().err().map(ToString::to_string));
     problems.extend(policy.as_ref().err().map(ToString::to_string));
     let decision = match (&max, &policy) {
         (Ok(max), Ok(policy)) => {
             let (images, builds): (Vec<_>, Vec<_>) =
                 (world.os_configs.iter().collect(), world.os_builds.iter().collect());
-            let layering = Layering::of(pool, &images, &builds);
-            decide_for(layering.goal(pool), pool, members, policy, *max, now)
-                .waiting_for_image(layering.waits_for())
+            let layering = PoolLayering::for_pool(pool, &images, &builds);
+            decide_layered_rollout(layering.target(pool), pool, members, policy, *max, now)
+                .waiting_for_image(layering.wait_reason())
         }
-        _ => Decision::default(),
+        _ => RolloutDecision::default(),
     };
     let mut counts = Counts { total: members.len(), ..Counts::default() };
     let mut pending = Vec::new();
@@ -166,7 +166,7 @@ pub(super) fn with_sources(
         pending.extend(look_at(pool, node, machine, target, &decision));
     }
     pending.sort_by(|a, b| a.machine.cmp(&b.machine));
-    let is_bad_config = matches!(decision.halted, Some(Halted::BadConfig { .. }));
+    let is_bad_config = matches!(decision.halted, Some(RolloutHalted::BadConfig { .. }));
     let state = if !problems.is_empty() || is_bad_config {
         State::Bad
     } else if sources.is_ahead {
@@ -193,7 +193,7 @@ pub(super) fn with_sources(
         state,
         target: Some(target.to_owned()).filter(|target| !target.is_empty()),
         since: times::of_pool(pool),
-        rolled_back_from: Rollback::of(pool).map(|rollback| rollback.from),
+        rolled_back_from: PoolRollback::from_annotations(pool).map(|rollback| rollback.from),
         max_unavailable: max.ok(),
         machines: counts,
         pending,
@@ -215,20 +215,20 @@ pub(super) struct Sources {
 
 fn sources(world: &World, pool: &MachineConfigPool) -> Sources {
     let configs: Vec<&MachineConfig> = world.configs.iter().collect();
-    let inputs = Inputs {
+    let inputs = RenderInputs {
         pool,
         machine_configs: &configs,
         system: world.system(),
         version: "",
-        overrides: Overrides::default(),
+        overrides: ValidationOverrides::default(),
     };
-    match sync(&inputs) {
+    match reconcile(&inputs) {
         Ok(todo) => {
-            let name = todo.point.and_then(|point| point.name);
+            let name = todo.set_configuration.and_then(|point| point.name);
             let now = pool.spec.configuration.as_ref().and_then(|c| c.name.clone());
             Sources { is_ahead: name.is_some() && name != now, problem: None }
         }
-        Err(SyncError::NotYet(_) | SyncError::Nothing(_)) => {
+        Err(ReconcileError::NotYet(_) | ReconcileError::NothingToRender(_)) => {
             Sources { is_ahead: false, problem: None }
         }
         Err(error) => Sources { is_ahead: false, problem: Some(error.to_string()) },
@@ -248,11 +248,11 @@ fn count(counts: &mut Counts, view: NodeView<'_>, target: &str) {
     let is_ready = view.not_ready().is_none();
     let place = if view.is_updated_to(target) {
         if is_ready { &mut counts.updated } else { &mut counts.not_ready }
-    } else if view.needs(target) {
+    } else if view.needs_target(target) {
         if is_ready { &mut counts.waiting } else { &mut counts.not_ready }
     } else if view.is_failing() {
         &mut counts.failing
-    } else if view.awaits_restart() {
+    } else if view.awaits_reboot() {
         &mut counts.restart_pending
     } else {
         &mut counts.working
@@ -266,7 +266,7 @@ fn look_at(
     node: &Node,
     machine: Option<&MachineConfigNode>,
     target: &str,
-    decision: &Decision,
+    decision: &RolloutDecision,
 ) -> Option<Pending> {
     let view = NodeView(node);
     if view.is_updated_to(target) && view.not_ready().is_none() {
@@ -279,8 +279,8 @@ fn look_at(
         return None;
     }
     let mut drain = None;
-    if matches!(waiting, Some(Waiting::Working { .. })) && is_draining(view) {
-        waiting = Some(Waiting::Draining { blockers: Vec::new() });
+    if matches!(waiting, Some(WaitReason::Working { .. })) && is_draining(view) {
+        waiting = Some(WaitReason::Draining { blockers: Vec::new() });
         drain = machine.and_then(times::drain_blockers);
     }
     let since = times::of_machine(pool, view, machine, waiting.as_ref());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use machinist_core::update::Waiting;
+use machinist_core::rollout::WaitReason;
 use machinist_hub::table::human_duration;
 
 use super::report::{Counts, Pending, Report, State};
@@ -117,12 +117,16 @@ fn described(pending: &Pending, now: &Time) -> (u8, String) {
     let Some(waiting) = &pending.waiting else { return (3, "goes now".to_owned()) };
     let (place, mut text) = match waiting {
         // Its place in the queue is in the JSON.
-        Waiting::NotItsTurn { .. } => (5, "waits its turn".to_owned()),
-        Waiting::Failing { .. } | Waiting::BadConfig { .. } => (0, words::waiting(waiting, now)),
-        Waiting::RestartPending { .. } | Waiting::NotReady { .. } => {
+        WaitReason::NotItsTurn { .. } => (5, "waits its turn".to_owned()),
+        WaitReason::Failing { .. } | WaitReason::BadConfig { .. } => {
+            (0, words::waiting(waiting, now))
+        }
+        WaitReason::RestartPending { .. } | WaitReason::NotReady { .. } => {
             (1, words::waiting(waiting, now))
         }
-        Waiting::Working { .. } | Waiting::Draining { .. } => (2, words::waiting(waiting, now)),
+        WaitReason::Working { .. } | WaitReason::Draining { .. } => {
+            (2, words::waiting(waiting, now))
+        }
         _ => (4, words::waiting(waiting, now)),
     };
     if let Some(drain) = &pending.drain {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::names::annotation::machinist;
 use machinist_core::api::names::condition::{node as step, pool as condition};
 use machinist_core::api::{Condition, MachineConfigNode, MachineConfigPool, find_condition};
-use machinist_core::update::{NodeView, Waiting, estimate};
+use machinist_core::rollout::{NodeView, WaitReason, estimate};
 use serde::Serialize;
 
 /// When a rollout ends, going by how long the machines took that are through.
@@ -46,7 +46,7 @@ pub(super) fn of_machine(
     pool: &MachineConfigPool,
     view: NodeView<'_>,
     machine: Option<&MachineConfigNode>,
-    waiting: Option<&Waiting>,
+    waiting: Option<&WaitReason>,
 ) -> Option<Time> {
     let steps = machine.map(steps).unwrap_or_default();
     let under_way = || {
@@ -54,22 +54,22 @@ pub(super) fn of_machine(
         open.filter_map(|step| step.last_transition_time.as_ref()).max().cloned()
     };
     match waiting? {
-        Waiting::Draining { .. } => {
+        WaitReason::Draining { .. } => {
             let started = view.annotation(machinist::DRAIN_STARTED).and_then(|t| t.parse().ok());
             started.map(Time).or_else(under_way)
         }
-        Waiting::Working { .. } | Waiting::RestartPending { .. } => under_way(),
-        Waiting::Failing { .. } => true_since(steps, step::NODE_DEGRADED),
-        Waiting::NotReady { .. } => not_ready_since(view),
-        Waiting::PoolPaused
-        | Waiting::NothingRendered
-        | Waiting::NoCapacity { .. }
-        | Waiting::NotItsTurn { .. }
-        | Waiting::OutsideWindow { .. }
-        | Waiting::Canary { .. }
-        | Waiting::Soaking { .. }
-        | Waiting::Image { .. }
-        | Waiting::BadConfig { .. } => true_since(pool_conditions(pool), condition::UPDATING),
+        WaitReason::Working { .. } | WaitReason::RestartPending { .. } => under_way(),
+        WaitReason::Failing { .. } => true_since(steps, step::NODE_DEGRADED),
+        WaitReason::NotReady { .. } => not_ready_since(view),
+        WaitReason::PoolPaused
+        | WaitReason::NothingRendered
+        | WaitReason::NoCapacity { .. }
+        | WaitReason::NotItsTurn { .. }
+        | WaitReason::OutsideWindow { .. }
+        | WaitReason::Canary { .. }
+        | WaitReason::Soaking { .. }
+        | WaitReason::Image { .. }
+        | WaitReason::BadConfig { .. } => true_since(pool_conditions(pool), condition::UPDATING),
     }
 }
 

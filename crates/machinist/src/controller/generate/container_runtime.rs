@@ -8,12 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt};
 use machinist_core::api::names::annotation;
 use machinist_core::api::{ContainerRuntimeConfig, MachineConfigPool};
+use machinist_core::container_runtime::BaseFiles;
+use machinist_core::container_runtime::crio_settings::{
+    CONTAINER_RUNTIME_NAMING, RuntimeConfigOutput, generate_all,
+};
 use machinist_core::generate::GenerateError;
-use machinist_core::generate::naming::Member;
+use machinist_core::generate::naming::NamedSource;
+use machinist_core::generate::reconcile::with_ownership;
 use machinist_core::generate::status::conditions;
-use machinist_core::generate::sync::stamped;
-use machinist_core::runtime::Base;
-use machinist_core::runtime::settings::{FAMILY, Planned, generate_all};
 use serde_json::json;
 
 use super::super::render::VERSION;
@@ -54,12 +56,12 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
 fn plan(
     turn: &Turn<'_>,
     objects: &[Arc<ContainerRuntimeConfig>],
-) -> Vec<Result<Planned, GenerateError>> {
+) -> Vec<Result<RuntimeConfigOutput, GenerateError>> {
     let configs = turn.shell.world.configs.all();
     let objects: Vec<&ContainerRuntimeConfig> = objects.iter().map(AsRef::as_ref).collect();
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let exists = |name: &str| turn.shell.world.configs.get(name).is_some();
-    let base = |pool: &str| Base::of_pool(pool, configs.iter().map(AsRef::as_ref));
+    let base = |pool: &str| BaseFiles::for_pool(pool, configs.iter().map(AsRef::as_ref));
     generate_all(&objects, &pools, exists, base)
 }
 
@@ -68,15 +70,18 @@ fn plan(
 async fn perform(
     shell: &Shell,
     object: &Arc<ContainerRuntimeConfig>,
-    planned: &Planned,
+    planned: &RuntimeConfigOutput,
 ) -> Outcome {
     let names: BTreeSet<String> =
         planned.generated.iter().map(|made| made.machine_config.name_any()).collect();
     // What has a name of old goes when its successor is there.
-    for name in made_of(object).filter(|name| FAMILY.is_name(name) && !names.contains(*name)) {
+    for name in made_of(object)
+        .filter(|name| CONTAINER_RUNTIME_NAMING.is_name(name) && !names.contains(*name))
+    {
         remove(shell, name).await?;
     }
-    let foreign = object.finalizers().iter().filter(|name| !FAMILY.is_mark(name));
+    let foreign =
+        object.finalizers().iter().filter(|name| !CONTAINER_RUNTIME_NAMING.is_own_finalizer(name));
     let finalizers: Vec<String> = foreign.cloned().chain(names).collect();
     let given = object.annotations().get(annotation::MC_NAME_SUFFIX);
     let same: BTreeSet<&String> = finalizers.iter().collect();
@@ -91,7 +96,7 @@ async fn perform(
     }
     for made in &planned.generated {
         let owner = object.controller_owner_ref(&());
-        ensure(shell, &stamped(made.machine_config.clone(), VERSION, owner)).await?;
+        ensure(shell, &with_ownership(made.machine_config.clone(), VERSION, owner)).await?;
     }
     Ok(())
 }
@@ -104,8 +109,11 @@ async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
     for name in made_of(object) {
         remove(shell, name).await?;
     }
-    let left: Vec<&String> =
-        object.finalizers().iter().filter(|name| !FAMILY.is_mark(name)).collect();
+    let left: Vec<&String> = object
+        .finalizers()
+        .iter()
+        .filter(|name| !CONTAINER_RUNTIME_NAMING.is_own_finalizer(name))
+        .collect();
     let patch = json!({"metadata": {
         "resourceVersion": object.resource_version(),
         "finalizers": left,
@@ -118,15 +126,15 @@ async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
 
 /// The MachineConfigs that were made of an object.
 fn made_of(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
-    object.finalizers().iter().filter(|name| FAMILY.is_mark(name))
+    object.finalizers().iter().filter(|name| CONTAINER_RUNTIME_NAMING.is_own_finalizer(name))
 }
 
 /// The pools that an object is for, or was.
 fn roles(turn: &Turn<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let selector = object.spec.machine_config_pool_selector.as_ref();
-    let member = Member { metadata: &object.metadata, selector };
-    let selected = FAMILY.pools(&member, &pools).unwrap_or_default();
+    let member = NamedSource { metadata: &object.metadata, selector };
+    let selected = CONTAINER_RUNTIME_NAMING.pools(&member, &pools).unwrap_or_default();
     let role = |name: &String| {
         let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
         Some(role.to_owned())

@@ -9,7 +9,7 @@ use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
 use machinist_core::api::{
     ContainerRuntimeConfig, ImageContentSourcePolicy, InternalReleaseImage, KubeletConfig,
 };
-use machinist_core::runtime::registries::Inputs;
+use machinist_core::container_runtime::registries::RegistryInputs;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -105,12 +105,12 @@ pub(super) struct AboutImages {
 
 impl AboutImages {
     /// As the generator takes it. What is being deleted does not count any more.
-    pub(super) fn inputs(&self) -> Inputs<'_> {
+    pub(super) fn inputs(&self) -> RegistryInputs<'_> {
         fn living<K: Resource>(objects: &[Arc<K>]) -> Vec<&K> {
             let objects = objects.iter().map(AsRef::as_ref);
             objects.filter(|object| object.meta().deletion_timestamp.is_none()).collect()
         }
-        Inputs {
+        RegistryInputs {
             image: self.image.as_deref().filter(|image| image.meta().deletion_timestamp.is_none()),
             content_source_policies: living(&self.content_source_policies),
             digest_mirror_sets: living(&self.digest_mirror_sets),

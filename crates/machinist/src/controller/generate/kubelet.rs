@@ -9,13 +9,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{KubeletConfig, MachineConfig, MachineConfigPool};
-use machinist_core::generate::sync::stamped;
-use machinist_core::generate::{GenerateError, Generated, no_base};
+use machinist_core::generate::reconcile::with_ownership;
+use machinist_core::generate::{GenerateError, GeneratedConfig, missing_base_error};
 use machinist_core::kubelet::{
-    FAMILY, Plan, Refused, Sources, World, features, gates, leftovers, node_config, refused_step,
-    removal, status, sync, wrong_name,
+    KUBELET_NAMING, KubeletConfigPlan, KubeletSnapshot, KubeletSources, RefusedLatencyChange,
+    features, gates, node_config, orphaned_configs, reconcile, refused_latency_change, removal,
+    status, wrong_name_message,
 };
-use machinist_core::template::Inputs;
+use machinist_core::template::TemplateInputs;
 use serde_json::json;
 
 use super::super::render::VERSION;
@@ -36,12 +37,12 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
         .partition(|config| config.meta().deletion_timestamp.is_some());
     let decided = decide(turn, &going, &staying);
     for settings in shell.world.kinds.node_settings.all() {
-        let message = wrong_name(&settings.name_any())
+        let message = wrong_name_message(&settings.name_any())
             .or_else(|| decided.refused.as_ref().map(|refused| refused.message.clone()));
         memory.prohibited(shell, settings.as_ref(), message);
     }
     if let Some(refused) = &decided.refused {
-        turn.problem(object::POOL_WORKER, &refused.problem().to_string());
+        turn.problem(object::POOL_WORKER, &refused.generate_error().to_string());
     }
     for name in &decided.remove {
         remove(shell, name).await?;
@@ -52,7 +53,7 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
     for made in decided.of_cluster {
         match made {
             Ok(made) => {
-                ensure(shell, &stamped(made.machine_config, VERSION, None)).await?;
+                ensure(shell, &with_ownership(made.machine_config, VERSION, None)).await?;
             }
             Err((pool, problem)) => turn.problem(&pool, &problem),
         }
@@ -90,11 +91,11 @@ struct Decided {
     /// KubeletConfigs that are to go, with the finalizers that are left.
     going: Vec<(Arc<KubeletConfig>, Vec<String>)>,
     /// What the cluster's own settings make; or for which pool they make nothing, and why.
-    of_cluster: Vec<Result<Generated, (String, String)>>,
+    of_cluster: Vec<Result<GeneratedConfig, (String, String)>>,
     /// The step of the cluster's own settings that is not taken.
-    refused: Option<Refused>,
+    refused: Option<RefusedLatencyChange>,
     /// What the KubeletConfigs that stay make.
-    plans: Vec<Result<Plan, GenerateError>>,
+    plans: Vec<Result<KubeletConfigPlan, GenerateError>>,
 }
 
 fn decide(
@@ -105,7 +106,7 @@ fn decide(
     let shell = turn.shell;
     let kinds = &shell.world.kinds;
     let Some(controller_config) = shell.world.controller_config() else {
-        let plans = staying.iter().map(|config| Err(no_base(config))).collect();
+        let plans = staying.iter().map(|config| Err(missing_base_error(config))).collect();
         return Decided { plans, ..Decided::default() };
     };
     let api_server = kinds.api_servers.get(object::CLUSTER);
@@ -113,9 +114,9 @@ fn decide(
     let feature_gate = kinds.feature_gates.get(object::CLUSTER);
     let gates: BTreeMap<String, bool> =
         feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default();
-    let mut sources = Sources {
+    let mut sources = KubeletSources {
         templates: &shell.templates,
-        inputs: Inputs {
+        inputs: TemplateInputs {
             controller_config: &controller_config,
             // No kubelet configuration holds it.
             pull_secret: None,
@@ -126,7 +127,7 @@ fn decide(
     };
     // Everything below is made from what is in effect, and not from what was refused.
     let present = shell.world.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
-    let refused = refused_step(&sources, present.as_deref());
+    let refused = refused_latency_change(&sources, present.as_deref());
     if let Some(refused) = &refused {
         sources.node = Some(&refused.in_effect);
     }
@@ -134,7 +135,7 @@ fn decide(
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let machine_configs: Vec<&MachineConfig> = machine_configs.iter().map(AsRef::as_ref).collect();
     let configs: Vec<&KubeletConfig> = staying.iter().map(AsRef::as_ref).collect();
-    let world = World {
+    let world = KubeletSnapshot {
         configs: &configs,
         pools: &pools,
         machine_configs: &machine_configs,
@@ -142,13 +143,13 @@ fn decide(
         has_feature_gate: feature_gate.is_some(),
         version: VERSION,
     };
-    let mut decided = Decided { plans: sync(&world), ..Decided::default() };
+    let mut decided = Decided { plans: reconcile(&world), ..Decided::default() };
     for config in going {
         let removal = removal(&world, config);
         decided.remove.extend(removal.remove);
         decided.going.push((Arc::clone(config), removal.finalizers));
     }
-    decided.remove.extend(leftovers(&world));
+    decided.remove.extend(orphaned_configs(&world));
     decided.remove.sort();
     decided.remove.dedup();
     decided.refused.clone_from(&refused);
@@ -173,7 +174,7 @@ fn decide(
 
 /// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
 /// first: so nothing is ever made that nobody would remove.
-async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &Plan) -> Outcome {
+async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &KubeletConfigPlan) -> Outcome {
     for name in &plan.remove {
         remove(shell, name).await?;
     }
@@ -214,7 +215,12 @@ fn roles(config: &KubeletConfig) -> BTreeSet<String> {
         let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
         Some(role.to_owned())
     };
-    config.finalizers().iter().filter(|name| FAMILY.is_name(name)).filter_map(role).collect()
+    config
+        .finalizers()
+        .iter()
+        .filter(|name| KUBELET_NAMING.is_name(name))
+        .filter_map(role)
+        .collect()
 }
 
 /// Says on the object how it went, unless it says so already.

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool, selector};
-use machinist_core::generate::legacy::superseded;
-use machinist_core::generate::overridden::{Overridden, overridden};
-use machinist_core::generate::sync::is_generated;
+use machinist_core::generate::legacy_names::superseded;
+use machinist_core::generate::overridden::{OverriddenFile, overridden};
+use machinist_core::generate::reconcile::is_generated;
 
 use super::shell::{Shell, WriteError};
 use super::turn::Turns;
@@ -142,7 +142,7 @@ impl<'a> Turn<'a> {
             let Ok(found) = overridden(pool, sources(), is_generated) else { continue };
             if !found.is_empty() {
                 let notes = self.notes.entry(pool.name_any()).or_default();
-                notes.overridden = found.iter().map(Overridden::message).collect();
+                notes.overridden = found.iter().map(OverriddenFile::message).collect();
             }
         }
     }

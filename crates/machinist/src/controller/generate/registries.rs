@@ -6,10 +6,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
+use machinist_core::container_runtime::BaseFiles;
+use machinist_core::container_runtime::registries::{
+    RegistriesOutput, RegistryInputs, generate, machine_config_name, target_pools,
+};
 use machinist_core::generate::GenerateError;
-use machinist_core::generate::sync::{is_generated, owner, stamped};
-use machinist_core::runtime::Base;
-use machinist_core::runtime::registries::{Inputs, Registries, generate, name, pools};
+use machinist_core::generate::reconcile::{is_generated, owner_reference, with_ownership};
 
 use super::super::render::VERSION;
 use super::super::shell::WriteError;
@@ -32,9 +34,10 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
     memory.registries = None;
     let (wrote, problem) = match made(turn, &inputs) {
         Ok(made) => {
-            memory.tell_images(shell, made.not_blocked.as_ref(), &made.conflicts).await;
-            let wrote = write(turn, &made, about.image.as_deref().and_then(owner)).await?;
-            (wrote, made.not_blocked)
+            memory.tell_images(shell, made.release_not_blocked.as_ref(), &made.conflicts).await;
+            let wrote =
+                write(turn, &made, about.image.as_deref().and_then(owner_reference)).await?;
+            (wrote, made.release_not_blocked)
         }
         Err(problem) => {
             memory.tell_images(shell, Some(&problem), &[]).await;
@@ -49,7 +52,7 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
 
 /// Everything that the outcome depends on, in one number: pools change many times during a rollout,
 /// and thousands of mirrors need not be looked at every time.
-fn fingerprint(turn: &Turn<'_>, inputs: &Inputs<'_>) -> u64 {
+fn fingerprint(turn: &Turn<'_>, inputs: &RegistryInputs<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     inputs.hash_versions(&mut hasher);
     for pool in &turn.pools {
@@ -59,35 +62,35 @@ fn fingerprint(turn: &Turn<'_>, inputs: &Inputs<'_>) -> u64 {
     for config in turn.shell.world.configs.all() {
         let meta = config.meta();
         let name = meta.name.as_deref().unwrap_or_default();
-        if Base::is_part(name) || is_ours(&config) {
+        if BaseFiles::is_base_config(name) || is_ours(&config) {
             (name, &meta.uid, &meta.resource_version).hash(&mut hasher);
         }
     }
     hasher.finish()
 }
 
-fn made(turn: &Turn<'_>, inputs: &Inputs<'_>) -> Result<Registries, GenerateError> {
+fn made(turn: &Turn<'_>, inputs: &RegistryInputs<'_>) -> Result<RegistriesOutput, GenerateError> {
     let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let configs = turn.shell.world.configs.all();
     let with_base = |pool: &'_ MachineConfigPool| {
-        Base::of_pool(&pool.name_any(), configs.iter().map(AsRef::as_ref))
+        BaseFiles::for_pool(&pool.name_any(), configs.iter().map(AsRef::as_ref))
     };
-    let pools: Vec<(&MachineConfigPool, Base)> =
-        pools(&all).into_iter().map(|pool| (pool, with_base(pool))).collect();
+    let pools: Vec<(&MachineConfigPool, BaseFiles)> =
+        target_pools(&all).into_iter().map(|pool| (pool, with_base(pool))).collect();
     generate(inputs, &pools)
 }
 
 /// Writes what is wanted; whether anything had to be.
 async fn write(
     turn: &Turn<'_>,
-    made: &Registries,
+    made: &RegistriesOutput,
     owner: Option<OwnerReference>,
 ) -> Result<bool, WriteError> {
     let shell = turn.shell;
     let mut wrote = false;
     let mut wanted = BTreeSet::new();
     for generated in &made.generated {
-        let config = stamped(generated.machine_config.clone(), VERSION, owner.clone());
+        let config = with_ownership(generated.machine_config.clone(), VERSION, owner.clone());
         wrote |= ensure(shell, &config).await?;
         wanted.insert(config.name_any());
     }
@@ -104,13 +107,13 @@ async fn write(
 /// Whether a MachineConfig was made here, for whatever pool.
 fn is_ours(config: &MachineConfig) -> bool {
     let role = config.labels().get(machinist_core::api::names::label::ROLE);
-    is_generated(config) && role.is_some_and(|role| config.name_any() == name(role))
+    is_generated(config) && role.is_some_and(|role| config.name_any() == machine_config_name(role))
 }
 
 /// Mirrors are for all pools, and so is the news that they are wrong.
 fn note(turn: &mut Turn<'_>, problem: &GenerateError) {
     let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
-    let roles: Vec<String> = pools(&all).iter().map(|pool| pool.name_any()).collect();
+    let roles: Vec<String> = target_pools(&all).iter().map(|pool| pool.name_any()).collect();
     for role in roles {
         turn.problem(&role, &problem.to_string());
     }

@@ -10,9 +10,9 @@ use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Resource, ResourceExt as _};
 use machinist_core::api::names::condition::settings::{FAILURE, PENDING};
 use machinist_core::api::{Condition, Nullable};
+use machinist_core::container_runtime::ScopeConflict;
 use machinist_core::generate::GenerateError;
 use machinist_core::generate::status::conditions;
-use machinist_core::runtime::Conflict;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ impl Memory {
         &mut self,
         shell: &Shell,
         problem: Option<&GenerateError>,
-        conflicts: &[Conflict],
+        conflicts: &[ScopeConflict],
     ) {
         let kinds = &shell.world.kinds;
         self.settings(shell, &kinds.images, problem).await;
@@ -137,7 +137,7 @@ impl Memory {
             });
             let said = problem
                 .map(|problem| ("InvalidPolicy", problem.to_string()))
-                .or_else(|| conflict.map(|it| (Conflict::REASON, it.message())));
+                .or_else(|| conflict.map(|it| (ScopeConflict::REASON, it.message())));
             let status = object.status.as_ref().and_then(|status| status.conditions.as_deref());
             if let Some(status) = pending(status, said, object.meta().generation) {
                 self.namespaced_status(shell, &kinds.image_policies, object.as_ref(), status).await;

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{label, object};
 use machinist_core::api::{ControllerConfig, ControllerConfigStatus};
-use machinist_core::generate::{Generated, about_templates};
-use machinist_core::template::{self, Inputs, certificates, running, status};
+use machinist_core::generate::{GeneratedConfig, template_error};
+use machinist_core::template::{self, TemplateInputs, certificates, running, status};
 use serde_json::json;
 
 use super::super::render::VERSION;
@@ -42,7 +42,7 @@ pub(super) async fn pass(
             Ok(())
         }
         Err(message) => {
-            let problem = about_templates(message.clone());
+            let problem = template_error(message.clone());
             for role in roles(shell) {
                 turn.problem(&role, &problem.to_string());
             }
@@ -66,10 +66,10 @@ async fn make(
     shell: &Shell,
     config: &ControllerConfig,
     secrets: &mut Secrets,
-) -> Result<Vec<Generated>, String> {
+) -> Result<Vec<GeneratedConfig>, String> {
     let pull_secret = secrets.pull_secret(shell, config).await?;
     let api_server = shell.world.kinds.api_servers.get(object::CLUSTER);
-    let inputs = Inputs {
+    let inputs = TemplateInputs {
         controller_config: config,
         pull_secret: pull_secret.as_deref(),
         api_server: api_server.as_deref(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use machinist_core::user_data::Endpoint;
+use machinist_core::user_data::ServerEndpoint;
 use tokio::sync::watch;
 
 /// How often the files are looked at.
@@ -26,7 +26,7 @@ impl Files {
     ///
     /// # Errors
     /// The URL is none, or a file cannot be read.
-    pub fn read(&self) -> Result<Endpoint> {
+    pub fn read(&self) -> Result<ServerEndpoint> {
         let is_url = ["https://", "http://"].iter().any(|scheme| self.url.starts_with(scheme));
         ensure!(
             is_url && !self.url.contains(char::is_whitespace),
@@ -36,14 +36,18 @@ impl Files {
         let authority = self.authority.as_deref().map(text).transpose()?;
         let token = self.token.as_deref().map(text).transpose()?;
         let token = token.map(|token| token.trim().to_owned());
-        Ok(Endpoint { url: self.url.trim_end_matches('/').to_owned(), authority, token })
+        Ok(ServerEndpoint {
+            url: self.url.trim_end_matches('/').to_owned(),
+            ca_bundle: authority,
+            token,
+        })
     }
 
     /// Reads them, and goes on looking at them for as long as somebody listens.
     ///
     /// # Errors
     /// They cannot be read now.
-    pub fn follow(self) -> Result<watch::Receiver<Endpoint>> {
+    pub fn follow(self) -> Result<watch::Receiver<ServerEndpoint>> {
         let (sender, receiver) = watch::channel(self.read()?);
         tokio::spawn(async move {
             loop {

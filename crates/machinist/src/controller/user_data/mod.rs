@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfigPool;
-use machinist_core::user_data::{Endpoint, secret};
+use machinist_core::user_data::{ServerEndpoint, secret};
 use tokio::sync::watch;
 
 use super::shell::{Shell, WriteError};
@@ -29,7 +29,7 @@ pub struct UserData {
     /// The namespace of the Secrets.
     pub namespace: String,
     /// Where machines ask; it may change, with the server's certificate or its token.
-    pub endpoint: watch::Receiver<Endpoint>,
+    pub endpoint: watch::Receiver<ServerEndpoint>,
 }
 
 /// Keeps the Secrets for ever.
@@ -68,7 +68,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Looks at all pools once; says whether all is well.
-    async fn take(&self, namespace: &str, endpoint: &Endpoint) -> bool {
+    async fn take(&self, namespace: &str, endpoint: &ServerEndpoint) -> bool {
         let pools = self.shell.world.pools.all();
         let mut well = true;
         for pool in &pools {
@@ -84,10 +84,15 @@ impl Pass<'_> {
         well
     }
 
-    async fn keep(&self, namespace: &str, endpoint: &Endpoint, pool: &MachineConfigPool) -> bool {
-        let name = secret::name(&pool.name_any());
+    async fn keep(
+        &self,
+        namespace: &str,
+        endpoint: &ServerEndpoint,
+        pool: &MachineConfigPool,
+    ) -> bool {
+        let name = secret::secret_name(&pool.name_any());
         let present = self.secrets.get_in(namespace, &name);
-        let Some(desired) = secret::desired(pool, endpoint, present.as_deref()) else {
+        let Some(desired) = secret::desired_secret(pool, endpoint, present.as_deref()) else {
             return true;
         };
         let parameters = PostParams::default();

@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use machinist_core::agent::annotations;
 use machinist_core::api::ControllerConfig;
 use machinist_core::api::names::object::CONTROLLER_CONFIG;
-use machinist_core::certificates::{synced, trim, version, wanted};
+use machinist_core::certificates::{desired_files, resource_version, synced_annotations, trim};
+use machinist_core::daemon::annotations;
 use tokio::sync::watch;
 
 use super::Agent;
@@ -72,17 +72,17 @@ impl Agent {
     pub(super) async fn refresh(&mut self) -> Result<()> {
         let Some(config) = self.certificates.cache.get(CONTROLLER_CONFIG) else { return Ok(()) };
         let Some(node) = self.own.get() else { return Ok(()) };
-        let state = Some((version(&config).to_owned(), self.disk.changes()));
-        let missing = annotations::missing(&node, synced(&config));
+        let state = Some((resource_version(&config).to_owned(), self.disk.changes()));
+        let missing = annotations::changed_only(&node, synced_annotations(&config));
         if self.goes_down || self.certificates.on_disk == state && missing.is_empty() {
             return Ok(());
         }
-        let done = self.disk.refresh(wanted(&config)?).await;
+        let done = self.disk.refresh(desired_files(&config)?).await;
         for change in done.context("the cluster's certificates cannot be written")? {
             tracing::info!("{:?} {:?}", change.action, change.path);
         }
         self.own.annotate(missing).await?;
-        let version = version(&config);
+        let version = resource_version(&config);
         tracing::info!("Certificate was synced from controllerconfig resourceVersion {version}");
         self.certificates.on_disk = state;
         Ok(())

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use machinist_core::agent::Pending;
 use machinist_core::api::MachineConfig;
-use machinist_core::apply::{self, ClusterFiles, Plan};
-use machinist_core::diff::read_both;
-use machinist_core::drift::{Finding, Reference};
-use machinist_core::health::Marker;
+use machinist_core::apply::{self, ApplyPlan, ClusterFiles};
+use machinist_core::daemon::PendingChange;
+use machinist_core::diff::parse_both;
+use machinist_core::drift::{DriftFinding, DriftReference};
+use machinist_core::health::FailedConfig;
 use machinist_core::reconcile_check;
 
 use super::super::once::{self, Change, Recovered};
@@ -35,7 +35,7 @@ pub(super) struct Disk {
 #[derive(Debug, Clone)]
 pub(super) struct Done {
     /// The plan.
-    pub(super) plan: Plan,
+    pub(super) plan: ApplyPlan,
     /// What else there is to say.
     pub(super) note: Option<String>,
 }
@@ -75,20 +75,20 @@ impl Disk {
     }
 
     /// How the disk differs from a config.
-    pub(super) async fn check(&self, config: &MachineConfig) -> Result<Vec<Finding>> {
-        let reference = Reference::new(config)?;
+    pub(super) async fn check(&self, config: &MachineConfig) -> Result<Vec<DriftFinding>> {
+        let reference = DriftReference::new(config)?;
         let path = self.path.clone();
         blocking(move || Ok(drift::check(&path, &reference)?.findings)).await
     }
 
     /// The config that did the machine no good.
-    pub(super) async fn recall(&self) -> Result<Option<Marker>> {
+    pub(super) async fn recall(&self) -> Result<Option<FailedConfig>> {
         let path = self.path.clone();
         blocking(move || health::recall(&Root::to_look_at(&path)?)).await
     }
 
     /// Keeps in mind which config did the machine no good.
-    pub(super) async fn remember(&self, marker: Marker) -> Result<()> {
+    pub(super) async fn remember(&self, marker: FailedConfig) -> Result<()> {
         self.alone(move |root| health::remember(root, &marker)).await
     }
 
@@ -102,8 +102,8 @@ impl Disk {
         &self,
         old: MachineConfig,
         new: MachineConfig,
-        change: reconcile_check::Change,
-        pending: Pending,
+        change: reconcile_check::ConfigChange,
+        pending: PendingChange,
         force: bool,
     ) -> Result<Done> {
         self.changes.fetch_add(1, Ordering::Relaxed);
@@ -132,12 +132,12 @@ impl Disk {
     }
 
     /// Goes back to the config before, whatever it takes.
-    pub(super) async fn go_back(&self, pending: &Pending) -> Result<()> {
+    pub(super) async fn go_back(&self, pending: &PendingChange) -> Result<()> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         let previous = pending.previous.clone();
         self.alone(move |root| {
             let current = once::current(root)?.context("the disk does not say what it has")?;
-            let change = read_both(&current, &previous)
+            let change = parse_both(&current, &previous)
                 .ok_or_else(|| anyhow!("the config before cannot be read"))?;
             let plan = once::plan(root, &current, &previous, &change)?;
             once::carry_out(root, plan)?;
@@ -150,7 +150,7 @@ impl Disk {
     pub(super) async fn refresh(&self, wanted: ClusterFiles) -> Result<Vec<Change>> {
         self.alone(move |root| {
             once::recover(root)?;
-            let plan = apply::refresh(&wanted, root, once::style())?;
+            let plan = apply::plan_cluster_files(&wanted, root, once::style())?;
             let changes = plan.steps.iter().map(once::describe).collect();
             if !plan.steps.is_empty()
                 && let Some(note) = once::carry_out(root, plan)?
@@ -163,7 +163,7 @@ impl Disk {
     }
 
     /// Writes down what is left to be done.
-    pub(super) async fn set_pending(&self, pending: Option<Pending>) -> Result<()> {
+    pub(super) async fn set_pending(&self, pending: Option<PendingChange>) -> Result<()> {
         self.alone(move |root| state::set_pending(root, pending.as_ref())).await
     }
 
@@ -171,7 +171,7 @@ impl Disk {
     pub(super) async fn adopt(&self, config: MachineConfig) -> Result<()> {
         self.alone(move |root| {
             let change =
-                read_both(&config, &config).ok_or_else(|| anyhow!("the config cannot be read"))?;
+                parse_both(&config, &config).ok_or_else(|| anyhow!("the config cannot be read"))?;
             let plan = once::plan(root, &config, &config, &change)?;
             once::carry_out(root, plan).map(drop)
         })

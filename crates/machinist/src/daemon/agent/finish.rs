@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::actions::{self, Doing};
-use machinist_core::agent::{Pending, annotations, reports};
 use machinist_core::api::operator::DisruptionAction;
+use machinist_core::daemon::actions::{self, SystemdAction};
+use machinist_core::daemon::{PendingChange, annotations, reports};
 use machinist_core::os::layered_image;
-use machinist_core::update::NodeView;
+use machinist_core::rollout::NodeView;
 
 use super::super::state::State;
 use super::super::systemd::{Systemd, Transient};
@@ -49,18 +49,18 @@ impl Agent {
         Ok(Flow::Again)
     }
 
-    async fn carry_out(&mut self, node: &Arc<Node>, pending: &Pending) -> Result<()> {
+    async fn carry_out(&mut self, node: &Arc<Node>, pending: &PendingChange) -> Result<()> {
         let systemd = Systemd::connect(self.disk.path()).await?;
-        if let Some(systemd) = systemd.as_ref().filter(|_| !pending.needs_restart(&self.boot)) {
+        if let Some(systemd) = systemd.as_ref().filter(|_| !pending.needs_reboot(&self.boot)) {
             // Enabling and disabling is known to systemd only after this, whatever the policy says.
             systemd.daemon_reload().await?;
         }
         for action in &pending.actions {
-            let doing = actions::doing(action);
-            if doing == Doing::Nothing {
+            let doing = actions::systemd_action(action);
+            if doing == SystemdAction::Nothing {
                 continue;
             }
-            let (word, config) = (actions::word(action), &pending.config);
+            let (word, config) = (actions::action_name(action), &pending.config);
             tracing::info!("Performing post config change action: {word} for config {config}");
             self.one(node, pending, action, doing, systemd.as_ref()).await?;
         }
@@ -70,29 +70,29 @@ impl Agent {
     async fn one(
         &mut self,
         node: &Arc<Node>,
-        pending: &Pending,
+        pending: &PendingChange,
         action: &DisruptionAction,
-        doing: Doing,
+        doing: SystemdAction,
         systemd: Option<&Systemd>,
     ) -> Result<()> {
         let systemd = || systemd.ok_or_else(|| anyhow!("systemd does not run here"));
         match doing {
-            Doing::Nothing => {}
-            Doing::SayNothing => {
+            SystemdAction::Nothing => {}
+            SystemdAction::LogNoAction => {
                 self.reporter.event(node, "SkipReboot", "Config changes do not require reboot.");
-                self.reporter.tell(node, reports::nothing_after());
+                self.reporter.tell(node, reports::no_post_actions());
                 tracing::info!("Node has Desired Config {}, skipping reboot", pending.config);
             }
-            Doing::Reboot => self.reboot(node, pending, systemd()?).await?,
-            Doing::Reload(service) => {
+            SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
+            SystemdAction::Reload(service) => {
                 let done = systemd()?.reload(&service).await;
                 self.reloaded(node, &service, done)?;
             }
-            Doing::DaemonReload => {
+            SystemdAction::DaemonReload => {
                 let done = systemd()?.daemon_reload().await;
                 self.reloaded(node, "daemon-reload", done)?;
             }
-            Doing::Restart(service) => {
+            SystemdAction::Restart(service) => {
                 if let Err(error) = systemd()?.restart(&service).await {
                     let text = format!("Restarting {service} service failed. Error: {error:#}");
                     self.reporter.warn(node, "FailedServiceRestart", text);
@@ -104,8 +104,8 @@ impl Agent {
                 self.reporter.event(node, "ServiceRestart", text);
                 tracing::info!("{service} service restarted successfully!");
             }
-            Doing::Unknown(_) => {
-                let word = actions::word(action);
+            SystemdAction::Unknown(_) => {
+                let word = actions::action_name(action);
                 return Err(anyhow!(
                     "NodeDisruptionPolicy: this version does not know the action {word}: use Reboot"
                 ));
@@ -132,10 +132,10 @@ impl Agent {
     async fn reboot(
         &mut self,
         node: &Arc<Node>,
-        pending: &Pending,
+        pending: &PendingChange,
         systemd: &Systemd,
     ) -> Result<()> {
-        self.reporter.tell(node, reports::reboots());
+        self.reporter.tell(node, reports::rebooting());
         tracing::info!("Rebooting node");
         self.protect(node, false);
         let reason = format!("Node will reboot into config {}", pending.config);
@@ -230,7 +230,7 @@ impl Agent {
         }
         self.reporter.tell(node, reports::resumed(&config));
         if !annotations::is_uncordoned(node, &config) {
-            self.own.annotate(annotations::uncordon(&config)).await?;
+            self.own.annotate(annotations::request_uncordon(&config)).await?;
             let node = self.own.get();
             // Nobody answers at once; the next turn waits.
             if node.is_some_and(|node| !annotations::is_uncordoned(&node, &config)) {
@@ -255,7 +255,7 @@ impl Agent {
         // Who lacks the cluster's certificates is not done.
         self.refresh().await?;
         let done = annotations::done(config, image);
-        if !annotations::missing(node, done.clone()).is_empty() {
+        if !annotations::changed_only(node, done.clone()).is_empty() {
             let text = format!("Update completed for config {config} and node has been uncordoned");
             self.reporter.event(node, "Uncordon", text);
             let name = &self.own.name;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::{Pending, annotations};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::names::annotation::machinist::RETRY;
-use machinist_core::diff::read_both;
-use machinist_core::health::{Failing, Marker, Try, may_try};
+use machinist_core::daemon::{PendingChange, annotations};
+use machinist_core::diff::parse_both;
+use machinist_core::health::{FailedCheck, FailedConfig, RetryDecision, may_try};
 use machinist_core::os::layered_image;
-use machinist_core::update::NodeView;
+use machinist_core::rollout::NodeView;
 
 use super::super::health::{self, Patient};
 use super::super::state::State;
@@ -26,7 +26,7 @@ pub(super) enum Well {
     /// It is not known: the daemon is to stop, or another config is wanted.
     Unknown,
     /// It is not.
-    No(Failing),
+    No(FailedCheck),
 }
 
 impl Agent {
@@ -41,19 +41,21 @@ impl Agent {
         let marker = self.disk.recall().await?;
         let wanted = (desired, view.annotation(DESIRED_IMAGE).unwrap_or_default());
         match may_try(marker.as_ref(), wanted, view.annotation(RETRY), state.force) {
-            Try::Yes => {
+            RetryDecision::Allowed => {
                 if marker.is_some() {
                     self.disk.forget().await?;
                 }
                 Ok(None)
             }
-            Try::Again => {
+            RetryDecision::RetryRequested => {
                 tracing::info!("{desired} is tried once more");
                 self.disk.forget().await?;
-                self.own.annotate(annotations::retried()).await?;
+                self.own.annotate(annotations::clear_retry()).await?;
                 Ok(None)
             }
-            Try::No { reason } => self.stay_back(node, state, &reason).await.map(Some),
+            RetryDecision::Denied { reason } => {
+                self.stay_back(node, state, &reason).await.map(Some)
+            }
         }
     }
 
@@ -78,7 +80,7 @@ impl Agent {
             self.acted = None;
         }
         if !annotations::is_uncordoned(node, &config) {
-            self.own.annotate(annotations::uncordon(&config)).await?;
+            self.own.annotate(annotations::request_uncordon(&config)).await?;
             return Ok(Flow::Again);
         }
         self.is_checked = true;
@@ -124,23 +126,24 @@ impl Agent {
         &mut self,
         node: &Arc<Node>,
         current: MachineConfig,
-        pending: Pending,
-        failing: Failing,
+        pending: PendingChange,
+        failing: FailedCheck,
     ) -> Result<Flow> {
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
         let previous = pending.previous.clone();
         let image = layered_image(&current).unwrap_or_default().to_owned();
-        let marker = Marker { config: name(&current), previous: name(&previous), image, failing };
+        let marker =
+            FailedConfig { config: name(&current), previous: name(&previous), image, failing };
         let reason = marker.reason();
         tracing::error!("{reason}");
         self.reporter.warn(node, "HealthCheckFailed", reason.as_str());
         self.disk.remember(marker).await?;
-        let Some(change) = read_both(&current, &previous) else {
+        let Some(change) = parse_both(&current, &previous) else {
             bail!("{reason}; the config before cannot be read");
         };
         self.protect(node, true);
         let os = self.plan_os_back(&current, &pending).await?;
-        let mut back = pending.way_back(&self.boot);
+        let mut back = pending.rollback(&self.boot);
         back.os = os;
         self.acted = None;
         let mut done =
@@ -168,7 +171,7 @@ impl Agent {
         let name = current.metadata.name.clone().unwrap_or_default();
         let is_due = pending.config == name
             && !pending.is_way_back
-            && pending.outstanding(&self.boot).is_empty();
+            && pending.remaining_actions(&self.boot).is_empty();
         let spec = if is_due { health::spec(&current)? } else { None };
         let Some(spec) = spec else { return std::future::pending().await };
         tracing::info!("asking whether the machine is well on {name}, without its Node");
@@ -180,16 +183,16 @@ impl Agent {
         let previous = pending.previous.clone();
         let to = previous.metadata.name.clone().unwrap_or_default();
         let image = layered_image(&current).unwrap_or_default().to_owned();
-        let marker = Marker { config: name, previous: to, image, failing };
+        let marker = FailedConfig { config: name, previous: to, image, failing };
         tracing::error!("{}", marker.reason());
         self.disk.remember(marker).await?;
-        let Some(change) = read_both(&current, &previous) else {
+        let Some(change) = parse_both(&current, &previous) else {
             bail!("the config before cannot be read");
         };
         let os = self.plan_os_back(&current, &pending).await?;
-        let mut back = pending.way_back(&self.boot);
+        let mut back = pending.rollback(&self.boot);
         back.os = os;
-        let restarts = back.needs_restart(&self.boot);
+        let restarts = back.needs_reboot(&self.boot);
         self.disk.change(current, previous, change, back.clone(), false).await?;
         self.stage_os(None, &mut back).await?;
         if restarts {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Uri;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use machinist_core::agent::kubelet::{Answer, heard};
+use machinist_core::daemon::kubelet_health::{HealthzResponse, evaluate_healthz};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -26,11 +26,13 @@ pub(super) async fn ask_again_and_again(endpoint: Uri, metrics: Metrics) {
         tokio::time::sleep(EVERY).await;
         let asked = timeout(EVERY, ask(&endpoint)).await;
         let answer = match asked {
-            Ok(Ok(text)) => Answer::Said(text),
-            Ok(Err(error)) => Answer::Silence(format!("{error:#}")),
-            Err(_) => Answer::Silence(format!("no answer in {} seconds", EVERY.as_secs())),
+            Ok(Ok(text)) => HealthzResponse::Body(text),
+            Ok(Err(error)) => HealthzResponse::Unreachable(format!("{error:#}")),
+            Err(_) => {
+                HealthzResponse::Unreachable(format!("no answer in {} seconds", EVERY.as_secs()))
+            }
         };
-        let heard = heard(failures, &answer);
+        let heard = evaluate_healthz(failures, &answer);
         failures = heard.failures;
         metrics.kubelet(failures);
         if let Some(warning) = heard.warning {

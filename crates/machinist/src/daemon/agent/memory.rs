@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::time::Duration;
 
-use machinist_core::agent::memory::clean;
+use machinist_core::daemon::smaps::reclaimable_ranges;
 use rustix::mm::{Advice, madvise};
 
 /// So long nothing has to happen first. Threads that have nothing to do are gone by then.
@@ -23,7 +23,7 @@ pub(super) async fn give_back_after(quiet: Duration) -> Infallible {
 fn give_back() {
     // What cannot be read is not given back: it is only a kindness.
     let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
-    for range in clean(&smaps) {
+    for range in reclaimable_ranges(&smaps) {
         forget(range.start, range.len());
     }
 }
@@ -53,7 +53,7 @@ mod tests {
     fn the_program_goes_on() {
         let text: String = ('a'..='z').collect();
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-        assert!(!clean(&smaps).is_empty(), "{smaps}");
+        assert!(!reclaimable_ranges(&smaps).is_empty(), "{smaps}");
         for _ in 0..100 {
             give_back();
         }

@@ -50,10 +50,10 @@ use std::time::Duration;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use machinist_core::agent::{after_failures, annotations, reports};
 use machinist_core::api::names::state;
-use machinist_core::drift::Policy;
-use machinist_core::update::NodeView;
+use machinist_core::daemon::{annotations, backoff, reports};
+use machinist_core::drift::DriftPolicy;
+use machinist_core::rollout::NodeView;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     /// The Node of a host on which no kubelet looks after it.
     pub(crate) registration: Option<Registration>,
     /// What happens to drift where the Node does not say it.
-    pub(crate) drift: Policy,
+    pub(crate) drift: DriftPolicy,
     /// Whether the machine's identity is its own, and renewed by it.
     pub(crate) renews: bool,
     /// Where the kubelet says that it is well, if there is one.
@@ -130,7 +130,7 @@ struct Agent {
     /// Whether a restart has been ordered.
     goes_down: bool,
     /// What happens to drift where the Node does not say it.
-    drift: Policy,
+    drift: DriftPolicy,
     /// Sees what somebody does to the disk while nothing is to be done.
     watch: Option<Watch>,
     /// The config on which the machine was found well.
@@ -140,7 +140,7 @@ struct Agent {
     /// How the operating system of this host is changed.
     os: Arc<Found>,
     /// The change whose image is on the machine already.
-    fetched: Option<machinist_core::os::Change>,
+    fetched: Option<machinist_core::os::OsChange>,
     /// What became of a change that had been interrupted, until it has been told.
     recovered: Option<String>,
     /// What was noted last.
@@ -306,7 +306,7 @@ impl Agent {
     async fn attempt(&mut self, node: &Arc<Node>) -> Flow {
         if let Some((at, wanted)) = &self.retry {
             let pause = at.saturating_duration_since(Instant::now());
-            if *wanted == annotations::fingerprint(node) && !pause.is_zero() {
+            if *wanted == annotations::external_inputs(node) && !pause.is_zero() {
                 return Flow::Wait(Some(pause));
             }
         }
@@ -348,9 +348,9 @@ impl Agent {
     async fn fail(&mut self, node: &Arc<Node>, error: &anyhow::Error) -> Duration {
         self.protect(node, false);
         self.failures += 1;
-        let pause = after_failures(self.failures);
+        let pause = backoff(self.failures);
         let node = self.own.get().unwrap_or_else(|| Arc::clone(node));
-        self.retry = Some((Instant::now() + pause, annotations::fingerprint(&node)));
+        self.retry = Some((Instant::now() + pause, annotations::external_inputs(&node)));
         let reason = format!("{error:#}");
         if node::is_unreachable(error) {
             tracing::warn!("the home does not answer, trying again in {pause:?}: {reason}");

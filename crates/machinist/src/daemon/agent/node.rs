@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use machinist_core::agent::annotations::{self, Annotations};
 use machinist_core::api::names::object::CLUSTER;
 use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{MachineConfig, names};
+use machinist_core::daemon::annotations::{self, AnnotationPatch};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -70,13 +70,13 @@ impl Own {
     }
 
     /// Writes annotations, as far as they are not so already. Gives the Node with them.
-    pub(super) async fn annotate(&self, wanted: Annotations) -> Result<Arc<Node>> {
+    pub(super) async fn annotate(&self, wanted: AnnotationPatch) -> Result<Arc<Node>> {
         let node = self.get().ok_or_else(|| anyhow!("Node {} is gone", self.name))?;
-        let missing = annotations::missing(&node, wanted);
+        let missing = annotations::changed_only(&node, wanted);
         if missing.is_empty() {
             return Ok(node);
         }
-        let patch = Patch::Merge(annotations::patch(&missing));
+        let patch = Patch::Merge(annotations::merge_patch(&missing));
         let (api, params) = (self.api(), PatchParams::default());
         let request = api.patch(&self.name, &params, &patch);
         let mut written = within(request)

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::annotations::{self, Annotations};
-use machinist_core::agent::{OsStep, Pending, reports};
 use machinist_core::api::MachineConfig;
-use machinist_core::health::Failing;
-use machinist_core::os::host::Kind;
-use machinist_core::os::verify::{
-    MOST_ATTEMPTS, Outcome, after_restart, wrong_arguments, wrong_image,
+use machinist_core::daemon::annotations::{self, AnnotationPatch};
+use machinist_core::daemon::{PendingChange, PendingOsChange, reports};
+use machinist_core::health::FailedCheck;
+use machinist_core::os::host::HostKind;
+use machinist_core::os::verify_boot::{
+    BootOutcome, MAX_STAGE_ATTEMPTS, after_reboot, image_mismatch, kernel_arguments_mismatch,
 };
-use machinist_core::os::{Change, HostStatus, Wanted, layered_image};
+use machinist_core::os::{DesiredOs, OsChange, OsStatus, layered_image};
 
 use super::super::os::host::Found;
 use super::super::state::State;
@@ -24,14 +24,14 @@ pub(super) enum Booted {
     /// As the config wants it.
     Right,
     /// It was not put in place: the change has to be made once more.
-    Lost(Box<Pending>),
+    Lost(Box<PendingChange>),
     /// It does not come up: the machine has to go back.
-    Wrong(Failing),
+    Wrong(FailedCheck),
 }
 
 /// What is seen of an operating system.
 struct Sight {
-    status: HostStatus,
+    status: OsStatus,
     line: Option<String>,
 }
 
@@ -57,9 +57,9 @@ impl Agent {
         old: &MachineConfig,
         new: &MachineConfig,
         state: &State,
-    ) -> Result<Option<OsStep>> {
+    ) -> Result<Option<PendingOsChange>> {
         let earlier = state.pending.as_ref().filter(|earlier| earlier.os.is_some());
-        let (mut base, wanted) = (Wanted::of(old), Wanted::of(new));
+        let (mut base, wanted) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
         if earlier.is_none() && base == wanted && !state.force {
             return Ok(None);
         }
@@ -67,26 +67,26 @@ impl Agent {
         let (mut was, mut is_open) = (status.booted.clone(), false);
         if let Some((earlier, step)) = earlier.and_then(|it| it.os.as_ref().map(|os| (it, os))) {
             // The machine may still run, or run again, what it had before the earlier change.
-            is_open = earlier.needs_restart(&self.boot);
-            let outcome = after_restart(
+            is_open = earlier.needs_reboot(&self.boot);
+            let outcome = after_reboot(
                 &step.change,
                 &step.was,
                 &base,
                 &status,
                 line.as_deref(),
-                MOST_ATTEMPTS,
+                MAX_STAGE_ATTEMPTS,
             );
             // The files of a host of packages say what comes next, whatever is booted.
-            let is_old = outcome != Outcome::Booted && self.os.kind != Kind::Plain;
+            let is_old = outcome != BootOutcome::Booted && self.os.kind != HostKind::Plain;
             if is_open || is_old {
-                base = Wanted::of(&earlier.previous);
+                base = DesiredOs::from_config(&earlier.previous);
             }
             was = step.was.clone();
         }
-        let mut change = Change::between(&base, &wanted, &status.booted);
+        let mut change = OsChange::between(&base, &wanted, &status.booted);
         if state.force {
             let repair =
-                Change::repair(&wanted, &status.booted, line.as_deref().unwrap_or_default());
+                OsChange::repair(&wanted, &status.booted, line.as_deref().unwrap_or_default());
             change.image = change.image.or(repair.image);
             if change.kernel_arguments.is_empty() && line.is_some() {
                 change.kernel_arguments = repair.kernel_arguments;
@@ -96,11 +96,14 @@ impl Agent {
             return Ok(None);
         }
         let is_staged = change.is_empty() && !is_open;
-        Ok(Some(OsStep { change, was, is_staged, attempts: 0 }))
+        Ok(Some(PendingOsChange { change, was, is_staged, attempts: 0 }))
     }
 
     /// Why the host cannot make a change.
-    pub(super) async fn os_refusal(&self, step: Option<&OsStep>) -> Result<Option<String>> {
+    pub(super) async fn os_refusal(
+        &self,
+        step: Option<&PendingOsChange>,
+    ) -> Result<Option<String>> {
         let Some(change) = step.map(|step| step.change.clone()) else { return Ok(None) };
         if !change.kernel_arguments.is_empty() && !self.os.reads_arguments {
             tracing::warn!("spec.kernelArguments: nobody reads them here: {}", self.os.reason);
@@ -113,7 +116,7 @@ impl Agent {
     pub(super) async fn fetch_os(
         &mut self,
         node: &Arc<Node>,
-        step: Option<&OsStep>,
+        step: Option<&PendingOsChange>,
     ) -> Result<bool> {
         let change = step.map(|step| &step.change).filter(|change| !change.is_empty());
         let Some(change) = change.filter(|change| self.fetched.as_ref() != Some(change)) else {
@@ -124,8 +127,8 @@ impl Agent {
             let text = format!("Updating from oscontainer {image}");
             self.reporter.event(node, "InClusterUpgrade", text);
         }
-        self.reporter.event(node, "OSUpdateStarted", change.words());
-        tracing::info!("operating system: {}", change.words());
+        self.reporter.event(node, "OSUpdateStarted", change.describe());
+        tracing::info!("operating system: {}", change.describe());
         let asked = change.clone();
         self.protect(node, false);
         tokio::select! {
@@ -141,7 +144,7 @@ impl Agent {
     pub(super) async fn stage_os(
         &mut self,
         node: Option<&Arc<Node>>,
-        pending: &mut Pending,
+        pending: &mut PendingChange,
     ) -> Result<()> {
         let Some(step) = pending.os.as_mut().filter(|step| !step.is_staged) else { return Ok(()) };
         let (change, now) = (step.change.clone(), pending.is_way_back);
@@ -167,7 +170,7 @@ impl Agent {
             }
             None => {
                 let previous = pending.previous.metadata.name.as_deref().unwrap_or_default();
-                let image = Wanted::of(&pending.previous).image.unwrap_or_default();
+                let image = DesiredOs::from_config(&pending.previous).image.unwrap_or_default();
                 let text = format!(
                     "OS upgrade skipped; new MachineConfig ({config}) has same OS image ({image}) as old MachineConfig ({previous})"
                 );
@@ -197,41 +200,45 @@ impl Agent {
     pub(super) async fn is_booted(
         &self,
         config: &MachineConfig,
-        pending: Option<&Pending>,
+        pending: Option<&PendingChange>,
     ) -> Result<Booted> {
-        let wanted = Wanted::of(config);
+        let wanted = DesiredOs::from_config(config);
         let pending = pending.filter(|pending| pending.boot != self.boot);
         let step = pending.and_then(|pending| pending.os.as_ref());
         if step.is_none()
-            && wanted == (Wanted { kernel_type: wanted.kernel_type.clone(), ..Wanted::default() })
+            && wanted
+                == (DesiredOs { kernel_type: wanted.kernel_type.clone(), ..DesiredOs::default() })
         {
             return Ok(Booted::Right);
         }
         let Sight { status, line } = self.see_os().await?;
         if let (Some(pending), Some(step)) = (pending, step) {
             // A host of packages loses nothing: what is in its files is there.
-            let attempts = if self.os.kind == Kind::Plain { MOST_ATTEMPTS } else { step.attempts };
+            let attempts =
+                if self.os.kind == HostKind::Plain { MAX_STAGE_ATTEMPTS } else { step.attempts };
             let line = line.as_deref();
-            match after_restart(&step.change, &step.was, &wanted, &status, line, attempts) {
-                Outcome::Lost => {
+            match after_reboot(&step.change, &step.was, &wanted, &status, line, attempts) {
+                BootOutcome::Lost => {
                     tracing::warn!(
                         "the operating system was not put in place at the restart: it is staged once more"
                     );
-                    return Ok(Booted::Lost(Box::new(pending.clone().once_more(&self.boot))));
+                    return Ok(Booted::Lost(Box::new(pending.clone().retry(&self.boot))));
                 }
-                Outcome::NotBooted { problem } if !pending.is_way_back => {
+                BootOutcome::NotBooted { problem } if !pending.is_way_back => {
                     let problem = self.explained(problem).await;
-                    return Ok(Booted::Wrong(Failing {
+                    return Ok(Booted::Wrong(FailedCheck {
                         check: "operating system".to_owned(),
                         problem,
                     }));
                 }
                 // Whoever is on the way back has nowhere else to go: it is told below.
-                Outcome::Booted | Outcome::NotBooted { .. } => {}
+                BootOutcome::Booted | BootOutcome::NotBooted { .. } => {}
             }
         }
-        let image = (self.os.kind != Kind::Plain).then(|| wrong_image(&wanted, &status.booted));
-        let arguments = || line.as_deref().and_then(|line| wrong_arguments(&wanted, line));
+        let image =
+            (self.os.kind != HostKind::Plain).then(|| image_mismatch(&wanted, &status.booted));
+        let arguments =
+            || line.as_deref().and_then(|line| kernel_arguments_mismatch(&wanted, line));
         let problem = match image.flatten().or_else(arguments) {
             Some(problem) => Some(problem),
             None => {
@@ -247,15 +254,15 @@ impl Agent {
     }
 
     /// What there is to say about how the staged operating system was put in place at the restart.
-    pub(super) async fn tell_finalized(&self, node: &Arc<Node>) -> Annotations {
-        if self.os.kind == Kind::Plain {
-            return Annotations::new();
+    pub(super) async fn tell_finalized(&self, node: &Arc<Node>) -> AnnotationPatch {
+        if self.os.kind == HostKind::Plain {
+            return AnnotationPatch::new();
         }
         let failure = self.host(|found| Ok(found.finalize_failure())).await.ok().flatten();
         if let Some(failure) = &failure {
             self.reporter.warn(node, "FailedFinalization", failure.as_str());
         }
-        annotations::finalized(failure.as_deref())
+        annotations::finalize_failure(failure.as_deref())
     }
 
     /// A problem together with what ostree has said about it.
@@ -271,31 +278,35 @@ impl Agent {
     pub(super) async fn plan_os_back(
         &self,
         config: &MachineConfig,
-        pending: &Pending,
-    ) -> Result<Option<OsStep>> {
+        pending: &PendingChange,
+    ) -> Result<Option<PendingOsChange>> {
         let Some(step) = &pending.os else { return Ok(None) };
         let Sight { status, line } = self.see_os().await?;
-        let (now, before) = (Wanted::of(config), Wanted::of(&pending.previous));
+        let (now, before) =
+            (DesiredOs::from_config(config), DesiredOs::from_config(&pending.previous));
         let line = line.as_deref();
-        let outcome = after_restart(&step.change, &step.was, &now, &status, line, MOST_ATTEMPTS);
+        let outcome =
+            after_reboot(&step.change, &step.was, &now, &status, line, MAX_STAGE_ATTEMPTS);
         let change = match outcome {
-            Outcome::Booted => Change::back(&now, &before, &status.booted, &step.was),
+            BootOutcome::Booted => OsChange::rollback(&now, &before, &status.booted, &step.was),
             // What is in the files of a host of packages is there, booted or not.
-            _ if self.os.kind == Kind::Plain => Change::between(&now, &before, &status.booted),
+            _ if self.os.kind == HostKind::Plain => {
+                OsChange::between(&now, &before, &status.booted)
+            }
             // What does not come up has not been left: it only has to go.
-            Outcome::Lost | Outcome::NotBooted { .. } => Change::default(),
+            BootOutcome::Lost | BootOutcome::NotBooted { .. } => OsChange::default(),
         };
-        Ok(Some(OsStep { change, was: status.booted, is_staged: false, attempts: 0 }))
+        Ok(Some(PendingOsChange { change, was: status.booted, is_staged: false, attempts: 0 }))
     }
 
     /// Tells that the disk could not be changed, and puts everything back.
     pub(super) async fn take_back(
         &mut self,
         node: &Arc<Node>,
-        pending: &Pending,
+        pending: &PendingChange,
         error: anyhow::Error,
     ) -> anyhow::Error {
-        self.reporter.tell(node, reports::not_applied(&format!("{error:#}")));
+        self.reporter.tell(node, reports::apply_failed(&format!("{error:#}")));
         let has_os = pending.os.is_some();
         let dropped = if has_os { self.unstage_os().await } else { Ok(()) };
         match self.disk.go_back(pending).await.and(dropped) {

@@ -10,8 +10,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
-use machinist_core::update::machine_config_node::{Report, new_machine_config_node, set};
-use machinist_core::update::{NodeView, pools_of};
+use machinist_core::rollout::machine_config_node::{
+    NodeReport, apply_report, new_machine_config_node,
+};
+use machinist_core::rollout::{NodeView, pools_of};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 4;
 
 enum Said {
-    Report(Arc<Node>, Box<Report>),
+    Report(Arc<Node>, Box<NodeReport>),
     Spec(Arc<Node>),
     Event { node: Arc<Node>, warning: bool, reason: &'static str, message: String },
     Flush(oneshot::Sender<()>),
@@ -46,7 +48,7 @@ impl Reporter {
     }
 
     /// Reports a step on the MachineConfigNode.
-    pub(super) fn tell(&self, node: &Arc<Node>, report: Report) {
+    pub(super) fn tell(&self, node: &Arc<Node>, report: NodeReport) {
         let _ = self.sender.send(Said::Report(Arc::clone(node), Box::new(report)));
     }
 
@@ -138,10 +140,10 @@ impl Desk {
         Ok(found)
     }
 
-    async fn report(&mut self, node: &Node, report: &Report) -> kube::Result<()> {
+    async fn report(&mut self, node: &Node, report: &NodeReport) -> kube::Result<()> {
         for _ in 0..ATTEMPTS {
             let object = self.object(node).await?;
-            let Some(status) = set(&object, node, report, &Time(Timestamp::now())) else {
+            let Some(status) = apply_report(&object, node, report, &Time(Timestamp::now())) else {
                 return Ok(());
             };
             let patch = json!({

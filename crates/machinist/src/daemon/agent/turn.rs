@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::{Observed, Step, Wait, annotations, next, reports};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
-use machinist_core::apply::{EMPTY_NAME, empty_config};
+use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
+use machinist_core::daemon::{
+    DaemonSnapshot, DaemonStep, DaemonWait, annotations, next_step, reports,
+};
 use machinist_core::os::with_layered_image;
-use machinist_core::update::NodeView;
+use machinist_core::rollout::NodeView;
 use tokio::time::Instant;
 
 use super::super::state::State;
@@ -35,47 +37,47 @@ impl Agent {
         if let Some(left) = left.as_mut().filter(|left| self.acted.as_ref() == Some(&left.config)) {
             left.actions.clear();
         }
-        let step = next(&Observed {
+        let step = next_step(&DaemonSnapshot {
             node,
-            disk: state.disk(),
-            image: state.image(),
+            config_on_disk: state.disk(),
+            image_on_disk: state.image(),
             pending: left.as_ref(),
-            boot: &self.boot,
+            boot_id: &self.boot,
             force: state.force,
-            is_checked: self.is_checked,
+            is_disk_verified: self.is_checked,
         });
         tracing::debug!(?step, "next");
-        if !matches!(step, Step::Wait(_)) {
+        if !matches!(step, DaemonStep::Wait(_)) {
             self.waited = None;
         }
         match step {
-            Step::Rest => self.rest(node, &state).await,
-            Step::Wait(wait) => self.wait(node, &wait),
-            Step::Introduce => self.introduce(&state).await,
-            Step::SayRestarted => self.say_restarted(node).await,
-            Step::Forget => {
+            DaemonStep::Idle => self.rest(node, &state).await,
+            DaemonStep::Wait(wait) => self.wait(node, &wait),
+            DaemonStep::ReportInitialConfig => self.introduce(&state).await,
+            DaemonStep::ReportReboot => self.say_restarted(node).await,
+            DaemonStep::DropPendingChange => {
                 let disk = state.disk().unwrap_or(NodeView(node).current_config()).to_owned();
                 let left = state.pending.and_then(|pending| pending.fallback(&disk));
                 self.disk.set_pending(left).await?;
                 Ok(Flow::Again)
             }
-            Step::Update => self.update(node, state).await,
-            Step::AwaitRestart { config } => {
+            DaemonStep::Update => self.update(node, state).await,
+            DaemonStep::RequestReboot { config } => {
                 tracing::info!("{config} is in place and waits for the permission to restart");
                 self.reporter.event(
                     node,
                     "RestartPending",
                     format!("{config} is in place and waits for the permission to restart"),
                 );
-                self.own.annotate(annotations::awaits_restart(&config)).await?;
+                self.own.annotate(annotations::reboot_pending(&config)).await?;
                 Ok(Flow::Again)
             }
-            Step::Drain { config } => {
+            DaemonStep::Drain { config } => {
                 self.request_drain(node, &config).await?;
                 Ok(Flow::Again)
             }
-            Step::Act => self.act(node, state).await,
-            Step::Finish => self.finish(node, state).await,
+            DaemonStep::RunActions => self.act(node, state).await,
+            DaemonStep::Finish => self.finish(node, state).await,
         }
     }
 
@@ -83,7 +85,7 @@ impl Agent {
     pub(super) async fn current(&self, node: &Node, state: &State) -> Result<MachineConfig> {
         match (&state.current, NodeView(node).current_config()) {
             (Some(current), _) => Ok(current.clone()),
-            (None, EMPTY_NAME) => Ok(empty_config()),
+            (None, EMPTY_CONFIG_NAME) => Ok(empty_config()),
             (None, name) => {
                 let image = NodeView(node).annotation(annotation::CURRENT_IMAGE);
                 Ok(with_layered_image(node::config(&self.client, name).await?, image))
@@ -109,7 +111,11 @@ impl Agent {
     }
 
     async fn introduce(&mut self, state: &State) -> Result<Flow> {
-        let wanted = annotations::introduction(state.first_boot.as_ref(), state.disk(), EMPTY_NAME);
+        let wanted = annotations::initial_annotations(
+            state.first_boot.as_ref(),
+            state.disk(),
+            EMPTY_CONFIG_NAME,
+        );
         tracing::info!("No current config on the Node: setting initial node config");
         let node = self.own.annotate(wanted).await?;
         if NodeView(&node).current_config().is_empty() {
@@ -131,13 +137,15 @@ impl Agent {
     }
 
     /// Waits for somebody else; says so when that takes too long.
-    fn wait(&mut self, node: &Arc<Node>, wait: &Wait) -> Result<Flow> {
+    fn wait(&mut self, node: &Arc<Node>, wait: &DaemonWait) -> Result<Flow> {
         let (request, patience, what) = match wait {
-            Wait::Desired | Wait::Restart { .. } => return Ok(Flow::Wait(None)),
-            Wait::Drain { request } => {
+            DaemonWait::DesiredConfig | DaemonWait::RebootApproval { .. } => {
+                return Ok(Flow::Wait(None));
+            }
+            DaemonWait::Drain { request } => {
                 (request, DRAIN_PATIENCE, ("FailedToDrain", "drain", "1 hour"))
             }
-            Wait::Uncordon { request } => {
+            DaemonWait::Uncordon { request } => {
                 (request, UNCORDON_PATIENCE, ("FailedToUncordon", "uncordon", "10 minutes"))
             }
         };
@@ -166,7 +174,7 @@ impl Agent {
         tracing::info!("Update prepared; requesting cordon and drain via annotation to controller");
         self.reporter.event(node, "Cordon", "Cordoned node to apply update");
         self.reporter.event(node, "Drain", "Draining node to update config.");
-        self.own.annotate(annotations::drain(config)).await?;
+        self.own.annotate(annotations::request_drain(config)).await?;
         Ok(())
     }
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::{self, OsStep, Pending, actions, annotations, reports};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
-use machinist_core::diff::{Flags, diff};
+use machinist_core::daemon::{self, PendingChange, PendingOsChange, actions, annotations, reports};
+use machinist_core::diff::{ChangeFlags, diff};
 use machinist_core::disruption::disruption;
 use machinist_core::os::with_layered_image;
-use machinist_core::reconcile_check::{Change, Section, reconcilable};
-use machinist_core::update::NodeView;
+use machinist_core::reconcile_check::{ConfigChange, IrreconcilableSection, check_reconcilable};
+use machinist_core::rollout::NodeView;
 
 use super::super::health;
 use super::super::os::host;
@@ -21,11 +21,11 @@ use super::{Agent, Flow, Unreconcilable, node};
 
 /// A change that can be made.
 struct Prepared {
-    change: Change,
-    flags: Flags,
+    change: ConfigChange,
+    flags: ChangeFlags,
     actions: Vec<DisruptionAction>,
     needs_drain: bool,
-    os: Option<OsStep>,
+    os: Option<PendingOsChange>,
 }
 
 impl Agent {
@@ -54,7 +54,7 @@ impl Agent {
         if !self.fetch_os(node, prepared.os.as_ref()).await? {
             return Ok(Flow::Again);
         }
-        let waits = annotations::defers_restart(node) && actions::wants_restart(&prepared.actions);
+        let waits = annotations::defers_reboot(node) && actions::needs_reboot(&prepared.actions);
         self.reporter.point(node);
         if prepared.needs_drain && !waits {
             if !annotations::needs_no_drain(node, &desired) {
@@ -63,7 +63,7 @@ impl Agent {
                 self.protect(node, false);
                 return Ok(Flow::Again);
             }
-            if annotations::is_ever_drained(node) {
+            if annotations::supports_drain(node) {
                 tracing::info!("drain is already completed on this node");
             } else {
                 tracing::info!("Drain not required, skipping");
@@ -99,13 +99,13 @@ impl Agent {
         let (from, to) = (name(old), name(new));
         let settings = node::machine_configuration(&self.client).await?;
         tracing::info!("Checking Reconcilable for config {from} to {to}");
-        let checked = reconcilable(old, new, agent::overrides(settings.as_ref()));
+        let checked = check_reconcilable(old, new, daemon::validation_overrides(settings.as_ref()));
         let os = self.plan_os(old, new, state).await?;
         let os_refusal = self.os_refusal(os.as_ref()).await?;
         let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
             let wanted = new.spec.fips.unwrap_or_default();
             match host::fips(self.disk.path()) {
-                Some(has) if has != wanted => Err(Section::Fips.to_string()),
+                Some(has) if has != wanted => Err(IrreconcilableSection::Fips.to_string()),
                 _ => os_refusal.map_or(Ok(change), Err),
             }
         });
@@ -127,11 +127,13 @@ impl Agent {
             let type_ = DisruptionActionType::Reboot;
             vec![DisruptionAction { type_, ..DisruptionAction::default() }]
         } else {
-            disruption(&change, flags, &agent::policy(settings.as_ref())).actions
+            disruption(&change, flags, &daemon::effective_disruption_policy(settings.as_ref()))
+                .actions
         };
-        let needs_drain = actions::wants_drain(&actions, &change);
+        let needs_drain = actions::needs_drain(&actions, &change);
         tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
-        self.reporter.tell(node, reports::prepared(&actions::line(&actions), needs_drain));
+        self.reporter
+            .tell(node, reports::prepared(&actions::actions_summary(&actions), needs_drain));
         Ok(Prepared { change, flags, actions, needs_drain, os })
     }
 
@@ -153,11 +155,11 @@ impl Agent {
             earlier.actions.clear();
         }
         self.acted = None;
-        let mut pending = Pending::new(&old, &new, actions, &self.boot, earlier);
+        let mut pending = PendingChange::new(&old, &new, actions, &self.boot, earlier);
         pending.os = os;
         let changed = self.disk.change(old, new, change, pending.clone(), state.force).await;
         let done = changed.inspect_err(|error| {
-            self.reporter.tell(node, reports::not_applied(&format!("{error:#}")));
+            self.reporter.tell(node, reports::apply_failed(&format!("{error:#}")));
         })?;
         for step in &done.plan.steps {
             let change = super::super::once::describe(step);

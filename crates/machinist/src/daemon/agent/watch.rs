@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::agent::{annotations, reports};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::machinist::DRIFT;
 use machinist_core::api::names::state;
-use machinist_core::drift::{self, Policy, Reference, Severity};
-use machinist_core::update::NodeView;
+use machinist_core::daemon::{annotations, reports};
+use machinist_core::drift::{self, DriftPolicy, DriftReference, DriftSeverity};
+use machinist_core::rollout::NodeView;
 
 use super::super::drift::{Watch, heal};
 use super::super::systemd::Systemd;
@@ -35,7 +35,7 @@ impl Agent {
             return;
         }
         let start = async {
-            let reference = Reference::new(config)?;
+            let reference = DriftReference::new(config)?;
             Watch::start(self.disk.path(), reference).await
         };
         let name = config.metadata.name.as_deref().unwrap_or_default();
@@ -61,7 +61,7 @@ impl Agent {
 
     /// Whether the disk is not as it should be, as far as is known.
     pub(super) fn has_drifted(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| drift::reason(watch.findings()).is_some())
+        self.watch.as_ref().is_some_and(|watch| drift::degraded_reason(watch.findings()).is_some())
     }
 
     /// Somebody has done something to the disk: tells it. The next turn sees to the rest.
@@ -72,11 +72,11 @@ impl Agent {
             let who = watch.writer(finding).map(|writer| format!(" (by {writer})"));
             let who = who.unwrap_or_default();
             tracing::warn!(kind = ?finding.kind, expected = ?finding.expected, found = ?finding.found, "{finding}{who}");
-            if finding.severity == Severity::Warning {
+            if finding.severity == DriftSeverity::Warning {
                 self.reporter.warn(&node, "ConfigDriftWarning", format!("{finding}{who}"));
             }
         }
-        let Some(reason) = drift::reason(watch.findings()) else {
+        let Some(reason) = drift::degraded_reason(watch.findings()) else {
             self.metrics.drift(false);
             return;
         };
@@ -93,15 +93,15 @@ impl Agent {
     pub(super) async fn compare(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<()> {
         let name = config.metadata.name.clone().unwrap_or_default();
         let findings = self.disk.check(config).await?;
-        let Some(mut unexpected) = drift::unexpected(&name, &findings) else {
+        let Some(mut unexpected) = drift::blocks_update_reason(&name, &findings) else {
             self.metrics.drift(false);
             return Ok(());
         };
         self.metrics.drift(true);
-        let policy = Policy::of(NodeView(node).annotation(DRIFT), self.drift)?;
-        if policy == Policy::Heal {
+        let policy = DriftPolicy::from_annotation(NodeView(node).annotation(DRIFT), self.drift)?;
+        if policy == DriftPolicy::Heal {
             self.heal(node, config).await?;
-            match drift::unexpected(&name, &self.disk.check(config).await?) {
+            match drift::blocks_update_reason(&name, &self.disk.check(config).await?) {
                 None => {
                     self.metrics.drift(false);
                     return Ok(());

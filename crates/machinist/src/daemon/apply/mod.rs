@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
-use machinist_core::apply::{Node, Step};
+use machinist_core::apply::{DiskStep, FsNode};
 
 use super::fault;
 use super::journal::Journal;
@@ -53,13 +53,14 @@ pub(super) fn carry_out(root: &Root, journal: &Journal) -> Result<()> {
 /// Removes what a complete change has left beside its files, then the folders that go.
 pub(super) fn clean_up(root: &Root, journal: &Journal) -> Result<()> {
     for (index, step) in journal.plan.steps.iter().enumerate() {
-        if matches!(step.from, Node::File { .. } | Node::Link { .. }) {
+        if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
             root.remove(&journal.old_path(root, index))
                 .with_context(|| format!("cannot clean up beside {:?}", step.path))?;
             fault::point();
         }
     }
-    for step in journal.plan.steps.iter().filter(|step| matches!(step.from, Node::Folder { .. })) {
+    for step in journal.plan.steps.iter().filter(|step| matches!(step.from, FsNode::Folder { .. }))
+    {
         if step.to.is_absent() {
             match root.remove_folder(&step.path) {
                 // Somebody has put something into it meanwhile.
@@ -74,39 +75,39 @@ pub(super) fn clean_up(root: &Root, journal: &Journal) -> Result<()> {
     sync_folders(root, &journal.plan.steps)
 }
 
-fn makes_folder(step: &Step) -> bool {
-    step.from.is_absent() && matches!(step.to, Node::Folder { .. })
+fn makes_folder(step: &DiskStep) -> bool {
+    step.from.is_absent() && matches!(step.to, FsNode::Folder { .. })
 }
 
-fn make_folder(root: &Root, step: &Step) -> io::Result<()> {
-    let Node::Folder { meta } = step.to else { return Ok(()) };
+fn make_folder(root: &Root, step: &DiskStep) -> io::Result<()> {
+    let FsNode::Folder { meta } = step.to else { return Ok(()) };
     root.make_folder(&step.path)?;
     set_meta(root.folder(&step.path)?, meta)
 }
 
 fn put_in_place(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
-    let Step { path, from, to } = &journal.plan.steps[index];
+    let DiskStep { path, from, to } = &journal.plan.steps[index];
     if from.differs_in_meta_only(to) {
         return change_meta(root, path, to);
     }
     match (from, to) {
         // Folders are made before and removed after everything else.
-        (_, Node::Folder { .. } | Node::Special) | (Node::Folder { .. }, _) => Ok(()),
-        (_, Node::Absent) => root.remove(path),
-        (Node::Absent, _) => root.rename_new(&journal.new_path(root, index), path),
+        (_, FsNode::Folder { .. } | FsNode::Special) | (FsNode::Folder { .. }, _) => Ok(()),
+        (_, FsNode::Absent) => root.remove(path),
+        (FsNode::Absent, _) => root.rename_new(&journal.new_path(root, index), path),
         _ => root.rename(&journal.new_path(root, index), path),
     }
 }
 
 /// Sets permissions and owner of something whose contents stay.
-fn change_meta(root: &Root, path: &str, to: &Node) -> io::Result<()> {
+fn change_meta(root: &Root, path: &str, to: &FsNode) -> io::Result<()> {
     match to {
-        Node::File { meta, .. } => {
+        FsNode::File { meta, .. } => {
             let file = root.read_only(path)?;
             set_meta(&file, *meta)?;
             file.sync_all()
         }
-        Node::Folder { meta } => {
+        FsNode::Folder { meta } => {
             let folder = root.folder(path)?;
             set_meta(&folder, *meta)?;
             Ok(rustix::fs::fsync(&folder)?)
@@ -140,7 +141,7 @@ fn sync_files(root: &Root, journal: &Journal) -> Result<()> {
 }
 
 /// Makes sure that all names are on the disk.
-fn sync_folders(root: &Root, steps: &[Step]) -> Result<()> {
+fn sync_folders(root: &Root, steps: &[DiskStep]) -> Result<()> {
     let folders: BTreeSet<&str> = steps.iter().map(|step| split(&step.path).0).collect();
     for folder in folders {
         match root.sync_folder(folder) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 
-use machinist_core::apply::{Content, Meta, Node, Owner, Source};
+use machinist_core::apply::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 use rustix::fs::{
     AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, fgetxattr, flistxattr, fsetxattr,
     fstat, futimens, linkat, statat, symlinkat,
@@ -24,19 +24,19 @@ pub(super) fn prepare(root: &Root, journal: &Journal, index: usize) -> io::Resul
         return Ok(());
     }
     match &step.to {
-        Node::File { meta, content } => {
+        FsNode::File { meta, content } => {
             let path = journal.new_path(root, index);
-            let replaced = matches!(step.from, Node::File { .. }).then_some(step.path.as_str());
+            let replaced = matches!(step.from, FsNode::File { .. }).then_some(step.path.as_str());
             write(root, &path, *meta, content, replaced)?;
         }
-        Node::Link { target, owner } => {
+        FsNode::Link { target, owner } => {
             let path = journal.new_path(root, index);
             root.remove(&path)?;
             link(root, &path, target, *owner)?;
         }
-        Node::Absent | Node::Folder { .. } | Node::Special => {}
+        FsNode::Absent | FsNode::Folder { .. } | FsNode::Special => {}
     }
-    if matches!(step.from, Node::File { .. } | Node::Link { .. }) {
+    if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
         keep(root, &step.path, &journal.old_path(root, index), &step.from)?;
     }
     Ok(())
@@ -46,7 +46,7 @@ pub(super) fn prepare(root: &Root, journal: &Journal, index: usize) -> io::Resul
 pub(super) fn sync(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     match &step.to {
-        Node::File { .. } if !step.from.differs_in_meta_only(&step.to) => {
+        FsNode::File { .. } if !step.from.differs_in_meta_only(&step.to) => {
             root.read_only(&journal.new_path(root, index))?.sync_all()
         }
         _ => Ok(()),
@@ -56,20 +56,20 @@ pub(super) fn sync(root: &Root, journal: &Journal, index: usize) -> io::Result<(
 fn write(
     root: &Root,
     path: &str,
-    meta: Meta,
-    content: &Content,
+    meta: FileMeta,
+    content: &FileContent,
     replaced: Option<&str>,
 ) -> io::Result<()> {
     let mut file = root.create(path)?;
     match &content.source {
-        Source::Bytes(bytes) => {
+        ContentSource::Bytes(bytes) => {
             file.write_all(bytes)?;
             if let Some(replaced) = replaced {
                 copy_label(&root.read_only(replaced)?, &file)?;
             }
         }
-        Source::Path(from) => copy(&mut root.read_only(from)?, &mut file)?,
-        Source::Unknown => return Err(io::Error::other("its contents are not known")),
+        ContentSource::Path(from) => copy(&mut root.read_only(from)?, &mut file)?,
+        ContentSource::Unknown => return Err(io::Error::other("its contents are not known")),
     }
     set_meta(&file, meta)
 }
@@ -110,7 +110,7 @@ fn copy_label(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     }
 }
 
-fn link(root: &Root, path: &str, target: &str, owner: Owner) -> io::Result<()> {
+fn link(root: &Root, path: &str, target: &str, owner: FileOwner) -> io::Result<()> {
     let (folder, name) = root.place(path)?;
     symlinkat(target, &*folder, name)?;
     let found = statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -122,7 +122,7 @@ fn link(root: &Root, path: &str, target: &str, owner: Owner) -> io::Result<()> {
 }
 
 /// A second name for what is there; a copy where the file system has no second names.
-fn keep(root: &Root, path: &str, old: &str, node: &Node) -> io::Result<()> {
+fn keep(root: &Root, path: &str, old: &str, node: &FsNode) -> io::Result<()> {
     root.remove(old)?;
     let (folder, name) = root.place(path)?;
     match linkat(&*folder, name, &*folder, split(old).1, AtFlags::empty()) {
@@ -130,13 +130,13 @@ fn keep(root: &Root, path: &str, old: &str, node: &Node) -> io::Result<()> {
         done => return Ok(done?),
     }
     match node {
-        Node::File { meta, .. } => {
+        FsNode::File { meta, .. } => {
             let mut copied = root.create(old)?;
             copy(&mut root.read_only(path)?, &mut copied)?;
             set_meta(&copied, *meta)?;
             copied.sync_all()
         }
-        Node::Link { target, owner } => link(root, old, target, *owner),
+        FsNode::Link { target, owner } => link(root, old, target, *owner),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 
 use anyhow::{Context as _, Result};
-use machinist_core::apply::{Node, Step};
+use machinist_core::apply::{DiskStep, FsNode};
 
 use super::super::fault;
 use super::super::journal::Journal;
@@ -24,21 +24,21 @@ pub(in super::super) fn undo(root: &Root, journal: &Journal) -> Result<()> {
 }
 
 fn undo_step(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
-    let Step { path, from, to } = &journal.plan.steps[index];
+    let DiskStep { path, from, to } = &journal.plan.steps[index];
     if from.differs_in_meta_only(to) {
         return match root.look(path)? {
-            Node::Absent => Ok(()),
+            FsNode::Absent => Ok(()),
             _ => change_meta(root, path, from),
         };
     }
     match (from, to) {
-        (Node::Absent, Node::Folder { .. }) => match root.remove_folder(path) {
+        (FsNode::Absent, FsNode::Folder { .. }) => match root.remove_folder(path) {
             // Somebody has put something into it.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             done => done,
         },
         // Folders go only when the change is complete.
-        (Node::Folder { .. }, _) => Ok(()),
+        (FsNode::Folder { .. }, _) => Ok(()),
         _ => {
             let (old, new) = (journal.old_path(root, index), journal.new_path(root, index));
             if from.is_absent() {

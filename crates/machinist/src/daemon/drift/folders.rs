@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result};
-use machinist_core::drift::{Names, Watched};
+use machinist_core::drift::{WatchedNames, WatchedPaths};
 use rustix::fs::inotify::{
     self, CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, remove_watch,
 };
@@ -32,7 +32,7 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
 #[derive(Debug)]
 pub(super) struct Folders {
     inotify: AsyncFd<OwnedFd>,
-    watched: Watched,
+    watched: WatchedPaths,
     /// The folders by the kernel's number for them; two names of one folder have one number.
     numbers: HashMap<i32, Vec<String>>,
     /// Who touched what.
@@ -50,11 +50,11 @@ impl Folders {
         )]
         let inotify = AsyncFd::with_interest(fd, Interest::READABLE)?;
         let writers = Writers::new();
-        Ok(Self { inotify, watched: Watched::new(), numbers: HashMap::new(), writers })
+        Ok(Self { inotify, watched: WatchedPaths::new(), numbers: HashMap::new(), writers })
     }
 
     /// Watches these folders and no others. Gives whether any of them was not under watch before.
-    pub(super) fn watch(&mut self, root: &Root, watched: Watched) -> Result<bool> {
+    pub(super) fn watch(&mut self, root: &Root, watched: WatchedPaths) -> Result<bool> {
         let mut numbers: HashMap<i32, Vec<String>> = HashMap::new();
         self.writers.clear();
         // From the top: what comes into a folder after it was looked for is seen in the one above.
@@ -121,8 +121,8 @@ impl Folders {
     fn matters(&self, number: i32, name: &str) -> bool {
         let folders = self.numbers.get(&number).into_iter().flatten();
         folders.filter_map(|folder| self.watched.get(folder)).any(|names| match names {
-            Names::All => true,
-            Names::Some(names) => names.contains(name),
+            WatchedNames::All => true,
+            WatchedNames::Some(names) => names.contains(name),
         })
     }
 }

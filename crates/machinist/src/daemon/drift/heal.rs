@@ -28,7 +28,8 @@ pub(crate) struct Healed {
 pub(crate) fn heal(root: &Path, config: &MachineConfig) -> Result<Healed> {
     let root = Root::open(root)?;
     once::recover(&root)?;
-    let plan = drift::repair(config, &root, once::style()).context("drift cannot be healed")?;
+    let plan =
+        drift::plan_repair(config, &root, once::style()).context("drift cannot be healed")?;
     let changes: Vec<Change> = plan.steps.iter().map(once::describe).collect();
     let has_units = changes.iter().any(|change| change.path.starts_with(UNITS));
     let mut notes = plan.notes.clone();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use machinist_core::drift::{self, Checked, Finding, Reference};
+use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
 use super::once::style;
@@ -39,18 +39,18 @@ const LONGEST: Duration = Duration::from_millis(250);
 const ATTEMPTS: usize = 100;
 
 /// Looks at everything that a config manages, now.
-pub(crate) fn check(root: &Path, reference: &Reference) -> Result<Checked> {
+pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
     // Opened anew each time: folders that were open may have been moved away since.
-    Ok(drift::check(reference, &Root::to_look_at(root)?, style()))
+    Ok(drift::check_drift(reference, &Root::to_look_at(root)?, style()))
 }
 
 /// A machine that is being watched.
 #[derive(Debug)]
 pub(crate) struct Watch {
     root: PathBuf,
-    reference: Arc<Reference>,
+    reference: Arc<DriftReference>,
     folders: Folders,
-    findings: Vec<Finding>,
+    findings: Vec<DriftFinding>,
     /// Who did it, by path.
     writers: HashMap<String, Writer>,
     /// Something was touched and has not been looked at.
@@ -59,7 +59,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to watch, and looks once.
-    pub(crate) async fn start(root: &Path, reference: Reference) -> Result<Self> {
+    pub(crate) async fn start(root: &Path, reference: DriftReference) -> Result<Self> {
         let mut watch = Self {
             root: root.to_owned(),
             reference: Arc::new(reference),
@@ -73,18 +73,18 @@ impl Watch {
     }
 
     /// What differs, as far as is known.
-    pub(crate) fn findings(&self) -> &[Finding] {
+    pub(crate) fn findings(&self) -> &[DriftFinding] {
         &self.findings
     }
 
     /// Who made a difference, where the kernel tells.
-    pub(crate) fn writer(&self, finding: &Finding) -> Option<&Writer> {
+    pub(crate) fn writer(&self, finding: &DriftFinding) -> Option<&Writer> {
         self.writers.get(&finding.path)
     }
 
     /// Waits until something else differs than before, or nothing any more, and gives it. Can be
     /// given up at any time and asked again.
-    pub(crate) async fn next(&mut self) -> Result<&[Finding]> {
+    pub(crate) async fn next(&mut self) -> Result<&[DriftFinding]> {
         loop {
             if !self.is_touched {
                 self.folders.touched().await.context("cannot watch for drift")?;
@@ -102,7 +102,7 @@ impl Watch {
     }
 
     /// Remembers who made each difference, as long as it lasts.
-    fn attribute(&mut self, findings: &[Finding]) {
+    fn attribute(&mut self, findings: &[DriftFinding]) {
         let seen = &mut self.folders.writers;
         self.writers.retain(|path, _| findings.iter().any(|finding| finding.path == *path));
         for finding in findings.iter().filter(|finding| !self.findings.contains(finding)) {
@@ -126,7 +126,7 @@ impl Watch {
 
     /// Watches what is to be watched now, then looks. In this order: what happens in between is seen
     /// by the look, what happens later by the watch.
-    async fn look(&mut self) -> Result<Vec<Finding>> {
+    async fn look(&mut self) -> Result<Vec<DriftFinding>> {
         for _ in 0..ATTEMPTS {
             let (root, reference) = (self.root.clone(), Arc::clone(&self.reference));
             let checked = tokio::task::spawn_blocking(move || check(&root, &reference)).await??;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machinist_core::api::MachineConfig;
 use machinist_core::apply;
-use machinist_core::drift::Kind;
+use machinist_core::drift::DriftKind;
 use serde_json::json;
 
 use super::super::once;
@@ -58,7 +58,7 @@ impl Site {
     }
 
     async fn watch(&self) -> Watch {
-        let reference = Reference::new(&self.config).expect("a reference");
+        let reference = DriftReference::new(&self.config).expect("a reference");
         let watch = Watch::start(self.root(), reference).await.expect("a watch");
         assert_eq!(watch.findings(), []);
         watch
@@ -66,7 +66,7 @@ impl Site {
 }
 
 /// What is found next; a test that waits for it too long has failed.
-async fn next(watch: &mut Watch) -> Vec<Finding> {
+async fn next(watch: &mut Watch) -> Vec<DriftFinding> {
     let next = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
     next.expect("nothing was found").expect("a look").to_vec()
 }
@@ -76,51 +76,56 @@ type Change = fn(&Site);
 
 #[tokio::test]
 async fn everything_done_by_hand_is_seen_at_once_and_healed() {
-    let changes: &[(&str, Kind, &str, Change)] = &[
-        ("edited", Kind::Content, "/etc/motd", |site| {
+    let changes: &[(&str, DriftKind, &str, Change)] = &[
+        ("edited", DriftKind::Content, "/etc/motd", |site| {
             fs::write(site.at("/etc/motd"), "other").unwrap();
         }),
-        ("deleted", Kind::Missing, "/etc/motd", |site| {
+        ("deleted", DriftKind::Missing, "/etc/motd", |site| {
             fs::remove_file(site.at("/etc/motd")).unwrap();
         }),
-        ("replaced by a link", Kind::Link, "/etc/motd", |site| {
+        ("replaced by a link", DriftKind::Link, "/etc/motd", |site| {
             symlink("other", site.at("/etc/new")).unwrap();
             fs::rename(site.at("/etc/new"), site.at("/etc/motd")).unwrap();
         }),
-        ("replaced by a file", Kind::Content, "/etc/deep/er/file", |site| {
+        ("replaced by a file", DriftKind::Content, "/etc/deep/er/file", |site| {
             fs::write(site.at("/etc/deep/er/new"), "other").unwrap();
             fs::set_permissions(site.at("/etc/deep/er/new"), fs::Permissions::from_mode(0o600))
                 .unwrap();
             fs::rename(site.at("/etc/deep/er/new"), site.at("/etc/deep/er/file")).unwrap();
         }),
-        ("mode changed", Kind::Mode, "/etc/deep/er/file", |site| {
+        ("mode changed", DriftKind::Mode, "/etc/deep/er/file", |site| {
             fs::set_permissions(site.at("/etc/deep/er/file"), fs::Permissions::from_mode(0o644))
                 .unwrap();
         }),
-        ("masked", Kind::Masked, "/etc/systemd/system/a.service", |site| {
+        ("masked", DriftKind::Masked, "/etc/systemd/system/a.service", |site| {
             fs::remove_file(site.at("/etc/systemd/system/a.service")).unwrap();
             symlink("/dev/null", site.at("/etc/systemd/system/a.service")).unwrap();
         }),
-        ("a vendor's unit masked", Kind::Masked, "/etc/systemd/system/vendor.service", |site| {
-            symlink("/dev/null", site.at("/etc/systemd/system/vendor.service")).unwrap();
-        }),
+        (
+            "a vendor's unit masked",
+            DriftKind::Masked,
+            "/etc/systemd/system/vendor.service",
+            |site| {
+                symlink("/dev/null", site.at("/etc/systemd/system/vendor.service")).unwrap();
+            },
+        ),
         (
             "disabled",
-            Kind::Enablement,
+            DriftKind::Enablement,
             "/etc/systemd/system/multi-user.target.wants/a.service",
             |site| {
                 fs::remove_file(site.at("/etc/systemd/system/multi-user.target.wants/a.service"))
                     .unwrap();
             },
         ),
-        ("drop-in edited", Kind::Content, "/etc/systemd/system/a.service.d/10.conf", |site| {
+        ("drop-in edited", DriftKind::Content, "/etc/systemd/system/a.service.d/10.conf", |site| {
             fs::write(site.at("/etc/systemd/system/a.service.d/10.conf"), "[Unit]\nAfter=x\n")
                 .unwrap();
         }),
-        ("folder renamed", Kind::Missing, "/etc/deep/er/file", |site| {
+        ("folder renamed", DriftKind::Missing, "/etc/deep/er/file", |site| {
             fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
         }),
-        ("edited behind a link", Kind::Content, "/etc/by-link/file", |site| {
+        ("edited behind a link", DriftKind::Content, "/etc/by-link/file", |site| {
             fs::write(site.at("/opt/real/file"), "other").unwrap();
         }),
     ];
@@ -142,11 +147,11 @@ async fn folders_that_come_back_are_watched_again() {
     let mut watch = site.watch().await;
     for _ in 0..3 {
         fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
-        assert_eq!(next(&mut watch).await[0].kind, Kind::Missing);
+        assert_eq!(next(&mut watch).await[0].kind, DriftKind::Missing);
         // What happens in the folder that was moved away is nobody's business; the way back is.
         fs::write(site.at("/etc/moved/er/file"), "other").unwrap();
         fs::rename(site.at("/etc/moved"), site.at("/etc/deep")).unwrap();
-        assert_eq!(next(&mut watch).await[0].kind, Kind::Content);
+        assert_eq!(next(&mut watch).await[0].kind, DriftKind::Content);
         fs::write(site.at("/etc/deep/er/file"), "deep").unwrap();
         assert_eq!(next(&mut watch).await, []);
     }

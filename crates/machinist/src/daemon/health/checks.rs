@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
-use machinist_core::health::{Check, Round, Spec};
+use machinist_core::health::{HealthCheck, HealthResults, HealthSpec};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -17,7 +17,11 @@ use super::Patient;
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Makes every check; none takes longer than what is left.
-pub(super) async fn round(spec: &Spec, patient: Patient<'_>, left: Duration) -> Round {
+pub(super) async fn round(
+    spec: &HealthSpec,
+    patient: Patient<'_>,
+    left: Duration,
+) -> HealthResults {
     let systemd = Systemd::connect(patient.root).await.map_err(|error| format!("{error:#}"));
     let systemd = match &systemd {
         Ok(Some(systemd)) => Ok(Some(systemd)),
@@ -27,11 +31,11 @@ pub(super) async fn round(spec: &Spec, patient: Patient<'_>, left: Duration) -> 
     let checks = spec.checks();
     let made = checks.iter().enumerate().map(|(index, check)| async move {
         match check {
-            Check::Unit { unit } => within(left, is_active(unit, systemd)).await,
-            Check::Command { run, timeout } => {
+            HealthCheck::Unit { unit } => within(left, is_active(unit, systemd)).await,
+            HealthCheck::Command { run, timeout } => {
                 command(index, run, (*timeout).min(left), systemd, patient.root).await
             }
-            Check::Api => within(left.min(ANSWER), answers(patient.client)).await,
+            HealthCheck::Api => within(left.min(ANSWER), answers(patient.client)).await,
         }
     });
     join_all(made).await

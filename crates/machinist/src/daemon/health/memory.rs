@@ -3,9 +3,9 @@
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
-use machinist_core::api::names::path::DAEMON_FOLDER;
-use machinist_core::apply::Tree as _;
-use machinist_core::health::{MARKER, Marker};
+use machinist_core::api::names::path::DAEMON_DIR;
+use machinist_core::apply::FsTree as _;
+use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
 
 use super::super::root::Root;
 
@@ -13,37 +13,43 @@ use super::super::root::Root;
 const NEW: &str = "/etc/machine-config-daemon/machinist-failed.json.new";
 
 /// Keeps it. On the disk when this returns.
-pub(crate) fn remember(root: &Root, marker: &Marker) -> Result<()> {
+pub(crate) fn remember(root: &Root, marker: &FailedConfig) -> Result<()> {
     let write = || {
-        if !root.exists(DAEMON_FOLDER)? {
-            root.make_folder(DAEMON_FOLDER)?;
+        if !root.exists(DAEMON_DIR)? {
+            root.make_folder(DAEMON_DIR)?;
         }
         let mut file = root.create(NEW)?;
         file.write_all(&serde_json::to_vec(marker)?)?;
         file.sync_all()?;
-        root.rename(NEW, MARKER)?;
-        root.sync_folder(DAEMON_FOLDER)
+        root.rename(NEW, FAILED_CONFIG_PATH)?;
+        root.sync_folder(DAEMON_DIR)
     };
-    write().with_context(|| format!("cannot write {MARKER}"))
+    write().with_context(|| format!("cannot write {FAILED_CONFIG_PATH}"))
 }
 
 /// What is kept, if anything is. One that cannot be read is as if there were none: then the config
 /// is tried again, and fails again.
-pub(crate) fn recall(root: &Root) -> Result<Option<Marker>> {
-    if !root.exists(MARKER).with_context(|| format!("cannot read {MARKER}"))? {
+pub(crate) fn recall(root: &Root) -> Result<Option<FailedConfig>> {
+    if !root
+        .exists(FAILED_CONFIG_PATH)
+        .with_context(|| format!("cannot read {FAILED_CONFIG_PATH}"))?
+    {
         return Ok(None);
     }
-    let bytes = root.bytes(MARKER)?;
+    let bytes = root.read(FAILED_CONFIG_PATH)?;
     Ok(serde_json::from_slice(&bytes)
-        .inspect_err(|error| tracing::warn!("{MARKER} cannot be read and is passed over: {error}"))
+        .inspect_err(|error| {
+            tracing::warn!("{FAILED_CONFIG_PATH} cannot be read and is passed over: {error}")
+        })
         .ok())
 }
 
 /// Forgets it.
 pub(crate) fn forget(root: &Root) -> Result<()> {
-    if root.exists(MARKER)? {
-        root.remove(MARKER).with_context(|| format!("cannot remove {MARKER}"))?;
-        root.sync_folder(DAEMON_FOLDER)?;
+    if root.exists(FAILED_CONFIG_PATH)? {
+        root.remove(FAILED_CONFIG_PATH)
+            .with_context(|| format!("cannot remove {FAILED_CONFIG_PATH}"))?;
+        root.sync_folder(DAEMON_DIR)?;
     }
     Ok(())
 }

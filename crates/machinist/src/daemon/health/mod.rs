@@ -17,7 +17,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use kube::Client;
 use machinist_core::api::MachineConfig;
-use machinist_core::health::{self, Clock, FILE, Failing, Spec, Verdict};
+use machinist_core::health::{
+    self, FailedCheck, HEALTH_SPEC_PATH, HealthSpec, HealthTiming, HealthVerdict,
+};
 use tokio::time::Instant;
 
 use crate::manifests::{self, Text};
@@ -29,18 +31,18 @@ pub(crate) use memory::{forget, recall, remember};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What has to hold on a machine that has a config; nothing where the config does not say.
-pub(crate) fn spec(config: &MachineConfig) -> Result<Option<Spec>> {
-    let Some(bytes) = health::file(config)? else { return Ok(None) };
+pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
+    let Some(bytes) = health::health_spec_bytes(config)? else { return Ok(None) };
     let Ok(text) = String::from_utf8(bytes) else {
-        bail!("{FILE}: this is not text: write it as docs/health.md shows");
+        bail!("{HEALTH_SPEC_PATH}: this is not text: write it as docs/health.md shows");
     };
-    let documents = manifests::parse(&Text { file: PathBuf::from(FILE), text })?;
+    let documents = manifests::parse(&Text { file: PathBuf::from(HEALTH_SPEC_PATH), text })?;
     let [document] = documents.as_slice() else {
-        bail!("{FILE}: {} documents in this file: write one", documents.len());
+        bail!("{HEALTH_SPEC_PATH}: {} documents in this file: write one", documents.len());
     };
-    let spec: Spec = document
+    let spec: HealthSpec = document
         .try_typed()
-        .map_err(|(field, problem)| anyhow::anyhow!("{FILE}: {field}: {problem}"))?;
+        .map_err(|(field, problem)| anyhow::anyhow!("{HEALTH_SPEC_PATH}: {field}: {problem}"))?;
     spec.validate()?;
     Ok(Some(spec))
 }
@@ -55,25 +57,29 @@ pub(crate) struct Patient<'a> {
 }
 
 /// Waits until everything holds; otherwise gives what does not when the time is up.
-pub(crate) async fn gate(spec: &Spec, patient: Patient<'_>) -> Result<(), Failing> {
+pub(crate) async fn gate(spec: &HealthSpec, patient: Patient<'_>) -> Result<(), FailedCheck> {
     let begin = Instant::now();
     let mut well_since: Option<Instant> = None;
     loop {
         let left = spec.deadline.saturating_sub(begin.elapsed()).max(PAUSE);
         let round = checks::round(spec, patient, left).await;
         let held = well_since.map(|since| since.elapsed()).unwrap_or_default();
-        let pause = match health::judge(spec, &round, Clock { elapsed: begin.elapsed(), held }) {
-            Verdict::Healthy => return Ok(()),
-            Verdict::Settling { left } => {
+        let pause = match health::evaluate(
+            spec,
+            &round,
+            HealthTiming { elapsed: begin.elapsed(), healthy_for: held },
+        ) {
+            HealthVerdict::Healthy => return Ok(()),
+            HealthVerdict::Settling { left } => {
                 well_since.get_or_insert_with(Instant::now);
                 left
             }
-            Verdict::NotYet { failing, left } => {
+            HealthVerdict::NotYet { failing, left } => {
                 well_since = None;
                 tracing::info!("health: not yet: {failing} ({}s left)", left.as_secs());
                 left
             }
-            Verdict::Failed { failing } => return Err(failing),
+            HealthVerdict::Failed { failing } => return Err(failing),
         };
         tokio::time::sleep(pause.min(PAUSE)).await;
     }

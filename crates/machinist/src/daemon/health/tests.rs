@@ -5,7 +5,7 @@ use std::fs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinist_core::apply::from_ignition;
-use machinist_core::health::{MARKER, Marker};
+use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
 use serde_json::json;
 
 use super::super::once;
@@ -15,7 +15,7 @@ fn config(text: &str) -> MachineConfig {
     let source = format!("data:;base64,{}", STANDARD.encode(text));
     from_ignition(json!({
         "ignition": {"version": "3.5.0"},
-        "storage": {"files": [{"path": FILE, "contents": {"source": source}}]}
+        "storage": {"files": [{"path": HEALTH_SPEC_PATH, "contents": {"source": source}}]}
     }))
 }
 
@@ -70,16 +70,16 @@ fn the_disk_remembers_until_it_is_told_to_forget() {
     fs::create_dir(folder.path().join("etc")).expect("a folder");
     let root = once::open(folder.path()).expect("a root");
     assert_eq!(recall(&root).expect("a look"), None);
-    let failing = Failing { check: "API".to_owned(), problem: "no answer".to_owned() };
+    let failing = FailedCheck { check: "API".to_owned(), problem: "no answer".to_owned() };
     let (config, previous) = ("new".to_owned(), "old".to_owned());
-    let marker = Marker { config, previous, image: String::new(), failing };
+    let marker = FailedConfig { config, previous, image: String::new(), failing };
     remember(&root, &marker).expect("kept");
     assert_eq!(recall(&root).expect("a look"), Some(marker.clone()));
-    remember(&root, &Marker { config: "newer".to_owned(), ..marker }).expect("kept");
+    remember(&root, &FailedConfig { config: "newer".to_owned(), ..marker }).expect("kept");
     assert_eq!(recall(&root).expect("a look").expect("a marker").config, "newer");
     forget(&root).expect("forgotten");
     forget(&root).expect("forgotten twice");
     assert_eq!(recall(&root).expect("a look"), None);
-    fs::write(folder.path().join(&MARKER[1..]), "{").expect("a file");
+    fs::write(folder.path().join(&FAILED_CONFIG_PATH[1..]), "{").expect("a file");
     assert_eq!(recall(&root).expect("a look"), None);
 }

@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::{
     ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG, SERVED_CONFIG,
 };
-use machinist_core::apply::Tree as _;
+use machinist_core::apply::FsTree as _;
 use machinist_core::hex::hex;
-use machinist_core::serve::{birth, enrol};
+use machinist_core::serve::{enrol, first_boot};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha512};
 
@@ -20,29 +20,32 @@ use super::super::root::{Root, split};
 /// Where units are.
 const UNITS: &str = "/etc/systemd/system";
 /// Where the program may be: image-based hosts keep the first folder at the second place.
-const PROGRAMS: [&str; 2] = [birth::PROGRAM, "/var/usrlocal/bin/machinist"];
+const PROGRAMS: [&str; 2] = [first_boot::BINARY_PATH, "/var/usrlocal/bin/machinist"];
 
 /// Removes it all; says what went.
 pub(super) fn remove(root: &Root) -> Result<Vec<Change>> {
-    let unit = format!("{UNITS}/{}", birth::UNIT);
+    let unit = format!("{UNITS}/{}", first_boot::FIRST_BOOT_UNIT);
     let (mut paths, mut folders) = (Vec::new(), Vec::new());
     if is_there(root, &unit)? {
-        folders.extend(birth::LINKS.map(|link| format!("{UNITS}/{}", split(link).0)));
+        folders.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNITS}/{}", split(link).0)));
         // Made for the kubeconfig, which went when the machine joined.
         folders.push(split(KUBECONFIG).0.to_owned());
-        let text = root.bytes(&unit).with_context(|| format!("cannot read {unit}"))?;
+        let text = root.read(&unit).with_context(|| format!("cannot read {unit}"))?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        paths.extend(birth::LINKS.map(|link| format!("{UNITS}/{link}")));
+        paths.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNITS}/{link}")));
         paths.extend([ENCAPSULATED, ENCAPSULATED_BACKUP, SERVED_CONFIG].map(str::to_owned));
-        paths.extend(program(root, birth::program_hash(&text))?);
+        paths.extend(program(root, first_boot::binary_hash(&text))?);
         // It says what else is to go, so it goes last.
         paths.push(unit);
     }
-    let enrolment = format!("{UNITS}/{}", enrol::UNIT);
+    let enrolment = format!("{UNITS}/{}", enrol::ENROLMENT_UNIT);
     if is_there(root, &enrolment)? {
-        folders.extend([format!("{UNITS}/{}", split(enrol::LINK).0), enrol::FOLDER.to_owned()]);
-        paths.push(format!("{UNITS}/{}", enrol::LINK));
-        paths.extend(enrol::FILES.map(str::to_owned));
+        folders.extend([
+            format!("{UNITS}/{}", split(enrol::ENROLMENT_UNIT_LINK).0),
+            enrol::ENROLMENT_DIR.to_owned(),
+        ]);
+        paths.push(format!("{UNITS}/{}", enrol::ENROLMENT_UNIT_LINK));
+        paths.extend(enrol::ENROLMENT_FILES.map(str::to_owned));
         paths.push(enrolment);
     }
     let mut changes = Vec::new();
@@ -117,12 +120,12 @@ mod tests {
         let unit = format!("[Unit]\n[X-Machinist]\nProgramHash=sha512-{hash}\n");
         write(root, "/etc/systemd/system/machinist-firstboot.service", &unit);
         write(root, "/etc/systemd/system/machinist-enrol.service", "");
-        for link in birth::LINKS.iter().chain([&enrol::LINK]) {
+        for link in first_boot::UNIT_LINKS.iter().chain([&enrol::ENROLMENT_UNIT_LINK]) {
             let link = root.join("etc/systemd/system").join(link);
             fs::create_dir_all(link.parent().unwrap()).unwrap();
             symlink("../x", link).unwrap();
         }
-        for path in [ENCAPSULATED_BACKUP, SERVED_CONFIG].iter().chain(&enrol::FILES) {
+        for path in [ENCAPSULATED_BACKUP, SERVED_CONFIG].iter().chain(&enrol::ENROLMENT_FILES) {
             write(root, path, "x");
         }
         write(root, "/var/usrlocal/bin/machinist", program);

@@ -8,15 +8,15 @@ use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use machinist_core::agent::PENDING;
 use machinist_core::api::names::annotation::{self, machinist};
 use machinist_core::api::names::path::{
-    CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_FOLDER, NO_ORIGINALS, NODE_ANNOTATIONS,
+    CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, NO_ORIGINALS, NODE_ANNOTATIONS,
     NODE_ANNOTATIONS_BACKUP, ORIGINALS,
 };
-use machinist_core::apply::{self, Plan, RECORD, empty_config};
-use machinist_core::diff::read_both;
-use machinist_core::health::MARKER;
+use machinist_core::apply::{self, ApplyPlan, BASELINE_PATH, empty_config};
+use machinist_core::daemon::PENDING_PATH;
+use machinist_core::diff::parse_both;
+use machinist_core::health::FAILED_CONFIG_PATH;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -42,8 +42,8 @@ const ANNOTATIONS: [&str; 12] = [
     annotation::LAST_APPLIED_DRAIN,
     annotation::LAST_SYNCED_CONTROLLER_CONFIG,
     machinist::REBOOT,
-    machinist::RESTART,
-    machinist::RESTART_PENDING,
+    machinist::REBOOT_APPROVED,
+    machinist::REBOOT_PENDING,
 ];
 
 /// What was done.
@@ -87,12 +87,12 @@ fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
     let old = once::current(root)?.unwrap_or_else(empty_config);
     let empty = empty_config();
     // A change that a running machine refuses does not keep it from leaving.
-    let change = read_both(&old, &empty)
+    let change = parse_both(&old, &empty)
         .ok_or_else(|| anyhow!("{CURRENT_CONFIG}: its Ignition config cannot be read"))?;
     let mut changes = Vec::new();
-    let mut do_all = |plan: Plan| -> Result<()> {
+    let mut do_all = |plan: ApplyPlan| -> Result<()> {
         let steps = plan.steps.iter().map(once::describe);
-        changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_FOLDER)));
+        changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_DIR)));
         if !plan.steps.is_empty()
             && let Some(note) = once::carry_out(root, plan)?
         {
@@ -102,16 +102,16 @@ fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
     };
     do_all(once::plan(root, &old, &empty, &change)?)?;
     // Then what the cluster kept up to date beside its configs.
-    do_all(apply::surrender(root, once::style())?)?;
+    do_all(apply::plan_release_all(root, once::style())?)?;
     match host::give_back(root.path(), &old) {
         Ok(None) => {}
         Ok(Some(note)) => tracing::warn!("{note}"),
         Err(error) => tracing::warn!("the kernel arguments of the config stay: {error:#}"),
     }
     let own = [
-        MARKER,
-        PENDING,
-        RECORD,
+        FAILED_CONFIG_PATH,
+        PENDING_PATH,
+        BASELINE_PATH,
         CURRENT_CONFIG,
         CURRENT_IMAGE,
         NODE_ANNOTATIONS,
@@ -120,7 +120,7 @@ fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
     for path in own {
         root.remove(path).with_context(|| format!("cannot remove {path}"))?;
     }
-    for folder in [ORIGINALS, NO_ORIGINALS, DAEMON_FOLDER] {
+    for folder in [ORIGINALS, NO_ORIGINALS, DAEMON_DIR] {
         remove_empty(&root.path().join(folder.trim_start_matches('/')));
     }
     Ok((old.metadata.name.unwrap_or_default(), changes))

@@ -12,7 +12,7 @@
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
-use machinist_core::apply::{Plan, Tree as _};
+use machinist_core::apply::{ApplyPlan, FsTree as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -34,7 +34,7 @@ pub(super) struct Journal {
     /// Makes the names of this change's files unlike all others.
     token: String,
     /// What is done.
-    pub(super) plan: Plan,
+    pub(super) plan: ApplyPlan,
 }
 
 /// How far a change had come.
@@ -48,7 +48,7 @@ pub(super) enum Stage {
 
 impl Journal {
     /// The journal of a plan.
-    pub(super) fn new(plan: Plan) -> Result<Self> {
+    pub(super) fn new(plan: ApplyPlan) -> Result<Self> {
         let digest = Sha256::digest(serde_json::to_vec(&plan)?);
         let token = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { version: VERSION, token, plan })
@@ -111,7 +111,7 @@ impl Journal {
         root.remove(NEW).with_context(|| format!("cannot remove {NEW}"))?;
         for (path, stage) in [(BEGUN, Stage::Begun), (DONE, Stage::Done)] {
             if root.exists(path).with_context(|| format!("cannot read {path}"))? {
-                let bytes = root.bytes(path)?;
+                let bytes = root.read(path)?;
                 let journal: Option<Self> = serde_json::from_slice(&bytes).ok();
                 let journal = journal.filter(|journal| journal.version == VERSION);
                 let journal = journal.with_context(|| {

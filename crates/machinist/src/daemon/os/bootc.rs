@@ -1,8 +1,8 @@
 //! bootc. What it is called with is decided in `core::os`.
 
 use anyhow::{Result, anyhow};
-use machinist_core::os::bootc::{self as calls, Command};
-use machinist_core::os::{Change, HostStatus, kernel_arguments};
+use machinist_core::os::bootc::{self as calls, CommandLine};
+use machinist_core::os::{OsChange, OsStatus, kernel_arguments};
 
 use super::Os;
 use super::rpm_ostree::link_credentials;
@@ -23,7 +23,7 @@ impl Bootc {
         Self { host, has_rpm_ostree }
     }
 
-    fn call(&self, (program, arguments): &Command) -> Result<()> {
+    fn call(&self, (program, arguments): &CommandLine) -> Result<()> {
         self.host.act(program, arguments)
     }
 }
@@ -33,24 +33,24 @@ impl Os for Bootc {
         "bootc"
     }
 
-    fn status(&self) -> Result<HostStatus> {
+    fn status(&self) -> Result<OsStatus> {
         let json = self.host.ask("bootc", &["status", "--json"])?;
-        let mut status = calls::parse(&json).map_err(|error| anyhow!(error))?.host;
+        let mut status = calls::parse_status(&json).map_err(|error| anyhow!(error))?.host;
         let line = self.host.command_line().unwrap_or_default();
         status.booted.kernel_arguments = kernel_arguments::split(&line);
         Ok(status)
     }
 
-    fn refusal(&self, change: &Change) -> Option<String> {
+    fn refusal(&self, change: &OsChange) -> Option<String> {
         calls::refusal(change, self.has_rpm_ostree)
     }
 
-    fn fetch(&self, _: &Change) -> Result<()> {
+    fn fetch(&self, _: &OsChange) -> Result<()> {
         // bootc fetches and stages in one.
         Ok(())
     }
 
-    fn stage(&self, change: &Change, _now: bool) -> Result<()> {
+    fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
         link_credentials(&self.host, CREDENTIALS)?;
         self.unstage()?;
         let done = calls::stage(change).iter().try_for_each(|command| self.call(command));

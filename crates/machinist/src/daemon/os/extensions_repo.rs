@@ -7,8 +7,10 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::PULL_SECRET;
-use machinist_core::os::Change;
-use machinist_core::os::extensions::{REPO_FILE, REPO_FOLDER, fetch, repo_file, repo_pause};
+use machinist_core::os::OsChange;
+use machinist_core::os::extensions::{
+    REPO_DIR, REPO_FILE, fetch_backoff, fetch_commands, repo_file,
+};
 
 use super::run::Host;
 
@@ -23,20 +25,20 @@ pub(super) struct ExtensionsRepo {
 
 impl ExtensionsRepo {
     /// Brings the packages that a change needs; nothing where it needs none.
-    pub(super) fn bring(host: &Host, change: &Change) -> Result<Option<Self>> {
+    pub(super) fn bring(host: &Host, change: &OsChange) -> Result<Option<Self>> {
         let Some(image) = &change.extensions_image else { return Ok(None) };
         let authfile = host.path(PULL_SECRET).is_file().then_some(PULL_SECRET);
-        let calls = fetch(image, authfile);
+        let calls = fetch_commands(image, authfile);
         let mut failures = 0;
         while let Err(error) = host.act("nice", &calls.pull) {
             failures += 1;
-            let pause = repo_pause(failures).ok_or(error)?;
+            let pause = fetch_backoff(failures).ok_or(error)?;
             thread::sleep(pause);
         }
         let repo = Self {
             host: host.clone(),
             file: host.path(REPO_FILE),
-            folder: host.path(REPO_FOLDER),
+            folder: host.path(REPO_DIR),
             container: calls.container,
         };
         fs::create_dir_all(&repo.folder)

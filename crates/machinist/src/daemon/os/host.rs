@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use machinist_core::api::MachineConfig;
-use machinist_core::os::host::{Facts, Kind, kind};
-use machinist_core::os::plain::Loader;
-use machinist_core::os::{Change, Wanted, kernel_arguments};
+use machinist_core::os::host::{HostFacts, HostKind, detect_host_kind};
+use machinist_core::os::package_host::BootLoader;
+use machinist_core::os::{DesiredOs, OsChange, kernel_arguments};
 
 use super::Os;
 use super::bootc::Bootc;
@@ -20,7 +20,7 @@ pub(crate) struct Found {
     /// The one that does it.
     pub(crate) os: Box<dyn Os>,
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: HostKind,
     /// Why this one.
     pub(crate) reason: String,
     /// Whether anybody reads the kernel arguments that a config asks for.
@@ -43,7 +43,7 @@ impl Found {
 
     /// Why what was staged could not be put in place at the last restart, where ostree has said so.
     pub(crate) fn finalize_failure(&self) -> Option<String> {
-        if self.kind == Kind::Plain {
+        if self.kind == HostKind::Plain {
             return None;
         }
         let arguments = ["-b", "-1", "-o", "cat", "_UID=0", "-u", FINALIZE];
@@ -56,20 +56,21 @@ impl Found {
     pub(crate) fn finalizer(&self) -> Option<&'static str> {
         let folders = ["/usr/lib/systemd/system", "/lib/systemd/system"];
         let is_there = |folder: &&str| self.host.path(&format!("{folder}/{FINALIZE}")).is_file();
-        (self.kind != Kind::Plain && folders.iter().any(is_there)).then_some(FINALIZE)
+        (self.kind != HostKind::Plain && folders.iter().any(is_there)).then_some(FINALIZE)
     }
 }
 
 /// Takes away what a config has asked for, as far as that needs nothing but a restart: a machine that
 /// leaves keeps its image. Says what is left to do.
 pub(crate) fn give_back(root: &Path, config: &MachineConfig) -> Result<Option<String>> {
-    let kernel_arguments = kernel_arguments::between(&Wanted::of(config).kernel_arguments, &[]);
+    let kernel_arguments =
+        kernel_arguments::change_between(&DesiredOs::from_config(config).kernel_arguments, &[]);
     if kernel_arguments.is_empty() {
         return Ok(None);
     }
     let found = find(root);
-    found.os.stage(&Change { kernel_arguments, ..Change::default() }, true)?;
-    if found.kind == Kind::Plain {
+    found.os.stage(&OsChange { kernel_arguments, ..OsChange::default() }, true)?;
+    if found.kind == HostKind::Plain {
         found.os.confirm()?;
     }
     Ok(Some("its kernel arguments go with the next restart of the machine".to_owned()))
@@ -89,7 +90,7 @@ pub(crate) fn fips(root: &Path) -> Option<bool> {
 pub(crate) fn find(root: &Path) -> Found {
     let host = Host::new(root);
     let os_release = host.text("/etc/os-release").or_else(|| host.text("/usr/lib/os-release"));
-    let facts = Facts {
+    let facts = HostFacts {
         os_release: os_release.unwrap_or_default(),
         is_ostree_booted: host.path("/run/ostree-booted").exists(),
         has_ostree: host.has("ostree"),
@@ -98,7 +99,7 @@ pub(crate) fn find(root: &Path) -> Found {
             .has("bootc")
             .then(|| host.ask("bootc", &["status", "--json"]).unwrap_or_default()),
     };
-    let (kind, reason) = kind(&facts);
+    let (kind, reason) = detect_host_kind(&facts);
     let found = |os: Box<dyn Os>, reason, reads_arguments| Found {
         os,
         kind,
@@ -107,16 +108,16 @@ pub(crate) fn find(root: &Path) -> Found {
         host: host.clone(),
     };
     match kind {
-        Kind::Ostree => found(Box::new(Ostree::new(root)), reason, true),
-        Kind::RpmOstree => {
+        HostKind::Ostree => found(Box::new(Ostree::new(root)), reason, true),
+        HostKind::RpmOstree => {
             found(Box::new(RpmOstree::new(host.clone(), facts.os_release)), reason, true)
         }
-        Kind::Bootc => {
+        HostKind::Bootc => {
             found(Box::new(Bootc::new(host.clone(), facts.has_rpm_ostree)), reason, true)
         }
-        Kind::Plain => {
+        HostKind::Plain => {
             let (plain, loader, why) = Plain::new(host.clone(), &facts);
-            found(Box::new(plain), format!("{reason}; {why}"), loader != Loader::Nobody)
+            found(Box::new(plain), format!("{reason}; {why}"), loader != BootLoader::Nobody)
         }
     }
 }

@@ -20,7 +20,7 @@ mod rpm_ostree;
 mod run;
 
 use anyhow::Result;
-use machinist_core::os::{Change, HostStatus, Wanted};
+use machinist_core::os::{DesiredOs, OsChange, OsStatus};
 
 /// A way to change an operating system. One for each kind of host.
 pub(crate) trait Os: Send + Sync {
@@ -28,18 +28,18 @@ pub(crate) trait Os: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// What is booted, what comes next, what is kept.
-    fn status(&self) -> Result<HostStatus>;
+    fn status(&self) -> Result<OsStatus>;
 
     /// Why this host cannot make the change; asked before anything is written.
-    fn refusal(&self, change: &Change) -> Option<String>;
+    fn refusal(&self, change: &OsChange) -> Option<String>;
 
     /// Brings everything onto the machine that the change needs, so that it is away as short as
     /// possible. May be called again after an interruption, and goes on where it was.
-    fn fetch(&self, change: &Change) -> Result<()>;
+    fn fetch(&self, change: &OsChange) -> Result<()>;
 
     /// Makes the change for the next boot, all of it or nothing. `now` asks for it to be on disk when
     /// this returns, without anything left to do while the machine goes down.
-    fn stage(&self, change: &Change, now: bool) -> Result<()>;
+    fn stage(&self, change: &OsChange, now: bool) -> Result<()>;
 
     /// Takes back a change that has not been booted.
     fn unstage(&self) -> Result<()>;
@@ -49,7 +49,7 @@ pub(crate) trait Os: Send + Sync {
     fn confirm(&self) -> Result<()>;
 
     /// What is wrong with the running machine beyond its image and kernel arguments.
-    fn problem(&self, _wanted: &Wanted) -> Option<String> {
+    fn problem(&self, _wanted: &DesiredOs) -> Option<String> {
         None
     }
 }

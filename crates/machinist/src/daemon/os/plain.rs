@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result};
-use machinist_core::api::names::path::DAEMON_FOLDER;
-use machinist_core::os::host::{Facts, os_name};
-use machinist_core::os::plain::{self as rules, Loader, Sight};
-use machinist_core::os::{Change, Deployment, HostStatus, kernel_arguments};
+use machinist_core::api::names::path::DAEMON_DIR;
+use machinist_core::os::host::{HostFacts, os_name};
+use machinist_core::os::package_host::{self as rules, BootLoader, BootLoaderFacts};
+use machinist_core::os::{OsChange, OsDeployment, OsStatus, kernel_arguments};
 use serde::{Deserialize, Serialize};
 
 use super::super::root::{Root, split};
@@ -32,31 +32,31 @@ struct Before {
 #[derive(Debug)]
 pub(super) struct Plain {
     host: Host,
-    loader: Loader,
+    loader: BootLoader,
     os: String,
 }
 
 impl Plain {
     /// Looks for who reads kernel arguments; says who, and why.
-    pub(super) fn new(host: Host, facts: &Facts) -> (Self, Loader, String) {
+    pub(super) fn new(host: Host, facts: &HostFacts) -> (Self, BootLoader, String) {
         let entries = ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
         let has_any = |folder: &&str| {
             fs::read_dir(host.path(folder)).is_ok_and(|mut entries| entries.next().is_some())
         };
-        let sight = Sight {
+        let sight = BootLoaderFacts {
             is_image: facts.is_ostree_booted,
             has_update_grub: host.has("update-grub"),
             has_kernel_install: host.has("kernel-install"),
             has_entries: host.path(rules::KERNEL_CMDLINE).is_file() || entries.iter().any(has_any),
         };
-        let (loader, why) = rules::loader(sight);
+        let (loader, why) = rules::detect_boot_loader(sight);
         let os = os_name(&facts.os_release).to_owned();
         (Self { host, loader, os }, loader, why)
     }
 
     fn place(&self) -> Option<(&'static str, Vec<String>)> {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        rules::place(self.loader, &kernel)
+        rules::loader_file(self.loader, &kernel)
     }
 
     fn boot(&self) -> Result<String> {
@@ -108,35 +108,36 @@ impl Os for Plain {
         "plain"
     }
 
-    fn status(&self) -> Result<HostStatus> {
+    fn status(&self) -> Result<OsStatus> {
         let line = self.host.command_line().unwrap_or_default();
-        let deployment = |arguments: Vec<String>| Deployment {
+        let deployment = |arguments: Vec<String>| OsDeployment {
             version: Some(self.os.clone()),
             kernel_arguments: arguments,
-            ..Deployment::default()
+            ..OsDeployment::default()
         };
         let booted = deployment(kernel_arguments::split(&line));
         let mut next = None;
         if let (Some((path, _)), Some(before)) = (self.place(), self.before()?) {
-            let words =
-                |text: Option<&str>| rules::arguments(self.loader, text.unwrap_or_default());
+            let words = |text: Option<&str>| {
+                rules::loader_file_arguments(self.loader, text.unwrap_or_default())
+            };
             let (old, new) =
                 (words(before.text.as_deref()), words(self.host.text(path).as_deref()));
-            let change = kernel_arguments::between(&old, &new);
+            let change = kernel_arguments::change_between(&old, &new);
             next = Some(deployment(kernel_arguments::apply(&booted.kernel_arguments, &change)));
         }
-        Ok(HostStatus { booted, next, kept: Vec::new() })
+        Ok(OsStatus { booted, next, kept: Vec::new() })
     }
 
-    fn refusal(&self, change: &Change) -> Option<String> {
+    fn refusal(&self, change: &OsChange) -> Option<String> {
         rules::refusal(change)
     }
 
-    fn fetch(&self, _: &Change) -> Result<()> {
+    fn fetch(&self, _: &OsChange) -> Result<()> {
         Ok(())
     }
 
-    fn stage(&self, change: &Change, _now: bool) -> Result<()> {
+    fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
         let Some((path, command)) = self.place().filter(|_| !change.kernel_arguments.is_empty())
         else {
             return Ok(());
@@ -146,8 +147,8 @@ impl Os for Plain {
             None => {
                 let before = Before { boot: self.boot()?, text: self.host.text(path) };
                 let root = self.root()?;
-                if !root.exists(DAEMON_FOLDER)? {
-                    root.make_folder(DAEMON_FOLDER)?;
+                if !root.exists(DAEMON_DIR)? {
+                    root.make_folder(DAEMON_DIR)?;
                 }
                 state::write(&root, BEFORE, &serde_json::to_vec(&before)?)
                     .with_context(|| format!("cannot write {BEFORE}"))?;
@@ -155,7 +156,8 @@ impl Os for Plain {
             }
         };
         let line = self.host.command_line().unwrap_or_default();
-        let text = rules::file(self.loader, now.as_deref(), &line, &change.kernel_arguments);
+        let text =
+            rules::loader_file_text(self.loader, now.as_deref(), &line, &change.kernel_arguments);
         self.put(path, text.as_deref(), &command)
     }
 

@@ -6,8 +6,10 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use machinist_core::os::rpm_ostree::{self as calls, Call, TRIES, pause};
-use machinist_core::os::{Change, HostStatus, extensions, host, kernel_arguments, kernel_type};
+use machinist_core::os::rpm_ostree::{
+    self as calls, MAX_DOWNLOAD_ATTEMPTS, RpmOstreeCall, download_backoff,
+};
+use machinist_core::os::{OsChange, OsStatus, extensions, host, kernel_arguments, kernel_type};
 
 use super::Os;
 use super::extensions_repo::ExtensionsRepo;
@@ -30,7 +32,7 @@ impl RpmOstree {
     }
 
     /// One call; a download is tried again for a while.
-    fn call(&self, change: &Change, call: &Call) -> Result<()> {
+    fn call(&self, change: &OsChange, call: &RpmOstreeCall) -> Result<()> {
         let mut failures = 0;
         loop {
             let Err(error) = self.host.act(PROGRAM, &call.arguments) else { return Ok(()) };
@@ -38,31 +40,32 @@ impl RpmOstree {
             if !call.is_download {
                 return Err(error);
             }
-            if failures >= TRIES {
+            if failures >= MAX_DOWNLOAD_ATTEMPTS {
                 let image = change.image.as_deref().unwrap_or_default();
                 return Err(anyhow!(
                     "failed to update OS to {image} after retries: {error:#}: timed out waiting for the condition"
                 ));
             }
-            let pause = pause(failures);
+            let pause = download_backoff(failures);
             tracing::warn!("{error:#}; trying again in {pause:?}");
             thread::sleep(pause);
         }
     }
 
-    fn carry_out(&self, change: &Change) -> Result<()> {
+    fn carry_out(&self, change: &OsChange) -> Result<()> {
         let booted = self.status()?.booted;
         let _packages = ExtensionsRepo::bring(&self.host, change)?;
         for call in calls::stage(change, &booted) {
             self.call(change, &call)?;
         }
         let Some(wanted) = &change.extensions else { return Ok(()) };
-        if extensions::update(wanted, &booted.requested_packages).is_none() {
+        if extensions::update_arguments(wanted, &booted.requested_packages).is_none() {
             tracing::info!("No extension updates required");
             return Ok(());
         }
         let staged = self.status()?.next.map(|next| next.requested_packages);
-        extensions::not_staged(wanted, staged.as_deref()).map_or(Ok(()), |problem| bail!(problem))
+        extensions::missing_in_staged(wanted, staged.as_deref())
+            .map_or(Ok(()), |problem| bail!(problem))
     }
 }
 
@@ -92,18 +95,18 @@ impl Os for RpmOstree {
         PROGRAM
     }
 
-    fn status(&self) -> Result<HostStatus> {
+    fn status(&self) -> Result<OsStatus> {
         let json = self.host.ask(PROGRAM, &["status", "--json"])?;
-        let mut status = calls::parse(&json).map_err(|error| anyhow!(error))?;
+        let mut status = calls::parse_status(&json).map_err(|error| anyhow!(error))?;
         let line = self.host.command_line().unwrap_or_default();
         status.booted.kernel_arguments = kernel_arguments::split(&line);
         Ok(status)
     }
 
-    fn refusal(&self, change: &Change) -> Option<String> {
+    fn refusal(&self, change: &OsChange) -> Option<String> {
         let kernel = change.kernel_type.as_ref().map(|(_, new)| new.as_str());
         let wanted = change.extensions.as_deref().unwrap_or_default();
-        let is_default = kernel.is_none_or(|kernel| kernel == kernel_type::DEFAULT);
+        let is_default = kernel.is_none_or(|kernel| kernel == kernel_type::DEFAULT_KERNEL);
         let asks_for_packages = !is_default || !wanted.is_empty();
         if asks_for_packages && !host::is_enterprise_linux(&self.os_release) {
             let os = host::os_name(&self.os_release);
@@ -117,13 +120,13 @@ impl Os for RpmOstree {
             .or_else(|| extensions::refusal(wanted))
     }
 
-    fn fetch(&self, change: &Change) -> Result<()> {
+    fn fetch(&self, change: &OsChange) -> Result<()> {
         let Some(call) = calls::fetch(change) else { return Ok(()) };
         link_credentials(&self.host, CREDENTIALS)?;
         self.call(change, &call)
     }
 
-    fn stage(&self, change: &Change, _now: bool) -> Result<()> {
+    fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
         link_credentials(&self.host, CREDENTIALS)?;
         self.carry_out(change).inspect_err(|_| {
             // Nothing, or all of it.
@@ -142,11 +145,11 @@ impl Os for RpmOstree {
         Ok(())
     }
 
-    fn problem(&self, wanted: &machinist_core::os::Wanted) -> Option<String> {
+    fn problem(&self, wanted: &machinist_core::os::DesiredOs) -> Option<String> {
         if wanted.is_layered || !host::is_enterprise_linux(&self.os_release) {
             return None;
         }
         let is_installed = |package: &str| self.host.ask("rpm", &["-q", package]).is_ok();
-        extensions::not_installed(&wanted.extensions, &is_installed)
+        extensions::missing_on_host(&wanted.extensions, &is_installed)
     }
 }

@@ -59,7 +59,7 @@ impl Host {
     /// The credentials that images are fetched with, if there are any.
     pub(super) fn credentials(&self) -> Option<&'static str> {
         let internal = fs::read(self.path(INTERNAL_REGISTRY_PULL_SECRET)).ok();
-        pull_secret::choose(internal.as_deref(), self.path(PULL_SECRET).is_file())
+        pull_secret::choose_auth_file(internal.as_deref(), self.path(PULL_SECRET).is_file())
     }
 
     /// What the kernel was booted with; none where the root is not that of a running machine.

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 
-use machinist_core::apply::{Content, Meta, Node, Owner, Source, Tree, TreeError};
+use machinist_core::apply::{
+    ContentSource, FileContent, FileMeta, FileOwner, FsNode, FsTree, FsTreeError,
+};
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, openat,
     readlinkat, statat,
@@ -19,32 +21,32 @@ const LARGEST: u64 = 64 << 20;
 
 impl Root {
     /// What is at a path.
-    pub(in super::super) fn look(&self, path: &str) -> io::Result<Node> {
+    pub(in super::super) fn look(&self, path: &str) -> io::Result<FsNode> {
         let (folder, name) = match self.place(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Node::Absent),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FsNode::Absent),
             place => place?,
         };
         let stat = match statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(Node::Absent),
+            Err(Errno::NOENT) => return Ok(FsNode::Absent),
             stat => stat?,
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Node::Folder { meta: meta(&stat) },
+            FileType::Directory => FsNode::Folder { meta: meta(&stat) },
             FileType::Symlink => {
                 let target = readlinkat(&*folder, name, Vec::new())?;
                 let target = target.into_string().map_err(|_| {
                     io::Error::new(io::ErrorKind::InvalidData, "a link whose target is not text")
                 })?;
-                Node::Link { target, owner: meta(&stat).owner }
+                FsNode::Link { target, owner: meta(&stat).owner }
             }
             FileType::RegularFile => {
                 let mut file = self.read_only(path)?;
                 let meta = meta(&fstat(&file)?);
                 let (size, sha256) = digest(&mut file)?;
-                let source = Source::Path(path.to_owned());
-                Node::File { meta, content: Content { size, sha256, source } }
+                let source = ContentSource::Path(path.to_owned());
+                FsNode::File { meta, content: FileContent { size, sha256, source } }
             }
-            _ => Node::Special,
+            _ => FsNode::Special,
         })
     }
 
@@ -57,12 +59,12 @@ impl Root {
     }
 }
 
-impl Tree for Root {
-    fn node(&self, path: &str) -> Result<Node, TreeError> {
+impl FsTree for Root {
+    fn node(&self, path: &str) -> Result<FsNode, FsTreeError> {
         self.look(path).map_err(|error| unreadable(path, &error))
     }
 
-    fn bytes(&self, path: &str) -> Result<Vec<u8>, TreeError> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FsTreeError> {
         let read = || {
             let mut bytes = Vec::new();
             self.read_only(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
@@ -74,7 +76,7 @@ impl Tree for Root {
         read().map_err(|error| unreadable(path, &error))
     }
 
-    fn names(&self, folder: &str) -> Result<Vec<String>, TreeError> {
+    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError> {
         let read = || {
             let fd = match self.folder(folder) {
                 Ok(fd) => fd,
@@ -100,12 +102,15 @@ impl Tree for Root {
     }
 }
 
-fn unreadable(path: &str, error: &io::Error) -> TreeError {
-    TreeError { path: path.to_owned(), problem: error.to_string() }
+fn unreadable(path: &str, error: &io::Error) -> FsTreeError {
+    FsTreeError { path: path.to_owned(), problem: error.to_string() }
 }
 
-fn meta(stat: &Stat) -> Meta {
-    Meta { mode: stat.st_mode & 0o7777, owner: Owner { uid: stat.st_uid, gid: stat.st_gid } }
+fn meta(stat: &Stat) -> FileMeta {
+    FileMeta {
+        mode: stat.st_mode & 0o7777,
+        owner: FileOwner { uid: stat.st_uid, gid: stat.st_gid },
+    }
 }
 
 fn digest(file: &mut File) -> io::Result<(u64, String)> {
@@ -124,7 +129,7 @@ fn digest(file: &mut File) -> io::Result<(u64, String)> {
 }
 
 /// Sets owner and permissions, as far as they are not so already.
-pub(in super::super) fn set_meta(fd: impl AsFd, wanted: Meta) -> io::Result<()> {
+pub(in super::super) fn set_meta(fd: impl AsFd, wanted: FileMeta) -> io::Result<()> {
     let found = meta(&fstat(&fd)?);
     if found.owner != wanted.owner {
         let (uid, gid) = (Uid::from_raw(wanted.owner.uid), Gid::from_raw(wanted.owner.gid));

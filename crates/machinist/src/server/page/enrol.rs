@@ -8,8 +8,8 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use machinist_core::serve::Refusal;
-use machinist_core::serve::route::parameter;
+use machinist_core::serve::ServeError;
+use machinist_core::serve::route::query_parameter;
 use machinist_hub::auth::certificates::Request as CertificateRequest;
 
 use super::super::answers::Outcome;
@@ -39,7 +39,8 @@ impl Pages {
             Ok(Told::Certificate(pem)) => Response::new(Full::from(pem.clone())),
             Ok(Told::Wait) => {
                 let mut answer = empty(StatusCode::ACCEPTED);
-                let seconds = HeaderValue::from(machinist_core::serve::refusal::RETRY_AFTER);
+                let seconds =
+                    HeaderValue::from(machinist_core::serve::serve_error::RETRY_AFTER_SECONDS);
                 answer.headers_mut().insert(header::RETRY_AFTER, seconds);
                 answer
             }
@@ -60,15 +61,15 @@ impl Pages {
         let address = peer.address.ip();
         self.door.knock(address)?;
         let Some(registrar) = self.registrar.as_ref().filter(|_| peer.is_secure) else {
-            return Err(Arc::new(Refusal::Forbidden("machines enrol over TLS only")));
+            return Err(Arc::new(ServeError::Forbidden("machines enrol over TLS only")));
         };
         self.source.pool(pool).await?;
         account.is_known = true;
         let body = Limited::new(body, REQUEST_SIZE).collect().await;
-        let body = body.map_err(|error| Refusal::BadRequest(error.to_string()))?.to_bytes();
-        let text = str::from_utf8(&body).map_err(|_| Refusal::BadRequest("no text".into()))?;
+        let body = body.map_err(|error| ServeError::BadRequest(error.to_string()))?.to_bytes();
+        let text = str::from_utf8(&body).map_err(|_| ServeError::BadRequest("no text".into()))?;
         let request = CertificateRequest::parse(text);
-        let request = request.map_err(|error| Refusal::BadRequest(error.to_string()))?;
+        let request = request.map_err(|error| ServeError::BadRequest(error.to_string()))?;
         account.machine = request.key_hash();
         // A token is not needed, but one that is wrong is no token. Whoever is in asks again with one that is used up.
         let asks_again = registrar.is_enrolled(&account.machine, pool);
@@ -80,7 +81,7 @@ impl Pages {
         if let Some(token) = &token {
             account.token.clone_from(&token.id);
         }
-        let name = parameter(head.uri.query(), "name").unwrap_or_default();
+        let name = query_parameter(head.uri.query(), "name").unwrap_or_default();
         let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_LENGTH).collect();
         let application = Application {
             pool,

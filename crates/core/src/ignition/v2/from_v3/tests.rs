@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ignition::part::Decoder;
+use crate::ignition::config_part::ConfigDecoder;
 
 fn downgraded(sections: &Value) -> Result<Value, String> {
     let mut config = v3::Config::default();
-    config.decode(sections, &mut Decoder::new(2));
+    config.decode(sections, &mut ConfigDecoder::new(2));
     let config = from_v3(&config).map_err(|problem| problem.to_string())?;
     Ok(serde_json::to_value(config).unwrap())
 }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::super::schema::{Disk, Partition, Whole};
-use super::{Validator, path_problem};
-use crate::ignition::report::Path;
+use super::super::schema::{Disk, Partition, WholeNumber};
+use super::{V2Validator, path_problem};
+use crate::ignition::report::JsonPath;
 
 /// Partitions start where a multiple of this many sectors is.
 const ALIGNMENT: i64 = 2048;
 
-impl Validator {
-    pub(super) fn disk(&mut self, disk: &Disk, path: &Path) {
+impl V2Validator {
+    pub(super) fn disk(&mut self, disk: &Disk, path: &JsonPath) {
         let problem = if disk.device.is_empty() {
             Some("disk device is required")
         } else {
@@ -51,7 +51,7 @@ impl Validator {
 
     /// The first and the last sector; one of unknown size is taken to be one sector.
     fn extent(&self, partition: &Partition) -> (i128, i128) {
-        let Partition { start: Whole(start), size: Whole(size), .. } = *partition;
+        let Partition { start: WholeNumber(start), size: WholeNumber(size), .. } = *partition;
         let end = if size == 0 { start } else { start.wrapping_add(size).wrapping_sub(1) };
         match self.minor {
             0 => (i128::from(start.cast_unsigned()), i128::from(end.cast_unsigned())),
@@ -59,7 +59,7 @@ impl Validator {
         }
     }
 
-    fn partition(&mut self, partition: &Partition, path: &Path) {
+    fn partition(&mut self, partition: &Partition, path: &JsonPath) {
         self.error_if(guid_problem(&partition.guid), path, "guid");
         if partition.label.len() > 36 {
             let message = "partition labels may not exceed 36 characters";

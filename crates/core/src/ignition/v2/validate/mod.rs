@@ -8,8 +8,8 @@ use super::schema::Verification;
 use super::schema::{Config, Dropin, Ignition, Networkd, Passwd, PasswdUser, Reference, Unit};
 use crate::ignition::data_url;
 use crate::ignition::go::{path as go_path, unit_file, url};
-use crate::ignition::report::{Path, Report, Severity};
-use crate::ignition::version::Version;
+use crate::ignition::report::{IgnitionReport, JsonPath, ReportSeverity};
+use crate::ignition::version::IgnitionVersion;
 
 /// How the names of systemd units end.
 const UNIT_ENDINGS: [&str; 12] = [
@@ -29,15 +29,15 @@ const UNIT_ENDINGS: [&str; 12] = [
 
 /// Validates a config held in memory as one of 2.2.
 #[must_use]
-pub fn validate(config: &Config) -> Report {
+pub fn validate(config: &Config) -> IgnitionReport {
     validate_as(config, 2)
 }
 
 /// Validates a config by the rules of `2.<minor>`. With 3, it is validated as the 2.3 config that
 /// the translator would make of it: the same but for the unit of partitions.
-pub(super) fn validate_as(config: &Config, minor: u8) -> Report {
-    let mut validator = Validator { minor, report: Report::default() };
-    let root = Path::root();
+pub(super) fn validate_as(config: &Config, minor: u8) -> IgnitionReport {
+    let mut validator = V2Validator { minor, report: IgnitionReport::default() };
+    let root = JsonPath::root();
     validator.filesystem_names(&config.storage, &root.key("storage"));
     validator.ignition(&config.ignition, &root.key("ignition"));
     validator.networkd(&config.networkd, &root.key("networkd"));
@@ -50,20 +50,20 @@ pub(super) fn validate_as(config: &Config, minor: u8) -> Report {
 }
 
 /// Validates by the rules of one version.
-struct Validator {
+struct V2Validator {
     minor: u8,
-    report: Report,
+    report: IgnitionReport,
 }
 
-impl Validator {
-    fn error_if(&mut self, problem: Option<impl Into<String>>, path: &Path, key: &'static str) {
+impl V2Validator {
+    fn error_if(&mut self, problem: Option<impl Into<String>>, path: &JsonPath, key: &'static str) {
         if let Some(problem) = problem {
             self.report.error(&path.key(key), problem);
         }
     }
 
     /// Adds findings about something as a whole; whether it is worth looking further into.
-    fn whole(&mut self, problems: impl IntoIterator<Item = &'static str>, path: &Path) -> bool {
+    fn whole(&mut self, problems: impl IntoIterator<Item = &'static str>, path: &JsonPath) -> bool {
         let before = self.report.entries.len();
         for problem in problems {
             self.report.error(path, problem);
@@ -71,7 +71,7 @@ impl Validator {
         self.report.entries.len() == before
     }
 
-    fn ignition(&mut self, ignition: &Ignition, path: &Path) {
+    fn ignition(&mut self, ignition: &Ignition, path: &JsonPath) {
         if !self.whole(self.version_problem(&ignition.version), path) {
             return;
         }
@@ -92,7 +92,7 @@ impl Validator {
         if minor > 2 {
             return None; // the translator sets the version itself
         }
-        match Version::parse(version) {
+        match IgnitionVersion::parse(version) {
             None => Some("invalid config version (couldn't parse)"),
             Some(version) if version.major < 2 => Some("incorrect config version (too old)"),
             Some(v) if (v.major, v.minor, v.patch) > (2, minor, 0) => {
@@ -102,7 +102,7 @@ impl Validator {
         }
     }
 
-    fn reference(&mut self, reference: &Reference, path: &Path) {
+    fn reference(&mut self, reference: &Reference, path: &JsonPath) {
         self.error_if(self.source_problem(&reference.source), path, "source");
         self.verification(&reference.verification, path);
     }
@@ -126,7 +126,7 @@ impl Validator {
         }
     }
 
-    fn verification(&mut self, verification: &Verification, path: &Path) {
+    fn verification(&mut self, verification: &Verification, path: &JsonPath) {
         let problem = verification.hash.as_deref().and_then(|hash| match hash.split_once('-') {
             None => Some("malformed hash specifier"),
             Some(("sha512", sum)) => (sum.len() != 128).then_some("incorrect size for hash sum"),
@@ -135,7 +135,7 @@ impl Validator {
         self.error_if(problem, &path.key("verification"), "hash");
     }
 
-    fn networkd(&mut self, networkd: &Networkd, path: &Path) {
+    fn networkd(&mut self, networkd: &Networkd, path: &JsonPath) {
         for (index, unit) in networkd.units.iter().enumerate() {
             let path = path.key("units").index(index);
             let before = self.report.entries.len();
@@ -149,7 +149,7 @@ impl Validator {
         }
     }
 
-    fn dropins(&mut self, dropins: &[Dropin], path: &Path, wrong_name: &str) {
+    fn dropins(&mut self, dropins: &[Dropin], path: &JsonPath, wrong_name: &str) {
         for (index, dropin) in dropins.iter().enumerate() {
             let path = path.key("dropins").index(index);
             self.error_if(contents_problem(&dropin.contents), &path, "contents");
@@ -159,7 +159,7 @@ impl Validator {
         }
     }
 
-    fn unit(&mut self, unit: &Unit, path: &Path) {
+    fn unit(&mut self, unit: &Unit, path: &JsonPath) {
         match unit_file::option_sections(&unit.contents) {
             Err(problem) => {
                 let message = format!("invalid unit content: {problem}");
@@ -182,7 +182,7 @@ impl Validator {
         }
     }
 
-    fn passwd(&mut self, passwd: &Passwd, path: &Path) {
+    fn passwd(&mut self, passwd: &Passwd, path: &JsonPath) {
         for (index, user) in passwd.users.iter().enumerate() {
             if user.create.is_some() && self.minor >= 1 {
                 self.user_with_create(user, &path.key("users").index(index));
@@ -191,7 +191,7 @@ impl Validator {
     }
 
     /// The deprecated way to make a user does not go together with the one that replaced it.
-    fn user_with_create(&mut self, user: &PasswdUser, path: &Path) {
+    fn user_with_create(&mut self, user: &PasswdUser, path: &JsonPath) {
         let message = "the create object has been deprecated in favor of user-level options";
         self.report.warning(path, message);
         for (set, field) in [
@@ -214,8 +214,8 @@ impl Validator {
         }
     }
 
-    fn deprecated(&mut self, path: &Path, message: &str) {
-        self.report.add(Severity::Deprecation, path, message);
+    fn deprecated(&mut self, path: &JsonPath, message: &str) {
+        self.report.add(ReportSeverity::Deprecation, path, message);
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::super::schema::{File, Filesystem, Mount, Owner, Raid, Storage};
-use super::{Validator, path_problem};
-use crate::ignition::report::Path;
+use super::{V2Validator, path_problem};
+use crate::ignition::report::JsonPath;
 
-impl Validator {
+impl V2Validator {
     /// Nodes in file systems that are not there, and file systems that are there twice.
-    pub(super) fn filesystem_names(&mut self, storage: &Storage, path: &Path) {
+    pub(super) fn filesystem_names(&mut self, storage: &Storage, path: &JsonPath) {
         let mut names = HashSet::from(["root"]);
         let mut shadows = Vec::new();
         for (index, filesystem) in storage.filesystems.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Validator {
         }
     }
 
-    pub(super) fn storage(&mut self, storage: &Storage, path: &Path) {
+    pub(super) fn storage(&mut self, storage: &Storage, path: &JsonPath) {
         for (index, node) in storage.directories.iter().enumerate() {
             let path = path.key("directories").index(index);
             self.node(&node.filesystem, &node.path, [&node.group, &node.user], &path);
@@ -64,7 +64,7 @@ impl Validator {
         }
     }
 
-    fn node(&mut self, filesystem: &str, node: &str, owners: [&Option<Owner>; 2], path: &Path) {
+    fn node(&mut self, filesystem: &str, node: &str, owners: [&Option<Owner>; 2], path: &JsonPath) {
         if filesystem.is_empty() {
             self.report.error(&path.key("filesystem"), "no filesystem specified");
         }
@@ -75,7 +75,7 @@ impl Validator {
         }
     }
 
-    fn mode(&mut self, mode: Option<i64>, path: &Path) {
+    fn mode(&mut self, mode: Option<i64>, path: &JsonPath) {
         match mode {
             Some(mode) if !(0..=0o7777).contains(&mode) => {
                 self.report.error(&path.key("mode"), "illegal file mode");
@@ -88,7 +88,7 @@ impl Validator {
         }
     }
 
-    fn file(&mut self, file: &File, path: &Path) {
+    fn file(&mut self, file: &File, path: &JsonPath) {
         let both = file.append && file.overwrite == Some(true);
         if !self.whole(both.then_some("cannot set both append and overwrite to true"), path) {
             return;
@@ -106,7 +106,7 @@ impl Validator {
         self.mode(file.mode, path);
     }
 
-    fn filesystem(&mut self, filesystem: &Filesystem, path: &Path) {
+    fn filesystem(&mut self, filesystem: &Filesystem, path: &JsonPath) {
         let problems = match (&filesystem.mount, &filesystem.path) {
             (None, None) => vec!["filesystem is missing mount or path"],
             (None, Some(_)) => Vec::new(),
@@ -137,7 +137,7 @@ impl Validator {
         }
     }
 
-    fn mount(&mut self, mount: &Mount, path: &Path) {
+    fn mount(&mut self, mount: &Mount, path: &JsonPath) {
         let longest_label = match mount.format.as_str() {
             "ext4" => 16,
             "btrfs" => 256,
@@ -156,7 +156,7 @@ impl Validator {
         }
     }
 
-    fn raid(&mut self, raid: &Raid, path: &Path) {
+    fn raid(&mut self, raid: &Raid, path: &JsonPath) {
         let problem = match raid.level.as_str() {
             "linear" | "raid0" | "0" | "stripe" => (raid.spares != 0)
                 .then_some("spares unsupported for arrays with a level greater than 0"),

@@ -3,10 +3,10 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, bail};
-use machinist_core::os::Change;
-use machinist_core::os::image_ref::Pinned;
+use machinist_core::os::OsChange;
+use machinist_core::os::image_ref::DigestImageRef;
 use machinist_core::os::kernel_arguments::apply;
-use machinist_core::os::ostree::Staged;
+use machinist_core::os::ostree::StagedDeployment;
 
 use super::host::Host;
 use super::status::{self, STAGED};
@@ -16,7 +16,7 @@ use super::{REPO, fetch};
 const FINALIZER: &str = "ostree-finalize-staged.service";
 
 /// Makes a change for the next boot, image and kernel arguments in one.
-pub(super) fn stage(host: &Host, change: &Change, now: bool) -> Result<()> {
+pub(super) fn stage(host: &Host, change: &OsChange, now: bool) -> Result<()> {
     let list = status::list(host)?;
     let booted = status::booted(&list)?;
     let commit = match (&change.checksum, &change.image) {
@@ -26,7 +26,7 @@ pub(super) fn stage(host: &Host, change: &Change, now: bool) -> Result<()> {
                 format!("the operating system {checksum} is no longer on this machine")
             })?
         }
-        (None, Some(image)) => fetch::commit_of(host, &Pinned::parse(image)?)?
+        (None, Some(image)) => fetch::commit_of(host, &DigestImageRef::parse(image)?)?
             .with_context(|| format!("{image} has not been fetched onto this machine"))?,
         (None, None) => booted.checksum.clone(),
     };
@@ -37,7 +37,7 @@ pub(super) fn stage(host: &Host, change: &Change, now: bool) -> Result<()> {
     let arguments = apply(present, &change.kernel_arguments);
 
     let later = !now && can_finalize(host)?;
-    let note = Staged { checksum: commit.clone(), kernel_arguments: arguments.clone() };
+    let note = StagedDeployment { checksum: commit.clone(), kernel_arguments: arguments.clone() };
     write_note(host, &note)?;
     let os = format!("--os={}", booted.os);
     let appended: Vec<_> = arguments.iter().map(|each| format!("--karg-append={each}")).collect();
@@ -88,7 +88,7 @@ fn can_finalize(host: &Host) -> Result<bool> {
     Ok(state.is_some_and(|state| state.trim() == "loaded"))
 }
 
-fn write_note(host: &Host, note: &Staged) -> Result<()> {
+fn write_note(host: &Host, note: &StagedDeployment) -> Result<()> {
     let path = host.path(STAGED);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

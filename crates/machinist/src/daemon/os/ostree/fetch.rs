@@ -6,8 +6,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use machinist_core::os::image_ref::{OSTREE_REFS, Pinned};
-use machinist_core::os::manifest::{Blob, Layers, diff_ids};
+use machinist_core::os::image_ref::{DigestImageRef, OSTREE_REF_PREFIX};
+use machinist_core::os::manifest::{ImageBlob, ImageLayers, diff_ids};
 
 use super::host::Host;
 use super::pull::{self, Place};
@@ -18,7 +18,7 @@ use super::{IMAGE_KEY, REPO, system, unpack};
 const IMAGES: &str = "/var/lib/machinist/images";
 
 /// Brings an image into the repository, unless it is there.
-pub(super) fn fetch(host: &Host, image: &Pinned) -> Result<()> {
+pub(super) fn fetch(host: &Host, image: &DigestImageRef) -> Result<()> {
     if commit_of(host, image)?.is_some() {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub(super) fn fetch(host: &Host, image: &Pinned) -> Result<()> {
 }
 
 /// The commit that was made of an image.
-pub(super) fn commit_of(host: &Host, image: &Pinned) -> Result<Option<String>> {
+pub(super) fn commit_of(host: &Host, image: &DigestImageRef) -> Result<Option<String>> {
     let commit = host.ask(&["ostree", "rev-parse", REPO, &image.ostree_ref()])?;
     Ok(commit.map(|commit| commit.trim().to_owned()))
 }
@@ -55,7 +55,7 @@ pub(super) fn commit_of(host: &Host, image: &Pinned) -> Result<Option<String>> {
 pub(super) fn forget(host: &Host) -> Result<()> {
     remove_all(&host.path(IMAGES))?;
     let deployed = super::status::list(host)?;
-    for name in host.run(&["ostree", "refs", REPO, "--list", OSTREE_REFS])?.lines() {
+    for name in host.run(&["ostree", "refs", REPO, "--list", OSTREE_REF_PREFIX])?.lines() {
         let commit = host.run(&["ostree", "rev-parse", REPO, name])?;
         if !deployed.iter().any(|each| each.checksum == commit.trim()) {
             host.run_on_sysroot(&["ostree", "refs", REPO, "--delete", name])?;
@@ -79,12 +79,16 @@ fn forget_others(host: &Host, sha256: &str) -> Result<()> {
     Ok(())
 }
 
-fn make_sure_of_room(place: &Place<'_>, image: &Pinned, layers: &Layers) -> Result<()> {
+fn make_sure_of_room(
+    place: &Place<'_>,
+    image: &DigestImageRef,
+    layers: &ImageLayers,
+) -> Result<()> {
     const REPOSITORY: &str = "/ostree/repo";
-    let unpacked = layers.unpacked();
+    let unpacked = layers.unpacked_bytes();
     // What is not as it should be is gone by now.
-    let is_here = |blob: &Blob| place.blob(&blob.sha256).exists();
-    let need = layers.to_fetch(is_here).saturating_add(unpacked);
+    let is_here = |blob: &ImageBlob| place.blob(&blob.sha256).exists();
+    let need = layers.bytes_to_fetch(is_here).saturating_add(unpacked);
     let mut needs = vec![(IMAGES, need)];
     // Where files can move from the tree into the repository, they take no room there.
     if beside_the_repository(place.host, IMAGES)?.is_none() {
@@ -102,7 +106,7 @@ fn beside_the_repository(host: &Host, folder: &str) -> Result<Option<String>> {
     Ok(host.is_same(&way, folder).then_some(way))
 }
 
-fn room_for(host: &Host, image: &Pinned, folder: &str, need: u64) -> Result<()> {
+fn room_for(host: &Host, image: &DigestImageRef, folder: &str, need: u64) -> Result<()> {
     let free = host.free(folder)?;
     if free < need {
         bail!(
@@ -119,7 +123,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Unpacks the layers into the folder `tree` and makes it a system.
-fn unpacked(place: &Place<'_>, layers: &Layers, config: &[u8]) -> Result<()> {
+fn unpacked(place: &Place<'_>, layers: &ImageLayers, config: &[u8]) -> Result<()> {
     let path = place.host.path(&place.folder).join("tree");
     DirBuilder::new().mode(0o755).create(&path)?;
     let mut tree = Tree::open(&path)?;
@@ -129,7 +133,7 @@ fn unpacked(place: &Place<'_>, layers: &Layers, config: &[u8]) -> Result<()> {
     }
     for (blob, diff_id) in layers.layers.iter().zip(&diff_ids) {
         let file = File::open(place.blob(&blob.sha256))?;
-        unpack::layer(&mut tree, file, blob.packed, diff_id)
+        unpack::layer(&mut tree, file, blob.compression, diff_id)
             .with_context(|| format!("layer sha256:{}", blob.sha256))?;
     }
     let boot = system::finish(&mut tree)?;
@@ -141,7 +145,7 @@ fn unpacked(place: &Place<'_>, layers: &Layers, config: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn commit(place: &Place<'_>, image: &Pinned, config: &[u8]) -> Result<()> {
+fn commit(place: &Place<'_>, image: &DigestImageRef, config: &[u8]) -> Result<()> {
     let moved = beside_the_repository(place.host, &place.folder)?;
     let tree = format!("--tree=dir={}/tree", moved.as_ref().unwrap_or(&place.folder));
     let branch = format!("--branch={}", image.ostree_ref());
@@ -157,7 +161,7 @@ fn commit(place: &Place<'_>, image: &Pinned, config: &[u8]) -> Result<()> {
 }
 
 /// The version that an image gives itself, else the beginning of its digest.
-fn version(image: &Pinned, config: &[u8]) -> String {
+fn version(image: &DigestImageRef, config: &[u8]) -> String {
     let config: serde_json::Value = serde_json::from_slice(config).unwrap_or_default();
     let label = config["config"]["Labels"]["org.opencontainers.image.version"].as_str();
     let is_plain = |version: &&str| !version.is_empty() && !version.contains(char::is_control);
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn a_version_is_the_label_or_the_digest() {
         let sha256 = "0123456789abcdef".repeat(4);
-        let image = Pinned { repository: "q.io/os".to_owned(), sha256 };
+        let image = DigestImageRef { repository: "q.io/os".to_owned(), sha256 };
         let labelled = br#"{"config":{"Labels":{"org.opencontainers.image.version":"42.1"}}}"#;
         assert_eq!(version(&image, labelled), "42.1");
         assert_eq!(version(&image, b"{}"), "0123456789ab");
@@ -202,7 +206,7 @@ mod tests {
 
     #[test]
     fn too_little_room_is_said_with_the_place_and_the_numbers() {
-        let image = Pinned { repository: "q.io/os".to_owned(), sha256: "0".repeat(64) };
+        let image = DigestImageRef { repository: "q.io/os".to_owned(), sha256: "0".repeat(64) };
         let host = Host::new(Path::new("/"));
         let error = room_for(&host, &image, "/tmp", u64::MAX).unwrap_err().to_string();
         assert!(error.contains("18446744073710 MB on the file system of /tmp"), "{error}");

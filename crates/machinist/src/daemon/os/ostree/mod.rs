@@ -23,8 +23,8 @@ mod unpack;
 use std::path::Path;
 
 use anyhow::Result;
-use machinist_core::os::image_ref::Pinned;
-use machinist_core::os::{Change, HostStatus};
+use machinist_core::os::image_ref::DigestImageRef;
+use machinist_core::os::{OsChange, OsStatus};
 
 use super::Os;
 use host::Host;
@@ -53,25 +53,25 @@ impl Os for Ostree {
         "ostree"
     }
 
-    fn status(&self) -> Result<HostStatus> {
+    fn status(&self) -> Result<OsStatus> {
         status::read(&self.host)
     }
 
-    fn refusal(&self, change: &Change) -> Option<String> {
+    fn refusal(&self, change: &OsChange) -> Option<String> {
         refusal(change, self.host.has("skopeo"))
     }
 
-    fn fetch(&self, change: &Change) -> Result<()> {
+    fn fetch(&self, change: &OsChange) -> Result<()> {
         match &change.image {
             // What has a checksum is here already.
             Some(image) if change.checksum.is_none() => {
-                fetch::fetch(&self.host, &Pinned::parse(image)?)
+                fetch::fetch(&self.host, &DigestImageRef::parse(image)?)
             }
             _ => Ok(()),
         }
     }
 
-    fn stage(&self, change: &Change, now: bool) -> Result<()> {
+    fn stage(&self, change: &OsChange, now: bool) -> Result<()> {
         deploy::stage(&self.host, change, now)
     }
 
@@ -86,11 +86,11 @@ impl Os for Ostree {
 }
 
 /// Why a host with ostree cannot make a change.
-fn refusal(change: &Change, has_skopeo: bool) -> Option<String> {
+fn refusal(change: &OsChange, has_skopeo: bool) -> Option<String> {
     if let Some(image) = &change.image
         && change.checksum.is_none()
     {
-        if let Err(error) = Pinned::parse(image) {
+        if let Err(error) = DigestImageRef::parse(image) {
             return Some(error.to_string());
         }
         if !has_skopeo {
@@ -124,41 +124,48 @@ fn refusal(change: &Change, has_skopeo: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machinist_core::os::KernelArguments;
+    use machinist_core::os::KernelArgumentsChange;
 
-    fn image(image: &str) -> Change {
-        Change { image: Some(image.to_owned()), ..Change::default() }
+    fn image(image: &str) -> OsChange {
+        OsChange { image: Some(image.to_owned()), ..OsChange::default() }
     }
 
     #[test]
     fn what_the_host_cannot_do_is_refused_with_a_remedy() {
         let pinned = format!("quay.io/os@sha256:{}", "0".repeat(64));
-        let argument = |word: &str| KernelArguments { delete: vec![], append: vec![word.into()] };
+        let argument =
+            |word: &str| KernelArgumentsChange { delete: vec![], append: vec![word.into()] };
         for (change, has_skopeo, reason) in [
             (image("quay.io/os:latest"), true, Some("no digest")),
             (image(&pinned), false, Some("no skopeo")),
             (image(&pinned), true, None),
             (
-                Change { kernel_type: Some(("".into(), "realtime".into())), ..Change::default() },
+                OsChange {
+                    kernel_type: Some(("".into(), "realtime".into())),
+                    ..OsChange::default()
+                },
                 true,
                 Some("kernelType realtime"),
             ),
             (
-                Change { kernel_type: Some(("x".into(), "default".into())), ..Change::default() },
+                OsChange {
+                    kernel_type: Some(("x".into(), "default".into())),
+                    ..OsChange::default()
+                },
                 true,
                 None,
             ),
             (
-                Change { extensions: Some(vec!["usbguard".into()]), ..Change::default() },
+                OsChange { extensions: Some(vec!["usbguard".into()]), ..OsChange::default() },
                 true,
                 Some("extensions: usbguard"),
             ),
             (
-                Change { kernel_arguments: argument("ostree=/x"), ..Change::default() },
+                OsChange { kernel_arguments: argument("ostree=/x"), ..OsChange::default() },
                 true,
                 Some("kernelArguments: ostree=/x"),
             ),
-            (Change { kernel_arguments: argument("quiet"), ..Change::default() }, true, None),
+            (OsChange { kernel_arguments: argument("quiet"), ..OsChange::default() }, true, None),
         ] {
             let found = refusal(&change, has_skopeo);
             let fits = match (&found, reason) {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, bail};
 use machinist_core::hex::hex;
-use machinist_core::os::download::{MOST_INTERRUPTIONS, is_interruption};
-use machinist_core::os::image_ref::Pinned;
-use machinist_core::os::manifest::{Blob, Layers, Manifest, architecture};
+use machinist_core::os::download::{MAX_INTERRUPTIONS, is_interruption};
+use machinist_core::os::image_ref::DigestImageRef;
+use machinist_core::os::manifest::{ImageBlob, ImageLayers, ImageManifest, image_architecture};
 use machinist_core::os::pull_secret;
 use sha2::{Digest as _, Sha256};
 
@@ -24,21 +24,21 @@ pub(super) struct Place<'a> {
 }
 
 /// What an image is made of, with the digest it is asked for by.
-pub(super) fn manifest(host: &Host, image: &Pinned) -> Result<Layers> {
-    let ours = architecture(std::env::consts::ARCH);
-    match Manifest::parse(&raw_manifest(host, image)?, ours)? {
-        Manifest::Image(layers) => Ok(layers),
-        Manifest::Elsewhere(sha256) => {
+pub(super) fn manifest(host: &Host, image: &DigestImageRef) -> Result<ImageLayers> {
+    let ours = image_architecture(std::env::consts::ARCH);
+    match ImageManifest::parse(&raw_manifest(host, image)?, ours)? {
+        ImageManifest::Image(layers) => Ok(layers),
+        ImageManifest::Elsewhere(sha256) => {
             let image = image.with_digest(&sha256);
-            match Manifest::parse(&raw_manifest(host, &image)?, ours)? {
-                Manifest::Image(layers) => Ok(layers),
-                Manifest::Elsewhere(_) => bail!("{image}: a list of images within a list"),
+            match ImageManifest::parse(&raw_manifest(host, &image)?, ours)? {
+                ImageManifest::Image(layers) => Ok(layers),
+                ImageManifest::Elsewhere(_) => bail!("{image}: a list of images within a list"),
             }
         }
     }
 }
 
-fn raw_manifest(host: &Host, image: &Pinned) -> Result<Vec<u8>> {
+fn raw_manifest(host: &Host, image: &DigestImageRef) -> Result<Vec<u8>> {
     let name = format!("docker://{image}");
     let mut words = vec!["skopeo", "inspect", "--raw", "--retry-times=3"];
     let secret = secret(host);
@@ -58,11 +58,11 @@ fn secret(host: &Host) -> Option<String> {
 }
 
 /// What to do about it, before the words of the program that could not do it.
-fn explained(host: &Host, image: &Pinned, error: Error) -> Error {
+fn explained(host: &Host, image: &DigestImageRef, error: Error) -> Error {
     let file = host.credentials();
     let secret = file.map(|file| (file, fs::read(host.path(file)).unwrap_or_default()));
     let secret = secret.as_ref().map(|(file, bytes)| (*file, bytes.as_slice()));
-    match pull_secret::refused(&error.to_string(), image, secret) {
+    match pull_secret::auth_failure(&error.to_string(), image, secret) {
         Some(remedy) => error.context(remedy),
         None => error,
     }
@@ -79,7 +79,7 @@ impl Place<'_> {
     }
 
     /// Whether a part is here and as it should be.
-    pub(super) fn has(&self, blob: &Blob) -> bool {
+    pub(super) fn has(&self, blob: &ImageBlob) -> bool {
         let path = self.blob(&blob.sha256);
         let size = fs::metadata(&path).map(|meta| meta.len());
         size.is_ok_and(|size| size == blob.size) && is_intact(&path, &blob.sha256)
@@ -87,7 +87,7 @@ impl Place<'_> {
 
     /// Removes what an interrupted run has left and what is not as it should be, so that it is fetched
     /// again; complete parts stay.
-    pub(super) fn tidy(&self, layers: &Layers) -> Result<()> {
+    pub(super) fn tidy(&self, layers: &ImageLayers) -> Result<()> {
         for blob in &layers.layers {
             if !self.has(blob) {
                 remove(&self.blob(&blob.sha256))?;
@@ -105,7 +105,7 @@ impl Place<'_> {
     }
 
     /// Fetches what is missing. A connection that breaks is made again, and what has come stays.
-    pub(super) fn copy(&self, image: &Pinned, layers: &Layers) -> Result<()> {
+    pub(super) fn copy(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<()> {
         let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.folder));
         let mut words = vec!["skopeo", "copy", "--retry-times=3"];
         // The signatures have been looked at by then; a folder cannot keep them.
@@ -119,8 +119,7 @@ impl Place<'_> {
         loop {
             match self.host.run_aloud(&words) {
                 Err(error)
-                    if is_interruption(&error.to_string())
-                        && interruptions < MOST_INTERRUPTIONS =>
+                    if is_interruption(&error.to_string()) && interruptions < MAX_INTERRUPTIONS =>
                 {
                     interruptions += 1;
                     tracing::warn!(%image, "the connection broke; going on with what is missing: {error:#}");
@@ -133,7 +132,7 @@ impl Place<'_> {
     }
 
     /// Makes sure that what was fetched is what the manifest names; gives the image's config.
-    pub(super) fn check(&self, image: &Pinned, layers: &Layers) -> Result<Vec<u8>> {
+    pub(super) fn check(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<Vec<u8>> {
         for blob in &layers.layers {
             if !self.has(blob) {
                 remove(&self.blob(&blob.sha256))?;
@@ -152,7 +151,7 @@ impl Place<'_> {
     }
 
     /// The manifest in the folder. It may be another one than the registry's: older kinds are rewritten.
-    fn own_manifest(&self) -> Result<Layers> {
+    fn own_manifest(&self) -> Result<ImageLayers> {
         let index = self.layout().join("index.json");
         let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
         let index: serde_json::Value = serde_json::from_slice(&index)?;
@@ -162,9 +161,9 @@ impl Place<'_> {
             bail!("what skopeo has written names no manifest");
         }
         let bytes = fs::read(self.blob(sha256)).context("the manifest is missing")?;
-        match Manifest::parse(&bytes, architecture(std::env::consts::ARCH))? {
-            Manifest::Image(layers) => Ok(layers),
-            Manifest::Elsewhere(_) => bail!("what skopeo has written is a list of images"),
+        match ImageManifest::parse(&bytes, image_architecture(std::env::consts::ARCH))? {
+            ImageManifest::Image(layers) => Ok(layers),
+            ImageManifest::Elsewhere(_) => bail!("what skopeo has written is a list of images"),
         }
     }
 }
@@ -197,7 +196,7 @@ fn remove(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use machinist_core::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET};
-    use machinist_core::os::manifest::Packed;
+    use machinist_core::os::manifest::LayerCompression;
 
     #[test]
     fn damaged_parts_go_and_complete_ones_stay() {
@@ -207,7 +206,7 @@ mod tests {
         fs::create_dir_all(root.path().join("images/x/oci/blobs/sha256")).unwrap();
         let blob = |bytes: &[u8]| {
             let sha256 = hex(&Sha256::digest(bytes));
-            Blob { sha256, size: bytes.len() as u64, packed: Packed::Plain }
+            ImageBlob { sha256, size: bytes.len() as u64, compression: LayerCompression::None }
         };
         let (good, short, changed) = (blob(b"good"), blob(b"short"), blob(b"same size"));
         for (blob, bytes) in [(&good, "good"), (&short, "sho"), (&changed, "SAME SIZE")] {
@@ -215,7 +214,7 @@ mod tests {
         }
         fs::write(root.path().join("images/x/oci/oci-put-blob123"), "half").unwrap();
         let all = vec![good.clone(), short.clone(), changed.clone(), blob(b"missing")];
-        place.tidy(&Layers { config: Blob::default(), layers: all }).unwrap();
+        place.tidy(&ImageLayers { config: ImageBlob::default(), layers: all }).unwrap();
         assert!(place.has(&good) && place.blob(&good.sha256).exists());
         assert!(!place.blob(&short.sha256).exists() && !place.blob(&changed.sha256).exists());
         assert!(!root.path().join("images/x/oci/oci-put-blob123").exists());

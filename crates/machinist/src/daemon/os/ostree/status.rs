@@ -3,8 +3,8 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
-use machinist_core::os::ostree::{self, Listed, LoaderEntry, Staged};
-use machinist_core::os::{Deployment, HostStatus};
+use machinist_core::os::ostree::{self, LoaderEntry, OstreeDeployment, StagedDeployment};
+use machinist_core::os::{OsDeployment, OsStatus};
 
 use super::host::Host;
 use super::{IMAGE_KEY, REPO};
@@ -13,24 +13,24 @@ use super::{IMAGE_KEY, REPO};
 pub(super) const STAGED: &str = "/run/machinist/os-staged.json";
 
 /// The deployments, the next one first.
-pub(super) fn list(host: &Host) -> Result<Vec<Listed>> {
-    Ok(ostree::deployments(&host.run(&["ostree", "admin", "status"])?))
+pub(super) fn list(host: &Host) -> Result<Vec<OstreeDeployment>> {
+    Ok(ostree::parse_admin_status(&host.run(&["ostree", "admin", "status"])?))
 }
 
 /// The one that runs.
-pub(super) fn booted(list: &[Listed]) -> Result<&Listed> {
+pub(super) fn booted(list: &[OstreeDeployment]) -> Result<&OstreeDeployment> {
     list.iter().find(|each| each.booted).context(
         "ostree admin status: no deployment is marked as booted: this machine runs something else",
     )
 }
 
 /// Everything about the host's deployments.
-pub(super) fn read(host: &Host) -> Result<HostStatus> {
+pub(super) fn read(host: &Host) -> Result<OsStatus> {
     let list = list(host)?;
     let entries = entries(host)?;
     let booted = booted(&list)?.clone();
     let mut status =
-        HostStatus { booted: deployment(host, &booted, &entries)?, ..HostStatus::default() };
+        OsStatus { booted: deployment(host, &booted, &entries)?, ..OsStatus::default() };
     let mut before = true;
     for (index, each) in list.iter().enumerate() {
         if each.booted {
@@ -68,17 +68,17 @@ pub(super) fn entries(host: &Host) -> Result<Vec<(String, Vec<String>)>> {
 /// The kernel arguments that the boot loader has for a deployment.
 pub(super) fn arguments<'a>(
     entries: &'a [(String, Vec<String>)],
-    listed: &Listed,
+    listed: &OstreeDeployment,
 ) -> Option<&'a [String]> {
-    let folder = listed.folder();
+    let folder = listed.directory_name();
     entries.iter().find(|(name, _)| *name == folder).map(|(_, arguments)| arguments.as_slice())
 }
 
 fn deployment(
     host: &Host,
-    listed: &Listed,
+    listed: &OstreeDeployment,
     entries: &[(String, Vec<String>)],
-) -> Result<Deployment> {
+) -> Result<OsDeployment> {
     let kernel_arguments = match arguments(entries, listed) {
         Some(arguments) => arguments.to_vec(),
         None => staged(host)?
@@ -86,26 +86,26 @@ fn deployment(
             .map(|staged| staged.kernel_arguments)
             .unwrap_or_default(),
     };
-    Ok(Deployment {
+    Ok(OsDeployment {
         image: image(host, listed)?,
         checksum: listed.checksum.clone(),
         version: listed.version.clone(),
         kernel_arguments,
-        ..Deployment::default()
+        ..OsDeployment::default()
     })
 }
 
-fn staged(host: &Host) -> Result<Option<Staged>> {
+fn staged(host: &Host) -> Result<Option<StagedDeployment>> {
     // What cannot be read was cut short, and so was what it tells of.
     Ok(host.read(STAGED)?.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-fn image(host: &Host, listed: &Listed) -> Result<Option<String>> {
+fn image(host: &Host, listed: &OstreeDeployment) -> Result<Option<String>> {
     let key = format!("--print-metadata-key={IMAGE_KEY}");
     let said = host.ask(&["ostree", "show", REPO, &key, &listed.checksum])?;
-    if let Some(image) = said.as_deref().and_then(ostree::metadata_text) {
+    if let Some(image) = said.as_deref().and_then(ostree::parse_gvariant_string) {
         return Ok(Some(image));
     }
-    let origin = format!("/ostree/deploy/{}/deploy/{}.origin", listed.os, listed.folder());
+    let origin = format!("/ostree/deploy/{}/deploy/{}.origin", listed.os, listed.directory_name());
     Ok(host.read(&origin)?.as_deref().and_then(ostree::image_of_origin))
 }

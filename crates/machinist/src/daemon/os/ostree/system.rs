@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::{Result, bail};
-use machinist_core::os::layers::Own;
+use machinist_core::os::layers::LayerPaths;
 use rustix::fs::FileType;
 
 use super::tree::{Meta, Tree};
@@ -19,7 +19,7 @@ const FIRST: [&str; 4] =
 pub(super) fn finish(tree: &mut Tree) -> Result<u64> {
     for path in OF_THE_MACHINE {
         if tree.is(path, FileType::Directory)? {
-            tree.hide_contents(path, &Own::default())?;
+            tree.hide_contents(path, &LayerPaths::default())?;
         } else {
             let mode = if path == "tmp" { 0o1777 } else { 0o755 };
             tree.put_folder(path, &Meta { mode, ..Meta::default() })?;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 
-use machinist_core::os::layers::Own;
+use machinist_core::os::layers::LayerPaths;
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, chownat, fchmod,
     fchown, fsetxattr, linkat, mkdirat, open, openat, openat2, statat, symlinkat, unlinkat,
@@ -124,13 +124,13 @@ impl Tree {
     }
 
     /// Takes away what is there, but for what the layer itself has put.
-    pub(super) fn hide(&mut self, path: &str, own: &Own) -> io::Result<()> {
+    pub(super) fn hide(&mut self, path: &str, own: &LayerPaths) -> io::Result<()> {
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         let folder = match self.folder(above) {
             Err(error) if is_absent(&error) => return Ok(()),
             folder => folder?,
         };
-        if !own.has(path) {
+        if !own.contains(path) {
             if remove(&folder, name)? {
                 self.last = None;
             }
@@ -143,7 +143,7 @@ impl Tree {
     }
 
     /// Takes away what is in a folder, but for what the layer itself has put.
-    pub(super) fn hide_contents(&mut self, path: &str, own: &Own) -> io::Result<()> {
+    pub(super) fn hide_contents(&mut self, path: &str, own: &LayerPaths) -> io::Result<()> {
         let folder = match self.folder(path) {
             Err(error) if is_absent(&error) => return Ok(()),
             folder => folder?,
@@ -266,7 +266,7 @@ mod tests {
         tree.put_link("far", far.as_os_str().as_encoded_bytes(), &meta(0o777)).unwrap();
         for path in ["up/x", "far/x"] {
             let _ = tree.put_file(path, &meta(0o644), &mut "y".as_bytes());
-            let _ = tree.hide(path, &Own::default());
+            let _ = tree.hide(path, &LayerPaths::default());
             let _ = tree.put_second_name("mine", "far/x");
         }
         assert_eq!(fs::read_dir(&far).unwrap().count(), 0);
@@ -296,10 +296,10 @@ mod tests {
         let mut tree = Tree::open(folder.path()).unwrap();
         put(&mut tree, "d/old", "");
         put(&mut tree, "d/sub/old", "");
-        let mut own = Own::default();
+        let mut own = LayerPaths::default();
         for path in ["d/new", "d/sub/new"] {
             put(&mut tree, path, "");
-            own.put(path);
+            own.insert(path);
         }
         tree.hide_contents("d", &own).unwrap();
         assert_eq!(tree.list("d/sub").unwrap(), ["new"]);
@@ -307,7 +307,7 @@ mod tests {
         names.sort();
         assert_eq!(names, ["new", "sub"]);
         tree.hide("nothing/there", &own).unwrap();
-        tree.hide("d", &Own::default()).unwrap();
+        tree.hide("d", &LayerPaths::default()).unwrap();
         assert_eq!(tree.list("").unwrap(), Vec::<String>::new());
     }
 }

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use anyhow::{Context as _, Result, bail};
 use machinist_core::hex::hex;
-use machinist_core::os::layers::{Meaning, Own, meaning, place};
-use machinist_core::os::manifest::Packed;
+use machinist_core::os::layers::{LayerEntry, LayerPaths, classify, tree_path};
+use machinist_core::os::manifest::LayerCompression;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use sha2::{Digest as _, Sha256};
@@ -16,15 +16,22 @@ use super::tree::{Meta, Tree};
 
 /// Unpacks a layer into a tree, and makes sure that what is in it has the digest that the image's config
 /// says.
-pub(super) fn layer(tree: &mut Tree, blob: File, packed: Packed, diff_id: &str) -> Result<()> {
+pub(super) fn layer(
+    tree: &mut Tree,
+    blob: File,
+    packed: LayerCompression,
+    diff_id: &str,
+) -> Result<()> {
     let blob = BufReader::with_capacity(1 << 18, blob);
     let source: Box<dyn Read> = match packed {
-        Packed::Plain => Box::new(blob),
-        Packed::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(blob)),
-        Packed::Zstd => Box::new(Zstd { source: blob, frame: FrameDecoder::new(), open: false }),
+        LayerCompression::None => Box::new(blob),
+        LayerCompression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(blob)),
+        LayerCompression::Zstd => {
+            Box::new(Zstd { source: blob, frame: FrameDecoder::new(), open: false })
+        }
     };
     let mut source = BufReader::with_capacity(1 << 18, Summing { source, sum: Sha256::new() });
-    let mut own = Own::default();
+    let mut own = LayerPaths::default();
     let mut archive = Archive::new(&mut source);
     for entry in archive.entries()? {
         put(tree, &mut entry.context("the layer cannot be read")?, &mut own)?;
@@ -38,19 +45,19 @@ pub(super) fn layer(tree: &mut Tree, blob: File, packed: Packed, diff_id: &str) 
     Ok(())
 }
 
-fn put(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, own: &mut Own) -> Result<()> {
+fn put(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, own: &mut LayerPaths) -> Result<()> {
     let path = entry.path_bytes().into_owned();
     let shown = || String::from_utf8_lossy(&path).into_owned();
-    match meaning(&path)? {
-        Meaning::Nothing => Ok(()),
-        Meaning::Gone(path) => tree.hide(&path, own),
-        Meaning::Emptied(path) => tree.hide_contents(&path, own),
-        Meaning::Root => match entry.header().entry_type() {
+    match classify(&path)? {
+        LayerEntry::Ignore => Ok(()),
+        LayerEntry::Whiteout(path) => tree.hide(&path, own),
+        LayerEntry::OpaqueWhiteout(path) => tree.hide_contents(&path, own),
+        LayerEntry::Root => match entry.header().entry_type() {
             EntryType::Directory => tree.put_folder("", &meta(entry)?),
             _ => Ok(()),
         },
-        Meaning::Put(path) => {
-            own.put(&path);
+        LayerEntry::Add(path) => {
+            own.insert(&path);
             put_at(tree, entry, &path).with_context(shown)?;
             Ok(())
         }
@@ -67,7 +74,7 @@ fn put_at(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, path: &str) -> Resu
         EntryType::Directory => tree.put_folder(path, &meta(entry)?)?,
         EntryType::Symlink => tree.put_link(path, &target(entry)?, &meta(entry)?)?,
         EntryType::Link => {
-            let first = place(&target(entry)?)?;
+            let first = tree_path(&target(entry)?)?;
             tree.put_second_name(path, &first).with_context(|| format!("as a link to {first}"))?;
         }
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {

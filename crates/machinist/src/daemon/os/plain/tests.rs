@@ -12,13 +12,13 @@ fn host(folder: &std::path::Path) -> Plain {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
     fs::write(folder.join("proc/cmdline"), "root=/dev/sda quiet\n").unwrap();
-    Plain { host: Host::new(folder), loader: Loader::Grub, os: "Test".to_owned() }
+    Plain { host: Host::new(folder), loader: BootLoader::Grub, os: "Test".to_owned() }
 }
 
-fn change(old: &[&str], new: &[&str]) -> Change {
+fn change(old: &[&str], new: &[&str]) -> OsChange {
     let list = |words: &[&str]| -> Vec<String> { words.iter().map(|&it| it.to_owned()).collect() };
-    let kernel_arguments = kernel_arguments::between(&list(old), &list(new));
-    Change { kernel_arguments, ..Change::default() }
+    let kernel_arguments = kernel_arguments::change_between(&list(old), &list(new));
+    OsChange { kernel_arguments, ..OsChange::default() }
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn staged_twice_is_staged_once_and_taken_back() {
 #[test]
 fn a_host_without_a_boot_loader_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let plain = Plain { loader: Loader::Nobody, ..host(folder.path()) };
+    let plain = Plain { loader: BootLoader::Nobody, ..host(folder.path()) };
     plain.stage(&change(&[], &["a=1"]), false).unwrap();
     assert!(!folder.path().join(FILE).exists());
     assert_eq!(plain.status().unwrap().next, None);
-    let image = Change { image: Some("os:1".to_owned()), ..Change::default() };
+    let image = OsChange { image: Some("os:1".to_owned()), ..OsChange::default() };
     assert!(plain.refusal(&image).unwrap().starts_with("spec.osImageURL: "));
 }

@@ -54,7 +54,7 @@ fn unpack(layers: &[&[&str]]) -> Result<TempDir> {
     let mut tree = Tree::open(folder.path()).unwrap();
     for entries in layers {
         let bytes = tar(entries);
-        layer(&mut tree, file(&bytes), Packed::Plain, &sum(&bytes))?;
+        layer(&mut tree, file(&bytes), LayerCompression::None, &sum(&bytes))?;
     }
     Ok(folder)
 }
@@ -181,9 +181,9 @@ fn a_layer_with_other_contents_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut tree = Tree::open(folder.path()).unwrap();
     let bytes = tar(&["usr/a=1"]);
-    let error = layer(&mut tree, file(&bytes), Packed::Plain, &sum(b"other")).unwrap_err();
+    let error = layer(&mut tree, file(&bytes), LayerCompression::None, &sum(b"other")).unwrap_err();
     assert!(error.to_string().contains("should have"), "{error}");
-    let cut = layer(&mut tree, file(&bytes[..700]), Packed::Plain, &sum(&bytes));
+    let cut = layer(&mut tree, file(&bytes[..700]), LayerCompression::None, &sum(&bytes));
     assert!(cut.is_err());
 }
 
@@ -203,9 +203,9 @@ fn every_packing_gives_the_same() {
     // A frame that says nothing: tools hide their tables of contents in such.
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
     for (packed, blob) in [
-        (Packed::Plain, bytes.clone()),
-        (Packed::Gzip, [gzip(first), gzip(second)].concat()),
-        (Packed::Zstd, [&zstd(first)[..], &skipped, &zstd(second), &skipped].concat()),
+        (LayerCompression::None, bytes.clone()),
+        (LayerCompression::Gzip, [gzip(first), gzip(second)].concat()),
+        (LayerCompression::Zstd, [&zstd(first)[..], &skipped, &zstd(second), &skipped].concat()),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut tree = Tree::open(folder.path()).unwrap();
