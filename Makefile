@@ -60,7 +60,7 @@ bench: ## Benchmarks with their budgets
 	cargo bench --locked -p machinist-e2e --bench hub
 	cargo bench --locked -p machinist-e2e --bench server
 	cargo build --release --locked -p machinist
-	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test scale --test daemon_figures -- --ignored --nocapture
+	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test rollout_scale --test daemon_benchmarks -- --ignored --nocapture
 
 fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz

@@ -23,7 +23,7 @@ const SETS: usize = 250;
 const ENTRIES: usize = 20;
 const BUDGET: Duration = Duration::from_millis(500);
 
-struct GenerateInputs {
+struct BenchInputs {
     pools: Vec<MachineConfigPool>,
     sets: Vec<ImageDigestMirrorSet>,
     image: Image,
@@ -36,7 +36,7 @@ fn typed<K: serde::de::DeserializeOwned>(kind: &str, name: &str, spec: &Value) -
 }
 
 /// Pools, mirrors of many repositories, and registries that all of them are inside of.
-fn generate_inputs() -> GenerateInputs {
+fn bench_inputs() -> BenchInputs {
     let pool = |n: usize| {
         let role = json!({"machineconfiguration.openshift.io/role": format!("pool-{n}")});
         let spec = json!({"machineConfigSelector": {"matchLabels": role}});
@@ -56,14 +56,14 @@ fn generate_inputs() -> GenerateInputs {
         "insecureRegistries": ["*.example.net", "registry-1.example.com"],
         "blockedRegistries": ["registry-2.example.com/team-9", "*.example.org"],
     }});
-    GenerateInputs {
+    BenchInputs {
         pools: (0..POOLS).map(pool).collect(),
         sets: (0..SETS).map(set).collect(),
         image: typed("Image", "cluster", &image),
     }
 }
 
-impl GenerateInputs {
+impl BenchInputs {
     fn generate(&self) -> GenerateOutput {
         generate(&GenerateSources {
             pools: self.pools.iter().collect(),
@@ -86,7 +86,7 @@ impl GenerateInputs {
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args().sample_size(10);
-    let world = generate_inputs();
+    let world = bench_inputs();
     let made = world.generate();
     assert_eq!((made.generated.len(), made.errors.len()), (POOLS, 0));
     let there: Vec<MachineConfig> = made

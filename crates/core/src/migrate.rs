@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_keeps_what_its_new_home_knows_of_it() {
+    fn a_node_keeps_what_the_new_api_server_knows_of_it() {
         let node = |current: &str, label: &str| {
             json!({"metadata": {"name": "a", "annotations": {CURRENT_CONFIG: current, "other/x": "1"},
                 "labels": {"node-role.kubernetes.io/worker": label, "zone": "z"}}, "status": {"s": 1}})
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_get_the_identities_of_the_new_home() {
+    fn owners_get_the_uids_of_the_new_api_server() {
         let identity = |kind: &str, name: &str| {
             (kind == "MachineConfigPool" && name == "worker").then(|| "new".to_owned())
         };

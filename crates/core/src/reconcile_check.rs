@@ -198,7 +198,7 @@ fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
         Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config),
         None => {
             let mut report = IgnitionReport::default();
-            report.error(&ignition::report::JsonPath::root(), "not a config (empty)");
+            report.error(&ignition::report::ConfigPath::root(), "not a config (empty)");
             Err(IgnitionError::Invalid { report })
         }
     }

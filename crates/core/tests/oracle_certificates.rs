@@ -36,7 +36,7 @@ fn names_in_certificates_are_written_as_by_go() {
     let mut rng = Rng::new(seed);
     let names: Vec<Value> = (0..500).map(|_| name(&mut rng)).collect();
     let ask = |name: &Value| json!({"op": "certificate", "value": name});
-    let answers = Oracle::start().ask_all(&names.iter().map(ask).collect::<Vec<_>>());
+    let answers = Oracle::start().request_all(&names.iter().map(ask).collect::<Vec<_>>());
     let mut bundle = String::from("# what is no certificate is passed over\n");
     for (name, answer) in names.iter().zip(&answers) {
         let pem = answer["pem"].as_str().unwrap_or_else(|| panic!("{name}: {answer}"));

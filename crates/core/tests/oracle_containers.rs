@@ -19,7 +19,7 @@ use machinist_core::container_runtime::registries::RegistryInputs;
 use machinist_core::container_runtime::registries_conf::RegistriesConf;
 use machinist_core::generate::{GenerateOutput, GenerateSources, decoded_files, generate};
 use machinist_core::kubelet;
-use machinist_core::template::{self, ShippedProfile, shipped_templates};
+use machinist_core::template::{self, BuiltinProfile, builtin_templates};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Oracle;
@@ -57,7 +57,7 @@ fn made(objects: &[Value], with_templates: bool) -> GenerateOutput {
         "clusterDNSIP": "10.96.0.10", "images": {"infraImageKey": "pause.example.com/pause:1"},
         "infra": {"status": {"platformStatus": {"type": "None"}}}}});
     let controller_config = serde_json::from_value(facts).unwrap();
-    let (templates, gates) = (shipped_templates(ShippedProfile::Kubernetes), BTreeMap::new());
+    let (templates, gates) = (builtin_templates(BuiltinProfile::Kubernetes), BTreeMap::new());
     let inputs = template::TemplateInputs {
         controller_config: &controller_config,
         pull_secret: Some(b"{}"),
@@ -117,7 +117,7 @@ fn text_of(path: &str) -> String {
 /// Asks about many texts at once.
 fn ask(op: &str, texts: &[&String]) -> Vec<Value> {
     let questions: Vec<Value> = texts.iter().map(|text| json!({"op": op, "text": text})).collect();
-    Oracle::start().ask_all(&questions)
+    Oracle::start().request_all(&questions)
 }
 
 #[test]

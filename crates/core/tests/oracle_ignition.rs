@@ -22,8 +22,8 @@ use support::{Oracle, Rng, seed};
 
 /// Each comparison ends with whichever comes first. `MACHINIST_VALUES` asks for another number,
 /// however long it takes.
-const MOST_VALUES: usize = 10_000;
-const MOST_TIME: Duration = Duration::from_secs(20);
+const MAX_VALUES: usize = 10_000;
+const MAX_TIME: Duration = Duration::from_secs(20);
 const BATCH: usize = 200;
 
 /// Compares our answers to random questions with the oracle's.
@@ -35,7 +35,7 @@ fn compare(
     let seed = seed();
     eprintln!("MACHINIST_SEED={seed:#x}");
     let (most, time) = match std::env::var("MACHINIST_VALUES").map(|most| most.parse()) {
-        Err(_) => (MOST_VALUES, MOST_TIME),
+        Err(_) => (MAX_VALUES, MAX_TIME),
         Ok(Ok(most)) => (most, Duration::MAX),
         Ok(Err(error)) => panic!("MACHINIST_VALUES: {error}"),
     };
@@ -45,7 +45,7 @@ fn compare(
     let (mut compared, mut accepted) = (0, 0);
     while compared < most && start.elapsed() < time {
         let questions: Vec<Value> = (0..BATCH).map(|_| question(&mut rng)).collect();
-        let answers = oracle.ask_all(&questions);
+        let answers = oracle.request_all(&questions);
         let mut differences: Vec<String> = Vec::new();
         for (question, answer) in questions.iter().zip(&answers) {
             let ours = our_answer(question);

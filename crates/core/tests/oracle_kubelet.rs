@@ -17,7 +17,7 @@ use machinist_core::go::json::{decode, encode};
 use machinist_core::go::types::{GoField, GoType, KUBELET};
 use machinist_core::kubelet::{KubeletSources, base_configuration, features};
 use machinist_core::render::go_yaml::to_go_yaml;
-use machinist_core::template::{ShippedProfile, TemplateInputs, decoded_file, shipped_templates};
+use machinist_core::template::{BuiltinProfile, TemplateInputs, builtin_templates, decoded_file};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 
@@ -36,7 +36,7 @@ fn the_real_types_read_strictly_what_we_write() {
         api_server: None,
     };
     let gates = BTreeMap::from([("Example".to_owned(), true), ("Off".to_owned(), false)]);
-    let templates = shipped_templates(ShippedProfile::Kubernetes);
+    let templates = builtin_templates(BuiltinProfile::Kubernetes);
     let sources = KubeletSources { templates: &templates, inputs, gates: &gates, node: None };
     let mut texts: Vec<String> = ["worker", "master", "infra"]
         .into_iter()
@@ -49,7 +49,7 @@ fn the_real_types_read_strictly_what_we_write() {
     texts.extend(recorded());
     let mut oracle = Oracle::start();
     let ask = |text: &String| json!({"op": "kubelet-strict", "text": text});
-    let answers = oracle.ask_all(&texts.iter().map(ask).collect::<Vec<_>>());
+    let answers = oracle.request_all(&texts.iter().map(ask).collect::<Vec<_>>());
     for (text, answer) in texts.iter().zip(&answers) {
         assert_eq!(answer["yaml"].as_str(), Some(text.as_str()), "{answer}");
     }
@@ -78,7 +78,7 @@ fn random_configurations_are_read_and_written_as_by_kubernetes() {
     while compared < 3_000 && start.elapsed() < Duration::from_secs(10) {
         let values: Vec<Value> = (0..100).map(|_| configuration(&mut rng)).collect();
         let ask = |value: &Value| json!({"op": "kubelet", "value": value});
-        let answers = oracle.ask_all(&values.iter().map(ask).collect::<Vec<_>>());
+        let answers = oracle.request_all(&values.iter().map(ask).collect::<Vec<_>>());
         for (value, answer) in values.iter().zip(&answers) {
             let ours = decode(&KUBELET, CONFIGURATION, value).map(|kept| {
                 let mut written = encode(&KUBELET, CONFIGURATION, &kept);

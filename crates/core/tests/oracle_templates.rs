@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use machinist_core::template::fill_plain;
 use serde_json::{Value, json};
 use support::{Oracle, Rng, seed};
-use templates::{by_hand, random};
+use templates::{handwritten, random};
 
-const MOST_TIME: Duration = Duration::from_secs(15);
-const MOST_TEMPLATES: usize = 6_000;
+const MAX_TIME: Duration = Duration::from_secs(15);
+const MAX_TEMPLATES: usize = 6_000;
 const BATCH: usize = 200;
 
 #[test]
 fn templates_written_by_hand_come_out_as_in_go() {
     let mut oracle = Oracle::start();
-    let data = by_hand::data();
-    let all = by_hand::templates();
+    let data = handwritten::data();
+    let all = handwritten::templates();
     assert!(all.len() > 300, "only {}", all.len());
     let wrong = compare(&mut oracle, &all, &data);
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), all.len(), wrong.join("\n"));
@@ -35,8 +35,8 @@ fn templates_written_by_hand_come_out_as_in_go() {
 /// The list of known differences is complete and has nothing in it that is mended.
 #[test]
 fn known_differences_are_still_there() {
-    let all: Vec<String> = by_hand::KNOWN.iter().map(|text| (*text).to_owned()).collect();
-    let wrong = compare(&mut Oracle::start(), &all, &by_hand::data());
+    let all: Vec<String> = handwritten::KNOWN.iter().map(|text| (*text).to_owned()).collect();
+    let wrong = compare(&mut Oracle::start(), &all, &handwritten::data());
     assert_eq!(
         wrong.len(),
         all.len(),
@@ -51,10 +51,10 @@ fn random_templates_come_out_as_in_go() {
     eprintln!("MACHINIST_SEED={seed:#x}");
     let mut oracle = Oracle::start();
     let mut rng = Rng::new(seed);
-    let data = by_hand::data();
+    let data = handwritten::data();
     let start = Instant::now();
     let (mut compared, mut filled) = (0, 0);
-    while compared < MOST_TEMPLATES && start.elapsed() < MOST_TIME {
+    while compared < MAX_TEMPLATES && start.elapsed() < MAX_TIME {
         let batch: Vec<String> = (0..BATCH).map(|_| random::template(&mut rng)).collect();
         let wrong = compare(&mut oracle, &batch, &data);
         assert!(wrong.is_empty(), "MACHINIST_SEED={seed:#x}\n{}", wrong.join("\n"));
@@ -69,7 +69,7 @@ fn random_templates_come_out_as_in_go() {
 fn compare(oracle: &mut Oracle, all: &[String], data: &Value) -> Vec<String> {
     let ask = |text: &String| json!({"op": "template", "text": text, "value": data});
     let questions: Vec<Value> = all.iter().map(ask).collect();
-    let answers = oracle.ask_all(&questions);
+    let answers = oracle.request_all(&questions);
     all.iter()
         .zip(&answers)
         .filter_map(|(text, answer)| {

@@ -16,21 +16,21 @@ use support::{Oracle, Rng, seed};
 
 /// The test ends with whichever comes first. `MACHINIST_VALUES` asks for another number of values,
 /// however long it takes.
-const MOST_VALUES: usize = 20_000;
-const MOST_TIME: Duration = Duration::from_secs(20);
+const MAX_VALUES: usize = 20_000;
+const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Values sent to the oracle at once.
 const BATCH: usize = 250;
 
 /// Questions that looking for a smaller failure may cost.
-const MOST_SHRINKS: usize = 3_000;
+const MAX_SHRINKS: usize = 3_000;
 
 #[test]
 fn yaml_is_what_go_writes() {
     let seed = seed();
     eprintln!("MACHINIST_SEED={seed:#x}");
     let (most, time) = match std::env::var("MACHINIST_VALUES").map(|most| most.parse()) {
-        Err(_) => (MOST_VALUES, MOST_TIME),
+        Err(_) => (MAX_VALUES, MAX_TIME),
         Ok(Ok(most)) => (most, Duration::MAX),
         Ok(Err(error)) => panic!("MACHINIST_VALUES: {error}"),
     };
@@ -41,7 +41,7 @@ fn yaml_is_what_go_writes() {
     while compared < most && start.elapsed() < time {
         let values: Vec<Value> = (0..BATCH).map(|_| any_value(&mut rng)).collect();
         let questions: Vec<Value> = values.iter().map(question).collect();
-        let answers = oracle.ask_all(&questions);
+        let answers = oracle.request_all(&questions);
         let mut wrong: Vec<&Value> =
             values.iter().zip(&answers).filter(|(v, a)| !agrees(v, a)).map(|(v, _)| v).collect();
         wrong.sort_by_key(|value| value.to_string().len());
@@ -86,7 +86,7 @@ fn limits_are_where_go_has_them() {
     });
     values.push(deep);
     for value in &values {
-        let answer = oracle.ask(&question(value));
+        let answer = oracle.request(&question(value));
         if !agrees(value, &answer) {
             report(&mut oracle, value, 0);
         }
@@ -109,17 +109,17 @@ fn agrees(value: &Value, answer: &Value) -> bool {
 fn report(oracle: &mut Oracle, value: &Value, seed: u64) -> ! {
     let mut smallest = value.clone();
     let mut asked = 0;
-    'smaller: while asked < MOST_SHRINKS {
+    'smaller: while asked < MAX_SHRINKS {
         for candidate in smaller(&smallest) {
             asked += 1;
-            if !agrees(&candidate, &oracle.ask(&question(&candidate))) {
+            if !agrees(&candidate, &oracle.request(&question(&candidate))) {
                 smallest = candidate;
                 continue 'smaller;
             }
         }
         break;
     }
-    let answer = oracle.ask(&question(&smallest));
+    let answer = oracle.request(&question(&smallest));
     panic!(
         "MACHINIST_SEED={seed:#x}\nvalue   {smallest}\noracle  {answer}\nours    {:?}\nrefusal {:?}",
         to_go_yaml(&smallest),
@@ -202,12 +202,12 @@ fn scalar(rng: &mut Rng) -> Value {
         0 => Value::Null,
         1 => Value::Bool(rng.chance(1, 2)),
         2 => number(rng),
-        _ => Value::String(rng.nasty_string()),
+        _ => Value::String(rng.adversarial_string()),
     }
 }
 
 fn number(rng: &mut Rng) -> Value {
-    let bits = rng.bits();
+    let bits = rng.next_u64();
     let small = i64::try_from(rng.below(2_000_000)).unwrap_or(0) - 1_000_000;
     match rng.below(7) {
         0 => json!(small),
@@ -229,13 +229,13 @@ fn number(rng: &mut Rng) -> Value {
 /// 2, 10 and 1a, so those with digits are few or all of one shape.
 fn keys(rng: &mut Rng) -> Vec<String> {
     match rng.below(3) {
-        0 => (0..rng.below(3)).map(|_| rng.nasty_string()).collect(),
+        0 => (0..rng.below(3)).map(|_| rng.adversarial_string()).collect(),
         1 => {
             let many = 1 + rng.below(6);
-            (0..many).map(|_| rng.nasty_string().replace(char::is_numeric, "")).collect()
+            (0..many).map(|_| rng.adversarial_string().replace(char::is_numeric, "")).collect()
         }
         _ => {
-            let stem = rng.nasty_string().replace(char::is_numeric, "");
+            let stem = rng.adversarial_string().replace(char::is_numeric, "");
             let many = 1 + rng.below(12);
             (0..many)
                 .map(|_| stem.clone() + &rng.string(&["0", "0", "1", "2", "9"], 0, 4))

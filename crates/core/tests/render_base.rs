@@ -244,7 +244,7 @@ fn the_image_of_a_pool() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_object_and_remedy() {
+fn errors_name_the_object_and_the_remedy() {
     let nine = streams("nine", "nine");
     let plain = [config("50-a", &json!({"kernelArguments": ["a"]}))];
     let own = [config("50-a", &json!({"osImageURL": "q.io/own"}))];
@@ -315,7 +315,7 @@ fn what_the_pool_says() {
 }
 
 #[test]
-fn who_named_the_image_is_told() {
+fn the_source_of_the_image_is_reported() {
     let (facts, nine) = (controller_config(), streams("nine", "nine"));
     let worker = pool("worker", None, Some("q.io/a:1"));
     let system =

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use support::{Rng, seed};
 
 /// What is decided where nobody has asked for anything special.
-fn chosen(pool: &MachineConfigPool, nodes: &[&Node], max: i64) -> RolloutDecision {
+fn decide(pool: &MachineConfigPool, nodes: &[&Node], max: i64) -> RolloutDecision {
     let now = serde_json::from_value(json!("2026-11-15T00:00:00Z")).unwrap();
     decide_rollout(pool, nodes, &RolloutPolicy::default(), max, &now)
 }
@@ -62,7 +62,7 @@ fn set_ready(node: &mut Node, ready: bool) {
 }
 
 /// What a machine and its daemon do in a moment.
-fn live(rng: &mut Rng, node: &mut Node, failures: bool) {
+fn run_daemon(rng: &mut Rng, node: &mut Node, failures: bool) {
     let view = NodeView(node);
     let (current, desired) = (view.current_config().to_owned(), view.desired_config().to_owned());
     let state = view.state().to_owned();
@@ -102,8 +102,8 @@ fn the_limit_holds_and_healthy_pools_finish() {
             pool.spec.paused = Some(failures && rng.chance(1, 5));
             let views: Vec<&Node> = nodes.iter().collect();
             let max = max_unavailable(&pool, size).unwrap();
-            let choice = chosen(&pool, &views, max);
-            assert_eq!(choice, chosen(&pool, &views, max), "the same world, another decision");
+            let choice = decide(&pool, &views, max);
+            assert_eq!(choice, decide(&pool, &views, max), "the same world, another decision");
             let away = views.iter().filter(|node| NodeView(node).is_unavailable()).count();
             let target = pool.spec.configuration.clone().unwrap().name.unwrap();
             if pool.spec.paused == Some(true) {
@@ -125,7 +125,7 @@ fn the_limit_holds_and_healthy_pools_finish() {
                 }
             }
             for node in &mut nodes {
-                live(&mut rng, node, failures);
+                run_daemon(&mut rng, node, failures);
             }
             let views: Vec<&Node> = nodes.iter().collect();
             let now = serde_json::from_value(json!("2026-11-15T00:00:00Z")).unwrap();
@@ -162,7 +162,7 @@ fn nobody_waits_without_a_reason() {
         let pool = pool("v1", &json!(1 + rng.below(4)));
         let views: Vec<&Node> = nodes.iter().collect();
         let max = max_unavailable(&pool, size).unwrap();
-        let choice = chosen(&pool, &views, max);
+        let choice = decide(&pool, &views, max);
         for view in views.iter().map(|node| NodeView(node)) {
             let name = view.name().to_owned();
             let there = view.is_updated_to("v1") && view.not_ready().is_none();

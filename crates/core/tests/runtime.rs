@@ -60,7 +60,7 @@ fn pool(name: &str, roles: &[&str], built_in: bool) -> MachineConfigPool {
 }
 
 impl RuntimeObjects {
-    fn made(&self) -> GenerateOutput {
+    fn generate(&self) -> GenerateOutput {
         let mut images: Vec<machinist_core::api::config::Image> = Vec::new();
         if !self.image.is_null() {
             images = typed("Image", &[json!({"registrySources": self.image})]);
@@ -88,7 +88,7 @@ impl RuntimeObjects {
     /// All generated files, by path.
     #[track_caller]
     fn files(&self) -> BTreeMap<String, String> {
-        let made = self.made();
+        let made = self.generate();
         assert_eq!(made.errors, []);
         let configs = made.generated.iter().map(|generated| &generated.machine_config);
         let files = configs.flat_map(|config| decoded_files(config).unwrap());
@@ -97,7 +97,7 @@ impl RuntimeObjects {
 
     #[track_caller]
     fn error(&self) -> String {
-        let errors = self.made().errors;
+        let errors = self.generate().errors;
         assert!(!errors.is_empty());
         errors[0].to_string()
     }
@@ -139,7 +139,7 @@ fn the_mirror_of_the_seed_is_written_to_the_letter() {
          [[registry]]\n  prefix = \"\"\n  location = \"quay.io/xiaoyun/test\"\n\
          \n  [[registry.mirror]]\n    location = \"hub.iefcu.cn/xiaoyun/test\"\n    pull-from-mirror = \"digest-only\"\n"
     );
-    let from = &world.made().generated[0].from;
+    let from = &world.generate().generated[0].from;
     assert_eq!(from, &["ImageContentSourcePolicy o0"]);
 }
 
@@ -152,7 +152,7 @@ fn the_system_is_not_cut_off_from_its_own_images() {
             release: Some(format!("{release}{DIGEST}")),
             ..RuntimeObjects::default()
         };
-        let made = world.made();
+        let made = world.generate();
         let files: Vec<_> = decoded_files(&made.generated[0].machine_config).unwrap();
         let text = |path: &str| {
             let file = files.iter().find(|file| file.path == path).unwrap();
@@ -311,7 +311,7 @@ fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
     expected["mine.io"] = json!([{"type": "sigstoreSigned", "keyData": "dGVzdC1rZXktZGF0YQ==",
         "signedIdentity": {"type": "matchRepoDigestOrExact"}}]);
     assert_eq!(namespace["transports"]["docker"], expected);
-    let warnings = &world.made().generated[0].warnings;
+    let warnings = &world.generate().generated[0].warnings;
     assert!(
         warnings[0].contains("has conflicting scope(s) [\"test0.com/inside\"]"),
         "{warnings:?}"
@@ -454,7 +454,7 @@ fn settings_of_the_runtime_become_drop_ins() {
     // A limit of 0 is written, a size of 0 is not; and without settings there are no files.
     let files = runtime(&json!({"pidsLimit": 0, "logSizeMax": 0, "overlaySize": "0"})).files();
     assert_eq!(files.keys().collect::<Vec<_>>(), ["/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"]);
-    let nothing = runtime(&json!({})).made();
+    let nothing = runtime(&json!({})).generate();
     assert_eq!((nothing.generated.len(), nothing.errors.len()), (1, 0));
     assert!(!nothing.generated[0].warnings.is_empty());
 }
@@ -504,7 +504,7 @@ fn settings_of_the_runtime_are_checked() {
         assert!(error.starts_with(&expected), "{error}\nexpected\n{expected}");
     }
     for good in [json!({"pidsLimit": 20}), json!({"logSizeMax": 8193}), json!({"logSizeMax": -1})] {
-        assert_eq!(runtime(&good).made().errors, []);
+        assert_eq!(runtime(&good).generate().errors, []);
     }
 }
 

@@ -9,8 +9,8 @@
     reason = "the bans are not for tests"
 )]
 
+mod simulated_cluster;
 mod support;
-mod update_world;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,11 +22,11 @@ use machinist_core::rollout::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use support::seed;
-use update_world::{
-    POLICIES, SimulatedCluster, allow_restart, annotation, edit, is_window_open, set_ready, target,
-    write,
+use simulated_cluster::{
+    POLICIES, SimulatedCluster, annotation, approve_reboot, edit, is_window_open, set_ready,
+    target, write,
 };
+use support::seed;
 
 /// What has to hold for every decision.
 fn check(
@@ -108,9 +108,9 @@ proptest! {
         let mut world = SimulatedCluster::new(machines, policies, random);
         for edit in &edits {
             world.edit(edit);
-            world.control(0);
-            world.control(1);
-            world.live();
+            world.reconcile_pool(0);
+            world.reconcile_pool(1);
+            world.run_daemons();
         }
         // The people go home; everything works from here on, and a last config comes.
         for pool in &mut world.pools {
@@ -124,8 +124,8 @@ proptest! {
             }
         }
         for _ in 0..1000 {
-            let decisions = [world.control(0), world.control(1)];
-            let lives = world.live();
+            let decisions = [world.reconcile_pool(0), world.reconcile_pool(1)];
+            let lives = world.run_daemons();
             let quiet = decisions.iter().all(|d| d.next.is_empty() && d.restart.is_empty());
             if world.is_finished() {
                 break;
@@ -140,7 +140,7 @@ proptest! {
                 match (wakes.min(), person) {
                     (_, Some(name)) => {
                         let find = |node: &&mut Node| NodeView(node).name() == name;
-                        allow_restart(world.nodes.iter_mut().find(find).unwrap());
+                        approve_reboot(world.nodes.iter_mut().find(find).unwrap());
                     }
                     (Some(wake), None) => world.now = wake.0,
                     (None, None) => panic!("stuck: {decisions:#?}"),

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use machinist_hub::store::{Expect, Op, Options, Store};
+use machinist_hub::store::{Precondition, Store, StoreOp, StoreOptions};
 
 const MACHINES: usize = 5000;
 
@@ -21,11 +21,11 @@ fn main() {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        idle();
-        writes().await;
-        lists().await;
-        fan_out().await;
-        start().await;
+        bench_idle_memory();
+        bench_writes().await;
+        bench_lists().await;
+        bench_watch_fan_out().await;
+        bench_reopen().await;
     });
 }
 
@@ -40,8 +40,8 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(root).expect("a directory")
 }
 
-fn put(key: String, size: usize) -> Vec<Op> {
-    vec![Op::Put { key, value: vec![b'x'; size].into(), expect: Expect::Any }]
+fn put(key: String, size: usize) -> Vec<StoreOp> {
+    vec![StoreOp::Put { key, value: vec![b'x'; size].into(), expect: Precondition::Any }]
 }
 
 fn node(n: usize) -> String {
@@ -49,7 +49,7 @@ fn node(n: usize) -> String {
 }
 
 /// What a machine watches: its own node and its own config.
-fn watched(n: usize) -> [String; 2] {
+fn watched_keys(n: usize) -> [String; 2] {
     [node(n), format!("/registry/machineconfignodes/machine-{n:05}")]
 }
 
@@ -69,10 +69,10 @@ fn show(name: &str, mut times: Vec<Duration>) {
     println!("{name:<44} p50 {p50:>10.1?}  p99 {p99:>10.1?}  max {max:>10.1?}");
 }
 
-async fn writes() {
+async fn bench_writes() {
     for (size, writers) in [(1024, 1), (1024, 16), (1024, 256), (8192, 256)] {
         let dir = scratch();
-        let store = Store::open(dir.path(), Options::default()).expect("a store");
+        let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
         let end = Instant::now() + seconds();
         let tasks: Vec<_> = (0..writers)
             .map(|writer| {
@@ -98,13 +98,14 @@ async fn writes() {
     }
 }
 
-async fn filled(store: &Store) {
-    let ops = (0..MACHINES).flat_map(|n| watched(n).map(|key| put(key, 4096))).flatten().collect();
+async fn fill(store: &Store) {
+    let ops =
+        (0..MACHINES).flat_map(|n| watched_keys(n).map(|key| put(key, 4096))).flatten().collect();
     store.commit(ops).await.expect("a write");
 }
 
-fn idle() {
-    let store = Store::in_memory(Options::default());
+fn bench_idle_memory() {
+    let store = Store::in_memory(StoreOptions::default());
     let (count, before) = (40 * MACHINES, resident_kib());
     let watch = |n| store.watch(&node(n), 1).expect("a watch");
     let watches: Vec<_> = (0..count).map(watch).collect();
@@ -112,9 +113,9 @@ fn idle() {
     println!("an idle watch                                {bytes} bytes");
 }
 
-async fn lists() {
-    let store = Store::in_memory(Options::default());
-    filled(&store).await;
+async fn bench_lists() {
+    let store = Store::in_memory(StoreOptions::default());
+    fill(&store).await;
     let revision = store.revision();
     for n in 0..MACHINES {
         store.commit(put(node(n), 4096)).await.expect("a write");
@@ -132,12 +133,12 @@ async fn lists() {
     show("page of 500, undoing 5,000 events", timed(&old));
 }
 
-async fn fan_out() {
+async fn bench_watch_fan_out() {
     let dir = scratch();
-    let store = Store::open(dir.path(), Options::default()).expect("a store");
-    filled(&store).await;
+    let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
+    fill(&store).await;
     let watches: Vec<_> = (0..MACHINES)
-        .flat_map(watched)
+        .flat_map(watched_keys)
         .map(|key| store.watch(&key, store.revision()).expect("a watch"))
         .collect();
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -174,10 +175,10 @@ async fn fan_out() {
     println!("resident, all of the above                   {} MiB", resident_kib() / 1024);
 }
 
-async fn start() {
+async fn bench_reopen() {
     let dir = scratch();
-    let store = Store::open(dir.path(), Options::default()).expect("a store");
-    filled(&store).await;
+    let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
+    fill(&store).await;
     for n in 0..10 {
         let changes = (0..MACHINES).map(|m| store.commit(put(node(m), 4000 + n)));
         futures::future::try_join_all(changes).await.expect("writes");
@@ -185,7 +186,7 @@ async fn start() {
     store.close().await;
     let size = std::fs::metadata(dir.path().join("store.redb")).map_or(0, |file| file.len()) >> 20;
     let started = Instant::now();
-    let store = Store::open(dir.path(), Options::default()).expect("a store");
+    let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
     let took = started.elapsed();
     println!("start with 10,000 entries, 60,000 events    {took:.1?} ({size} MiB)");
     let started = Instant::now();

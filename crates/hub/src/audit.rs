@@ -12,7 +12,7 @@ use serde::Serialize;
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line<'a> {
+pub struct AuditEvent<'a> {
     /// When, as RFC 3339.
     pub time: &'a str,
     /// Who.
@@ -39,25 +39,25 @@ pub struct Line<'a> {
 }
 
 /// The file is put aside when it is this large; one older file is kept.
-const MAX_BYTES: u64 = 64 << 20;
+const ROTATE_AT_BYTES: u64 = 64 << 20;
 
 /// Where the lines go.
 #[derive(Debug, Clone, Default)]
-pub struct Audit {
-    sink: Option<Arc<Mutex<Sink>>>,
+pub struct AuditLog {
+    sink: Option<Arc<Mutex<AuditFile>>>,
 }
 
 #[derive(Debug)]
-struct Sink {
+struct AuditFile {
     path: PathBuf,
     file: File,
     size: u64,
 }
 
-impl Audit {
+impl AuditLog {
     /// Nowhere.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn disabled() -> Self {
         Self::default()
     }
 
@@ -65,16 +65,16 @@ impl Audit {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn file(path: &Path) -> std::io::Result<Self> {
+    pub fn to_file(path: &Path) -> std::io::Result<Self> {
         let file = open(path)?;
         let size = file.metadata()?.len();
-        let sink = Sink { path: path.to_owned(), file, size };
+        let sink = AuditFile { path: path.to_owned(), file, size };
         Ok(Self { sink: Some(Arc::new(Mutex::new(sink))) })
     }
 
     /// Writes a line. A write that was done is not undone because its line could not be written;
     /// that is only said in the log.
-    pub fn write(&self, line: &Line<'_>) {
+    pub fn log(&self, line: &AuditEvent<'_>) {
         let Some(sink) = &self.sink else { return };
         let Ok(mut bytes) = serde_json::to_vec(line) else { return };
         bytes.push(b'\n');
@@ -84,9 +84,9 @@ impl Audit {
     }
 }
 
-impl Sink {
+impl AuditFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if self.size > MAX_BYTES {
+        if self.size > ROTATE_AT_BYTES {
             let mut aside = self.path.clone().into_os_string();
             aside.push(".1");
             std::fs::rename(&self.path, aside)?;
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_a_write() {
+    fn each_write_is_logged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
-        let line = Line {
+        let line = AuditEvent {
             time: "t",
             user: "u",
             groups: &["g".to_owned()],
@@ -124,11 +124,11 @@ mod tests {
             code: 201,
         };
         for _ in 0..2 {
-            Audit::file(&path).unwrap().write(&line);
+            AuditLog::to_file(&path).unwrap().log(&line);
         }
         let text = std::fs::read_to_string(&path).unwrap();
         let expected = r#"{"time":"t","user":"u","groups":["g"],"verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
         assert_eq!(text, format!("{expected}\n{expected}\n"));
-        Audit::none().write(&line);
+        AuditLog::disabled().log(&line);
     }
 }

@@ -3,43 +3,43 @@
 
 use serde_json::Value;
 
-use crate::registry::{Column, Kind};
+use crate::kind_registry::{PrinterColumn, ResourceKind};
 
 /// The built-in kinds.
 ///
 /// `schema` is none for all of them; [`crate::openapi::built_in_schema`] has them.
 #[must_use]
-pub fn kinds() -> Vec<Kind> {
+pub fn kinds() -> Vec<ResourceKind> {
     vec![
-        node(),
-        namespace(),
-        Kind {
+        node_kind(),
+        namespace_kind(),
+        ResourceKind {
             columns: vec![
-                text("Type", "What the data is for."),
-                text("Data", "How many entries it has."),
-                age(),
+                text_column("Type", "What the data is for."),
+                text_column("Data", "How many entries it has."),
+                age_column(),
             ],
             ..kind("", "Secret", "secrets", true)
         },
-        Kind {
+        ResourceKind {
             short_names: names(&["cm"]),
-            columns: vec![text("Data", "How many entries it has."), age()],
+            columns: vec![text_column("Data", "How many entries it has."), age_column()],
             ..kind("", "ConfigMap", "configmaps", true)
         },
-        event(""),
-        event("events.k8s.io"),
-        Kind {
-            columns: vec![text("Holder", "Who holds the lease."), age()],
+        event_kind(""),
+        event_kind("events.k8s.io"),
+        ResourceKind {
+            columns: vec![text_column("Holder", "Who holds the lease."), age_column()],
             ..kind("coordination.k8s.io", "Lease", "leases", true)
         },
-        signing_request(),
-        definition(),
+        csr_kind(),
+        crd_kind(),
     ]
 }
 
 /// The kinds of a `CustomResourceDefinition`, one for each version that is served.
 #[must_use]
-pub fn from_crd(crd: &Value) -> Vec<Kind> {
+pub fn from_crd(crd: &Value) -> Vec<ResourceKind> {
     let at = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let list = |pointer: &str| strings(crd.pointer(pointer));
     let name = at("/spec/names/kind").to_owned();
@@ -48,7 +48,7 @@ pub fn from_crd(crd: &Value) -> Vec<Kind> {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     let served = versions.into_iter().flatten().filter(|version| version["served"] == true);
     served
-        .map(|version| Kind {
+        .map(|version| ResourceKind {
             group: at("/spec/group").to_owned(),
             version: version["name"].as_str().unwrap_or_default().to_owned(),
             list_kind: or(at("/spec/names/listKind"), format!("{name}List")),
@@ -60,17 +60,20 @@ pub fn from_crd(crd: &Value) -> Vec<Kind> {
             status_subresource: version.pointer("/subresources/status").is_some(),
             schema: version.pointer("/schema/openAPIV3Schema").cloned(),
             built_in: false,
-            columns: columns(version.get("additionalPrinterColumns")),
+            columns: printer_columns(version.get("additionalPrinterColumns")),
             kind: name.clone(),
         })
         .collect()
 }
 
 /// The printer columns of a definition; without any there is the age.
-fn columns(columns: Option<&Value>) -> Vec<Column> {
+fn printer_columns(columns: Option<&Value>) -> Vec<PrinterColumn> {
     let Some(columns) = columns.and_then(Value::as_array).filter(|list| !list.is_empty()) else {
         let path = ".metadata.creationTimestamp";
-        return vec![Column { type_: "date".into(), ..column("Age", path, AGE, 0) }];
+        return vec![PrinterColumn {
+            type_: "date".into(),
+            ..column("Age", path, AGE_DESCRIPTION, 0)
+        }];
     };
     let text = |column: &Value, key: &str| column[key].as_str().unwrap_or_default().to_owned();
     columns
@@ -83,7 +86,7 @@ fn columns(columns: Option<&Value>) -> Vec<Column> {
                 }
                 some => some,
             };
-            Column {
+            PrinterColumn {
                 name: text(given, "name"),
                 type_: text(given, "type"),
                 format: text(given, "format"),
@@ -98,66 +101,69 @@ fn columns(columns: Option<&Value>) -> Vec<Column> {
         .collect()
 }
 
-const AGE: &str = "When the object was created, as seen by the server.";
+const AGE_DESCRIPTION: &str = "When the object was created, as seen by the server.";
 
-fn node() -> Kind {
-    Kind {
+fn node_kind() -> ResourceKind {
+    ResourceKind {
         short_names: names(&["no"]),
         status_subresource: true,
         columns: vec![
-            text("Status", "The status of the node"),
-            text("Roles", "The roles of the node"),
-            age(),
-            text("Version", "The version of the kubelet, as the node reports it."),
-            wide("Internal-IP", "The first address inside the cluster's network."),
-            wide("External-IP", "The first address outside the cluster's network."),
-            wide("OS-Image", "The operating system, as the node reports it."),
-            wide("Kernel-Version", "The version of the kernel, as the node reports it."),
-            wide("Container-Runtime", "The container runtime, as the node reports it."),
+            text_column("Status", "The status of the node"),
+            text_column("Roles", "The roles of the node"),
+            age_column(),
+            text_column("Version", "The version of the kubelet, as the node reports it."),
+            wide_column("Internal-IP", "The first address inside the cluster's network."),
+            wide_column("External-IP", "The first address outside the cluster's network."),
+            wide_column("OS-Image", "The operating system, as the node reports it."),
+            wide_column("Kernel-Version", "The version of the kernel, as the node reports it."),
+            wide_column("Container-Runtime", "The container runtime, as the node reports it."),
         ],
         ..kind("", "Node", "nodes", false)
     }
 }
 
-fn namespace() -> Kind {
-    Kind {
+fn namespace_kind() -> ResourceKind {
+    ResourceKind {
         short_names: names(&["ns"]),
         status_subresource: true,
-        columns: vec![text("Status", "The status of the namespace"), age()],
+        columns: vec![text_column("Status", "The status of the namespace"), age_column()],
         ..kind("", "Namespace", "namespaces", false)
     }
 }
 
 /// Events have the name as their last column, and so all columns stand here.
-fn event(group: &str) -> Kind {
-    Kind {
+fn event_kind(group: &str) -> ResourceKind {
+    ResourceKind {
         short_names: names(&["ev"]),
         columns: vec![
-            text("Last Seen", "When it was last seen."),
-            text("Type", "Normal or Warning."),
-            text("Reason", "Why the object is in its state, as a short word for machines."),
-            text("Object", "The object that it is about."),
-            wide("Subobject", "The part of the object that it is about."),
-            wide("Source", "Who reports it."),
-            text("Message", "What happened, for people."),
-            wide("First Seen", "When it was first seen."),
-            wide("Count", "How often it happened."),
-            Column { format: "name".into(), ..wide("Name", "The name of the object.") },
+            text_column("Last Seen", "When it was last seen."),
+            text_column("Type", "Normal or Warning."),
+            text_column("Reason", "Why the object is in its state, as a short word for machines."),
+            text_column("Object", "The object that it is about."),
+            wide_column("Subobject", "The part of the object that it is about."),
+            wide_column("Source", "Who reports it."),
+            text_column("Message", "What happened, for people."),
+            wide_column("First Seen", "When it was first seen."),
+            wide_column("Count", "How often it happened."),
+            PrinterColumn {
+                format: "name".into(),
+                ..wide_column("Name", "The name of the object.")
+            },
         ],
         ..kind(group, "Event", "events", true)
     }
 }
 
-fn signing_request() -> Kind {
-    Kind {
+fn csr_kind() -> ResourceKind {
+    ResourceKind {
         short_names: names(&["csr"]),
         status_subresource: true,
         columns: vec![
-            age(),
-            text("SignerName", "Who is asked to sign."),
-            text("Requestor", "Who asks."),
-            text("RequestedDuration", "How long the certificate shall be valid."),
-            text("Condition", "Whether it is approved, denied, issued."),
+            age_column(),
+            text_column("SignerName", "Who is asked to sign."),
+            text_column("Requestor", "Who asks."),
+            text_column("RequestedDuration", "How long the certificate shall be valid."),
+            text_column("Condition", "Whether it is approved, denied, issued."),
         ],
         ..kind(
             "certificates.k8s.io",
@@ -168,14 +174,14 @@ fn signing_request() -> Kind {
     }
 }
 
-fn definition() -> Kind {
-    Kind {
+fn crd_kind() -> ResourceKind {
+    ResourceKind {
         short_names: names(&["crd", "crds"]),
         categories: names(&["api-extensions"]),
         status_subresource: true,
-        columns: vec![Column {
+        columns: vec![PrinterColumn {
             type_: "date".into(),
-            ..column("Created At", ".metadata.creationTimestamp", AGE, 0)
+            ..column("Created At", ".metadata.creationTimestamp", AGE_DESCRIPTION, 0)
         }],
         ..kind(
             "apiextensions.k8s.io",
@@ -186,8 +192,8 @@ fn definition() -> Kind {
     }
 }
 
-fn kind(group: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
-    Kind {
+fn kind(group: &str, kind: &str, plural: &str, namespaced: bool) -> ResourceKind {
+    ResourceKind {
         group: group.to_owned(),
         version: "v1".to_owned(),
         kind: kind.to_owned(),
@@ -204,8 +210,8 @@ fn kind(group: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
     }
 }
 
-fn column(name: &str, path: &str, description: &str, priority: i32) -> Column {
-    Column {
+fn column(name: &str, path: &str, description: &str, priority: i32) -> PrinterColumn {
+    PrinterColumn {
         name: name.to_owned(),
         type_: "string".to_owned(),
         format: String::new(),
@@ -215,16 +221,16 @@ fn column(name: &str, path: &str, description: &str, priority: i32) -> Column {
     }
 }
 
-fn text(name: &str, description: &str) -> Column {
+fn text_column(name: &str, description: &str) -> PrinterColumn {
     column(name, "", description, 0)
 }
 
-fn wide(name: &str, description: &str) -> Column {
+fn wide_column(name: &str, description: &str) -> PrinterColumn {
     column(name, "", description, 1)
 }
 
-fn age() -> Column {
-    column("Age", ".metadata.creationTimestamp", AGE, 0)
+fn age_column() -> PrinterColumn {
+    column("Age", ".metadata.creationTimestamp", AGE_DESCRIPTION, 0)
 }
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Kind, Registry};
+use crate::kind_registry::{KindRegistry, ResourceKind};
 
 /// Groups of Kubernetes itself come first, in the order of an API server; others follow by name.
 const GROUP_ORDER: [&str; 4] =
@@ -16,7 +16,7 @@ const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "
 const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const CUSTOM_VERBS: &[&str] =
     &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-const PART_VERBS: &[&str] = &["get", "patch", "update"];
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// `/api`: the versions of the core group.
 #[must_use]
@@ -30,21 +30,21 @@ pub fn api_versions() -> Value {
 
 /// `/apis`: all other groups.
 #[must_use]
-pub fn api_groups(registry: &Registry) -> Value {
+pub fn api_groups(registry: &KindRegistry) -> Value {
     let groups: Vec<Value> =
-        groups(registry).iter().map(|group| group_value(registry, group)).collect();
+        groups(registry).iter().map(|group| group_document(registry, group)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`: one group; none if it is not served.
 #[must_use]
-pub fn api_group(registry: &Registry, group: &str) -> Option<Value> {
+pub fn api_group(registry: &KindRegistry, group: &str) -> Option<Value> {
     if group.is_empty() || !groups(registry).contains(&group) {
         return None;
     }
     let mut value = json!({"kind": "APIGroup", "apiVersion": "v1"});
     if let (Some(into), Value::Object(fields)) =
-        (value.as_object_mut(), group_value(registry, group))
+        (value.as_object_mut(), group_document(registry, group))
     {
         into.extend(fields);
     }
@@ -53,7 +53,7 @@ pub fn api_group(registry: &Registry, group: &str) -> Option<Value> {
 
 /// `/api/v1` or `/apis/<group>/<version>`: its resources; none if it is not served.
 #[must_use]
-pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+pub fn resource_list(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     let kinds = kinds(registry, group, version);
     let first = kinds.first()?;
     let mut list = json!({
@@ -65,13 +65,13 @@ pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<
         // The core group's list is the older form, and has no version of its own.
         list.as_object_mut()?.remove("apiVersion");
     }
-    list["resources"] = kinds.iter().flat_map(|kind| resources(kind)).collect();
+    list["resources"] = kinds.iter().flat_map(|kind| api_resources(kind)).collect();
     Some(list)
 }
 
 /// `/api` (`legacy`) or `/apis` in the aggregated form: `APIGroupDiscoveryList` of `apidiscovery.k8s.io/v2`.
 #[must_use]
-pub fn aggregated(registry: &Registry, legacy: bool) -> Value {
+pub fn aggregated_discovery(registry: &KindRegistry, legacy: bool) -> Value {
     let names = if legacy { vec![""] } else { groups(registry) };
     let items: Vec<Value> = names
         .iter()
@@ -80,7 +80,8 @@ pub fn aggregated(registry: &Registry, legacy: bool) -> Value {
                 .iter()
                 .map(|version| {
                     let kinds = kinds(registry, group, version);
-                    let resources: Vec<Value> = kinds.iter().map(|kind| discovered(kind)).collect();
+                    let resources: Vec<Value> =
+                        kinds.iter().map(|kind| aggregated_resource(kind)).collect();
                     json!({"version": version, "resources": resources, "freshness": "Current"})
                 })
                 .collect();
@@ -98,7 +99,7 @@ pub fn aggregated(registry: &Registry, legacy: bool) -> Value {
 
 /// The verbs that a kind answers to.
 #[must_use]
-pub fn verbs(kind: &Kind) -> &'static [&'static str] {
+pub fn verbs(kind: &ResourceKind) -> &'static [&'static str] {
     match kind.kind.as_str() {
         "CustomResourceDefinition" if kind.built_in => READ_VERBS,
         "Namespace" if kind.built_in => NAMESPACE_VERBS,
@@ -109,22 +110,22 @@ pub fn verbs(kind: &Kind) -> &'static [&'static str] {
 
 /// The parts of a kind that can be asked for by themselves, and the verbs of each.
 #[must_use]
-pub fn subresources(kind: &Kind) -> Vec<(&'static str, &'static [&'static str])> {
+pub fn subresources(kind: &ResourceKind) -> Vec<(&'static str, &'static [&'static str])> {
     let mut parts: Vec<(&'static str, &'static [&'static str])> = Vec::new();
     match kind.kind.as_str() {
-        "CertificateSigningRequest" if kind.built_in => parts.push(("approval", PART_VERBS)),
+        "CertificateSigningRequest" if kind.built_in => parts.push(("approval", SUBRESOURCE_VERBS)),
         "Namespace" if kind.built_in => parts.push(("finalize", &["update"])),
         "CustomResourceDefinition" if kind.built_in => return vec![("status", &["get"])],
         _ => {}
     }
     if kind.status_subresource {
-        parts.push(("status", PART_VERBS));
+        parts.push(("status", SUBRESOURCE_VERBS));
     }
     parts
 }
 
 /// All groups but the core group.
-fn groups(registry: &Registry) -> Vec<&str> {
+fn groups(registry: &KindRegistry) -> Vec<&str> {
     let mut names: Vec<&str> = registry.kinds().map(|kind| kind.group.as_str()).collect();
     names.retain(|name| !name.is_empty());
     let rank = |name: &str| GROUP_ORDER.iter().position(|known| *known == name);
@@ -134,7 +135,7 @@ fn groups(registry: &Registry) -> Vec<&str> {
 }
 
 /// The versions of a group, best first.
-fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
+fn versions<'a>(registry: &'a KindRegistry, group: &str) -> Vec<&'a str> {
     let of_group = registry.kinds().filter(|kind| kind.group == group);
     let mut versions: Vec<&str> = of_group.map(|kind| kind.version.as_str()).collect();
     versions.sort_by_cached_key(|version| Reverse(version_rank(version)));
@@ -157,17 +158,17 @@ fn version_rank(version: &str) -> (u8, u32, u32, String) {
     (stage, major, minor.parse().unwrap_or(0), version.to_owned())
 }
 
-fn kinds<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Kind> {
-    let mut kinds: Vec<&Kind> = registry
+fn kinds<'a>(registry: &'a KindRegistry, group: &str, version: &str) -> Vec<&'a ResourceKind> {
+    let mut kinds: Vec<&ResourceKind> = registry
         .kinds()
         .map(AsRef::as_ref)
-        .filter(|kind: &&Kind| kind.group == group && kind.version == version)
+        .filter(|kind: &&ResourceKind| kind.group == group && kind.version == version)
         .collect();
     kinds.sort_by(|a, b| a.plural.cmp(&b.plural));
     kinds
 }
 
-fn group_value(registry: &Registry, group: &str) -> Value {
+fn group_document(registry: &KindRegistry, group: &str) -> Value {
     let versions: Vec<Value> = versions(registry, group)
         .iter()
         .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
@@ -177,7 +178,7 @@ fn group_value(registry: &Registry, group: &str) -> Value {
 }
 
 /// A resource and its subresources, as in an `APIResourceList`.
-fn resources(kind: &Kind) -> Vec<Value> {
+fn api_resources(kind: &ResourceKind) -> Vec<Value> {
     let mut main = json!({
         "name": kind.plural,
         "singularName": kind.singular,
@@ -199,7 +200,7 @@ fn resources(kind: &Kind) -> Vec<Value> {
 }
 
 /// A resource as in an `APIGroupDiscoveryList`.
-fn discovered(kind: &Kind) -> Value {
+fn aggregated_resource(kind: &ResourceKind) -> Value {
     // Built-in kinds leave out what is that of the list.
     let (group, version) =
         if kind.built_in { ("", "") } else { (kind.group.as_str(), kind.version.as_str()) };
@@ -222,7 +223,7 @@ fn discovered(kind: &Kind) -> Value {
     resource
 }
 
-fn add_names(resource: &mut Value, kind: &Kind) {
+fn add_names(resource: &mut Value, kind: &ResourceKind) {
     let Some(fields) = resource.as_object_mut() else { return };
     let add = |fields: &mut Map<String, Value>, name: &str, list: &[String]| {
         if !list.is_empty() {

@@ -9,46 +9,46 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admit::Admission;
-use crate::audit::Audit;
-use crate::auth::certificates::Ca;
-use crate::auth::roles::{Roles, Rule};
-use crate::figures::Figures;
-use crate::object::{self, Birth};
-use crate::registry::{Kind, Registry};
-use crate::router::Bodies;
-use crate::store::{CommitError, Expect, Op, Store, StoreError};
-use crate::{built_in, collector, expiry, signer};
+use crate::admission::Admission;
+use crate::audit::AuditLog;
+use crate::auth::authorizer::{Authorizer, PolicyRule};
+use crate::auth::certificates::CertificateAuthority;
+use crate::kind_registry::{KindRegistry, ResourceKind};
+use crate::metrics::HubMetrics;
+use crate::object::{self, ServerMetadata};
+use crate::router::BodyReader;
+use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
+use crate::{built_in, event_ttl, garbage_collector, signer};
 
 /// What a hub is made of, beside its store.
 #[derive(Debug, Default)]
-pub struct Settings {
+pub struct HubConfig {
     /// The CustomResourceDefinitions of the kinds that are not built in, as JSON.
     pub crds: Vec<Value>,
     /// What machines and others may do with these kinds.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<PolicyRule>,
     /// The namespaces that are there from the start, beside those of every Kubernetes.
     pub namespaces: Vec<String>,
     /// Where the audit log goes.
-    pub audit: Audit,
+    pub audit: AuditLog,
     /// What signs client certificates; without it no signing request is signed.
-    pub ca: Option<Ca>,
+    pub ca: Option<CertificateAuthority>,
     /// The version of the program, for `/version`.
     pub version: String,
     /// How long a request waits for a revision that has not come; none is as long as a real API
     /// server does.
-    pub patience: Option<Duration>,
+    pub revision_wait: Option<Duration>,
 }
 
 /// How long a real API server waits for a revision that has not come.
-const PATIENCE: Duration = Duration::from_secs(3);
+const DEFAULT_REVISION_WAIT: Duration = Duration::from_secs(3);
 
 /// The hub cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A definition of a kind makes no sense.
     #[error("the definition {name} is not usable: {reason}")]
-    Definition {
+    InvalidDefinition {
         /// The name of the CustomResourceDefinition.
         name: String,
         /// What is wrong with it.
@@ -68,34 +68,34 @@ pub enum StartError {
 }
 
 /// The namespaces of every Kubernetes.
-const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The Kubernetes API. A clone is the same hub.
 #[derive(Debug, Clone)]
 pub struct Hub {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<HubInner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct HubInner {
     pub(crate) store: Store,
-    pub(crate) registry: Registry,
+    pub(crate) registry: KindRegistry,
     pub(crate) admissions: HashMap<(String, String), Admission>,
-    pub(crate) roles: Roles,
-    pub(crate) audit: Audit,
-    pub(crate) figures: Figures,
-    pub(crate) ca: Option<Ca>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) audit: AuditLog,
+    pub(crate) metrics: HubMetrics,
+    pub(crate) ca: Option<CertificateAuthority>,
     pub(crate) version: String,
-    pub(crate) patience: Duration,
-    pub(crate) documents: Documents,
-    pub(crate) bodies: Bodies,
+    pub(crate) revision_wait: Duration,
+    pub(crate) openapi: OpenApiCache,
+    pub(crate) body_reader: BodyReader,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
 /// Large documents about the kinds: made once, when they are first asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Documents {
+pub(crate) struct OpenApiCache {
     pub(crate) v2: OnceLock<Bytes>,
     pub(crate) v3_index: OnceLock<Value>,
 }
@@ -106,40 +106,41 @@ impl Hub {
     ///
     /// # Errors
     /// A definition is wrong, or the store does not take what must be there.
-    pub async fn start(store: Store, settings: Settings) -> Result<Self, StartError> {
-        let registry = registry(&settings.crds)?;
+    pub async fn start(store: Store, settings: HubConfig) -> Result<Self, StartError> {
+        let registry = build_registry(&settings.crds)?;
         let mut admissions = HashMap::new();
         for kind in registry.kinds() {
-            let admission = Admission::new(kind).map_err(|reason| StartError::Definition {
-                name: format!("{}.{}", kind.plural, kind.group),
-                reason,
-            })?;
+            let admission =
+                Admission::new(kind).map_err(|reason| StartError::InvalidDefinition {
+                    name: format!("{}.{}", kind.plural, kind.group),
+                    reason,
+                })?;
             admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
         }
-        let inner = Inner {
-            figures: Figures::new(store.clone()),
+        let inner = HubInner {
+            metrics: HubMetrics::new(store.clone()),
             store,
             registry,
             admissions,
-            roles: Roles::new(settings.rules),
+            authorizer: Authorizer::new(settings.rules),
             audit: settings.audit,
             ca: settings.ca,
             version: settings.version,
-            patience: settings.patience.unwrap_or(PATIENCE),
-            documents: Documents::default(),
-            bodies: Bodies::default(),
+            revision_wait: settings.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
+            openapi: OpenApiCache::default(),
+            body_reader: BodyReader::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
         let hub = Self { inner: Arc::new(inner) };
-        hub.write_definitions(&settings.crds).await?;
+        hub.write_crds(&settings.crds).await?;
         let own = settings.namespaces.iter().map(String::as_str);
-        for name in NAMESPACES.iter().copied().chain(own) {
-            hub.ensure(&namespace(name)).await?;
+        for name in SYSTEM_NAMESPACES.iter().copied().chain(own) {
+            hub.ensure_object(&namespace_object(name)).await?;
         }
-        hub.inner.tasks.spawn(collector::run(hub.clone()));
+        hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));
         hub.inner.tasks.spawn(signer::run(hub.clone()));
-        hub.inner.tasks.spawn(expiry::run(hub.clone()));
+        hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
         Ok(hub)
     }
 
@@ -158,19 +159,19 @@ impl Hub {
 
     /// Its figures.
     #[must_use]
-    pub fn figures(&self) -> &Figures {
-        &self.inner.figures
+    pub fn metrics(&self) -> &HubMetrics {
+        &self.inner.metrics
     }
 
     /// Is cancelled when the hub stops.
     #[must_use]
-    pub fn stopping(&self) -> CancellationToken {
+    pub fn cancellation_token(&self) -> CancellationToken {
         self.inner.stop.clone()
     }
 
     /// The kind of an object, by its apiVersion and kind.
     #[must_use]
-    pub fn kind_of(&self, object: &Value) -> Option<&Arc<Kind>> {
+    pub fn kind_of(&self, object: &Value) -> Option<&Arc<ResourceKind>> {
         self.inner.registry.kinds().find(|kind| {
             object["kind"] == kind.kind.as_str() && object["apiVersion"] == kind.api_version()
         })
@@ -180,53 +181,67 @@ impl Hub {
     ///
     /// # Errors
     /// The store does not take it.
-    pub async fn ensure(&self, object: &Value) -> Result<(), StartError> {
+    pub async fn ensure_object(&self, object: &Value) -> Result<(), StartError> {
         let Some(kind) = self.kind_of(object) else {
             let name = object["kind"].as_str().unwrap_or_default().to_owned();
-            return Err(StartError::Definition { name, reason: "no such kind is served".into() });
+            return Err(StartError::InvalidDefinition {
+                name,
+                reason: "no such kind is served".into(),
+            });
         };
         let namespace = object["metadata"]["namespace"].as_str();
-        let key = object::key(kind, namespace, object::meta(object, "name"));
+        let key = object::storage_key(kind, namespace, object::metadata_str(object, "name"));
         if self.inner.store.get(&key).is_some() {
             return Ok(());
         }
         let mut object = object.clone();
-        self.inner.admission(kind).complete(&mut object);
-        object::prepare_create(kind, &mut object, &birth());
-        self.put(key, &object, Expect::Absent).await
+        self.inner.admission(kind).apply_defaults(&mut object);
+        object::prepare_create(kind, &mut object, &new_server_metadata());
+        self.put(key, &object, Precondition::Absent).await
     }
 
     /// The definitions as read-only objects; a newer program writes its own over the older ones.
-    async fn write_definitions(&self, crds: &[Value]) -> Result<(), StartError> {
+    async fn write_crds(&self, crds: &[Value]) -> Result<(), StartError> {
         for crd in crds {
             let Some(kind) = self.kind_of(crd) else { continue };
-            let key = object::key(kind, None, object::meta(crd, "name"));
+            let key = object::storage_key(kind, None, object::metadata_str(crd, "name"));
             let old = self.inner.store.get(&key);
             let old = old.and_then(|entry| object::decode(&entry.value, entry.revision).ok());
             let mut new = crd.clone();
-            object::prepare_create(kind, &mut new, &birth());
-            new["status"] = established(crd, object::meta(&new, "creationTimestamp"));
+            object::prepare_create(kind, &mut new, &new_server_metadata());
+            new["status"] =
+                established_status(crd, object::metadata_str(&new, "creationTimestamp"));
             if let Some(old) = &old {
                 for field in ["uid", "creationTimestamp", "generation"] {
-                    object::set_meta(&mut new, field, Some(old["metadata"][field].clone()));
+                    object::set_metadata_field(
+                        &mut new,
+                        field,
+                        Some(old["metadata"][field].clone()),
+                    );
                 }
-                new["status"] = established(crd, object::meta(old, "creationTimestamp"));
-                if object::same(old, &new) {
+                new["status"] =
+                    established_status(crd, object::metadata_str(old, "creationTimestamp"));
+                if object::is_unchanged(old, &new) {
                     continue;
                 }
             }
-            self.put(key, &new, Expect::Any).await?;
+            self.put(key, &new, Precondition::Any).await?;
         }
         Ok(())
     }
 
-    async fn put(&self, key: String, object: &Value, expect: Expect) -> Result<(), StartError> {
-        let bad = |error: serde_json::Error| StartError::Definition {
-            name: object::meta(object, "name").to_owned(),
+    async fn put(
+        &self,
+        key: String,
+        object: &Value,
+        expect: Precondition,
+    ) -> Result<(), StartError> {
+        let bad = |error: serde_json::Error| StartError::InvalidDefinition {
+            name: object::metadata_str(object, "name").to_owned(),
             reason: error.to_string(),
         };
         let value = object::encode(object).map_err(bad)?;
-        let op = Op::Put { key: key.clone(), value, expect };
+        let op = StoreOp::Put { key: key.clone(), value, expect };
         match self.inner.store.commit(vec![op]).await {
             Ok(_) => Ok(()),
             Err(source) => Err(StartError::Write { key, source }),
@@ -234,24 +249,24 @@ impl Hub {
     }
 }
 
-impl Inner {
+impl HubInner {
     /// How objects of a kind are let in.
-    pub(crate) fn admission(&self, kind: &Kind) -> &Admission {
-        static NONE: Admission = Admission::none();
+    pub(crate) fn admission(&self, kind: &ResourceKind) -> &Admission {
+        static NONE: Admission = Admission::disabled();
         self.admissions.get(&(kind.group.clone(), kind.plural.clone())).unwrap_or(&NONE)
     }
 }
 
-fn registry(crds: &[Value]) -> Result<Registry, StartError> {
-    let mut registry = Registry::default();
+fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
+    let mut registry = KindRegistry::default();
     for kind in built_in::kinds() {
         registry.add(kind);
     }
     for crd in crds {
         let kinds = built_in::from_crd(crd);
         if kinds.is_empty() {
-            return Err(StartError::Definition {
-                name: object::meta(crd, "name").to_owned(),
+            return Err(StartError::InvalidDefinition {
+                name: object::metadata_str(crd, "name").to_owned(),
                 reason: "it serves no version".to_owned(),
             });
         }
@@ -263,19 +278,19 @@ fn registry(crds: &[Value]) -> Result<Registry, StartError> {
 }
 
 /// What only the server says of a new object.
-pub(crate) fn birth() -> Birth {
-    let suffix = object::suffix(*uuid::Uuid::new_v4().as_bytes());
-    Birth { uid: uuid::Uuid::new_v4().to_string(), now: now(), suffix }
+pub(crate) fn new_server_metadata() -> ServerMetadata {
+    let suffix = object::name_suffix(*uuid::Uuid::new_v4().as_bytes());
+    ServerMetadata { uid: uuid::Uuid::new_v4().to_string(), now: now_rfc3339(), suffix }
 }
 
 /// Now, as RFC 3339 with seconds.
-pub(crate) fn now() -> String {
+pub(crate) fn now_rfc3339() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A namespace as it is made.
 #[must_use]
-pub fn namespace(name: &str) -> Value {
+pub fn namespace_object(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -286,7 +301,7 @@ pub fn namespace(name: &str) -> Value {
 }
 
 /// The status of a definition that is served.
-fn established(crd: &Value, since: &str) -> Value {
+fn established_status(crd: &Value, since: &str) -> Value {
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({
             "type": kind, "status": "True", "reason": reason, "message": message,

@@ -7,21 +7,21 @@ use serde_json::Value;
 /// A path, ready to be followed in any number of objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
-    steps: Vec<Step>,
+    segments: Vec<JsonPathSegment>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
+enum JsonPathSegment {
     Field(String),
     Index(i64),
     Slice(Option<i64>, Option<i64>, Option<i64>),
-    Every,
-    Deep,
-    Filter(Box<Filter>),
+    Wildcard,
+    RecursiveDescent,
+    Filter(Box<JsonPathFilter>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Filter {
+struct JsonPathFilter {
     left: Operand,
     /// None asks only whether the left side exists.
     test: Option<(Comparison, Operand)>,
@@ -52,17 +52,17 @@ impl JsonPath {
         let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
         let mut steps = Vec::new();
         while !rest.is_empty() {
-            rest = step(rest, &mut steps)?;
+            rest = parse_segment(rest, &mut steps)?;
         }
-        Some(Self { steps })
+        Some(Self { segments: steps })
     }
 
     /// The values that the path leads to; none if it does not fit the object.
     #[must_use]
     pub fn find<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
         let mut here = vec![object];
-        for step in &self.steps {
-            match follow(step, &here) {
+        for step in &self.segments {
+            match apply_segment(step, &here) {
                 Some(next) => here = next,
                 None => return Vec::new(),
             }
@@ -72,25 +72,25 @@ impl JsonPath {
 }
 
 /// Reads one step and returns what follows it.
-fn step<'a>(text: &'a str, steps: &mut Vec<Step>) -> Option<&'a str> {
+fn parse_segment<'a>(text: &'a str, steps: &mut Vec<JsonPathSegment>) -> Option<&'a str> {
     if let Some(rest) = text.strip_prefix("..") {
-        steps.push(Step::Deep);
-        return if rest.starts_with('[') { Some(rest) } else { field(rest, steps) };
+        steps.push(JsonPathSegment::RecursiveDescent);
+        return if rest.starts_with('[') { Some(rest) } else { parse_field(rest, steps) };
     }
     if let Some(rest) = text.strip_prefix('.') {
-        return if rest.is_empty() { Some(rest) } else { field(rest, steps) };
+        return if rest.is_empty() { Some(rest) } else { parse_field(rest, steps) };
     }
     if let Some(rest) = text.strip_prefix('[') {
-        let (inside, rest) = bracket(rest)?;
-        steps.push(subscript(inside)?);
+        let (inside, rest) = split_bracket(rest)?;
+        steps.push(parse_subscript(inside)?);
         return Some(rest);
     }
-    field(text, steps)
+    parse_field(text, steps)
 }
 
-fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> Option<&'a str> {
+fn parse_field<'a>(text: &'a str, steps: &mut Vec<JsonPathSegment>) -> Option<&'a str> {
     if let Some(rest) = text.strip_prefix('*') {
-        steps.push(Step::Every);
+        steps.push(JsonPathSegment::Wildcard);
         return Some(rest);
     }
     let mut name = String::new();
@@ -102,18 +102,18 @@ fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> Option<&'a str> {
                 if name.is_empty() {
                     return (c == '[').then_some(&text[at..]);
                 }
-                steps.push(Step::Field(name));
+                steps.push(JsonPathSegment::Field(name));
                 return Some(&text[at..]);
             }
             c => name.push(c),
         }
     }
-    steps.push(Step::Field(name));
+    steps.push(JsonPathSegment::Field(name));
     Some("")
 }
 
 /// What stands before the matching `]`, and what follows it.
-fn bracket(text: &str) -> Option<(&str, &str)> {
+fn split_bracket(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     let mut quote = None;
     let mut escaped = false;
@@ -132,16 +132,16 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn subscript(text: &str) -> Option<Step> {
+fn parse_subscript(text: &str) -> Option<JsonPathSegment> {
     let text = text.trim();
     if text == "*" {
-        return Some(Step::Every);
+        return Some(JsonPathSegment::Wildcard);
     }
     if let Some(filter) = text.strip_prefix("?(").and_then(|text| text.strip_suffix(')')) {
-        return filter_of(filter).map(|filter| Step::Filter(Box::new(filter)));
+        return parse_filter(filter).map(|filter| JsonPathSegment::Filter(Box::new(filter)));
     }
-    if let Some(Value::String(name)) = literal(text) {
-        return Some(Step::Field(name));
+    if let Some(Value::String(name)) = parse_literal(text) {
+        return Some(JsonPathSegment::Field(name));
     }
     if text.contains(':') {
         let mut parts = text.split(':').map(|part| match part.trim() {
@@ -149,12 +149,12 @@ fn subscript(text: &str) -> Option<Step> {
             number => number.parse().ok().map(Some),
         });
         let mut next = || parts.next().unwrap_or(Some(None));
-        return Some(Step::Slice(next()?, next()?, next()?));
+        return Some(JsonPathSegment::Slice(next()?, next()?, next()?));
     }
-    text.parse().ok().map(Step::Index)
+    text.parse().ok().map(JsonPathSegment::Index)
 }
 
-fn filter_of(text: &str) -> Option<Filter> {
+fn parse_filter(text: &str) -> Option<JsonPathFilter> {
     const OPERATORS: [(&str, Comparison); 6] = [
         ("==", Comparison::Equal),
         ("!=", Comparison::NotEqual),
@@ -172,28 +172,28 @@ fn filter_of(text: &str) -> Option<Filter> {
             (None, _) => {
                 let found = OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign));
                 if let Some((sign, comparison)) = found {
-                    let right = operand(&text[at + sign.len()..])?;
-                    return Some(Filter {
-                        left: operand(&text[..at])?,
+                    let right = parse_operand(&text[at + sign.len()..])?;
+                    return Some(JsonPathFilter {
+                        left: parse_operand(&text[..at])?,
                         test: Some((*comparison, right)),
                     });
                 }
             }
         }
     }
-    Some(Filter { left: operand(text)?, test: None })
+    Some(JsonPathFilter { left: parse_operand(text)?, test: None })
 }
 
-fn operand(text: &str) -> Option<Operand> {
+fn parse_operand(text: &str) -> Option<Operand> {
     let text = text.trim();
     if text.starts_with('@') || text.starts_with('$') || text.starts_with('.') {
         return JsonPath::parse(text).map(Operand::Path);
     }
-    literal(text).or_else(|| serde_json::from_str(text).ok()).map(Operand::Literal)
+    parse_literal(text).or_else(|| serde_json::from_str(text).ok()).map(Operand::Literal)
 }
 
 /// A string in either kind of quotes.
-fn literal(text: &str) -> Option<Value> {
+fn parse_literal(text: &str) -> Option<Value> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
     let mut out = String::with_capacity(inside.len());
@@ -204,21 +204,21 @@ fn literal(text: &str) -> Option<Value> {
     Some(Value::String(out))
 }
 
-fn follow<'a>(step: &Step, here: &[&'a Value]) -> Option<Vec<&'a Value>> {
+fn apply_segment<'a>(step: &JsonPathSegment, here: &[&'a Value]) -> Option<Vec<&'a Value>> {
     let mut next = Vec::new();
     for value in here.iter().filter(|value| !value.is_null()) {
         match step {
-            Step::Field(name) => next.extend(value.get(name)),
-            Step::Every => next.extend(children(value)),
-            Step::Deep => deep(value, &mut next),
-            Step::Index(index) => {
+            JsonPathSegment::Field(name) => next.extend(value.get(name)),
+            JsonPathSegment::Wildcard => next.extend(children(value)),
+            JsonPathSegment::RecursiveDescent => collect_descendants(value, &mut next),
+            JsonPathSegment::Index(index) => {
                 let items = value.as_array()?;
                 let at = if *index < 0 { index + i64::try_from(items.len()).ok()? } else { *index };
                 next.push(items.get(usize::try_from(at).ok()?)?);
             }
-            Step::Slice(start, end, by) => next.extend(slice(value, *start, *end, *by)?),
-            Step::Filter(filter) => {
-                next.extend(value.as_array()?.iter().filter(|item| filter.holds(item)));
+            JsonPathSegment::Slice(start, end, by) => next.extend(slice(value, *start, *end, *by)?),
+            JsonPathSegment::Filter(filter) => {
+                next.extend(value.as_array()?.iter().filter(|item| filter.matches(item)));
             }
         }
     }
@@ -249,21 +249,21 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 /// The value and everything inside it that has something inside.
-fn deep<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
+fn collect_descendants<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
     let inside = children(value);
     if !inside.is_empty() {
         into.push(value);
-        inside.into_iter().for_each(|child| deep(child, into));
+        inside.into_iter().for_each(|child| collect_descendants(child, into));
     }
 }
 
-impl Filter {
-    fn holds(&self, item: &Value) -> bool {
+impl JsonPathFilter {
+    fn matches(&self, item: &Value) -> bool {
         let left = self.left.find(item);
         let Some((comparison, right)) = &self.test else { return !left.is_empty() };
         let right = right.find(item);
         let ([left], [right]) = (left.as_slice(), right.as_slice()) else { return false };
-        comparison.holds(left, right)
+        comparison.matches(left, right)
     }
 }
 
@@ -277,7 +277,7 @@ impl Operand {
 }
 
 impl Comparison {
-    fn holds(self, left: &Value, right: &Value) -> bool {
+    fn matches(self, left: &Value, right: &Value) -> bool {
         let order = match (left, right) {
             (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
             (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),

@@ -12,19 +12,19 @@
 
 #![forbid(unsafe_code)]
 
-pub mod admit;
+pub mod admission;
 pub mod audit;
 pub mod auth;
 pub mod built_in;
+pub mod deletion;
 pub mod discovery;
-pub mod figures;
-pub mod finalize;
 pub mod hub;
 pub mod json_path;
+pub mod kind_registry;
+pub mod metrics;
 pub mod object;
 pub mod openapi;
 pub mod patch;
-pub mod registry;
 pub mod request;
 pub mod robustness;
 pub mod router;
@@ -35,10 +35,10 @@ pub mod status;
 pub mod store;
 pub mod table;
 
-mod collector;
-mod events;
-mod expiry;
+mod event_conversion;
+mod event_ttl;
+mod garbage_collector;
 mod signer;
 mod strategy;
 
-pub use hub::{Hub, Settings, StartError};
+pub use hub::{Hub, HubConfig, StartError};

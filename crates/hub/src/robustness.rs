@@ -23,64 +23,64 @@ use http_body_util::{BodyExt as _, Collected};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::auth::roles::{Names, READ, Rule};
-use crate::auth::{Identity, MACHINES, VIEWERS};
-use crate::store::{Options, Store};
-use crate::{Hub, Settings};
+use crate::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
+use crate::auth::{NODE_GROUP, UserInfo, VIEWER_GROUP};
+use crate::store::{Store, StoreOptions};
+use crate::{Hub, HubConfig};
 
 /// After so many requests a new hub is asked: what was written must not pile up.
-const REQUESTS: usize = 2000;
+const REQUESTS_PER_HUB: usize = 2000;
 
 /// A hub without a disk, and a runtime for it.
-struct Stage {
+struct FuzzFixture {
     runtime: tokio::runtime::Runtime,
     hub: Hub,
-    asked: usize,
+    requests_sent: usize,
 }
 
-impl Stage {
+impl FuzzFixture {
     fn new() -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        let hub = runtime.block_on(hub())?;
-        Some(Self { runtime, hub, asked: 0 })
+        let hub = runtime.block_on(fuzz_hub())?;
+        Some(Self { runtime, hub, requests_sent: 0 })
     }
 }
 
 /// A hub with a kind that has everything that schemas can have.
-pub async fn hub() -> Option<Hub> {
-    let settings = Settings {
-        crds: vec![definition()],
-        rules: vec![Rule::new(MACHINES, READ, "g.io", "things", Names::Any)],
-        patience: Some(Duration::ZERO),
-        ..Settings::default()
+pub async fn fuzz_hub() -> Option<Hub> {
+    let settings = HubConfig {
+        crds: vec![test_crd()],
+        rules: vec![PolicyRule::new(NODE_GROUP, READ_VERBS, "g.io", "things", ResourceNames::Any)],
+        revision_wait: Some(Duration::ZERO),
+        ..HubConfig::default()
     };
-    let options = Options { history: 50, ..Options::default() };
+    let options = StoreOptions { history: 50, ..StoreOptions::default() };
     Hub::start(Store::in_memory(options), settings).await.ok()
 }
 
 /// Any bytes, as a request: the answer is in order.
 pub fn request_any(bytes: &[u8]) {
     thread_local! {
-        static STAGE: RefCell<Option<Stage>> = const { RefCell::new(None) };
+        static FIXTURE: RefCell<Option<FuzzFixture>> = const { RefCell::new(None) };
     }
     let Some((who, request)) = parse(bytes) else { return };
-    STAGE.with_borrow_mut(|stage| {
-        if stage.as_ref().is_none_or(|stage| stage.asked >= REQUESTS) {
-            *stage = Stage::new();
+    FIXTURE.with_borrow_mut(|stage| {
+        if stage.as_ref().is_none_or(|stage| stage.requests_sent >= REQUESTS_PER_HUB) {
+            *stage = FuzzFixture::new();
         }
         let Some(stage) = stage else { return };
-        stage.asked += 1;
-        let router = router(&stage.hub, &who);
-        stage.runtime.block_on(check(router, request));
+        stage.requests_sent += 1;
+        let router = router_for(&stage.hub, &who);
+        stage.runtime.block_on(check_response(router, request));
     });
 }
 
 /// The API as somebody sees it; anybody unknown is nobody.
-pub fn router(hub: &Hub, who: &str) -> Router {
+pub fn router_for(hub: &Hub, who: &str) -> Router {
     match who {
-        "admin" => hub.router_as(Identity::admin()),
-        "viewer" => hub.router_as(Identity::new("viewer", [VIEWERS.to_owned()])),
-        "machine" => hub.router_as(Identity::machine("a")),
+        "admin" => hub.router_as(UserInfo::admin()),
+        "viewer" => hub.router_as(UserInfo::new("viewer", [VIEWER_GROUP.to_owned()])),
+        "machine" => hub.router_as(UserInfo::node("a")),
         _ => hub.router(),
     }
 }
@@ -106,7 +106,7 @@ fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
 ///
 /// # Panics
 /// When it is not so.
-pub async fn check(router: Router, request: Request<Body>) {
+pub async fn check_response(router: Router, request: Request<Body>) {
     let asked = format!("{} {}", request.method(), request.uri());
     let is_head = request.method() == Method::HEAD;
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
@@ -114,7 +114,7 @@ pub async fn check(router: Router, request: Request<Body>) {
     let code = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE).cloned();
     let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let body = if is_watch { first(response).await } else { all(response).await };
+    let body = if is_watch { read_first_chunk(response).await } else { read_body(response).await };
     if is_head || (is_watch && code == 200) {
         return;
     }
@@ -134,12 +134,12 @@ pub async fn check(router: Router, request: Request<Body>) {
     assert!(code < 500 || expected, "{asked}: {status}");
 }
 
-async fn all(response: Response) -> Bytes {
+async fn read_body(response: Response) -> Bytes {
     response.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default()
 }
 
 /// What is there at once: a watch goes on.
-async fn first(response: Response) -> Bytes {
+async fn read_first_chunk(response: Response) -> Bytes {
     let mut body = response.into_body();
     let mut bytes = BytesMut::new();
     while let Some(Some(Ok(frame))) = body.frame().now_or_never() {
@@ -149,7 +149,7 @@ async fn first(response: Response) -> Bytes {
 }
 
 /// The kind of the rehearsal.
-fn definition() -> Value {
+fn test_crd() -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let spec = json!({
         "type": "object",

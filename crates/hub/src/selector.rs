@@ -2,7 +2,7 @@
 
 mod field;
 mod label;
-pub mod names;
+pub mod name_validation;
 
 pub use field::FieldSelector;
 pub use label::LabelSelector;

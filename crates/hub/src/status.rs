@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::registry::Kind;
+use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
 /// An answer that is not a success: an HTTP code and what stands in the `Status` object.
@@ -23,36 +23,42 @@ impl ApiError {
         Self { code, reason, message: message.into(), details: None }
     }
 
-    fn with(mut self, details: Value) -> Self {
+    fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
     /// 404: no object of that name.
     #[must_use]
-    pub fn not_found(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} \"{name}\" not found", qualified(&kind.plural, &kind.group));
-        Self::new(404, "NotFound", message).with(details(&kind.group, &kind.plural, name))
+    pub fn not_found(kind: &ResourceKind, name: &str) -> Self {
+        let message =
+            format!("{} \"{name}\" not found", qualified_resource(&kind.plural, &kind.group));
+        Self::new(404, "NotFound", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
     /// 409: an object of that name is already there.
     #[must_use]
-    pub fn already_exists(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} \"{name}\" already exists", qualified(&kind.plural, &kind.group));
-        Self::new(409, "AlreadyExists", message).with(details(&kind.group, &kind.plural, name))
+    pub fn already_exists(kind: &ResourceKind, name: &str) -> Self {
+        let message =
+            format!("{} \"{name}\" already exists", qualified_resource(&kind.plural, &kind.group));
+        Self::new(409, "AlreadyExists", message).with_details(details(
+            &kind.group,
+            &kind.plural,
+            name,
+        ))
     }
 
     /// 409: the operation does not fit the stored object; `detail` says why.
     #[must_use]
-    pub fn conflict(kind: &Kind, name: &str, detail: &str) -> Self {
-        let resource = qualified(&kind.plural, &kind.group);
+    pub fn conflict(kind: &ResourceKind, name: &str, detail: &str) -> Self {
+        let resource = qualified_resource(&kind.plural, &kind.group);
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {detail}");
-        Self::new(409, "Conflict", message).with(details(&kind.group, &kind.plural, name))
+        Self::new(409, "Conflict", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
     /// 409: the object changed since the writer read it.
     #[must_use]
-    pub fn modified(kind: &Kind, name: &str) -> Self {
+    pub fn modified_conflict(kind: &ResourceKind, name: &str) -> Self {
         Self::conflict(
             kind,
             name,
@@ -63,28 +69,31 @@ impl ApiError {
 
     /// 422: fields of the object are wrong.
     #[must_use]
-    pub fn invalid(kind: &Kind, name: &str, errors: Vec<FieldError>) -> Self {
-        Self::invalid_named(&kind.group, &kind.kind, name, errors)
+    pub fn invalid(kind: &ResourceKind, name: &str, errors: Vec<FieldError>) -> Self {
+        Self::invalid_options(&kind.group, &kind.kind, name, errors)
     }
 
     /// 422 for things that have no [`Kind`], such as `ListOptions` of `meta.k8s.io`.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the errors end here")]
-    pub fn invalid_named(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
+    pub fn invalid_options(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let causes: Vec<Value> = errors
             .iter()
             .map(|error| {
-                let reason = error.reason.cause();
-                json!({"reason": reason, "message": error.body(), "field": error.field})
+                let reason = error.reason.cause_type();
+                json!({"reason": reason, "message": error.error_body(), "field": error.field})
             })
             .collect();
-        let message =
-            format!("{} \"{name}\" is invalid{}", qualified(kind, group), joined(&errors));
+        let message = format!(
+            "{} \"{name}\" is invalid{}",
+            qualified_resource(kind, group),
+            join_errors(&errors)
+        );
         let mut all = details(group, kind, name);
         if !causes.is_empty() {
             all["causes"] = causes.into();
         }
-        Self::new(422, "Invalid", message).with(all)
+        Self::new(422, "Invalid", message).with_details(all)
     }
 
     /// 422: the patch cannot be applied to the object.
@@ -110,7 +119,7 @@ impl ApiError {
         namespace: Option<&str>,
     ) -> Self {
         let main = resource.split('/').next().unwrap_or(resource);
-        let what = qualified(main, group);
+        let what = qualified_resource(main, group);
         let what = if name.is_empty() { what } else { format!("{what} \"{name}\"") };
         let place = match namespace {
             Some(namespace) if !namespace.is_empty() => format!("in the namespace \"{namespace}\""),
@@ -120,22 +129,22 @@ impl ApiError {
             "{what} is forbidden: User \"{user}\" cannot {verb} resource \"{resource}\" in API \
              group \"{group}\" {place}"
         );
-        Self::new(403, "Forbidden", message).with(details(group, main, name))
+        Self::new(403, "Forbidden", message).with_details(details(group, main, name))
     }
 
     /// 403 for a path that is no resource.
     #[must_use]
     pub fn forbidden_path(user: &str, verb: &str, path: &str) -> Self {
         let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
-        Self::new(403, "Forbidden", message).with(json!({}))
+        Self::new(403, "Forbidden", message).with_details(json!({}))
     }
 
     /// 403 with a reason of its own: `nodes "x" is forbidden: reason`.
     #[must_use]
-    pub fn forbidden_because(kind: &Kind, name: &str, reason: &str) -> Self {
-        let resource = qualified(&kind.plural, &kind.group);
+    pub fn forbidden_because(kind: &ResourceKind, name: &str, reason: &str) -> Self {
+        let resource = qualified_resource(&kind.plural, &kind.group);
         let message = format!("{resource} \"{name}\" is forbidden: {reason}");
-        Self::new(403, "Forbidden", message).with(details(&kind.group, &kind.plural, name))
+        Self::new(403, "Forbidden", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
     /// 401: nobody knows who is asking.
@@ -148,7 +157,7 @@ impl ApiError {
     #[must_use]
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(405, "MethodNotAllowed", message).with(json!({}))
+        Self::new(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 
     /// 406: none of the media types that the client accepts can be had.
@@ -188,7 +197,7 @@ impl ApiError {
         let message =
             "the server has received too many requests and has asked us to try again later";
         Self::new(429, "TooManyRequests", message)
-            .with(json!({"retryAfterSeconds": retry_after_seconds}))
+            .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
     }
 
     /// 500: our own fault.
@@ -196,14 +205,14 @@ impl ApiError {
     pub fn internal(message: impl Into<String>) -> Self {
         let cause: String = message.into();
         Self::new(500, "InternalError", format!("Internal error occurred: {cause}"))
-            .with(json!({"causes": [{"message": cause}]}))
+            .with_details(json!({"causes": [{"message": cause}]}))
     }
 
     /// 504: the request took too long; `details` as the server gives them for a future revision.
     #[must_use]
     pub fn future_revision(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        Self::new(504, "Timeout", message).with(json!({"causes": [{
+        Self::new(504, "Timeout", message).with_details(json!({"causes": [{
             "reason": "ResourceVersionTooLarge",
             "message": "Too large resource version"
         }]}))
@@ -213,7 +222,7 @@ impl ApiError {
     #[must_use]
     pub fn resource_not_found() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
-            .with(json!({}))
+            .with_details(json!({}))
     }
 
     /// The `Status` object.
@@ -246,7 +255,7 @@ impl std::fmt::Display for ApiError {
 impl std::error::Error for ApiError {}
 
 /// `nodes`, or `machineconfigs.machineconfiguration.openshift.io`.
-fn qualified(resource: &str, group: &str) -> String {
+fn qualified_resource(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
@@ -257,7 +266,7 @@ fn details(group: &str, kind: &str, name: &str) -> Value {
 }
 
 /// `: one`, or `: [one, two]` without repeats.
-fn joined(errors: &[FieldError]) -> String {
+fn join_errors(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     let mut seen = std::collections::HashSet::new();
     for error in errors {

@@ -4,26 +4,26 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::auth::Identity;
-use crate::object::set_meta;
-use crate::registry::Kind;
+use crate::auth::UserInfo;
+use crate::kind_registry::ResourceKind;
+use crate::object::set_metadata_field;
 use crate::status::ApiError;
 
 /// Labels with this prefix say what a machine is for: it does not change them itself.
-const ROLE_LABELS: &str = "node-role.kubernetes.io/";
+const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";
 
 /// Whether a kind can only be read: the kinds are those of the program.
-pub(crate) fn is_read_only(kind: &Kind) -> bool {
+pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
     kind.group == "apiextensions.k8s.io"
 }
 
 /// Whether an update makes an object that is not there.
-pub(crate) fn creates_on_update(kind: &Kind) -> bool {
+pub(crate) fn creates_on_update(kind: &ResourceKind) -> bool {
     kind.built_in && matches!(kind.kind.as_str(), "Lease" | "Event")
 }
 
 /// Whether a kind has a subresource of this name.
-pub(crate) fn has_subresource(kind: &Kind, name: &str) -> bool {
+pub(crate) fn has_subresource(kind: &ResourceKind, name: &str) -> bool {
     match name {
         "status" => kind.status_subresource,
         "approval" => kind.built_in && kind.kind == "CertificateSigningRequest",
@@ -33,7 +33,7 @@ pub(crate) fn has_subresource(kind: &Kind, name: &str) -> bool {
 }
 
 /// Completes a new object of a built-in kind.
-pub(crate) fn on_create(kind: &Kind, object: &mut Value, who: &Identity) {
+pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, who: &UserInfo) {
     if !kind.built_in {
         return;
     }
@@ -53,13 +53,13 @@ pub(crate) fn on_create(kind: &Kind, object: &mut Value, who: &Identity) {
 }
 
 fn on_create_namespace(object: &mut Value) {
-    let name = crate::object::meta(object, "name").to_owned();
+    let name = crate::object::metadata_str(object, "name").to_owned();
     let mut labels = object["metadata"]["labels"].clone();
     if !labels.is_object() {
         labels = json!({});
     }
     labels["kubernetes.io/metadata.name"] = name.into();
-    set_meta(object, "labels", Some(labels));
+    set_metadata_field(object, "labels", Some(labels));
     object["spec"] = json!({"finalizers": ["kubernetes"]});
     object["status"] = json!({"phase": "Active"});
 }
@@ -77,7 +77,12 @@ fn on_write_secret(object: &mut Value) {
 }
 
 /// Completes a written object of a built-in kind; `subresource` is what was written to.
-pub(crate) fn on_update(kind: &Kind, old: &Value, new: &mut Value, subresource: Option<&str>) {
+pub(crate) fn on_update(
+    kind: &ResourceKind,
+    old: &Value,
+    new: &mut Value,
+    subresource: Option<&str>,
+) {
     if !kind.built_in {
         return;
     }
@@ -98,13 +103,13 @@ pub(crate) fn on_update(kind: &Kind, old: &Value, new: &mut Value, subresource: 
 }
 
 /// Keeps a machine from changing what it is for.
-pub(crate) fn check_machine(
-    kind: &Kind,
-    who: &Identity,
+pub(crate) fn check_node_role_labels(
+    kind: &ResourceKind,
+    who: &UserInfo,
     old: &Value,
     new: &Value,
 ) -> Result<(), ApiError> {
-    let Some(name) = who.machine_name() else { return Ok(()) };
+    let Some(name) = who.node_name() else { return Ok(()) };
     if kind.kind != "Node" || !kind.built_in {
         return Ok(());
     }
@@ -113,12 +118,13 @@ pub(crate) fn check_machine(
         labels
             .into_iter()
             .flatten()
-            .filter(|(key, _)| key.starts_with(ROLE_LABELS))
+            .filter(|(key, _)| key.starts_with(ROLE_LABEL_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
     if roles(old) != roles(new) {
-        let reason = format!("node \"{name}\" is not allowed to modify its labels {ROLE_LABELS}*");
+        let reason =
+            format!("node \"{name}\" is not allowed to modify its labels {ROLE_LABEL_PREFIX}*");
         return Err(ApiError::forbidden_because(kind, name, &reason));
     }
     Ok(())
@@ -128,15 +134,15 @@ pub(crate) fn check_machine(
 mod tests {
     use super::*;
 
-    fn kind(name: &str) -> Kind {
+    fn kind(name: &str) -> ResourceKind {
         crate::built_in::kinds().into_iter().find(|kind| kind.kind == name).unwrap()
     }
 
     #[test]
-    fn nobody_asks_in_the_name_of_others() {
+    fn csr_user_cannot_be_forged() {
         let mut object =
             json!({"spec": {"username": "root", "groups": ["system:masters"], "uid": "x"}});
-        on_create(&kind("CertificateSigningRequest"), &mut object, &Identity::machine("a"));
+        on_create(&kind("CertificateSigningRequest"), &mut object, &UserInfo::node("a"));
         assert_eq!(
             object["spec"],
             json!({"username": "system:node:a", "groups": ["system:nodes", "system:authenticated"]})
@@ -146,7 +152,7 @@ mod tests {
     #[test]
     fn texts_of_secrets_become_data() {
         let mut object = json!({"data": {"a": "YQ=="}, "stringData": {"b": "b"}});
-        on_create(&kind("Secret"), &mut object, &Identity::admin());
+        on_create(&kind("Secret"), &mut object, &UserInfo::admin());
         assert_eq!(object, json!({"data": {"a": "YQ==", "b": "Yg=="}, "type": "Opaque"}));
     }
 
@@ -158,10 +164,10 @@ mod tests {
             json!({"metadata": {"labels": {"node-role.kubernetes.io/master": "", "a": "1"}}});
         let other =
             json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "a": "2"}}});
-        let machine = Identity::machine("a");
-        assert_eq!(check_machine(&node, &machine, &old, &moved).unwrap_err().code, 403);
-        assert!(check_machine(&node, &machine, &old, &other).is_ok());
-        assert!(check_machine(&node, &Identity::admin(), &old, &moved).is_ok());
+        let machine = UserInfo::node("a");
+        assert_eq!(check_node_role_labels(&node, &machine, &old, &moved).unwrap_err().code, 403);
+        assert!(check_node_role_labels(&node, &machine, &old, &other).is_ok());
+        assert!(check_node_role_labels(&node, &UserInfo::admin(), &old, &moved).is_ok());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::json_path::JsonPath;
-use crate::registry::{Column, Kind};
-use crate::schema::show;
+use crate::kind_registry::{PrinterColumn, ResourceKind};
+use crate::schema::format_value;
 
 mod built_in;
 mod duration;
@@ -39,32 +39,32 @@ impl IncludeObject {
 /// A `Table` of objects of one kind.
 #[must_use]
 pub fn table(
-    kind: &Kind,
+    kind: &ResourceKind,
     objects: &[Value],
     list_metadata: Value,
     include: IncludeObject,
     now: Timestamp,
 ) -> Value {
-    let printer = Printer::new(kind);
+    let printer = CellPrinter::new(kind);
     let rows: Vec<Value> = objects
         .iter()
         .map(|object| {
             let cells = printer.cells(object, now);
-            json!({"cells": cells, "object": included(object, include)})
+            json!({"cells": cells, "object": row_object(object, include)})
         })
         .collect();
     let mut table = json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": null,
-        "columnDefinitions": definitions(kind),
+        "columnDefinitions": column_definitions(kind),
         "rows": rows,
     });
     table["metadata"] = list_metadata;
     table
 }
 
-fn included(object: &Value, include: IncludeObject) -> Value {
+fn row_object(object: &Value, include: IncludeObject) -> Value {
     match include {
         IncludeObject::None => Value::Null,
         IncludeObject::Object => object.clone(),
@@ -77,7 +77,7 @@ fn included(object: &Value, include: IncludeObject) -> Value {
 }
 
 /// The headings: the name and the kind's own columns. Events bring their own name column.
-fn definitions(kind: &Kind) -> Vec<Value> {
+fn column_definitions(kind: &ResourceKind) -> Vec<Value> {
     let name = json!({
         "name": "Name",
         "type": "string",
@@ -85,14 +85,14 @@ fn definitions(kind: &Kind) -> Vec<Value> {
         "description": "The name of the object, unique within its namespace.",
         "priority": 0,
     });
-    let own = kind.columns.iter().map(definition);
-    if built_in::names_itself(kind) {
+    let own = kind.columns.iter().map(column_definition);
+    if built_in::has_name_column(kind) {
         return own.collect();
     }
     std::iter::once(name).chain(own).collect()
 }
 
-fn definition(column: &Column) -> Value {
+fn column_definition(column: &PrinterColumn) -> Value {
     json!({
         "name": column.name,
         "type": column.type_,
@@ -103,17 +103,17 @@ fn definition(column: &Column) -> Value {
 }
 
 /// How the cells of a kind are made: by code for the built-in kinds, by paths for others.
-enum Printer<'a> {
-    BuiltIn(built_in::Cells),
-    Paths(Vec<(&'a Column, Option<JsonPath>)>),
+enum CellPrinter<'a> {
+    BuiltIn(built_in::PrintCells),
+    Paths(Vec<(&'a PrinterColumn, Option<JsonPath>)>),
 }
 
-impl<'a> Printer<'a> {
-    fn new(kind: &'a Kind) -> Self {
-        if let Some(cells) = built_in::cells(kind) {
+impl<'a> CellPrinter<'a> {
+    fn new(kind: &'a ResourceKind) -> Self {
+        if let Some(cells) = built_in::cell_printer(kind) {
             return Self::BuiltIn(cells);
         }
-        let path = |column: &'a Column| (column, JsonPath::parse(&column.json_path));
+        let path = |column: &'a PrinterColumn| (column, JsonPath::parse(&column.json_path));
         Self::Paths(kind.columns.iter().map(path).collect())
     }
 
@@ -137,12 +137,13 @@ fn cell(type_: &str, value: &Value, now: Timestamp) -> Value {
     match (type_, value) {
         ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => value.clone(),
         ("string", Value::Null) => "<no value>".into(),
-        ("string", other) => show(other).into(),
-        ("integer", Value::Number(number)) => {
-            number.as_i64().or_else(|| whole(number.as_f64()?)).map_or(Value::Null, Value::from)
-        }
+        ("string", other) => format_value(other).into(),
+        ("integer", Value::Number(number)) => number
+            .as_i64()
+            .or_else(|| truncate_to_i64(number.as_f64()?))
+            .map_or(Value::Null, Value::from),
         ("number", Value::Number(number)) => {
-            number.as_f64().and_then(whole_exactly).map_or_else(|| value.clone(), Value::from)
+            number.as_f64().and_then(exact_i64).map_or_else(|| value.clone(), Value::from)
         }
         ("date", Value::String(text)) => match text.parse::<Timestamp>() {
             Ok(time) => human_duration(now.duration_since(time)).into(),
@@ -154,11 +155,11 @@ fn cell(type_: &str, value: &Value, now: Timestamp) -> Value {
 
 /// A float cut to an integer, as far as it has one.
 #[expect(clippy::cast_possible_truncation, reason = "cutting is what is wanted")]
-fn whole(float: f64) -> Option<i64> {
+fn truncate_to_i64(float: f64) -> Option<i64> {
     const MAX: f64 = 9.0e18;
     (float.abs() < MAX).then_some(float.trunc() as i64)
 }
 
-fn whole_exactly(float: f64) -> Option<i64> {
-    (float.fract() == 0.0).then(|| whole(float)).flatten()
+fn exact_i64(float: f64) -> Option<i64> {
+    (float.fract() == 0.0).then(|| truncate_to_i64(float)).flatten()
 }

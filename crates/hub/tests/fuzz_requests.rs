@@ -27,11 +27,11 @@ fn the_corpus() {
 }
 
 /// A change of bytes: where (as a share of their length), how many, and what comes there instead.
-fn change() -> impl Strategy<Value = (f64, usize, Vec<u8>)> {
+fn byte_change() -> impl Strategy<Value = (f64, usize, Vec<u8>)> {
     let other =
         (any::<prop::sample::Index>(), 0.0..1.0, 1..40usize).prop_map(|(index, at, length)| {
             let request = &CORPUS[index.index(CORPUS.len())];
-            let start = place(at, request.len());
+            let start = offset_of(at, request.len());
             request[start..(start + length).min(request.len())].to_vec()
         });
     let new = prop_oneof![
@@ -46,7 +46,7 @@ fn change() -> impl Strategy<Value = (f64, usize, Vec<u8>)> {
     (0.0..1.0, 0..12usize, new)
 }
 
-fn place(share: f64, length: usize) -> usize {
+fn offset_of(share: f64, length: usize) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the length")]
     let place = (share * length as f64) as usize;
     place.min(length)
@@ -207,11 +207,11 @@ proptest! {
     #[test]
     fn changed_requests(
         index in any::<prop::sample::Index>(),
-        changes in prop::collection::vec(change(), 1..5),
+        changes in prop::collection::vec(byte_change(), 1..5),
     ) {
         let mut request = CORPUS[index.index(CORPUS.len())].clone();
         for (at, removed, new) in changes {
-            let start = place(at, request.len());
+            let start = offset_of(at, request.len());
             let end = (start + removed).min(request.len());
             request.splice(start..end, new);
         }
@@ -248,7 +248,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let hub = robustness::hub().await.unwrap();
+            let hub = robustness::fuzz_hub().await.unwrap();
             for (who, method, path, query, content_type, accept, body) in requests {
                 let request = Request::builder()
                     .method(method.as_str())
@@ -258,7 +258,7 @@ proptest! {
                     .body(Body::from(body));
                 // What is no request cannot be asked.
                 if let Ok(request) = request {
-                    robustness::check(robustness::router(&hub, &who), request).await;
+                    robustness::check_response(robustness::router_for(&hub, &who), request).await;
                 }
             }
         });

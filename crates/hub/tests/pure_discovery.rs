@@ -49,7 +49,7 @@ fn groups_and_resources_are_those_of_a_real_server() {
         assert_eq!(without_definitions(ours), without_definitions(wanted.clone()), "{name}");
     }
     for (legacy, name) in [(true, "agg_api"), (false, "agg_apis")] {
-        let ours = discovery::aggregated(registry, legacy);
+        let ours = discovery::aggregated_discovery(registry, legacy);
         assert_eq!(without_definitions(ours), without_definitions(record[name].clone()));
     }
     assert_eq!(discovery::resource_list(registry, "none", "v1"), None);

@@ -12,7 +12,7 @@ use machinist_hub::patch::{PatchKind, apply, strategic_rules};
 use serde_json::{Map, Value, json};
 
 /// The parts that a patch of these cases can change, without what an API server leaves out or fills in.
-fn essence(object: &Value, case: &Value) -> Value {
+fn comparable_fields(object: &Value, case: &Value) -> Value {
     let status = case["status"] == true;
     let paths: &[&str] = if status {
         &["/status/conditions", "/status/addresses", "/status/capacity", "/status/images"]
@@ -44,15 +44,15 @@ fn essence(object: &Value, case: &Value) -> Value {
                 .filter(|value| value.is_null())
                 .for_each(|value| *value = "".into());
         }
-        ((*path).to_owned(), essential(value))
+        ((*path).to_owned(), without_empty_values(value))
     });
     Value::Object(parts.filter(|(_, value)| !is_empty(value)).collect())
 }
 
-fn essential(value: Value) -> Value {
+fn without_empty_values(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.into_iter().map(|(key, value)| (key, essential(value)));
+            let kept = fields.into_iter().map(|(key, value)| (key, without_empty_values(value)));
             // An empty label is a label; an empty field of a struct is none.
             let plain = |fields: &Map<String, Value>| fields.values().all(Value::is_string);
             let kept: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
@@ -63,7 +63,7 @@ fn essential(value: Value) -> Value {
             }
             Value::Object(kept.into_iter().filter(|(_, value)| !is_empty(value)).collect())
         }
-        Value::Array(items) => items.into_iter().map(essential).collect(),
+        Value::Array(items) => items.into_iter().map(without_empty_values).collect(),
         other => other,
     }
 }
@@ -101,7 +101,8 @@ fn patches_give_what_a_real_server_gives() {
         match answer {
             Ok(_) if refused_later => {}
             Ok(object) if case["code"] == 200 => {
-                let (ours, theirs) = (essence(&object, case), essence(&case["result"], case));
+                let (ours, theirs) =
+                    (comparable_fields(&object, case), comparable_fields(&case["result"], case));
                 if ours != theirs {
                     wrong += 1;
                     println!(

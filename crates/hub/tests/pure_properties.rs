@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use machinist_hub::json_path::JsonPath;
+use machinist_hub::kind_registry::ResourceKind;
 use machinist_hub::patch::{PatchKind, apply, strategic_rules};
-use machinist_hub::registry::Kind;
 use machinist_hub::schema::Schema;
 use machinist_hub::selector::{FieldSelector, LabelSelector};
 use machinist_hub::table::{IncludeObject, table};
@@ -88,12 +88,12 @@ fn operations() -> impl Strategy<Value = Value> {
     proptest::collection::vec(operation, 0..4).prop_map(Value::from)
 }
 
-static SCHEMAS: LazyLock<Vec<(Kind, Schema)>> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<Vec<(ResourceKind, Schema)>> = LazyLock::new(|| {
     pure::registry()
         .kinds()
         .filter_map(|kind| {
             let schema = kind.schema.as_ref()?;
-            Some((Kind::clone(kind), Schema::compile(schema).expect("it compiles")))
+            Some((ResourceKind::clone(kind), Schema::compile(schema).expect("it compiles")))
         })
         .collect()
 });

@@ -78,7 +78,7 @@ fn bad_objects_are_refused_in_the_same_words() {
 }
 
 /// What we make of a recorded request: the faults, the warnings, the object.
-fn answer(schema: &Schema, case: &Value) -> (BTreeSet<String>, Vec<String>, Value) {
+fn evaluate_case(schema: &Schema, case: &Value) -> (BTreeSet<String>, Vec<String>, Value) {
     let mut new = case["object"].clone();
     let unknown = schema.prune(&mut new);
     schema.apply_defaults(&mut new);
@@ -86,7 +86,8 @@ fn answer(schema: &Schema, case: &Value) -> (BTreeSet<String>, Vec<String>, Valu
         Some("status") => schema.validate_status(&new, case.get("old")),
         _ => schema.validate(&new, case.get("old")),
     };
-    let causes = errors.iter().map(|error| format!("{} {error}", error.reason.cause())).collect();
+    let causes =
+        errors.iter().map(|error| format!("{} {error}", error.reason.cause_type())).collect();
     let warnings = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     normalize_numbers(&mut new);
     (causes, warnings, new)
@@ -111,7 +112,7 @@ fn recorded_causes(case: &Value) -> BTreeSet<String> {
 
 /// How our answer differs from the recorded one; nothing if it does not.
 fn difference(schema: &Schema, case: &Value) -> Option<String> {
-    let (causes, warnings, object) = answer(schema, case);
+    let (causes, warnings, object) = evaluate_case(schema, case);
     let wanted = recorded_causes(case);
     if causes != wanted {
         let ours: Vec<_> = causes.difference(&wanted).collect();

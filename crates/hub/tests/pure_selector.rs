@@ -60,8 +60,8 @@ fn selectors_select_what_a_real_server_selects() {
 #[test]
 fn the_exact_value_of_a_field_is_found() {
     let selector = FieldSelector::parse("metadata.name==a,metadata.namespace!=b").expect("it fits");
-    assert_eq!(selector.exact("metadata.name"), Some("a"));
-    assert_eq!(selector.exact("metadata.namespace"), None);
+    assert_eq!(selector.required_value("metadata.name"), Some("a"));
+    assert_eq!(selector.required_value("metadata.namespace"), None);
     assert!(FieldSelector::parse("").expect("nothing fits").is_empty());
     assert!(LabelSelector::parse(" ").expect("nothing fits").is_empty());
 }

@@ -59,7 +59,7 @@ fn errors_are_those_of_a_real_server() {
             ),
         ),
         (
-            ApiError::modified(node, "n"),
+            ApiError::modified_conflict(node, "n"),
             status(
                 409,
                 "Conflict",
@@ -151,7 +151,7 @@ fn faults_are_listed() {
         "resourceVersionMatch",
         "resourceVersionMatch is forbidden unless resourceVersion is provided",
     );
-    let ours = ApiError::invalid_named("meta.k8s.io", "ListOptions", "", vec![error.clone()]);
+    let ours = ApiError::invalid_options("meta.k8s.io", "ListOptions", "", vec![error.clone()]);
     let message = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
                    resourceVersionMatch is forbidden unless resourceVersion is provided";
     let causes = json!([{
@@ -161,7 +161,7 @@ fn faults_are_listed() {
     }]);
     let details = json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes});
     assert_eq!(ours.to_status(), status(422, "Invalid", message, &details));
-    let twice = ApiError::invalid_named("", "Node", "n", vec![error.clone(), error]);
+    let twice = ApiError::invalid_options("", "Node", "n", vec![error.clone(), error]);
     assert_eq!(twice.message.matches("Forbidden").count(), 1, "the same fault is told once");
 }
 

@@ -7,21 +7,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use machinist_hub::auth::Identity;
-use machinist_hub::auth::certificates::{Ca, Pair, Request};
-use machinist_hub::server::{Certificate, Server as TlsServer};
+use machinist_hub::auth::UserInfo;
+use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
+use machinist_hub::server::{HubServer as TlsServer, HubServingCertificate};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
-use support::{Server, send, status};
+use support::{TestHub, send, status};
 
-async fn token(server: &Server, role: &str) -> String {
+async fn token(server: &TestHub, role: &str) -> String {
     let body = json!({"role": role}).to_string();
     let (code, made) = server.send("POST", "/machinist/v1/tokens", &[], body).await;
     assert_eq!(code.as_u16(), 201, "{made}");
     made["token"].as_str().unwrap().to_owned()
 }
 
-async fn get(server: &Server, path: &str, token: Option<&str>) -> (u16, Value) {
+async fn get(server: &TestHub, path: &str, token: Option<&str>) -> (u16, Value) {
     let bearer = token.map(|token| format!("Bearer {token}"));
     let headers: Vec<(&str, &str)> =
         bearer.iter().map(|text| ("authorization", text.as_str())).collect();
@@ -30,8 +30,8 @@ async fn get(server: &Server, path: &str, token: Option<&str>) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn strangers_see_only_health_and_version() {
-    let server = Server::start().await;
+async fn anonymous_users_see_only_health_and_version() {
+    let server = TestHub::start().await;
     for path in ["/healthz", "/readyz?verbose", "/livez", "/version"] {
         assert_eq!(get(&server, path, None).await.0, 200, "{path}");
     }
@@ -45,7 +45,7 @@ async fn strangers_see_only_health_and_version() {
 
 #[tokio::test]
 async fn tokens_have_roles() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let viewer = token(&server, "viewer").await;
     let controller = token(&server, "controller").await;
     let bootstrap = token(&server, "bootstrap").await;
@@ -79,8 +79,8 @@ async fn tokens_have_roles() {
 
 #[tokio::test]
 async fn a_machine_writes_only_its_own() {
-    let server = Server::start().await;
-    let client = server.client_as(Identity::machine("a"));
+    let server = TestHub::start().await;
+    let client = server.client_as(UserInfo::node("a"));
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
     let node = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
     nodes.create(&PostParams::default(), &node("a")).await.unwrap();
@@ -105,7 +105,7 @@ fn signing_request(user: &str) -> (KeyPair, CertificateSigningRequest) {
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
     let key = KeyPair::generate().unwrap();
     let pem = params.serialize_request(&key).unwrap().pem().unwrap();
-    assert!(Request::parse(&pem).is_ok());
+    assert!(SigningRequest::parse(&pem).is_ok());
     let csr = json!({
         "metadata": {"generateName": "csr-"},
         "spec": {
@@ -120,24 +120,23 @@ fn signing_request(user: &str) -> (KeyPair, CertificateSigningRequest) {
 
 #[tokio::test]
 async fn a_new_machine_gets_its_certificate() {
-    let server = Server::start().await;
-    let bootstrap = Identity::new("system:bootstrap:x", ["system:bootstrappers".to_owned()]);
+    let server = TestHub::start().await;
+    let bootstrap = UserInfo::new("system:bootstrap:x", ["system:bootstrappers".to_owned()]);
     let requests: Api<CertificateSigningRequest> = Api::all(server.client_as(bootstrap));
     let (_, csr) = signing_request("system:node:a");
     let made = requests.create(&PostParams::default(), &csr).await.unwrap();
     assert_eq!(made.spec.username.as_deref(), Some("system:bootstrap:x"));
     let name = made.metadata.name.unwrap();
-    support::until("it is signed", async || {
+    support::wait_until("it is signed", async || {
         let found = requests.get(&name).await.unwrap();
         found.status.and_then(|status| status.certificate).is_some()
     })
     .await;
-    let other = Identity::new("system:bootstrap:y", ["system:bootstrappers".to_owned()]);
+    let other = UserInfo::new("system:bootstrap:y", ["system:bootstrappers".to_owned()]);
     let others: Api<CertificateSigningRequest> = Api::all(server.client_as(other));
     assert_eq!(status(others.get(&name).await.unwrap_err()).0, 403);
     let (_, csr) = signing_request("system:node:b");
-    let machine: Api<CertificateSigningRequest> =
-        Api::all(server.client_as(Identity::machine("a")));
+    let machine: Api<CertificateSigningRequest> = Api::all(server.client_as(UserInfo::node("a")));
     let made = machine.create(&PostParams::default(), &csr).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     let found = machine.get(&made.metadata.name.unwrap()).await.unwrap();
@@ -148,12 +147,12 @@ async fn a_new_machine_gets_its_certificate() {
 }
 
 #[tokio::test]
-async fn questions_about_oneself() {
-    let server = Server::start().await;
+async fn self_subject_reviews() {
+    let server = TestHub::start().await;
     let ask =
         json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "nodes", "name": "a"}}});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    for (who, expected) in [(Identity::machine("a"), true), (Identity::machine("b"), false)] {
+    for (who, expected) in [(UserInfo::node("a"), true), (UserInfo::node("b"), false)] {
         let router = server.hub.router_as(who);
         let (code, answer) = send(router, "POST", path, &[], ask.to_string()).await;
         assert_eq!((code.as_u16(), &answer["status"]["allowed"]), (201, &json!(expected)));
@@ -165,16 +164,19 @@ async fn questions_about_oneself() {
 
 #[tokio::test]
 async fn certificates_over_tls() {
-    let server = Server::start().await;
-    let pair = Ca::make("test").unwrap();
-    let ca = Ca::load(&pair).unwrap();
-    let strange = Ca::load(&Ca::make("test").unwrap()).unwrap();
-    let certificate = Certificate::new(&ca.server("hub", &["127.0.0.1".into()]).unwrap()).unwrap();
+    let server = TestHub::start().await;
+    let pair = CertificateAuthority::generate("test").unwrap();
+    let ca = CertificateAuthority::from_pem(&pair).unwrap();
+    let strange =
+        CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap()).unwrap();
+    let certificate =
+        HubServingCertificate::new(&ca.issue_server("hub", &["127.0.0.1".into()]).unwrap())
+            .unwrap();
     let tls = TlsServer::new(&certificate, ca.certificate()).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let run = tokio::spawn(tls.run(listener, server.hub.router(), server.hub.stopping()));
-    let user = |pair: Pair| {
+    let run = tokio::spawn(tls.run(listener, server.hub.router(), server.hub.cancellation_token()));
+    let user = |pair: PemKeyPair| {
         json!({
             "client-certificate-data": STANDARD.encode(pair.certificate),
             "client-key-data": STANDARD.encode(pair.key),
@@ -197,11 +199,11 @@ async fn certificates_over_tls() {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client);
         nodes.list(&Default::default()).await
     };
-    let admin = user(ca.client("admin", "system:masters").unwrap());
+    let admin = user(ca.issue_client("admin", "system:masters").unwrap());
     assert!(nodes(admin).await.is_ok());
-    let machine = user(ca.client("system:node:a", "system:nodes").unwrap());
+    let machine = user(ca.issue_client("system:node:a", "system:nodes").unwrap());
     assert_eq!(status(nodes(machine).await.unwrap_err()).0, 403);
-    let fake = user(strange.client("admin", "system:masters").unwrap());
+    let fake = user(strange.issue_client("admin", "system:masters").unwrap());
     assert_eq!(status(nodes(fake).await.unwrap_err()), (401, "Unauthorized".into()));
     assert_eq!(status(nodes(json!({})).await.unwrap_err()), (401, "Unauthorized".into()));
     server.hub.stop().await;

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinist_hub::auth::ADMINS;
-use machinist_hub::auth::certificates::{Ca, Pair};
-use machinist_hub::server::{Certificate, Limits, Server};
-use machinist_hub::store::{Options, Store};
-use machinist_hub::{Hub, Settings};
+use machinist_hub::auth::ADMIN_GROUP;
+use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair};
+use machinist_hub::server::{ConnectionLimits, HubServer, HubServingCertificate};
+use machinist_hub::store::{Store, StoreOptions};
+use machinist_hub::{Hub, HubConfig};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,39 +20,45 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-const SOON: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 /// Long enough that nothing ends by itself, where a test is not about it.
-const LATER: Duration = Duration::from_secs(600);
-const READY: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
+const NO_TIMEOUT: Duration = Duration::from_secs(600);
+const READYZ_REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
 
-fn limits() -> Limits {
-    Limits { handshake: LATER, first_request: LATER, head: LATER, ..Limits::default() }
+fn limits() -> ConnectionLimits {
+    ConnectionLimits {
+        handshake_timeout: NO_TIMEOUT,
+        first_request_timeout: NO_TIMEOUT,
+        header_read_timeout: NO_TIMEOUT,
+        ..ConnectionLimits::default()
+    }
 }
 
-struct Running {
+struct LimitedServer {
     hub: Hub,
     address: SocketAddr,
-    ca: Pair,
-    admin: Pair,
+    ca: PemKeyPair,
+    admin: PemKeyPair,
 }
 
-impl Running {
-    async fn start(limits: Limits) -> Self {
-        let ca = Ca::make("test").unwrap();
-        let issuer = Ca::load(&ca).unwrap();
-        let pair = issuer.server("hub", &["127.0.0.1".to_owned()]).unwrap();
-        let admin = issuer.client("admin", ADMINS).unwrap();
-        let settings = Settings { ca: Some(issuer), ..Settings::default() };
-        let hub = Hub::start(Store::in_memory(Options::default()), settings).await.unwrap();
+impl LimitedServer {
+    async fn start(limits: ConnectionLimits) -> Self {
+        let ca = CertificateAuthority::generate("test").unwrap();
+        let issuer = CertificateAuthority::from_pem(&ca).unwrap();
+        let pair = issuer.issue_server("hub", &["127.0.0.1".to_owned()]).unwrap();
+        let admin = issuer.issue_client("admin", ADMIN_GROUP).unwrap();
+        let settings = HubConfig { ca: Some(issuer), ..HubConfig::default() };
+        let hub = Hub::start(Store::in_memory(StoreOptions::default()), settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server::new(&Certificate::new(&pair).unwrap(), &ca.certificate).unwrap();
+        let server =
+            HubServer::new(&HubServingCertificate::new(&pair).unwrap(), &ca.certificate).unwrap();
         let server = server.with_limits(limits);
-        tokio::spawn(server.run(listener, hub.router(), hub.stopping()));
+        tokio::spawn(server.run(listener, hub.router(), hub.cancellation_token()));
         Self { hub, address, ca, admin }
     }
 
-    async fn connect(&self, who: Option<&Pair>, protocol: &[u8]) -> TlsStream<TcpStream> {
+    async fn connect(&self, who: Option<&PemKeyPair>, protocol: &[u8]) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -74,17 +80,17 @@ impl Running {
         TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
     }
 
-    async fn guest(&self) -> TlsStream<TcpStream> {
+    async fn connect_anonymous(&self) -> TlsStream<TcpStream> {
         self.connect(None, b"http/1.1").await
     }
 
-    async fn admin(&self) -> TlsStream<TcpStream> {
+    async fn connect_admin(&self) -> TlsStream<TcpStream> {
         self.connect(Some(&self.admin), b"http/1.1").await
     }
 }
 
 /// Reads until the server closes.
-async fn ends<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) {
+async fn wait_for_close<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) {
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
     let _ = ended.expect("the server keeps the connection"); // how it ends does not matter
@@ -94,7 +100,7 @@ async fn ends<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) {
 async fn is_answered(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool {
     let sent = stream.write_all(request).await.is_ok() && stream.flush().await.is_ok();
     let mut answer = Vec::new();
-    while sent && !is_whole(&answer) {
+    while sent && !is_complete(&answer) {
         match stream.read_buf(&mut answer).await {
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
@@ -103,7 +109,7 @@ async fn is_answered(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool 
     sent
 }
 
-fn is_whole(answer: &[u8]) -> bool {
+fn is_complete(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -111,92 +117,108 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn a_handshake_must_come_to_its_end() {
-    let server = Running::start(Limits { handshake: SOON, ..limits() }).await;
+async fn an_unfinished_handshake_is_closed() {
+    let server =
+        LimitedServer::start(ConnectionLimits { handshake_timeout: SHORT_TIMEOUT, ..limits() })
+            .await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
-    ends(&mut silent).await;
+    wait_for_close(&mut silent).await;
 }
 
 #[tokio::test]
-async fn a_connection_is_for_asking() {
-    let server = Running::start(Limits { first_request: SOON, ..limits() }).await;
-    let mut asked = server.guest().await;
-    assert!(is_answered(&mut asked, READY).await);
+async fn a_connection_without_a_request_is_closed() {
+    let server =
+        LimitedServer::start(ConnectionLimits { first_request_timeout: SHORT_TIMEOUT, ..limits() })
+            .await;
+    let mut asked = server.connect_anonymous().await;
+    assert!(is_answered(&mut asked, READYZ_REQUEST).await);
     for protocol in [b"http/1.1".as_slice(), b"h2"] {
-        ends(&mut server.connect(None, protocol).await).await;
-        ends(&mut server.connect(Some(&server.admin), protocol).await).await;
+        wait_for_close(&mut server.connect(None, protocol).await).await;
+        wait_for_close(&mut server.connect(Some(&server.admin), protocol).await).await;
     }
-    assert!(is_answered(&mut asked, READY).await, "it has asked, and may stay");
+    assert!(is_answered(&mut asked, READYZ_REQUEST).await, "it has asked, and may stay");
 }
 
 #[tokio::test]
-async fn the_head_of_a_request_must_come_to_its_end() {
-    let server = Running::start(Limits { head: SOON, ..limits() }).await;
-    let mut slow = server.admin().await;
+async fn an_unfinished_header_is_closed() {
+    let server =
+        LimitedServer::start(ConnectionLimits { header_read_timeout: SHORT_TIMEOUT, ..limits() })
+            .await;
+    let mut slow = server.connect_admin().await;
     slow.write_all(b"GET /readyz HTTP/1.1\r\nx-slow: ").await.unwrap();
-    ends(&mut slow).await;
+    wait_for_close(&mut slow).await;
 }
 
 #[tokio::test]
-async fn the_oldest_guest_makes_room_and_who_is_known_stays() {
-    let server = Running::start(Limits { guests: 3, connections: 6, ..limits() }).await;
-    let mut admin = server.admin().await;
+async fn the_oldest_anonymous_connection_is_evicted() {
+    let server = LimitedServer::start(ConnectionLimits {
+        max_anonymous_connections: 3,
+        max_connections: 6,
+        ..limits()
+    })
+    .await;
+    let mut admin = server.connect_admin().await;
     let mut guests = Vec::new();
     for _ in 0..5 {
-        let mut guest = server.guest().await;
-        assert!(is_answered(&mut guest, READY).await);
+        let mut guest = server.connect_anonymous().await;
+        assert!(is_answered(&mut guest, READYZ_REQUEST).await);
         guests.push(guest);
     }
     for guest in &mut guests[..2] {
-        ends(guest).await;
+        wait_for_close(guest).await;
     }
     for guest in &mut guests[2..] {
-        assert!(is_answered(guest, READY).await);
+        assert!(is_answered(guest, READYZ_REQUEST).await);
     }
-    assert!(is_answered(&mut admin, READY).await);
+    assert!(is_answered(&mut admin, READYZ_REQUEST).await);
     // As many as may be: whoever comes is let in at the cost of a guest.
     let mut known = Vec::new();
     for _ in 0..4 {
-        let mut one = server.admin().await;
-        assert!(is_answered(&mut one, READY).await);
+        let mut one = server.connect_admin().await;
+        assert!(is_answered(&mut one, READYZ_REQUEST).await);
         known.push(one);
     }
     for one in known.iter_mut().chain([&mut admin]) {
-        assert!(is_answered(one, READY).await);
+        assert!(is_answered(one, READYZ_REQUEST).await);
     }
 }
 
 #[tokio::test]
-async fn a_token_makes_a_guest_known() {
-    let server = Running::start(Limits { guests: 1, ..limits() }).await;
-    let router = server.hub.router_as(machinist_hub::auth::Identity::admin());
+async fn a_token_authenticates_a_connection() {
+    let server =
+        LimitedServer::start(ConnectionLimits { max_anonymous_connections: 1, ..limits() }).await;
+    let router = server.hub.router_as(machinist_hub::auth::UserInfo::admin());
     let body = r#"{"role": "viewer"}"#.to_owned();
     let json = [("content-type", "application/json")];
     let (_, made) = support::send(router, "POST", "/machinist/v1/tokens", &json, body).await;
     let token = made["token"].as_str().unwrap();
     let ask = format!("GET /version HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {token}\r\n\r\n");
-    let mut known = server.guest().await;
+    let mut known = server.connect_anonymous().await;
     assert!(is_answered(&mut known, ask.as_bytes()).await);
-    let mut liar = server.guest().await;
+    let mut liar = server.connect_anonymous().await;
     let wrong = ask.replace(token, "abcdef.0123456789abcdef");
     assert!(is_answered(&mut liar, wrong.as_bytes()).await);
-    let mut guest = server.guest().await;
-    assert!(is_answered(&mut guest, READY).await);
-    ends(&mut liar).await;
+    let mut guest = server.connect_anonymous().await;
+    assert!(is_answered(&mut guest, READYZ_REQUEST).await);
+    wait_for_close(&mut liar).await;
     assert!(is_answered(&mut known, ask.as_bytes()).await);
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_cut_off() {
-    let server = Running::start(Limits { stalled: Duration::from_secs(1), ..limits() }).await;
-    let mut deaf = server.admin().await;
+async fn a_client_that_reads_nothing_is_disconnected() {
+    let server = LimitedServer::start(ConnectionLimits {
+        write_stall_timeout: Duration::from_secs(1),
+        ..limits()
+    })
+    .await;
+    let mut deaf = server.connect_admin().await;
     // The document about all kinds is large; asked for often enough it fills every buffer between.
     let ask = b"GET /openapi/v2 HTTP/1.1\r\nhost: h\r\n\r\n".repeat(400);
     deaf.write_all(&ask).await.unwrap();
     deaf.flush().await.unwrap();
     // It does not read, so it learns of it when it asks again.
     let gone = async {
-        while deaf.write_all(READY).await.is_ok() && deaf.flush().await.is_ok() {
+        while deaf.write_all(READYZ_REQUEST).await.is_ok() && deaf.flush().await.is_ok() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

@@ -7,18 +7,19 @@ use http::StatusCode;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use support::{Server, api, status, thing};
+use support::{TestHub, api, status, test_object};
 
 #[tokio::test]
-async fn an_object_from_birth_to_death() {
-    let server = Server::start().await;
+async fn an_object_from_create_to_delete() {
+    let server = TestHub::start().await;
     let things: Api<DynamicObject> = api(&server, "things");
     let made =
-        things.create(&PostParams::default(), &thing("a", json!({"size": 1}))).await.unwrap();
+        things.create(&PostParams::default(), &test_object("a", json!({"size": 1}))).await.unwrap();
     assert_eq!(made.metadata.generation, Some(1));
     assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
     assert!(made.data.get("status").is_none(), "the status has its own path");
-    let again = things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap_err();
+    let again =
+        things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap_err();
     assert_eq!(status(again), (409, "AlreadyExists".into()));
 
     let mut changed = made.clone();
@@ -47,9 +48,9 @@ async fn an_object_from_birth_to_death() {
 
 #[tokio::test]
 async fn a_finalizer_holds_an_object() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    let mut object = thing("a", json!({}));
+    let mut object = test_object("a", json!({}));
     object.metadata.finalizers = Some(vec!["g.io/hold".into()]);
     things.create(&PostParams::default(), &object).await.unwrap();
     let left = things.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
@@ -65,9 +66,9 @@ async fn a_finalizer_holds_an_object() {
 
 #[tokio::test]
 async fn deletes_have_preconditions() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    let made = things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap();
+    let made = things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap();
     let with = |uid: &str| DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.into()), resource_version: None }),
         ..DeleteParams::default()
@@ -78,11 +79,12 @@ async fn deletes_have_preconditions() {
 }
 
 #[tokio::test]
-async fn owned_objects_go_after_their_owner() {
-    let server = Server::start().await;
+async fn owned_objects_are_garbage_collected() {
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    let owner = things.create(&PostParams::default(), &thing("owner", json!({}))).await.unwrap();
-    let mut owned = thing("owned", json!({}));
+    let owner =
+        things.create(&PostParams::default(), &test_object("owner", json!({}))).await.unwrap();
+    let mut owned = test_object("owned", json!({}));
     owned.metadata.owner_references = Some(vec![
         serde_json::from_value(json!({
             "apiVersion": "g.io/v1", "kind": "Thing", "name": "owner",
@@ -92,7 +94,7 @@ async fn owned_objects_go_after_their_owner() {
     ]);
     things.create(&PostParams::default(), &owned).await.unwrap();
     things.delete("owner", &DeleteParams::foreground()).await.unwrap();
-    support::until("both are gone", async || {
+    support::wait_until("both are gone", async || {
         things.list(&ListParams::default()).await.unwrap().items.is_empty()
     })
     .await;
@@ -100,10 +102,10 @@ async fn owned_objects_go_after_their_owner() {
 
 #[tokio::test]
 async fn many_are_deleted_by_selector() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
     for (name, color) in [("a", "red"), ("b", "red"), ("c", "blue")] {
-        let mut object = thing(name, json!({}));
+        let mut object = test_object(name, json!({}));
         object.metadata.labels = Some([("color".to_owned(), color.to_owned())].into());
         things.create(&PostParams::default(), &object).await.unwrap();
     }
@@ -117,16 +119,16 @@ async fn many_are_deleted_by_selector() {
 
 #[tokio::test]
 async fn pages_are_views_of_one_revision() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
     for index in 0..7 {
-        let object = thing(&format!("t{index}"), json!({}));
+        let object = test_object(&format!("t{index}"), json!({}));
         things.create(&PostParams::default(), &object).await.unwrap();
     }
     let first = things.list(&ListParams::default().limit(3)).await.unwrap();
     assert_eq!((first.items.len(), first.metadata.remaining_item_count), (3, Some(4)));
     things.delete("t5", &DeleteParams::default()).await.unwrap();
-    things.create(&PostParams::default(), &thing("t9", json!({}))).await.unwrap();
+    things.create(&PostParams::default(), &test_object("t9", json!({}))).await.unwrap();
     let mut names = Vec::new();
     let mut token = first.metadata.continue_.clone();
     while let Some(next) = token.filter(|token| !token.is_empty()) {
@@ -140,27 +142,29 @@ async fn pages_are_views_of_one_revision() {
 }
 
 #[tokio::test]
-async fn a_dry_run_leaves_nothing() {
-    let server = Server::start().await;
+async fn a_dry_run_changes_nothing() {
+    let server = TestHub::start().await;
     let things = api(&server, "things");
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let made = things.create(&dry, &thing("a", json!({}))).await.unwrap();
+    let made = things.create(&dry, &test_object("a", json!({}))).await.unwrap();
     assert!(made.metadata.uid.is_some());
     assert!(things.get_opt("a").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn schemas_default_prune_and_refuse() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    let made = things.create(&PostParams::default(), &thing("a", json!({"odd": 1}))).await.unwrap();
+    let made =
+        things.create(&PostParams::default(), &test_object("a", json!({"odd": 1}))).await.unwrap();
     assert_eq!(made.data["spec"], json!({"size": 5}), "5 is the default; odd is unknown");
     let error = things
-        .create(&PostParams::default(), &thing("b", json!({"size": "large"})))
+        .create(&PostParams::default(), &test_object("b", json!({"size": "large"})))
         .await
         .unwrap_err();
     assert_eq!(status(error), (422, "Invalid".into()));
-    let error = things.create(&PostParams::default(), &thing("A_b", json!({}))).await.unwrap_err();
+    let error =
+        things.create(&PostParams::default(), &test_object("A_b", json!({}))).await.unwrap_err();
     let kube::Error::Api(error) = error else { panic!("{error}") };
     assert!(error.message.contains("a lowercase RFC 1123 subdomain"), "{}", error.message);
     let body = json!({
@@ -178,7 +182,7 @@ async fn schemas_default_prune_and_refuse() {
 #[tokio::test]
 async fn namespaces_hold_their_objects() {
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let client = server.client();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
@@ -190,7 +194,7 @@ async fn namespaces_hold_their_objects() {
     assert_eq!(space.status.unwrap().phase.as_deref(), Some("Active"));
     maps.create(&PostParams::default(), &map).await.unwrap();
     namespaces.delete("n", &DeleteParams::default()).await.unwrap();
-    support::until("the namespace is gone", async || {
+    support::wait_until("the namespace is gone", async || {
         namespaces.get_opt("n").await.unwrap().is_none()
     })
     .await;
@@ -200,11 +204,11 @@ async fn namespaces_hold_their_objects() {
 }
 
 /// Method, path, headers, body, and the code that comes back.
-type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], String, u16);
+type RequestCase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], String, u16);
 
 #[tokio::test]
-async fn bad_requests_are_told_what_is_wrong() {
-    let server = Server::start().await;
+async fn bad_requests_get_a_status_with_the_cause() {
+    let server = TestHub::start().await;
     let yaml = [("content-type", "application/yaml")];
     let proto = [("content-type", "application/vnd.kubernetes.protobuf")];
     let apply = [("content-type", "application/apply-patch+yaml")];
@@ -213,7 +217,7 @@ async fn bad_requests_are_told_what_is_wrong() {
     let one = "/apis/g.io/v1/things/a";
     let good = "apiVersion: g.io/v1\nkind: Thing\nmetadata: {name: a}\n";
     let none: &[(&str, &str)] = &[];
-    let table: Vec<Case<'_>> = vec![
+    let table: Vec<RequestCase<'_>> = vec![
         ("POST", things, &yaml, good.into(), 201),
         ("POST", things, none, "{".into(), 400),
         ("POST", things, none, "[]".into(), 400),
@@ -253,9 +257,9 @@ async fn bad_requests_are_told_what_is_wrong() {
 
 #[tokio::test]
 async fn tables_and_metadata_alone() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap();
+    things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap();
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
     for path in ["/apis/g.io/v1/things", "/apis/g.io/v1/things/a"] {
         let (_, answer) = server.send("GET", path, &table, String::new()).await;
@@ -271,7 +275,7 @@ async fn tables_and_metadata_alone() {
 
 #[tokio::test]
 async fn definitions_can_be_read() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.g.io";
     let (code, answer) = server.send("GET", path, &[], String::new()).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
@@ -280,7 +284,7 @@ async fn definitions_can_be_read() {
 
 #[tokio::test]
 async fn protobuf_is_read_for_built_in_kinds() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let proto = [("content-type", "application/vnd.kubernetes.protobuf")];
     let path = "/api/v1/namespaces/default/configmaps";
     // An envelope with its type, then metadata with a name, then one entry of the data.
@@ -294,7 +298,7 @@ async fn protobuf_is_read_for_built_in_kinds() {
 
 #[tokio::test]
 async fn there_are_no_pods() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let (code, list) = server.send("GET", "/api/v1/pods?limit=500", &[], String::new()).await;
     assert_eq!((code, &list["items"]), (StatusCode::OK, &json!([])));
     let (code, _) = server.send("POST", "/api/v1/pods", &[], "{}".to_owned()).await;
@@ -303,7 +307,7 @@ async fn there_are_no_pods() {
 
 #[tokio::test]
 async fn events_have_two_forms() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let event = json!({
         "metadata": {"name": "e"}, "regarding": {"kind": "Node", "name": "a"}, "note": "hello",
         "reason": "Test", "type": "Normal", "reportingController": "c",

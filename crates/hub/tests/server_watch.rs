@@ -10,12 +10,12 @@ use kube::api::{
     DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::runtime::watcher::{self, Event};
-use machinist_hub::store::Options;
+use machinist_hub::store::StoreOptions;
 use serde_json::{Value, json};
-use support::{Server, api, thing};
+use support::{TestHub, api, test_object};
 
 /// The events of a watch that ends by itself.
-async fn events(server: &Server, query: &str) -> Vec<Value> {
+async fn events(server: &TestHub, query: &str) -> Vec<Value> {
     let path = format!("/apis/g.io/v1/things?watch=true&timeoutSeconds=1&{query}");
     let (_, answer) = server.send("GET", &path, &[], String::new()).await;
     match answer {
@@ -32,12 +32,12 @@ fn types(events: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn where_watches_start() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    things.create(&PostParams::default(), &thing("a", json!({}))).await.unwrap();
+    things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap();
     let list = things.list(&ListParams::default()).await.unwrap();
     let revision = list.metadata.resource_version.unwrap();
-    things.create(&PostParams::default(), &thing("b", json!({}))).await.unwrap();
+    things.create(&PostParams::default(), &test_object("b", json!({}))).await.unwrap();
 
     assert_eq!(types(&events(&server, "").await), ["ADDED", "ADDED"]);
     let found = events(&server, &format!("resourceVersion={revision}")).await;
@@ -56,10 +56,10 @@ async fn where_watches_start() {
 }
 
 #[tokio::test]
-async fn what_leaves_a_selector_is_gone() {
-    let server = Server::start().await;
+async fn an_object_that_stops_matching_is_deleted() {
+    let server = TestHub::start().await;
     let things = api(&server, "things");
-    let mut object = thing("a", json!({}));
+    let mut object = test_object("a", json!({}));
     object.metadata.labels = Some([("color".to_owned(), "red".to_owned())].into());
     things.create(&PostParams::default(), &object).await.unwrap();
     let params = WatchParams::default().labels("color=red").timeout(5);
@@ -77,12 +77,12 @@ async fn what_leaves_a_selector_is_gone() {
 }
 
 #[tokio::test]
-async fn too_old_is_said_in_the_stream() {
-    let server = Server::start_with(Options { history: 5, ..Options::default() }).await;
+async fn an_expired_revision_is_reported_in_the_stream() {
+    let server = TestHub::start_with(StoreOptions { history: 5, ..StoreOptions::default() }).await;
     let things = api(&server, "things");
     for index in 0..20 {
         let name = format!("t{index}");
-        things.create(&PostParams::default(), &thing(&name, json!({}))).await.unwrap();
+        things.create(&PostParams::default(), &test_object(&name, json!({}))).await.unwrap();
     }
     let found = events(&server, "resourceVersion=3").await;
     assert_eq!(types(&found), ["ERROR"]);
@@ -94,15 +94,15 @@ async fn too_old_is_said_in_the_stream() {
     let token = things.list(&list).await.unwrap().metadata.continue_.unwrap();
     for index in 20..40 {
         let name = format!("t{index}");
-        things.create(&PostParams::default(), &thing(&name, json!({}))).await.unwrap();
+        things.create(&PostParams::default(), &test_object(&name, json!({}))).await.unwrap();
     }
     let error = things.list(&list.continue_token(&token)).await.unwrap_err();
     assert_eq!(support::status(error), (410, "Expired".into()));
 }
 
 #[tokio::test]
-async fn a_watcher_keeps_in_step() {
-    let server = Server::start().await;
+async fn a_kube_watcher_stays_in_sync() {
+    let server = TestHub::start().await;
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let things = api(&server, "things");
         let name = format!("n{}", config.timeout.unwrap_or(1));
@@ -112,7 +112,7 @@ async fn a_watcher_keeps_in_step() {
                 break;
             }
         }
-        things.create(&PostParams::default(), &thing(&name, json!({}))).await.unwrap();
+        things.create(&PostParams::default(), &test_object(&name, json!({}))).await.unwrap();
         let Event::Apply(object) = stream.try_next().await.unwrap().unwrap() else { panic!() };
         assert_eq!(object.metadata.name.as_deref(), Some(name.as_str()));
         things.delete(&name, &DeleteParams::default()).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_watcher_keeps_in_step() {
 
 #[tokio::test]
 async fn a_watch_ends_when_the_hub_stops() {
-    let server = Server::start().await;
+    let server = TestHub::start().await;
     let things = api(&server, "things");
     let stream = things.watch(&WatchParams::default(), "0").await.unwrap();
     let hub = server.hub.clone();

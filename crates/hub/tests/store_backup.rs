@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use machinist_hub::store::{Expect, Op, Options, Store, StoreError};
+use machinist_hub::store::{Precondition, Store, StoreError, StoreOp, StoreOptions};
 
-fn put(key: &str, value: String) -> Op {
-    Op::Put { key: key.into(), value: value.into(), expect: Expect::Any }
+fn put(key: &str, value: String) -> StoreOp {
+    StoreOp::Put { key: key.into(), value: value.into(), expect: Precondition::Any }
 }
 
 async fn backup(store: &Store) -> Vec<u8> {
@@ -18,9 +18,9 @@ async fn backup(store: &Store) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_while_writing_is_one_moment() {
+async fn a_backup_while_writing_is_consistent() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("data"), Options::default()).unwrap();
+    let store = Store::open(&dir.path().join("data"), StoreOptions::default()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
         let (store, stop) = (store.clone(), Arc::clone(&stop));
@@ -45,7 +45,7 @@ async fn a_backup_while_writing_is_one_moment() {
         assert!(info.revision > newest);
         newest = info.revision;
         Store::restore(&file, &data).unwrap();
-        let restored = Store::open(&data, Options::default()).unwrap();
+        let restored = Store::open(&data, StoreOptions::default()).unwrap();
         let (a, b) = (restored.get("/a").unwrap(), restored.get("/b").unwrap());
         assert_eq!((&a.value, a.revision), (&b.value, b.revision), "no half of a transaction");
         assert_eq!(a.revision, info.revision);
@@ -57,7 +57,7 @@ async fn a_backup_while_writing_is_one_moment() {
 #[tokio::test]
 async fn a_restored_store_goes_on_above_all_that_clients_may_know() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     store.commit(vec![put("/a", "1".into())]).await.unwrap();
     let (file, data) = (dir.path().join("backup"), dir.path().join("data"));
     let saved = store.list("", None, None);
@@ -68,7 +68,7 @@ async fn a_restored_store_goes_on_above_all_that_clients_may_know() {
     let known = store.revision();
 
     Store::restore(&file, &data).unwrap();
-    let restored = Store::open(&data, Options::default()).unwrap();
+    let restored = Store::open(&data, StoreOptions::default()).unwrap();
     assert_eq!(restored.list("", None, None).entries, saved.entries, "with their revisions");
     assert!(restored.revision() > known);
     assert!(restored.watch("", known).is_err(), "who knows later revisions must list again");
@@ -76,13 +76,13 @@ async fn a_restored_store_goes_on_above_all_that_clients_may_know() {
     let committed = restored.commit(vec![put("/a", "2".into())]).await.unwrap();
     assert_eq!(watch.unwrap().next().await.unwrap().revision, committed.revision);
     drop(restored);
-    assert!(Store::open(&data, Options::default()).unwrap().revision() >= committed.revision);
+    assert!(Store::open(&data, StoreOptions::default()).unwrap().revision() >= committed.revision);
 }
 
 #[tokio::test]
 async fn a_damaged_backup_is_refused_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     for n in 0..20 {
         store.commit(vec![put(&format!("/k{n}"), "x".repeat(n))]).await.unwrap();
     }
@@ -111,7 +111,7 @@ async fn a_damaged_backup_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn only_a_fresh_directory_is_restored_into() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("old"), Options::default()).unwrap();
+    let store = Store::open(&dir.path().join("old"), StoreOptions::default()).unwrap();
     let (file, data) = (dir.path().join("backup"), dir.path().join("data"));
     store.backup_file(&file).await.unwrap();
     let error = Store::restore(&file, &dir.path().join("old")).unwrap_err();
@@ -129,7 +129,7 @@ async fn only_a_fresh_directory_is_restored_into() {
 #[tokio::test]
 async fn a_backup_that_cannot_be_written_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     let target = dir.path().join("is-a-directory");
     std::fs::create_dir(&target).unwrap();
     let error = store.backup_file(&target).await.unwrap_err();

@@ -11,17 +11,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use machinist_hub::store::{Expect, Op, Options, Store};
+use machinist_hub::store::{Precondition, Store, StoreOp, StoreOptions};
 
-const DIR: &str = "MACHINIST_CRASH_DIR";
+const DIR_VARIABLE: &str = "MACHINIST_CRASH_DIR";
 const WRITERS: u64 = 12;
-const OPTIONS: Options = Options { history: 1000, history_bytes: 1 << 20 };
-const LIMIT: Duration = Duration::from_secs(28);
+const OPTIONS: StoreOptions = StoreOptions { history: 1000, history_bytes: 1 << 20 };
+const TIME_LIMIT: Duration = Duration::from_secs(28);
 
 /// A small generator of numbers that look random.
-struct Random(u64);
+struct CrashRandom(u64);
 
-impl Random {
+impl CrashRandom {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,8 +42,8 @@ fn count_of(store: &Store, key: &str) -> u64 {
 
 /// The process that is killed: each writer changes its two keys together, and says so when told.
 #[test]
-fn child() {
-    let Ok(dir) = std::env::var(DIR) else { return };
+fn child_process() {
+    let Ok(dir) = std::env::var(DIR_VARIABLE) else { return };
     let store = Store::open(Path::new(&dir), OPTIONS).unwrap();
     println!("\nopen {}", store.revision());
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -55,18 +55,21 @@ fn child() {
 async fn write_forever(store: Store, writer: u64) {
     let (a, b, c) = (format!("/{writer}/a"), format!("/{writer}/b"), format!("/{writer}/c"));
     let mut count = count_of(&store, &a);
-    let mut random = Random(writer + 7);
+    let mut random = CrashRandom(writer + 7);
     loop {
         count += 1;
         let pad = "x".repeat(random.below(1500) as usize);
         let value = bytes::Bytes::from(format!("{count} {pad}"));
-        let put =
-            |key: &String| Op::Put { key: key.clone(), value: value.clone(), expect: Expect::Any };
+        let put = |key: &String| StoreOp::Put {
+            key: key.clone(),
+            value: value.clone(),
+            expect: Precondition::Any,
+        };
         let mut ops = vec![put(&a), put(&b)];
         // The third key comes and goes: it is there after odd counts.
         ops.push(match count % 2 {
             1 => put(&c),
-            _ => Op::Delete { key: c.clone(), expect: Expect::Any },
+            _ => StoreOp::Delete { key: c.clone(), expect: Precondition::Any },
         });
         let revision = store.commit(ops).await.unwrap().revision;
         println!("ack {writer} {count} {revision}");
@@ -75,23 +78,23 @@ async fn write_forever(store: Store, writer: u64) {
 
 /// What the child said before it was killed.
 #[derive(Default)]
-struct Heard {
+struct ChildOutput {
     acknowledged: HashMap<u64, u64>,
     revision: u64,
     writes: usize,
 }
 
-fn run_and_kill(dir: &Path, random: &mut Random) -> Heard {
+fn run_and_kill(dir: &Path, random: &mut CrashRandom) -> ChildOutput {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(DIR, dir)
+        .env(DIR_VARIABLE, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let (opened, heard) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || listen(&mut output, &opened));
+    let reader = std::thread::spawn(move || read_output(&mut output, &opened));
     // Some are killed while they start, most while they write.
     if random.below(5) > 0 {
         let _ = heard.recv_timeout(Duration::from_secs(10));
@@ -102,8 +105,8 @@ fn run_and_kill(dir: &Path, random: &mut Random) -> Heard {
     reader.join().unwrap()
 }
 
-fn listen(output: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) -> Heard {
-    let mut heard = Heard::default();
+fn read_output(output: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) -> ChildOutput {
+    let mut heard = ChildOutput::default();
     let mut line = String::new();
     while output.read_line(&mut line).unwrap() > 0 {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -124,7 +127,7 @@ fn listen(output: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) -> He
     heard
 }
 
-fn check(store: &Store, heard: &Heard, before: u64) {
+fn check(store: &Store, heard: &ChildOutput, before: u64) {
     assert!(store.revision() >= heard.revision && store.revision() >= before, "revision went back");
     for writer in 0..WRITERS {
         let key = |name: &str| format!("/{writer}/{name}");
@@ -150,7 +153,7 @@ fn check_history(store: &Store, before: u64) {
     while let Some(event) = watch.try_next().unwrap() {
         *events.entry(event.revision).or_default() += 1;
     }
-    assert_eq!(watch.seen(), store.revision());
+    assert_eq!(watch.observed_revision(), store.revision());
     for revision in before + 1..=store.revision() {
         let found = events.get(&revision).copied().unwrap_or(0);
         assert!(found == 2 || found == 3, "revision {revision} has {found} events");
@@ -163,16 +166,16 @@ fn check_history(store: &Store, before: u64) {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_killed() {
-    if std::env::var(DIR).is_ok() {
+    if std::env::var(DIR_VARIABLE).is_ok() {
         return;
     }
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = number("MACHINIST_CRASH_SEED", now | 1);
     let rounds = number("MACHINIST_CRASH_ROUNDS", 30);
     println!("MACHINIST_CRASH_SEED={seed}");
-    let limit = if rounds > 30 { Duration::MAX } else { LIMIT };
+    let limit = if rounds > 30 { Duration::MAX } else { TIME_LIMIT };
     let started = Instant::now();
-    let mut random = Random(seed);
+    let mut random = CrashRandom(seed);
     let dir = tempfile::tempdir().unwrap();
     let (mut before, mut writes, mut done) = (1, 0, 0);
     for _ in 0..rounds {

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use machinist_hub::store::{CommitError, Expect, Op, Options, Store, StoreError};
+use machinist_hub::store::{CommitError, Precondition, Store, StoreError, StoreOp, StoreOptions};
 
-fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Op {
-    Op::Put { key: key.into(), value: value.into().into(), expect: Expect::Any }
+fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> StoreOp {
+    StoreOp::Put { key: key.into(), value: value.into().into(), expect: Precondition::Any }
 }
 
 fn open(dir: &Path) -> Result<Store, StoreError> {
-    Store::open(dir, Options::default())
+    Store::open(dir, StoreOptions::default())
 }
 
 async fn fill(store: &Store, count: usize) {
@@ -21,12 +21,15 @@ async fn fill(store: &Store, count: usize) {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_clean_close() {
+async fn data_survives_a_clean_close() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!(store.revision(), 1);
     fill(&store, 30).await;
-    store.commit(vec![Op::Delete { key: "/k/0003".into(), expect: Expect::Any }]).await.unwrap();
+    store
+        .commit(vec![StoreOp::Delete { key: "/k/0003".into(), expect: Precondition::Any }])
+        .await
+        .unwrap();
     let (list, old) = (store.list("", None, None), store.list_at(20, "", None, None).unwrap());
     store.close().await;
 
@@ -64,7 +67,7 @@ async fn a_large_transaction_keeps_its_history() {
 
 #[tokio::test]
 async fn closing_ends_watches_and_refuses_writes() {
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     let other = store.clone();
     let mut watch = store.watch("", 1).unwrap();
     store.commit(vec![put("a", "1")]).await.unwrap();
@@ -95,7 +98,7 @@ async fn the_image_of_a_crash_has_all_that_was_acknowledged() {
 #[tokio::test]
 async fn compaction_and_bounds_hold_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { history: 10, ..Options::default() };
+    let options = StoreOptions { history: 10, ..StoreOptions::default() };
     let store = Store::open(dir.path(), options).unwrap();
     fill(&store, 30).await;
     assert!(store.watch("", 20).is_err() && store.watch("", 21).is_ok());
@@ -108,7 +111,7 @@ async fn compaction_and_bounds_hold_after_a_restart() {
     store.compact(1000);
     assert!(store.watch("", 30).is_err() && store.watch("", 31).is_ok());
     drop(store);
-    let smaller = Options { history: 2, ..options };
+    let smaller = StoreOptions { history: 2, ..options };
     assert_eq!(Store::open(dir.path(), smaller).unwrap().list("", None, None).entries.len(), 30);
 }
 
@@ -172,7 +175,7 @@ async fn a_data_file_that_is_not_one_is_refused() {
 
 /// Every place of a closed file is either checked or not used.
 #[tokio::test]
-async fn flipped_bits_are_noticed() {
+async fn flipped_bits_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     fill(&store, 60).await;
@@ -196,7 +199,7 @@ async fn flipped_bits_are_noticed() {
 }
 
 #[tokio::test]
-async fn older_data_are_noticed() {
+async fn older_data_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let path = dir.path().join("store.redb");
@@ -213,7 +216,7 @@ async fn older_data_are_noticed() {
 
 #[tokio::test]
 async fn a_value_that_is_too_large_is_refused() {
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     let error = store.commit(vec![put("/big", vec![0; (64 << 20) + 1])]).await.unwrap_err();
     assert!(error.to_string().contains("/big"), "{error}");
     assert_eq!(store.revision(), 1);
@@ -221,13 +224,13 @@ async fn a_value_that_is_too_large_is_refused() {
 
 /// Transactions that wait together are made together, each with its own revision and its own fate.
 #[tokio::test]
-async fn transactions_that_wait_are_made_in_order() {
+async fn queued_transactions_commit_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let create = |n: usize| {
         let (key, value) = ("/one".to_owned(), n.to_string().into());
         let mine = put(format!("/mine/{n}"), n.to_string());
-        store.commit(vec![mine, Op::Put { key, value, expect: Expect::Absent }])
+        store.commit(vec![mine, StoreOp::Put { key, value, expect: Precondition::Absent }])
     };
     let results = futures::future::join_all((0..100).map(create)).await;
     let won: Vec<_> = (0..100).filter(|n| results[*n].is_ok()).collect();

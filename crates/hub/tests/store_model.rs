@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use machinist_hub::store::{
-    CommitError, Committed, Entry, Event, EventKind, Expect, Op, Options, Store, TooOld,
+    CommitError, Precondition, RevisionError, Store, StoreEntry, StoreEvent, StoreEventKind,
+    StoreOp, StoreOptions, TransactionResult,
 };
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ const PREFIXES: [&str; 6] = ["", "/", "/a", "/a/1", "/b/", "/zz"];
 
 /// What a step expects, in terms that fit any state.
 #[derive(Clone, Debug)]
-enum Wish {
+enum ModelPrecondition {
     Any,
     Absent,
     Present,
@@ -22,100 +23,105 @@ enum Wish {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
-    Commit(Vec<(usize, Option<u8>, Wish)>),
+enum ModelStep {
+    Commit(Vec<(usize, Option<u8>, ModelPrecondition)>),
     Compact(u8),
     Reopen,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = ModelStep> {
     let wish = prop_oneof![
-        6 => Just(Wish::Any),
-        1 => Just(Wish::Absent),
-        1 => Just(Wish::Present),
-        2 => Just(Wish::Current),
-        1 => Just(Wish::Stale),
+        6 => Just(ModelPrecondition::Any),
+        1 => Just(ModelPrecondition::Absent),
+        1 => Just(ModelPrecondition::Present),
+        2 => Just(ModelPrecondition::Current),
+        1 => Just(ModelPrecondition::Stale),
     ];
     let op = (0..KEYS.len(), proptest::option::weighted(0.7, any::<u8>()), wish);
     prop_oneof![
-        12 => proptest::collection::vec(op, 0..4).prop_map(Step::Commit),
-        1 => any::<u8>().prop_map(Step::Compact),
-        1 => Just(Step::Reopen),
+        12 => proptest::collection::vec(op, 0..4).prop_map(ModelStep::Commit),
+        1 => any::<u8>().prop_map(ModelStep::Compact),
+        1 => Just(ModelStep::Reopen),
     ]
 }
 
-type Map = BTreeMap<String, Entry>;
+type ModelState = BTreeMap<String, StoreEntry>;
 
-struct Model {
-    now: Map,
+struct StoreModel {
+    now: ModelState,
     revision: u64,
     /// The state at each revision, from 1 on.
-    past: Vec<Map>,
-    events: Vec<Event>,
+    past: Vec<ModelState>,
+    events: Vec<StoreEvent>,
     compacted: u64,
 }
 
-impl Model {
+impl StoreModel {
     fn new() -> Self {
-        let past = vec![Map::new(), Map::new()];
-        Self { now: Map::new(), revision: 1, past, events: Vec::new(), compacted: 1 }
+        let past = vec![ModelState::new(), ModelState::new()];
+        Self { now: ModelState::new(), revision: 1, past, events: Vec::new(), compacted: 1 }
     }
 
-    fn ops(&self, steps: &[(usize, Option<u8>, Wish)]) -> Vec<Op> {
-        let op = |(key, value, wish): &(usize, Option<u8>, Wish)| {
+    fn ops(&self, steps: &[(usize, Option<u8>, ModelPrecondition)]) -> Vec<StoreOp> {
+        let op = |(key, value, wish): &(usize, Option<u8>, ModelPrecondition)| {
             let key = KEYS[*key].to_owned();
             let current = self.now.get(&key).map_or(u64::MAX, |entry| entry.revision);
             let expect = match wish {
-                Wish::Any => Expect::Any,
-                Wish::Absent => Expect::Absent,
-                Wish::Present => Expect::Present,
-                Wish::Current => Expect::Revision(current),
-                Wish::Stale => Expect::Revision(current - 1),
+                ModelPrecondition::Any => Precondition::Any,
+                ModelPrecondition::Absent => Precondition::Absent,
+                ModelPrecondition::Present => Precondition::Present,
+                ModelPrecondition::Current => Precondition::Revision(current),
+                ModelPrecondition::Stale => Precondition::Revision(current - 1),
             };
             match value {
-                Some(value) => Op::Put { key, value: vec![*value; 3].into(), expect },
-                None => Op::Delete { key, expect },
+                Some(value) => StoreOp::Put { key, value: vec![*value; 3].into(), expect },
+                None => StoreOp::Delete { key, expect },
             }
         };
         steps.iter().map(op).collect()
     }
 
     /// What the store must answer; the model changes accordingly.
-    fn commit(&mut self, ops: &[Op]) -> Result<Committed, (usize, Option<Entry>)> {
+    fn commit(
+        &mut self,
+        ops: &[StoreOp],
+    ) -> Result<TransactionResult, (usize, Option<StoreEntry>)> {
         let (mut now, revision) = (self.now.clone(), self.revision + 1);
         let (mut entries, mut events) = (Vec::new(), Vec::new());
         for (index, op) in ops.iter().enumerate() {
-            let (Op::Put { key, expect, .. } | Op::Delete { key, expect }) = op;
+            let (StoreOp::Put { key, expect, .. } | StoreOp::Delete { key, expect }) = op;
             let found = now.get(key).cloned();
             let holds = match expect {
-                Expect::Any => true,
-                Expect::Absent => found.is_none(),
-                Expect::Present => found.is_some(),
-                Expect::Revision(at) => found.as_ref().map(|entry| entry.revision) == Some(*at),
+                Precondition::Any => true,
+                Precondition::Absent => found.is_none(),
+                Precondition::Present => found.is_some(),
+                Precondition::Revision(at) => {
+                    found.as_ref().map(|entry| entry.revision) == Some(*at)
+                }
             };
             if !holds {
                 return Err((index, found));
             }
             let (kind, entry) = match (op, found.clone()) {
-                (Op::Put { value, .. }, found) => {
+                (StoreOp::Put { value, .. }, found) => {
                     let created = found.map_or(revision, |entry| entry.created);
                     let key: std::sync::Arc<str> = key.as_str().into();
-                    let entry = Entry { key, value: value.clone(), created, revision };
+                    let entry = StoreEntry { key, value: value.clone(), created, revision };
                     now.insert(entry.key.to_string(), entry.clone());
                     entries.push(Some(entry.clone()));
-                    (EventKind::Put, entry)
+                    (StoreEventKind::Put, entry)
                 }
-                (Op::Delete { .. }, Some(entry)) => {
+                (StoreOp::Delete { .. }, Some(entry)) => {
                     now.remove(key);
                     entries.push(Some(entry.clone()));
-                    (EventKind::Delete, Entry { revision, ..entry })
+                    (StoreEventKind::Delete, StoreEntry { revision, ..entry })
                 }
-                (Op::Delete { .. }, None) => {
+                (StoreOp::Delete { .. }, None) => {
                     entries.push(None);
                     continue;
                 }
             };
-            events.push(Event { revision, kind, entry, previous: found });
+            events.push(StoreEvent { revision, kind, entry, previous: found });
         }
         if !events.is_empty() {
             self.revision = revision;
@@ -123,41 +129,41 @@ impl Model {
             self.past.push(self.now.clone());
             self.events.append(&mut events);
         }
-        Ok(Committed { revision: self.revision, entries })
+        Ok(TransactionResult { revision: self.revision, entries })
     }
 
-    fn kept_after(&self, revision: u64) -> usize {
+    fn events_after(&self, revision: u64) -> usize {
         self.events.iter().filter(|event| event.revision > revision).count()
     }
 }
 
 /// The oldest revision that the store serves: it must keep as much as it may, and no more.
-fn check_floor(store: &Store, model: &Model, history: usize) -> u64 {
+fn check_oldest_revision(store: &Store, model: &StoreModel, history: usize) -> u64 {
     let oldest = match store.watch("", 0) {
-        Err(TooOld::Compacted { requested: 0, oldest }) => oldest,
+        Err(RevisionError::Compacted { requested: 0, oldest }) => oldest,
         other => panic!("{other:?}"),
     };
-    assert!(oldest >= model.compacted && model.kept_after(oldest) <= history);
-    let more = model.kept_after(oldest - 1);
+    assert!(oldest >= model.compacted && model.events_after(oldest) <= history);
+    let more = model.events_after(oldest - 1);
     assert!(oldest == model.compacted || more > history, "{more} events would fit too");
     oldest
 }
 
-fn check_lists(store: &Store, model: &Model, oldest: u64) {
+fn check_lists(store: &Store, model: &StoreModel, oldest: u64) {
     for revision in 0..=model.revision + 1 {
         for (prefix, after) in PREFIXES.iter().flat_map(|p| KEYS.map(|k| (*p, Some(k)))) {
             let after = after.filter(|after| !after.is_empty());
             let page = store.list_at(revision, prefix, after, Some(2));
             if revision < oldest {
-                assert_eq!(page, Err(TooOld::Compacted { requested: revision, oldest }));
+                assert_eq!(page, Err(RevisionError::Compacted { requested: revision, oldest }));
                 continue;
             }
             if revision > model.revision {
-                assert!(matches!(page, Err(TooOld::NotYet { .. })));
+                assert!(matches!(page, Err(RevisionError::FutureRevision { .. })));
                 continue;
             }
             let page = page.unwrap();
-            let mut expected: Vec<&Entry> = model.past[revision as usize]
+            let mut expected: Vec<&StoreEntry> = model.past[revision as usize]
                 .values()
                 .filter(|e| e.key.starts_with(prefix) && after.is_none_or(|after| &*e.key > after))
                 .collect();
@@ -175,7 +181,7 @@ fn check_lists(store: &Store, model: &Model, oldest: u64) {
     }
 }
 
-fn check_watches(store: &Store, model: &Model, oldest: u64) {
+fn check_watches(store: &Store, model: &StoreModel, oldest: u64) {
     for (after, prefix) in (oldest..=model.revision).flat_map(|r| PREFIXES.map(|p| (r, p))) {
         let mut watch = store.watch(prefix, after).unwrap();
         let mut expected = model
@@ -186,25 +192,25 @@ fn check_watches(store: &Store, model: &Model, oldest: u64) {
             assert_eq!(Some(&*event), expected.next());
         }
         assert_eq!(expected.next(), None, "missed");
-        assert_eq!(watch.seen(), model.revision);
+        assert_eq!(watch.observed_revision(), model.revision);
     }
 }
 
-fn run(steps: Vec<Step>, history: usize, disk: bool) {
+fn run(steps: Vec<ModelStep>, history: usize, disk: bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { history, ..Options::default() };
+    let options = StoreOptions { history, ..StoreOptions::default() };
     let open = || match disk {
         true => Store::open(dir.path(), options).unwrap(),
         false => Store::in_memory(options),
     };
     let mut store = open();
-    let mut model = Model::new();
+    let mut model = StoreModel::new();
     let mut live = store.watch("/a", 1).unwrap();
     let mut heard = Vec::new();
     for step in steps {
         match step {
-            Step::Commit(steps) => {
+            ModelStep::Commit(steps) => {
                 let ops = model.ops(&steps);
                 let expected = model.commit(&ops);
                 let found = runtime.block_on(store.commit(ops)).map_err(|error| match error {
@@ -216,22 +222,22 @@ fn run(steps: Vec<Step>, history: usize, disk: bool) {
                     heard.push((*event).clone());
                 }
             }
-            Step::Compact(part) => {
+            ModelStep::Compact(part) => {
                 let before = model.revision * u64::from(part) / 200;
                 store.compact(before);
                 model.compacted = model.compacted.max(before.min(model.revision));
             }
-            Step::Reopen if disk => {
+            ModelStep::Reopen if disk => {
                 drop(store);
                 store = open();
-                live = store.watch("/a", live.seen()).unwrap();
+                live = store.watch("/a", live.observed_revision()).unwrap();
             }
-            Step::Reopen => {}
+            ModelStep::Reopen => {}
         }
         assert_eq!(store.revision(), model.revision);
-        assert_eq!(live.seen(), model.revision);
+        assert_eq!(live.observed_revision(), model.revision);
     }
-    let oldest = check_floor(&store, &model, history);
+    let oldest = check_oldest_revision(&store, &model, history);
     check_lists(&store, &model, oldest);
     check_watches(&store, &model, oldest);
     let expected: Vec<_> =
@@ -243,8 +249,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn memory_is_as_the_model(
-        steps in proptest::collection::vec(step(), 0..40),
+    fn memory_store_matches_the_model(
+        steps in proptest::collection::vec(any_step(), 0..40),
         history in prop_oneof![Just(1000usize), 3usize..20],
     ) {
         run(steps, history, false);
@@ -255,8 +261,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn disk_is_as_the_model(
-        steps in proptest::collection::vec(step(), 0..30),
+    fn disk_store_matches_the_model(
+        steps in proptest::collection::vec(any_step(), 0..30),
         history in prop_oneof![Just(1000usize), 3usize..20],
     ) {
         run(steps, history, true);

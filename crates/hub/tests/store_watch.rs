@@ -8,20 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use machinist_hub::store::{Event, Expect, Op, Options, Store, TooOld, Watch};
+use machinist_hub::store::{
+    Precondition, RevisionError, Store, StoreEvent, StoreOp, StoreOptions, StoreWatch,
+};
 
-fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Op {
-    Op::Put { key: key.into(), value: value.into().into(), expect: Expect::Any }
+fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> StoreOp {
+    StoreOp::Put { key: key.into(), value: value.into().into(), expect: Precondition::Any }
 }
 
-fn delete(key: impl Into<String>) -> Op {
-    Op::Delete { key: key.into(), expect: Expect::Any }
+fn delete(key: impl Into<String>) -> StoreOp {
+    StoreOp::Delete { key: key.into(), expect: Precondition::Any }
 }
 
 /// All events up to a revision. Who waits is not woken by what does not concern it: look up at times.
-async fn collect(mut watch: Watch, until: u64) -> Vec<Arc<Event>> {
+async fn collect(mut watch: StoreWatch, until: u64) -> Vec<Arc<StoreEvent>> {
     let mut events = Vec::new();
-    while watch.seen() < until {
+    while watch.observed_revision() < until {
         let next = tokio::time::timeout(Duration::from_millis(20), watch.next()).await;
         if let Ok(event) = next {
             events.push(event.unwrap());
@@ -65,7 +67,7 @@ async fn read(store: Store, stop: Arc<AtomicBool>) {
     }
 }
 
-async fn concurrency(store: Store, rounds: u64) {
+async fn check_concurrent_watches(store: Store, rounds: u64) {
     let stop = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn(read(store.clone(), Arc::clone(&stop)));
     let writers: Vec<_> =
@@ -104,34 +106,34 @@ async fn concurrency(store: Store, rounds: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_missed_or_doubled_in_memory() {
-    concurrency(Store::in_memory(Options::default()), 400).await;
+    check_concurrent_watches(Store::in_memory(StoreOptions::default()), 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_missed_or_doubled_on_disk() {
     let dir = tempfile::tempdir().unwrap();
-    concurrency(Store::open(dir.path(), Options::default()).unwrap(), 40).await;
+    check_concurrent_watches(Store::open(dir.path(), StoreOptions::default()).unwrap(), 40).await;
 }
 
 /// Counts how often it is woken.
 #[derive(Default)]
-struct Counter(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Counter {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn poll(watch: &mut Watch, waker: &Waker) -> Poll<Result<Arc<Event>, TooOld>> {
+fn poll(watch: &mut StoreWatch, waker: &Waker) -> Poll<Result<Arc<StoreEvent>, RevisionError>> {
     pin!(watch.next()).poll(&mut Context::from_waker(waker))
 }
 
 #[tokio::test]
 async fn a_change_wakes_only_those_it_concerns() {
-    let store = Store::in_memory(Options::default());
-    let counters: Vec<Arc<Counter>> = (0..10_000).map(|_| Arc::default()).collect();
-    let mut watches: Vec<Watch> = (0..10_000)
+    let store = Store::in_memory(StoreOptions::default());
+    let counters: Vec<Arc<WakeCounter>> = (0..10_000).map(|_| Arc::default()).collect();
+    let mut watches: Vec<StoreWatch> = (0..10_000)
         .map(|n| {
             let kind = if n % 2 == 0 { "nodes" } else { "configs" };
             store.watch(&format!("/{kind}/machine-{:05}/", n / 2), 1).unwrap()
@@ -150,7 +152,14 @@ async fn a_change_wakes_only_those_it_concerns() {
     store.commit(vec![put("/configs/", "x"), put("/x", "x")]).await.unwrap();
     assert_eq!(woken(), [0; 0]);
     assert_eq!(watches[84].try_next().unwrap().unwrap().revision, 2);
-    assert_eq!((watches[84].seen(), watches[0].seen(), watches[85].seen()), (4, 4, 2));
+    assert_eq!(
+        (
+            watches[84].observed_revision(),
+            watches[0].observed_revision(),
+            watches[85].observed_revision()
+        ),
+        (4, 4, 2)
+    );
     watches.truncate(84);
     store.commit(vec![put("/nodes/machine-00042/", "y")]).await.unwrap();
     assert_eq!(woken(), [0; 0], "who has gone is not woken");
@@ -158,8 +167,8 @@ async fn a_change_wakes_only_those_it_concerns() {
 
 #[tokio::test]
 async fn many_watches_of_one_prefix_come_and_go() {
-    let store = Store::in_memory(Options::default());
-    let mut watches: Vec<Watch> = (0..100).map(|_| store.watch("/a", 1).unwrap()).collect();
+    let store = Store::in_memory(StoreOptions::default());
+    let mut watches: Vec<StoreWatch> = (0..100).map(|_| store.watch("/a", 1).unwrap()).collect();
     for n in [50, 50, 0, 97, 3, 50, 95] {
         watches.swap_remove(n);
         watches.push(store.watch("/a", 1).unwrap());
@@ -173,39 +182,39 @@ async fn many_watches_of_one_prefix_come_and_go() {
 
 #[tokio::test]
 async fn an_idle_watch_never_falls_behind_but_a_slow_one_does() {
-    let store = Store::in_memory(Options { history: 10, ..Options::default() });
+    let store = Store::in_memory(StoreOptions { history: 10, ..StoreOptions::default() });
     let mut idle = store.watch("/idle", 1).unwrap();
     let mut slow = store.watch("/busy", 1).unwrap();
     for n in 0..50u32 {
         store.commit(vec![put("/busy", n.to_string())]).await.unwrap();
     }
-    assert_eq!(idle.seen(), 51);
+    assert_eq!(idle.observed_revision(), 51);
     store.commit(vec![put("/idle", "x")]).await.unwrap();
     assert_eq!(idle.next().await.unwrap().revision, 52);
     let late = slow.next().await.unwrap_err();
-    assert_eq!(late, TooOld::Compacted { requested: 1, oldest: 42 });
+    assert_eq!(late, RevisionError::Compacted { requested: 1, oldest: 42 });
     assert_eq!(slow.next().await.unwrap_err(), late, "and stays so");
-    assert_eq!(slow.seen(), 1);
+    assert_eq!(slow.observed_revision(), 1);
 }
 
 #[tokio::test]
-async fn seen_waits_for_the_whole_transaction() {
-    let store = Store::in_memory(Options::default());
+async fn observed_revision_waits_for_the_whole_transaction() {
+    let store = Store::in_memory(StoreOptions::default());
     let mut watch = store.watch("/a", 1).unwrap();
     let ops = (0..7).map(|n| put(format!("/a/{n}"), "x")).collect();
     store.commit(ops).await.unwrap();
     store.commit(vec![put("/b", "x")]).await.unwrap();
     for _ in 0..7 {
-        assert_eq!(watch.seen(), 1);
+        assert_eq!(watch.observed_revision(), 1);
         assert_eq!(watch.next().await.unwrap().revision, 2);
     }
     assert!(watch.try_next().unwrap().is_none());
-    assert_eq!(watch.seen(), 3, "it advances also when nothing matched");
+    assert_eq!(watch.observed_revision(), 3, "it advances also when nothing matched");
 }
 
 #[tokio::test]
-async fn waiting_can_be_given_up_at_any_time() {
-    let store = Store::in_memory(Options::default());
+async fn next_is_cancel_safe() {
+    let store = Store::in_memory(StoreOptions::default());
     let mut watch = store.watch("/a", 1).unwrap();
     let writer = tokio::spawn({
         let store = store.clone();
@@ -229,9 +238,9 @@ async fn waiting_can_be_given_up_at_any_time() {
 
 #[tokio::test]
 async fn a_watch_of_the_future_is_refused() {
-    let store = Store::in_memory(Options::default());
+    let store = Store::in_memory(StoreOptions::default());
     let error = store.watch("", 2).unwrap_err();
-    assert_eq!(error, TooOld::NotYet { requested: 2, current: 1 });
+    assert_eq!(error, RevisionError::FutureRevision { requested: 2, current: 1 });
     assert!(store.watch("", 1).is_ok());
-    assert!(matches!(store.watch("", 0), Err(TooOld::Compacted { .. })));
+    assert!(matches!(store.watch("", 0), Err(RevisionError::Compacted { .. })));
 }

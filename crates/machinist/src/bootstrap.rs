@@ -14,7 +14,7 @@ use machinist_core::api::names::object::RENDERED_PREFIX;
 use machinist_core::bootstrap::{BootstrapFile, DIRECTORIES};
 
 /// Rendered configs hold pull secrets and keys: they are not for everyone.
-const FOLDER_MODE: u32 = 0o750;
+const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 
 /// Writes the files, and removes those of an earlier run that are no longer wanted. Other files in the
@@ -26,7 +26,7 @@ pub fn write(out: &Path, files: &[BootstrapFile]) -> Result<()> {
     let is_new = !out.exists();
     fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let stage = out.join(format!(".bootstrap-{}", std::process::id()));
-    let done = stage_all(&stage, files).and_then(|()| move_in(&stage, out, files));
+    let done = stage_all(&stage, files).and_then(|()| move_into_place(&stage, out, files));
     // Nothing is left to be done about what cannot be removed.
     let _ = fs::remove_dir_all(&stage);
     if done.is_err() && is_new {
@@ -37,11 +37,11 @@ pub fn write(out: &Path, files: &[BootstrapFile]) -> Result<()> {
 }
 
 fn stage_all(stage: &Path, files: &[BootstrapFile]) -> Result<()> {
-    make_folder(stage)?;
+    create_directory(stage)?;
     for folder in DIRECTORIES {
-        make_folder(&stage.join(folder))?;
+        create_directory(&stage.join(folder))?;
     }
-    for BootstrapFile { folder, name, text } in files {
+    for BootstrapFile { directory: folder, name, text } in files {
         let path = stage.join(folder).join(name);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(FILE_MODE);
@@ -54,29 +54,33 @@ fn stage_all(stage: &Path, files: &[BootstrapFile]) -> Result<()> {
     Ok(())
 }
 
-fn move_in(stage: &Path, out: &Path, files: &[BootstrapFile]) -> Result<()> {
+fn move_into_place(stage: &Path, out: &Path, files: &[BootstrapFile]) -> Result<()> {
     for folder in DIRECTORIES {
-        let ours: Vec<&BootstrapFile> = files.iter().filter(|file| file.folder == folder).collect();
+        let ours: Vec<&BootstrapFile> =
+            files.iter().filter(|file| file.directory == folder).collect();
         if ours.is_empty() {
             continue;
         }
         let place = out.join(folder);
-        make_folder(&place)?;
+        create_directory(&place)?;
         for file in ours {
             let to = place.join(&file.name);
             fs::rename(stage.join(folder).join(&file.name), &to)
                 .with_context(|| format!("cannot write {}", to.display()))?;
         }
-        sync(&place)?;
+        fsync_directory(&place)?;
     }
-    sync(out)
+    fsync_directory(out)
 }
 
 /// Pools that are gone, then the configs that nobody points at any more.
 fn remove_stale(out: &Path, files: &[BootstrapFile]) -> Result<()> {
     for folder in DIRECTORIES.iter().rev() {
-        let wanted: BTreeSet<&str> =
-            files.iter().filter(|file| file.folder == *folder).map(|it| it.name.as_str()).collect();
+        let wanted: BTreeSet<&str> = files
+            .iter()
+            .filter(|file| file.directory == *folder)
+            .map(|it| it.name.as_str())
+            .collect();
         let place = out.join(folder);
         let entries = match fs::read_dir(&place) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -97,14 +101,14 @@ fn remove_stale(out: &Path, files: &[BootstrapFile]) -> Result<()> {
     Ok(())
 }
 
-fn make_folder(path: &Path) -> Result<()> {
-    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+fn create_directory(path: &Path) -> Result<()> {
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         made => made.with_context(|| format!("cannot create {}", path.display())),
     }
 }
 
-fn sync(folder: &Path) -> Result<()> {
+fn fsync_directory(folder: &Path) -> Result<()> {
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.with_context(|| format!("cannot sync {}", folder.display()))
 }
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     fn file(folder: &'static str, name: &str, text: &str) -> BootstrapFile {
-        BootstrapFile { folder, name: name.to_owned(), text: text.to_owned() }
+        BootstrapFile { directory: folder, name: name.to_owned(), text: text.to_owned() }
     }
 
     fn names(folder: &Path) -> Vec<String> {

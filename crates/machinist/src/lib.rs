@@ -22,13 +22,13 @@
 
 pub mod bootstrap;
 pub mod cli;
+pub mod client;
 pub mod controller;
 pub mod daemon;
 pub mod enrol;
-pub mod figures;
-pub mod home;
 mod listen;
 pub mod manifests;
+pub mod metrics;
 pub mod must_gather;
 pub mod operator;
 pub mod server;

@@ -14,7 +14,7 @@ const BACKLOG: u32 = 1024;
 /// machine without IPv6 it is every address of IPv4.
 pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     let listener = if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        match everywhere(address) {
+        match bind_any(address) {
             Err(error) if has_no_ipv6(&error) => {
                 let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
                 TcpListener::bind(any).await
@@ -27,7 +27,7 @@ pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListene
     listener.with_context(|| format!("cannot listen on {address}; see {option}"))
 }
 
-fn everywhere(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v6()?;
     set_ipv6_v6only(&socket, false)?;
     socket.set_reuseaddr(true)?;

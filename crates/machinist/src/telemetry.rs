@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// Logs go to standard error; `MACHINIST_LOG` chooses what is in them.
-pub fn start_log() {
+pub fn init_logging() {
     let filter =
         EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let ansi = std::io::stderr().is_terminal();

@@ -24,21 +24,21 @@ fn bootstrap(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-struct Site {
-    folder: TempDir,
+struct BootstrapFixture {
+    dir: TempDir,
 }
 
-impl Site {
+impl BootstrapFixture {
     fn new() -> Self {
-        Self { folder: TempDir::new().unwrap() }
+        Self { dir: TempDir::new().unwrap() }
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
+        self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
     fn write(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
@@ -60,7 +60,7 @@ fn files(folder: &str) -> Vec<String> {
 
 #[test]
 fn the_folder_is_what_the_server_serves_from() {
-    let site = Site::new();
+    let site = BootstrapFixture::new();
     let out = site.path("out");
     let (code, stdout, stderr) = bootstrap(&["--manifests", EXAMPLE, "--out", &out]);
     assert_eq!(code, 0, "{stderr}");
@@ -128,7 +128,7 @@ fn bad_input_is_told_and_nothing_is_written() {
         (&with(&pool.replace("POOL", "../../up")), vec!["MachineConfigPool", "metadata.name"]),
         (&with(&example), vec!["ControllerConfig", "given twice", "remove one"]),
     ] {
-        let site = Site::new();
+        let site = BootstrapFixture::new();
         let (path, out) = (site.write("a.yaml", text), site.path("out"));
         let (code, stdout, stderr) = bootstrap(&["--manifests", &path, "--out", &out]);
         assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
@@ -142,7 +142,7 @@ fn bad_input_is_told_and_nothing_is_written() {
 
 #[test]
 fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
-    let site = Site::new();
+    let site = BootstrapFixture::new();
     let docker = "{\"auths\": {\"r.example.com\": {\"auth\": \"aHVudGVyMg==\"}}}";
     let raw = site.write("raw/pull.json", docker);
     let secret = format!(
@@ -159,7 +159,7 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
     };
     assert_eq!(rendered(&raw), rendered(&secret));
     // It may lie among the manifests, as installers leave it.
-    fs::copy(root().join(EXAMPLE), site.folder.path().join("raw/a.yaml")).unwrap();
+    fs::copy(root().join(EXAMPLE), site.dir.path().join("raw/a.yaml")).unwrap();
     let (folder, out) = (site.path("raw"), site.path("out"));
     let (code, _, stderr) =
         bootstrap(&["--manifests", &folder, "--out", &out, "--pull-secret", &raw]);
@@ -172,7 +172,7 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
 
 #[test]
 fn a_pool_of_an_administrator_takes_the_place_of_the_one_that_comes_with_every_system() {
-    let site = Site::new();
+    let site = BootstrapFixture::new();
     let pool = |more: &str| {
         format!(
             "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata:\n  name: worker\n  labels: {{machineconfiguration.openshift.io/mco-built-in: '', pools.operator.machineconfiguration.openshift.io/worker: ''}}\nspec:\n  machineConfigSelector: {{matchLabels: {{machineconfiguration.openshift.io/role: worker}}}}\n  nodeSelector: {{matchLabels: {{node-role.kubernetes.io/worker: ''}}}}\n{more}"

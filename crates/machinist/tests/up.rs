@@ -14,12 +14,12 @@ use machinist_core::api::MachineConfigPool;
 use serde_json::json;
 
 /// A running `machinist up`; killed when it is dropped.
-struct Up {
+struct UpProcess {
     child: Child,
     banner: String,
 }
 
-impl Up {
+impl UpProcess {
     fn start(data: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
             .args(["up", "--api-listen", "127.0.0.1:0", "--data"])
@@ -52,7 +52,7 @@ impl Up {
     }
 }
 
-impl Drop for Up {
+impl Drop for UpProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -74,7 +74,7 @@ fn machinist(arguments: &[&str]) -> Output {
 async fn a_second_start_finds_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let up = Up::start(&data, &[]);
+    let up = UpProcess::start(&data, &[]);
     assert!(up.banner.contains("made just now"), "{}", up.banner);
     let mode = |name: &str| fs::metadata(data.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(""), mode("kubeconfig"), mode("pki/ca.key")), (0o700, 0o600, 0o600));
@@ -88,7 +88,7 @@ async fn a_second_start_finds_everything_as_it_was() {
     let (ca, server) = (read("ca.crt"), read("server.crt"));
     up.stop();
 
-    let up = Up::start(&data, &["--san", "hub.example.com"]);
+    let up = UpProcess::start(&data, &["--san", "hub.example.com"]);
     assert!(up.banner.contains("as it was left"), "{}", up.banner);
     let worker = pools(&data).await.get("worker").await.unwrap();
     assert!(worker.spec.paused == Some(true));
@@ -105,7 +105,7 @@ async fn a_second_start_finds_everything_as_it_was() {
 async fn a_backup_can_be_restored() {
     let folder = tempfile::tempdir().unwrap();
     let (data, file) = (folder.path().join("data"), folder.path().join("hub.backup"));
-    let up = Up::start(&data, &[]);
+    let up = UpProcess::start(&data, &[]);
     let pause = Patch::Merge(json!({"spec": {"paused": true}}));
     pools(&data).await.patch("master", &PatchParams::default(), &pause).await.unwrap();
     let (data_text, file_text) = (data.to_str().unwrap(), file.to_str().unwrap());
@@ -120,7 +120,7 @@ async fn a_backup_can_be_restored() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let again = machinist(&["hub", "restore", "--data", other_text, file_text]);
     assert_eq!(again.status.code(), Some(1), "a store is not written over");
-    let up = Up::start(&other, &[]);
+    let up = UpProcess::start(&other, &[]);
     assert!(pools(&other).await.get("master").await.unwrap().spec.paused == Some(true));
     let token = machinist(&["hub", "token", "--data", other_text, "--role", "viewer"]);
     assert!(String::from_utf8(token.stdout).unwrap().trim().contains('.'));
@@ -131,7 +131,7 @@ async fn a_backup_can_be_restored() {
 fn two_cannot_share_a_directory() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let up = Up::start(&data, &[]);
+    let up = UpProcess::start(&data, &[]);
     let output =
         machinist(&["up", "--api-listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of the cache, the same that `scripts/testkit/lib.sh` names.
-pub fn dir() -> Result<PathBuf> {
+pub fn cache_dir() -> Result<PathBuf> {
     let home = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
     let base = match (home("MACHINIST_CACHE"), home("XDG_CACHE_HOME"), home("HOME")) {
         (Some(cache), _, _) => PathBuf::from(cache),
@@ -21,19 +21,19 @@ pub fn dir() -> Result<PathBuf> {
 }
 
 /// The project's own folder for the kit, with its scripts and what the artifacts are made from.
-pub fn scripts() -> PathBuf {
-    root().join("scripts/testkit")
+pub fn kit_dir() -> PathBuf {
+    source_root().join("scripts/testkit")
 }
 
 /// The root of the source tree.
-pub fn root() -> PathBuf {
+pub fn source_root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.ancestors().nth(2).unwrap_or(manifest).to_owned()
 }
 
 /// The folder of a ready artifact; one that is missing or stale is an "environment" error.
 pub fn artifact(name: &str) -> Result<PathBuf> {
-    let path = dir()?.join(format!("{name}-{}", key(name)?));
+    let path = cache_dir()?.join(format!("{name}-{}", artifact_key(name)?));
     if !path.is_dir() {
         bail!("environment: {name} missing, run make testkit");
     }
@@ -41,28 +41,28 @@ pub fn artifact(name: &str) -> Result<PathBuf> {
 }
 
 /// The key of an artifact: a hash over the names and contents of everything it is made from.
-fn key(name: &str) -> Result<String> {
+fn artifact_key(name: &str) -> Result<String> {
     let mut folders = BTreeSet::new();
-    inputs(name, &mut folders)?;
+    collect_inputs(name, &mut folders)?;
     let mut listing = String::new();
     for folder in folders {
         let mut files = Vec::new();
-        walk(&scripts().join(&folder), &folder, &mut files)?;
+        walk(&kit_dir().join(&folder), &folder, &mut files)?;
         files.sort();
         for file in files {
-            let bytes = fs::read(scripts().join(&file)).with_context(|| format!("read {file}"))?;
+            let bytes = fs::read(kit_dir().join(&file)).with_context(|| format!("read {file}"))?;
             writeln!(listing, "{}  {file}", hex(&Sha256::digest(&bytes)))?;
         }
     }
     Ok(hex(&Sha256::digest(&listing))[..16].to_owned())
 }
 
-fn inputs(name: &str, found: &mut BTreeSet<String>) -> Result<()> {
+fn collect_inputs(name: &str, found: &mut BTreeSet<String>) -> Result<()> {
     found.insert(name.to_owned());
-    let needs = scripts().join(name).join("needs");
+    let needs = kit_dir().join(name).join("needs");
     if needs.exists() {
         for need in fs::read_to_string(&needs)?.lines() {
-            inputs(need, found)?;
+            collect_inputs(need, found)?;
         }
     }
     Ok(())
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_script_and_the_crate_agree_on_every_key() {
-        let script = scripts().join("lib.sh");
+        let script = kit_dir().join("lib.sh");
         let command =
             format!(". '{}'; for a in ${{artifacts[@]}}; do artifact $a; done", script.display());
         let listed = run_args("bash", ["-c", &command]).unwrap();
@@ -106,7 +106,7 @@ mod tests {
         for line in listed.lines() {
             let (name, _) =
                 Path::new(line).file_name().unwrap().to_str().unwrap().rsplit_once('-').unwrap();
-            let ours = dir().unwrap().join(format!("{name}-{}", key(name).unwrap()));
+            let ours = cache_dir().unwrap().join(format!("{name}-{}", artifact_key(name).unwrap()));
             assert_eq!(Path::new(line), ours);
         }
     }

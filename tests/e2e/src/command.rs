@@ -8,7 +8,7 @@ use std::thread;
 
 /// What a command gave back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ExitOutput {
     /// The exit code; 128 + n for a process that signal n ended.
     pub code: i32,
     /// What it wrote to stdout.
@@ -17,18 +17,18 @@ pub struct Answer {
     pub stderr: String,
 }
 
-impl Answer {
+impl ExitOutput {
     /// Whether the command ended with 0.
-    pub fn ok(&self) -> bool {
+    pub fn succeeded(&self) -> bool {
         self.code == 0
     }
 
     /// Stdout without surrounding white space.
-    pub fn text(&self) -> &str {
+    pub fn stdout_trimmed(&self) -> &str {
         self.stdout.trim()
     }
 
-    pub(crate) fn of(output: &Output) -> Self {
+    pub(crate) fn from_output(output: &Output) -> Self {
         use std::os::unix::process::ExitStatusExt as _;
         let status = output.status;
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -38,15 +38,17 @@ impl Answer {
 }
 
 /// Runs a command to its end and gives its answer, whatever the exit code.
-pub fn answer(command: &mut Command) -> Result<Answer> {
+pub fn output(command: &mut Command) -> Result<ExitOutput> {
     let output = command.stdin(Stdio::null()).output();
-    Ok(Answer::of(&output.with_context(|| format!("start {}", shown(command)))?))
+    Ok(ExitOutput::from_output(
+        &output.with_context(|| format!("start {}", command_line(command)))?,
+    ))
 }
 
 /// Like [`answer`], with bytes on its stdin.
-pub fn answer_to(command: &mut Command, input: &[u8]) -> Result<Answer> {
+pub fn output_with_stdin(command: &mut Command, input: &[u8]) -> Result<ExitOutput> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("start {}", shown(command)))?;
+    let mut child = command.spawn().with_context(|| format!("start {}", command_line(command)))?;
     let output = thread::scope(|scope| {
         let stdin = child.stdin.take();
         scope.spawn(move || {
@@ -55,13 +57,13 @@ pub fn answer_to(command: &mut Command, input: &[u8]) -> Result<Answer> {
         });
         child.wait_with_output()
     })?;
-    Ok(Answer::of(&output))
+    Ok(ExitOutput::from_output(&output))
 }
 
 /// Runs a command that has to succeed; gives its stdout.
 pub fn run(command: &mut Command) -> Result<String> {
-    let answer = answer(command)?;
-    check(command, &answer)?;
+    let answer = output(command)?;
+    check_success(command, &answer)?;
     Ok(answer.stdout)
 }
 
@@ -73,15 +75,15 @@ pub fn run_args<S: AsRef<OsStr>>(
     run(Command::new(program).args(args))
 }
 
-pub(crate) fn check(command: &Command, answer: &Answer) -> Result<()> {
-    if !answer.ok() {
+pub(crate) fn check_success(command: &Command, answer: &ExitOutput) -> Result<()> {
+    if !answer.succeeded() {
         let said = [answer.stderr.trim(), answer.stdout.trim()].join("\n");
-        bail!("{} ended with {}: {}", shown(command), answer.code, said.trim());
+        bail!("{} ended with {}: {}", command_line(command), answer.code, said.trim());
     }
     Ok(())
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

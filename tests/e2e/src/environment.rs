@@ -22,16 +22,16 @@ const TOOLS: [&str; 9] = [
 
 /// A machine that has been checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Environment(());
+pub struct TestEnvironment(());
 
-impl Environment {
+impl TestEnvironment {
     /// Checks root, the tools and that cgroups can be made.
     pub fn check() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("environment: root missing, the kit mounts, boots and makes networks");
         }
         for tool in TOOLS {
-            find(tool)?;
+            find_tool(tool)?;
         }
         let hierarchies = cgroup::hierarchies();
         if hierarchies.is_empty() {
@@ -50,7 +50,7 @@ impl Environment {
 }
 
 /// The path of a program, or an "environment" error.
-pub fn find(tool: &str) -> Result<PathBuf> {
+pub fn find_tool(tool: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     for place in places {
@@ -63,7 +63,7 @@ pub fn find(tool: &str) -> Result<PathBuf> {
 }
 
 /// A Kubernetes command from the cache.
-pub fn kubernetes(command: &str) -> Result<PathBuf> {
+pub fn kubernetes_binary(command: &str) -> Result<PathBuf> {
     existing(&cache::artifact("kubernetes")?.join("bin").join(command))
 }
 
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_as_environment() {
-        let tool = find("no-such-tool").unwrap_err().to_string();
+        let tool = find_tool("no-such-tool").unwrap_err().to_string();
         assert_eq!(tool, "environment: no-such-tool missing, run make testkit");
-        let cached = kubernetes("no-such-command").unwrap_err().to_string();
+        let cached = kubernetes_binary("no-such-command").unwrap_err().to_string();
         assert!(cached.starts_with("environment: "), "{cached}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`crate::machine::Builder::ignite`] does this to a machine before its first boot, through the machine's own network.
 
-use crate::pki::Authority;
+use crate::pki::TestCa;
 use crate::{cache, command, environment};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -12,28 +12,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where Debian puts the program; it is not meant for the PATH.
-const PROGRAM: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
+const BINARY: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
 /// One run of Ignition against a root.
 #[derive(Debug)]
-pub struct Ignition {
-    program: PathBuf,
+pub struct IgnitionRun {
+    binary: PathBuf,
     work: PathBuf,
     namespace: Option<String>,
 }
 
-impl Ignition {
+impl IgnitionRun {
     /// A run of Debian's Ignition that keeps its files in `work`.
     pub fn new(work: &Path) -> Result<Self> {
-        Self::of(PathBuf::from(PROGRAM), work)
+        Self::with_binary(PathBuf::from(BINARY), work)
     }
 
     /// The same with another version, which reads a newer specification: `v2.22.0` 3.5, `v2.26.0` 3.6.
-    pub fn version(version: &str, work: &Path) -> Result<Self> {
-        Self::of(cache::artifact("ignition")?.join(format!("bin/ignition-{version}")), work)
+    pub fn with_version(version: &str, work: &Path) -> Result<Self> {
+        Self::with_binary(
+            cache::artifact("ignition")?.join(format!("bin/ignition-{version}")),
+            work,
+        )
     }
 
-    fn of(program: PathBuf, work: &Path) -> Result<Self> {
+    fn with_binary(program: PathBuf, work: &Path) -> Result<Self> {
         if !program.exists() {
             bail!("environment: ignition missing, run make testkit");
         }
@@ -43,7 +46,7 @@ impl Ignition {
         let setfiles = shims.join("setfiles");
         fs::write(&setfiles, "#!/bin/sh\ncat >/dev/null\n")?;
         fs::set_permissions(&setfiles, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { program, work: work.to_owned(), namespace: None })
+        Ok(Self { binary: program, work: work.to_owned(), namespace: None })
     }
 
     /// Fetches from inside a network namespace.
@@ -83,10 +86,10 @@ impl Ignition {
     fn stage(&self, stage: &str, root: &Path) -> Result<()> {
         let file = |name: &str| self.work.join(name);
         let mut command = match &self.namespace {
-            None => Command::new(&self.program),
+            None => Command::new(&self.binary),
             Some(namespace) => {
-                let mut ip = Command::new(environment::find("ip")?);
-                ip.args(["netns", "exec", namespace]).arg(&self.program);
+                let mut ip = Command::new(environment::find_tool("ip")?);
+                ip.args(["netns", "exec", namespace]).arg(&self.binary);
                 ip
             }
         };
@@ -102,7 +105,7 @@ impl Ignition {
 }
 
 /// A pointer config: merge the config at `url`, trusting `authority` for TLS.
-pub fn pointer(url: &str, authority: Option<&Authority>) -> String {
+pub fn pointer_config(url: &str, authority: Option<&TestCa>) -> String {
     let mut ignition = json!({"version": "3.2.0", "config": {"merge": [{"source": url}]}});
     if let Some(authority) = authority {
         ignition["security"] =

@@ -12,15 +12,15 @@ use crate::cache::{self, hex};
 
 /// An image with one layer, or with one on top of a system's.
 #[derive(Debug, Clone, Default)]
-pub struct Image {
-    base: Vec<Layer>,
-    files: Vec<(String, u32, Contents)>,
+pub struct ContainerImage {
+    base: Vec<CachedLayer>,
+    files: Vec<(String, u32, ImageFile)>,
     entrypoint: Vec<String>,
 }
 
 /// A layer that is in the cache.
 #[derive(Debug, Clone)]
-struct Layer {
+struct CachedLayer {
     file: PathBuf,
     kind: String,
     digest: String,
@@ -29,13 +29,13 @@ struct Layer {
 }
 
 #[derive(Debug, Clone)]
-enum Contents {
+enum ImageFile {
     Bytes(Vec<u8>),
     Link(String),
-    Folder,
+    Directory,
 }
 
-impl Image {
+impl ContainerImage {
     /// An empty image.
     pub fn new() -> Self {
         Self::default()
@@ -43,22 +43,28 @@ impl Image {
 
     /// A bootable Debian: what `debian/v1` is among the images of ostree machines. Files that are added are a layer on top.
     pub fn system() -> Result<Self> {
-        Self::of("os-image")
+        Self::from_artifact("os-image")
     }
 
     /// The smallest system that boots and runs the daemon: what is `debian-small/v2` among the images of ostree machines.
     pub fn small_system() -> Result<Self> {
-        Self::of("ostree-small")
+        Self::from_artifact("ostree-small")
     }
 
-    fn of(artifact: &str) -> Result<Self> {
+    fn from_artifact(artifact: &str) -> Result<Self> {
         let artifact = cache::artifact(artifact)?;
         let text = fs::read_to_string(artifact.join("layers"))?;
         let base = text.lines().map(|line| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let [name, kind, digest, size, diff_id] =
                 <[String; 5]>::try_from(words).map_err(|_| anyhow!("a bad line: {line}"))?;
-            Ok(Layer { file: artifact.join(name), kind, digest, size: size.parse()?, diff_id })
+            Ok(CachedLayer {
+                file: artifact.join(name),
+                kind,
+                digest,
+                size: size.parse()?,
+                diff_id,
+            })
         });
         Ok(Self { base: base.collect::<Result<_>>()?, ..Self::default() })
     }
@@ -73,8 +79,9 @@ impl Image {
         let program = fs::read("/usr/bin/busybox")
             .or_else(|_| fs::read("/bin/busybox"))
             .context("environment: busybox missing, run make testkit")?;
-        let mut image = Self::new().folder("tmp").folder("proc").folder("sys").folder("dev");
-        image = image.folder("etc").file("bin/busybox", 0o755, program);
+        let mut image =
+            Self::new().directory("tmp").directory("proc").directory("sys").directory("dev");
+        image = image.directory("etc").file("bin/busybox", 0o755, program);
         for name in ["sh", "cat", "chroot", "sleep", "ls", "mkdir", "echo", "nsenter", "true", "id"]
         {
             image = image.link(&format!("bin/{name}"), "busybox");
@@ -83,7 +90,7 @@ impl Image {
     }
 
     /// Busybox that waits until it is told to end; unlike its own `sleep` it does end then, even as process 1.
-    pub fn waiting() -> Result<Self> {
+    pub fn sleeping() -> Result<Self> {
         const WAIT: &str =
             "#!/bin/sh\ntrap 'exit 0' TERM INT\nwhile :; do sleep 1000 & wait $!; done\n";
         Ok(Self::busybox()?.file("bin/wait", 0o755, WAIT).entrypoint(&["/bin/wait"]))
@@ -92,28 +99,28 @@ impl Image {
     /// A file.
     #[must_use]
     pub fn file(mut self, path: &str, mode: u32, contents: impl Into<Vec<u8>>) -> Self {
-        self.files.push((path.to_owned(), mode, Contents::Bytes(contents.into())));
+        self.files.push((path.to_owned(), mode, ImageFile::Bytes(contents.into())));
         self
     }
 
     /// A symbolic link.
     #[must_use]
     pub fn link(mut self, path: &str, target: &str) -> Self {
-        self.files.push((path.to_owned(), 0o777, Contents::Link(target.to_owned())));
+        self.files.push((path.to_owned(), 0o777, ImageFile::Link(target.to_owned())));
         self
     }
 
     /// Takes away something of the layers below.
     #[must_use]
-    pub fn without(self, path: &str) -> Self {
+    pub fn whiteout(self, path: &str) -> Self {
         let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
         self.file(&format!("{folder}/.wh.{name}"), 0o600, "")
     }
 
     /// A folder.
     #[must_use]
-    pub fn folder(mut self, path: &str) -> Self {
-        self.files.push((path.to_owned(), 0o755, Contents::Folder));
+    pub fn directory(mut self, path: &str) -> Self {
+        self.files.push((path.to_owned(), 0o755, ImageFile::Directory));
         self
     }
 
@@ -135,15 +142,15 @@ impl Image {
             header.set_gid(0);
             header.set_size(0);
             match contents {
-                Contents::Bytes(bytes) => {
+                ImageFile::Bytes(bytes) => {
                     header.set_size(bytes.len() as u64);
                     tar.append_data(&mut header, path, bytes.as_slice())?;
                 }
-                Contents::Link(target) => {
+                ImageFile::Link(target) => {
                     header.set_entry_type(tar::EntryType::Symlink);
                     tar.append_link(&mut header, path, target)?;
                 }
-                Contents::Folder => {
+                ImageFile::Directory => {
                     header.set_entry_type(tar::EntryType::Directory);
                     tar.append_data(&mut header, path, std::io::empty())?;
                 }
@@ -187,7 +194,7 @@ impl Image {
                 fs::hard_link(&below.file, &place)
                     .or_else(|_| fs::copy(&below.file, &place).map(drop))?;
             }
-            let Layer { kind, digest, size, .. } = below;
+            let CachedLayer { kind, digest, size, .. } = below;
             layers.push(json!({"mediaType": kind, "digest": digest, "size": size}));
         }
         layers.push(blob("layer.v1.tar+gzip", &gzip(&layer)?)?);

@@ -1,19 +1,19 @@
 //! What a lab has left behind on this machine: nothing, or a test must fail.
 
-use crate::lab::{Ticket, cgroup};
+use crate::lab::{LabId, cgroup};
 use crate::{cache, command};
 use anyhow::Result;
 use std::fs;
 
 /// Everything that still carries a lab's name: processes, cgroups, mounts, namespaces, links, loop devices, files.
-pub fn leftovers(ticket: &Ticket) -> Result<Vec<String>> {
+pub fn leftovers(ticket: &LabId) -> Result<Vec<String>> {
     let left = named(&ticket.lab)?;
-    Ok(if ticket.is_past()? { Vec::new() } else { left })
+    Ok(if ticket.is_reused()? { Vec::new() } else { left })
 }
 
 fn named(lab: &str) -> Result<Vec<String>> {
     let mut left: Vec<String> = Vec::new();
-    let dir = cache::dir()?.join("run").join(lab);
+    let dir = cache::cache_dir()?.join("run").join(lab);
     let dir = dir.to_string_lossy();
     let inside = format!("{dir}/");
     let mounts = format!("{}/", crate::lab::mount_points(lab).display());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A certificate authority of the test's own.
 #[derive(Debug)]
-pub struct Authority {
+pub struct TestCa {
     certificate: String,
     key: String,
     issuer: Issuer<'static, KeyPair>,
@@ -20,14 +20,14 @@ pub struct Authority {
 
 /// A certificate with its key, both as PEM.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct TestCertificate {
     /// The certificate.
     pub certificate: String,
     /// The private key.
     pub key: String,
 }
 
-impl Authority {
+impl TestCa {
     /// A new authority.
     pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
@@ -51,12 +51,12 @@ impl Authority {
     }
 
     /// The authority itself, for programs that sign with it.
-    pub fn identity(&self) -> Identity {
-        Identity { certificate: self.certificate.clone(), key: self.key.clone() }
+    pub fn identity(&self) -> TestCertificate {
+        TestCertificate { certificate: self.certificate.clone(), key: self.key.clone() }
     }
 
     /// A certificate for a user (CN) in groups (O), usable by clients and, for the given names and addresses, by servers.
-    pub fn issue(&self, user: &str, groups: &[&str], names: &[&str]) -> Result<Identity> {
+    pub fn issue(&self, user: &str, groups: &[&str], names: &[&str]) -> Result<TestCertificate> {
         let names = names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = subject(user, groups);
@@ -65,13 +65,13 @@ impl Authority {
             vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         let pair = KeyPair::generate()?;
         let certificate = params.signed_by(&pair, &self.issuer)?.pem();
-        Ok(Identity { certificate, key: pair.serialize_pem() })
+        Ok(TestCertificate { certificate, key: pair.serialize_pem() })
     }
 }
 
-impl Identity {
+impl TestCertificate {
     /// Writes `NAME.crt` and `NAME.key` into a folder; gives their paths.
-    pub fn write(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+    pub fn write_files(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
         let place = |end: &str| folder.join(format!("{name}.{end}"));
         let (certificate, key) = (place("crt"), place("key"));
         fs::write(&certificate, &self.certificate)

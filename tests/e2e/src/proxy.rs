@@ -15,30 +15,30 @@ use tokio::time::{Instant, sleep_until};
 
 /// Carries TCP connections to a server until its handle goes.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct TcpProxy {
     address: SocketAddr,
-    wire: Arc<Wire>,
+    wire: Arc<ProxyState>,
     task: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Wire {
+struct ProxyState {
     /// How long every byte takes, one way, in milliseconds.
     delay: AtomicU64,
     /// How many bytes may still go from the server to its clients.
-    left: watch::Sender<u64>,
+    byte_budget: watch::Sender<u64>,
     /// Changes with each cut.
-    cuts: watch::Sender<u64>,
+    disconnects: watch::Sender<u64>,
 }
 
-impl Proxy {
+impl TcpProxy {
     /// Listens on a free port of an address, and carries everything to the server.
     pub fn start(address: &str, server: &str) -> Result<Self> {
         let server = server.to_owned();
-        let wire = Arc::new(Wire {
+        let wire = Arc::new(ProxyState {
             delay: AtomicU64::new(0),
-            left: watch::Sender::new(u64::MAX),
-            cuts: watch::Sender::new(0),
+            byte_budget: watch::Sender::new(u64::MAX),
+            disconnects: watch::Sender::new(0),
         });
         let listener = crate::block_on(TcpListener::bind((address, 0)));
         let listener = listener.with_context(|| format!("listen on {address}"))?;
@@ -46,7 +46,7 @@ impl Proxy {
         let carrier = Arc::clone(&wire);
         let task = runtime().spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, server.clone(), Arc::clone(&carrier)));
+                tokio::spawn(forward(client, server.clone(), Arc::clone(&carrier)));
             }
         });
         Ok(Self { address, wire, task })
@@ -58,49 +58,49 @@ impl Proxy {
     }
 
     /// Makes the wire slow: every byte takes this long, each way.
-    pub fn slow(&self, delay: Duration) {
+    pub fn set_delay(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.wire.delay.store(delay, Ordering::Relaxed);
     }
 
     /// Lets so many more bytes go from the server to its clients, over all connections, and then none.
-    pub fn stop_after(&self, bytes: u64) {
-        self.wire.left.send_replace(bytes);
+    pub fn stall_after(&self, bytes: u64) {
+        self.wire.byte_budget.send_replace(bytes);
     }
 
     /// Lets everything go again.
-    pub fn go_on(&self) {
-        self.wire.left.send_replace(u64::MAX);
+    pub fn resume(&self) {
+        self.wire.byte_budget.send_replace(u64::MAX);
     }
 
     /// Whether nothing more goes from the server to its clients.
-    pub fn is_stopped(&self) -> bool {
-        *self.wire.left.borrow() == 0
+    pub fn is_stalled(&self) -> bool {
+        *self.wire.byte_budget.borrow() == 0
     }
 
     /// Cuts all connections; new ones work.
-    pub fn cut(&self) {
-        self.wire.cuts.send_modify(|count| *count += 1);
+    pub fn disconnect_all(&self) {
+        self.wire.disconnects.send_modify(|count| *count += 1);
     }
 }
 
-impl Drop for Proxy {
+impl Drop for TcpProxy {
     fn drop(&mut self) {
         self.task.abort();
-        self.cut();
+        self.disconnect_all();
     }
 }
 
-impl Wire {
+impl ProxyState {
     /// Waits until bytes may go from the server; gives how many.
-    async fn grant(&self, wanted: usize) -> usize {
-        let mut left = self.left.subscribe();
+    async fn take_budget(&self, wanted: usize) -> usize {
+        let mut left = self.byte_budget.subscribe();
         let wanted = wanted as u64;
         loop {
             // The sender is our own.
             let _ = left.wait_for(|left| *left > 0).await;
             let mut granted = 0;
-            self.left.send_modify(|left| {
+            self.byte_budget.send_modify(|left| {
                 granted = wanted.min(*left);
                 if *left != u64::MAX {
                     *left -= granted;
@@ -113,20 +113,25 @@ impl Wire {
     }
 }
 
-async fn carry(client: TcpStream, server: String, wire: Arc<Wire>) {
-    let mut cut = wire.cuts.subscribe();
+async fn forward(client: TcpStream, server: String, wire: Arc<ProxyState>) {
+    let mut cut = wire.disconnects.subscribe();
     let Ok(server) = TcpStream::connect(server).await else { return };
     let ((client_in, client_out), (server_in, server_out)) =
         (client.into_split(), server.into_split());
     tokio::select! {
-        () = one_way(client_in, server_out, Arc::clone(&wire), false) => {}
-        () = one_way(server_in, client_out, wire, true) => {}
+        () = forward_one_way(client_in, server_out, Arc::clone(&wire), false) => {}
+        () = forward_one_way(server_in, client_out, wire, true) => {}
         _ = cut.changed() => {}
     }
 }
 
 /// Carries bytes one way. They wait in a queue, so that slow does not mean narrow.
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire>, counted: bool) {
+async fn forward_one_way(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    wire: Arc<ProxyState>,
+    counted: bool,
+) {
     let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(1024);
     let gate = Arc::clone(&wire);
     let reading = async move {
@@ -143,7 +148,7 @@ async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Arc<Wire
             sleep_until(at).await;
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let count = if counted { gate.grant(rest.len()).await } else { rest.len() };
+                let count = if counted { gate.take_budget(rest.len()).await } else { rest.len() };
                 if to.write_all(&rest[..count]).await.is_err() {
                     return;
                 }
@@ -163,20 +168,20 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_wire_that_is_stopped_carries_on_later() {
+    fn a_stalled_proxy_resumes() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = server.local_addr().unwrap().to_string();
         let speaks = std::thread::spawn(move || {
             let (mut stream, _) = server.accept().unwrap();
             stream.write_all(b"abcdef").unwrap();
         });
-        let proxy = Proxy::start("127.0.0.1", &target).unwrap();
-        proxy.stop_after(4);
+        let proxy = TcpProxy::start("127.0.0.1", &target).unwrap();
+        proxy.stall_after(4);
         let mut client = TcpStream::connect(proxy.address()).unwrap();
         let mut four = [0; 4];
         client.read_exact(&mut four).unwrap();
-        assert_eq!((&four, proxy.is_stopped()), (b"abcd", true));
-        proxy.go_on();
+        assert_eq!((&four, proxy.is_stalled()), (b"abcd", true));
+        proxy.resume();
         let mut rest = String::new();
         client.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "ef");
@@ -194,15 +199,15 @@ mod tests {
                 stream.write_all(&byte).unwrap();
             }
         });
-        let proxy = Proxy::start("127.0.0.1", &target).unwrap();
-        proxy.slow(Duration::from_millis(30));
+        let proxy = TcpProxy::start("127.0.0.1", &target).unwrap();
+        proxy.set_delay(Duration::from_millis(30));
         let mut client = TcpStream::connect(proxy.address()).unwrap();
         let start = std::time::Instant::now();
         client.write_all(b"x").unwrap();
         let mut byte = [0];
         client.read_exact(&mut byte).unwrap();
         assert!(start.elapsed() >= Duration::from_millis(60));
-        proxy.cut();
+        proxy.disconnect_all();
         assert_eq!(client.read(&mut byte).unwrap_or(0), 0);
         echo.join().unwrap();
     }

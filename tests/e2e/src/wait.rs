@@ -5,15 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long [`wait_for`] waits: far above anything a healthy machine needs, so that a slow builder is no failure.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` holds. What it says in `Err` last is what the error says when time is up.
 pub fn wait_for(what: &str, condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    wait_within(PATIENCE, what, condition)
+    wait_with_timeout(DEFAULT_TIMEOUT, what, condition)
 }
 
 /// [`wait_for`] with an own limit.
-pub fn wait_within(
+pub fn wait_with_timeout(
     limit: Duration,
     what: &str,
     mut condition: impl FnMut() -> Result<bool>,
@@ -24,7 +24,9 @@ pub fn wait_within(
         let last = match condition() {
             Ok(true) => return Ok(()),
             Ok(false) => None,
-            Err(error) if error.is::<Hopeless>() => return Err(error.context(what.to_owned())),
+            Err(error) if error.is::<PermanentError>() => {
+                return Err(error.context(what.to_owned()));
+            }
             Err(error) => Some(error),
         };
         if start.elapsed() > limit {
@@ -38,12 +40,12 @@ pub fn wait_within(
 
 /// An error that no waiting will mend, such as a process that has ended; [`wait_for`] stops at once.
 #[derive(Debug)]
-pub struct Hopeless(pub String);
+pub struct PermanentError(pub String);
 
-impl std::fmt::Display for Hopeless {
+impl std::fmt::Display for PermanentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Hopeless {}
+impl std::error::Error for PermanentError {}

@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
-use machinist_e2e::{Cluster, block_on, figures};
+use machinist_e2e::{Cluster, block_on, measurements};
 use serde_json::json;
 
 #[test]
 fn the_api_starts_answers_and_tells_users_apart() {
-    let cluster = figures::timed("cluster-api-start", Cluster::start).unwrap();
+    let cluster = measurements::measure("cluster-api-start", Cluster::start).unwrap();
     let map: ConfigMap = serde_json::from_value(json!({
         "metadata": {"name": "greeting"}, "data": {"hello": "world"},
     }))

@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::fs;
 
 /// A cluster with some definitions, and what it serves.
-struct Definitions {
+struct CrdFixture {
     cluster: Cluster,
     kinds: HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>,
 }
 
-impl Definitions {
+impl CrdFixture {
     fn new(cluster: Cluster) -> Self {
         Self { cluster, kinds: HashMap::new() }
     }
@@ -91,7 +91,7 @@ impl Definitions {
     }
 
     /// Whether a refused case is refused with its words.
-    fn refusal(&mut self, case: &Value) -> Result<(), String> {
+    fn check_rejection(&mut self, case: &Value) -> Result<(), String> {
         let result = match case.get("before") {
             Some(before) => self.store(before).map_err(|error| format!("before: {error}"))?,
             None => json!({}),
@@ -109,7 +109,7 @@ impl Definitions {
 
 /// The cases of a folder, by file name.
 fn cases(folder: &str) -> Vec<(String, Value)> {
-    let folder = cache::root().join("tests/cases/api").join(folder);
+    let folder = cache::source_root().join("tests/cases/api").join(folder);
     let mut files: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
@@ -121,7 +121,7 @@ fn cases(folder: &str) -> Vec<(String, Value)> {
 }
 
 /// All cases against some definitions; `knows` says which objects must come back whole.
-fn check(mut definitions: Definitions, knows: impl Fn(&str) -> bool) {
+fn check_cases(mut definitions: CrdFixture, knows: impl Fn(&str) -> bool) {
     let mut wrong = Vec::new();
     let accepted = cases("");
     assert!(accepted.len() > 50, "the cases are missing");
@@ -129,22 +129,24 @@ fn check(mut definitions: Definitions, knows: impl Fn(&str) -> bool) {
         wrong.extend(definitions.round_trip(object).err().map(|what| format!("{name} {what}")));
     }
     for (name, case) in &cases("refused") {
-        wrong.extend(definitions.refusal(case).err().map(|what| format!("refused/{name} {what}")));
+        wrong.extend(
+            definitions.check_rejection(case).err().map(|what| format!("refused/{name} {what}")),
+        );
     }
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn our_definitions_keep_every_object_whole() {
+fn our_crds_preserve_every_object() {
     let cluster = Cluster::start().unwrap();
     cluster.install_our_crds().unwrap();
-    check(Definitions::new(cluster), |_| true);
+    check_cases(CrdFixture::new(cluster), |_| true);
 }
 
 #[test]
-fn the_published_definitions_keep_every_object_whole() {
+fn the_published_crds_preserve_every_object() {
     let cluster = Cluster::start().unwrap();
     cluster.install_published_crds().unwrap();
     // The feature set Default drops the fields of the other sets.
-    check(Definitions::new(cluster), |name| !name.ends_with("-preview.json"));
+    check_cases(CrdFixture::new(cluster), |name| !name.ends_with("-preview.json"));
 }

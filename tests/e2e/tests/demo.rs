@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use anyhow::{Result, ensure};
-use machinist_e2e::lab::{Process, cgroup};
-use machinist_e2e::{Lab, cache, program, wait_within};
+use machinist_e2e::lab::{LabProcess, cgroup};
+use machinist_e2e::{Lab, binary, cache, wait_with_timeout};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,56 +12,59 @@ use std::time::Duration;
 use std::{fs, io};
 
 /// Longer than it takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const DEMO_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A demo under way, with its files in a folder of its own.
-struct Demo {
-    folder: PathBuf,
-    process: Process,
+struct RunningDemo {
+    directory: PathBuf,
+    process: LabProcess,
     lab: Lab,
 }
 
-impl Demo {
+impl RunningDemo {
     fn start(kind: &str) -> Self {
         let lab = Lab::new().unwrap();
-        let folder = lab.folder("demo").unwrap();
-        let mut script = Command::new(cache::root().join("scripts/demo"));
-        script.arg(kind).env("TMPDIR", &folder).env("MACHINIST_BIN", program::machinist().unwrap());
+        let folder = lab.create_dir("demo").unwrap();
+        let mut script = Command::new(cache::source_root().join("scripts/demo"));
+        script
+            .arg(kind)
+            .env("TMPDIR", &folder)
+            .env("MACHINIST_BIN", binary::machinist_binary().unwrap());
         script.env("MACHINIST_DEMO_GROUP", format!("{}/machines-of-the-demo", lab.name()));
         let process = lab.spawn("demo-script", &script).unwrap();
-        Self { folder, process, lab }
+        Self { directory: folder, process, lab }
     }
 
     /// Waits until the script has said something.
-    fn says(&mut self, words: &str) {
+    fn wait_for_output(&mut self, words: &str) {
         let (process, log) = (&mut self.process, "the demo");
-        wait_within(LIMIT, &format!("{log} to say {words:?}"), || {
+        wait_with_timeout(DEMO_TIMEOUT, &format!("{log} to say {words:?}"), || {
             let has_said = process.log().contains(words);
             if !has_said {
-                process.alive()?;
+                process.check_alive()?;
             }
             Ok(has_said)
         })
         .unwrap();
     }
 
-    fn ends(&mut self) -> Option<i32> {
-        wait_within(LIMIT, "the demo to end", || self.process.has_ended()).unwrap();
+    fn wait_for_exit(&mut self) -> Option<i32> {
+        wait_with_timeout(DEMO_TIMEOUT, "the demo to end", || self.process.has_ended()).unwrap();
         self.process.wait().unwrap().code()
     }
 
     /// Files, mounts, processes and control groups of a demo that has ended.
-    fn leaves_nothing(&self) {
+    fn assert_cleaned_up(&self) {
         let left = self.leftovers().unwrap();
         assert!(left.is_empty(), "{left:?}\n{}", self.process.log());
     }
 
     fn leftovers(&self) -> Result<Vec<String>> {
         let mut left = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.directory)? {
             left.push(format!("file {}", entry?.path().display()));
         }
-        let place = self.folder.to_string_lossy();
+        let place = self.directory.to_string_lossy();
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         left.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
         for hierarchy in cgroup::hierarchies() {
@@ -84,9 +87,9 @@ impl Demo {
 }
 
 /// Runs a demo to its end, and looks for the lines that matter in what it said.
-fn shows(kind: &str, also: &[&str]) {
-    let mut demo = Demo::start(kind);
-    let code = demo.ends();
+fn run_demo(kind: &str, also: &[&str]) {
+    let mut demo = RunningDemo::start(kind);
+    let code = demo.wait_for_exit();
     let log = demo.process.log();
     assert_eq!(code, Some(0), "{log}");
     let common = [
@@ -100,39 +103,39 @@ fn shows(kind: &str, also: &[&str]) {
     ];
     let missing: Vec<_> = common.iter().chain(also).filter(|line| !log.contains(**line)).collect();
     assert!(missing.is_empty(), "{missing:?} not in:\n{log}");
-    demo.leaves_nothing();
+    demo.assert_cleaned_up();
 }
 
 /// Interrupts a demo when it has said something; it cleans up all the same.
-fn interrupted(kind: &str, when: &str) {
-    let mut demo = Demo::start(kind);
-    demo.says(when);
+fn interrupt_demo(kind: &str, when: &str) {
+    let mut demo = RunningDemo::start(kind);
+    demo.wait_for_output(when);
     demo.process.signal(Signal::INT).unwrap();
-    assert_eq!(demo.ends(), Some(130), "{}", demo.process.log());
-    demo.leaves_nothing();
+    assert_eq!(demo.wait_for_exit(), Some(130), "{}", demo.process.log());
+    demo.assert_cleaned_up();
 }
 
 #[test]
-fn the_demo_with_folders_shows_a_rollout_and_an_undo() {
-    shows("folders", &["\"/etc/skel\" is a folder"]);
+fn the_directory_demo_shows_a_rollout_and_a_rollback() {
+    run_demo("folders", &["\"/etc/skel\" is a folder"]);
 }
 
 #[test]
 fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
     let gate = "health check failed on";
     let cost = "costs a restart of shop.service: a, b, c";
-    shows("machines", &[gate, cost, "the machine went back to"]);
+    run_demo("machines", &[gate, cost, "the machine went back to"]);
 }
 
 #[test]
 fn a_demo_that_is_interrupted_leaves_nothing() {
-    interrupted("folders", "rollout status worker --watch");
-    interrupted("machines", "1 working");
+    interrupt_demo("folders", "rollout status worker --watch");
+    interrupt_demo("machines", "1 working");
 }
 
 #[test]
-fn a_wrong_word_is_refused_with_the_right_ones() -> Result<()> {
-    let output = Command::new(cache::root().join("scripts/demo")).arg("clouds").output()?;
+fn an_unknown_argument_lists_the_valid_ones() -> Result<()> {
+    let output = Command::new(cache::source_root().join("scripts/demo")).arg("clouds").output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(2), "{said}");
     ensure!(said.contains("[folders|machines]"), "{said}");

@@ -6,13 +6,13 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
-use machinist_e2e::lab::Process;
-use machinist_e2e::{Cluster, Lab, block_on, program, wait_within};
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::{Cluster, Lab, binary, block_on, wait_with_timeout};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Every kind of pod that a drain meets, on one node: kept by a DaemonSet, guarded by a budget, deaf to SIGTERM, on its
 /// own with local storage.
@@ -72,16 +72,16 @@ spec:
   containers: [{name: app, image: "localhost/busybox:1", imagePullPolicy: Never}]
 "#;
 
-fn controller(lab: &Lab, cluster: &Cluster) -> Process {
-    let mut controller = Command::new(program::machinist().unwrap());
+fn controller(lab: &Lab, cluster: &Cluster) -> LabProcess {
+    let mut controller = Command::new(binary::machinist_binary().unwrap());
     controller.args(["controller", "--metrics-listen-address", "127.0.0.1:0", "--kubeconfig"]);
     controller.arg(cluster.kubeconfig());
     lab.spawn("controller", &controller).unwrap()
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> Result<()>) {
+fn wait_until(what: &str, mut holds: impl FnMut() -> Result<()>) {
     let mut last = None;
-    let result = wait_within(PATIENCE, what, || {
+    let result = wait_with_timeout(DRAIN_TIMEOUT, what, || {
         last = holds().err();
         Ok(last.is_none())
     });
@@ -107,11 +107,11 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
     cluster.install_published_crds().unwrap();
-    let node = cluster.node("n1").unwrap();
+    let node = cluster.boot_node("n1").unwrap();
     cluster
         .kubectl(&["label", "node", "n1", "here=yes", "node-role.kubernetes.io/worker="])
         .unwrap();
-    node.put("/etc/kubernetes/manifests/static.yaml", STATIC).unwrap();
+    node.write_file("/etc/kubernetes/manifests/static.yaml", STATIC).unwrap();
     let adopt = "echo 'staticPodPath: /etc/kubernetes/manifests' >>/etc/kubernetes/kubelet.yaml; systemctl restart kubelet";
     node.sh(adopt).unwrap();
     cluster.apply(PODS).unwrap();
@@ -122,14 +122,14 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
         "machineConfigSelector": {"matchLabels": {"machineconfiguration.openshift.io/role": "worker"}}}}"#,
     )
     .unwrap();
-    until("all pods to run", || {
+    wait_until("all pods to run", || {
         let out = cluster.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].status.phase}"])?;
         ensure!(out.split_whitespace().filter(|phase| *phase == "Running").count() == 4, "{out}");
         Ok(())
     });
     let _controller = controller(&lab, &cluster);
 
-    let ask = |verb: &str| {
+    let request = |verb: &str| {
         let request =
             format!("machineconfiguration.openshift.io/desiredDrain={verb}-rendered-worker-1");
         cluster.kubectl(&["annotate", "--overwrite", "node", "n1", &request]).unwrap();
@@ -141,14 +141,14 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
         ensure!(applied == format!("{verb}-rendered-worker-1"), "{applied}");
         Ok(())
     };
-    ask("drain");
-    until("everyone but the guarded to leave", || {
+    request("drain");
+    wait_until("everyone but the guarded to leave", || {
         let apps = pods(&cluster)?;
         ensure!(apps == ["daemon", "guarded", "static"], "{apps:?}");
         Ok(())
     });
     // The budget holds one, and its name is known long before the first hour is over.
-    until("the blocker to be named", || {
+    wait_until("the blocker to be named", || {
         let events = cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
         ensure!(events.contains("blocked by budget guard"), "{events}");
         Ok(())
@@ -158,9 +158,9 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
     assert_eq!(cordoned, true);
 
     cluster.kubectl(&["delete", "poddisruptionbudget", "guard"]).unwrap();
-    until("the drain to be acknowledged", || answered("drain"));
+    wait_until("the drain to be acknowledged", || answered("drain"));
     assert_eq!(pods(&cluster).unwrap(), ["daemon", "static"]);
-    until("the machine's own object to say so", || {
+    wait_until("the machine's own object to say so", || {
         let object = get(&cluster, "machineconfignode", "n1")?;
         let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let drained = conditions.iter().find(|condition| condition["type"] == "Drained");
@@ -168,8 +168,8 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
         Ok(())
     });
 
-    ask("uncordon");
-    until("the machine to take pods again", || {
+    request("uncordon");
+    wait_until("the machine to take pods again", || {
         answered("uncordon")?;
         let spec = get(&cluster, "node", "n1")?["spec"].clone();
         ensure!(spec["unschedulable"].is_null() || spec["unschedulable"] == false, "{spec}");

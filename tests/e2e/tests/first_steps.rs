@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
-use machinist_e2e::{Lab, Machine, cache, command, program, wait_within};
+use machinist_e2e::{Lab, Machine, binary, cache, command, wait_with_timeout};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Longer than it takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The commands at the prompts of a page, and what it shows as their output.
 fn console(page: &str) -> (Vec<String>, Vec<String>) {
@@ -41,10 +41,10 @@ fn machine(lab: &Lab, home: &Path) -> Machine {
 }
 
 /// A folder for the `PATH`: our program, and ssh and scp as the reader has set them up.
-fn programs(home: &Path) -> PathBuf {
+fn create_path_dir(home: &Path) -> PathBuf {
     let folder = home.join("bin");
     fs::create_dir_all(&folder).unwrap();
-    symlink(program::machinist().unwrap(), folder.join("machinist")).unwrap();
+    symlink(binary::machinist_binary().unwrap(), folder.join("machinist")).unwrap();
     let options = format!(
         "-i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
         home.join("key").display()
@@ -61,30 +61,31 @@ fn programs(home: &Path) -> PathBuf {
 #[test]
 fn the_first_how_to_ends_with_a_configured_machine() {
     let lab = Lab::new().unwrap();
-    lab.bridge().unwrap();
-    let home = lab.folder("reader").unwrap();
+    lab.create_bridge().unwrap();
+    let home = lab.create_dir("reader").unwrap();
     let machine = machine(&lab, &home);
-    let page = fs::read_to_string(cache::root().join("docs/first-steps.md")).unwrap();
+    let page = fs::read_to_string(cache::source_root().join("docs/first-steps.md")).unwrap();
     let (mut commands, output) = console(&page);
     assert!(commands[0].contains("HUB=192.0.2.10 MACHINE=192.0.2.11"), "{}", commands[0]);
     commands[0] =
         commands[0].replace("192.0.2.10", &lab.address()).replace("192.0.2.11", machine.address());
     let script = format!("set -euo pipefail\n{}\n", commands.join("\n"));
     let mut shell = Command::new("bash");
-    shell.args(["-x", "-c", &script]).current_dir(cache::root()).env("HOME", &home);
+    shell.args(["-x", "-c", &script]).current_dir(cache::source_root()).env("HOME", &home);
     shell.env("XDG_STATE_HOME", home.join("state")).env_remove("KUBECONFIG");
-    shell.env("MACHINIST_BIN", program::machinist().unwrap());
+    shell.env("MACHINIST_BIN", binary::machinist_binary().unwrap());
     let path = std::env::var("PATH").unwrap();
-    shell.env("PATH", format!("{}:{path}", programs(&home).display()));
+    shell.env("PATH", format!("{}:{path}", create_path_dir(&home).display()));
     let mut reader = lab.spawn("reader", &shell).unwrap();
-    wait_within(LIMIT, "the reader to reach the end of the page", || reader.has_ended()).unwrap();
+    wait_with_timeout(TIMEOUT, "the reader to reach the end of the page", || reader.has_ended())
+        .unwrap();
     let log = reader.log();
     assert!(reader.wait().unwrap().success(), "{log}");
     for line in output.iter().filter(|line| !line.contains('…')) {
         assert!(log.contains(line), "the page shows {line:?}, which is not in:\n{log}");
     }
-    let motd = String::from_utf8(machine.get("/etc/motd").unwrap()).unwrap();
+    let motd = String::from_utf8(machine.read_file("/etc/motd").unwrap()).unwrap();
     assert_eq!(motd, "Kept by machinist: changes by hand are seen.\n");
-    assert!(machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap().ok());
+    assert!(machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap().succeeded());
     assert_eq!(machine.boots(), 2, "the first config costs a restart, the second none");
 }

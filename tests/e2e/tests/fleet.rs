@@ -1,26 +1,27 @@
 //! The fleet room of the kit: simulated machines against a real API server.
 
-use machinist_e2e::checker::{Slack, WatchLog, check};
-use machinist_e2e::fleet::{Behaviour, PREFIX, Plan};
-use machinist_e2e::load::Load;
-use machinist_e2e::{Cluster, Fleet, figures, wait_within};
+use machinist_e2e::cpu_load::CpuLoad;
+use machinist_e2e::fleet::{ANNOTATION_PREFIX, FleetSpec, MachineBehaviour};
+use machinist_e2e::rollout_checker::{ReactionTime, WatchLog, check};
+use machinist_e2e::{Cluster, Fleet, measurements, wait_with_timeout};
 use std::time::{Duration, Instant};
 
 #[test]
-fn machines_that_fail_crash_and_lose_answers_arrive_all_the_same() {
+fn machines_that_fail_crash_and_lose_responses_converge() {
     let cluster = Cluster::start().unwrap();
-    let behaviour = Behaviour {
+    let behaviour = MachineBehaviour {
         apply: 0..=50,
         reboot: Some(0..=50),
         failure: 20,
         crash: 20,
-        lost_answer: 20,
-        ..Behaviour::default()
+        lost_response: 20,
+        ..MachineBehaviour::default()
     };
-    let plan = Plan { machines: 60, behaviour, own_watches: true, ..Plan::default() };
+    let plan =
+        FleetSpec { machines: 60, behaviour, watch_per_machine: true, ..FleetSpec::default() };
     let fleet = Fleet::start(cluster.client(), plan).unwrap();
     fleet.target_all("rendered-worker-1").unwrap();
-    wait_within(Duration::from_secs(60), "the fleet to arrive", || {
+    wait_with_timeout(Duration::from_secs(60), "the fleet to arrive", || {
         Ok(fleet.progress("rendered-worker-1")? == (60, 0))
     })
     .unwrap();
@@ -31,22 +32,22 @@ fn machines_that_fail_crash_and_lose_answers_arrive_all_the_same() {
 fn five_thousand_machines_stay_within_their_budget() {
     const MACHINES: usize = 5000;
     let cluster = Cluster::start().unwrap();
-    let plan = Plan { machines: MACHINES, ..Plan::default() };
+    let plan = FleetSpec { machines: MACHINES, ..FleetSpec::default() };
     let start = Instant::now();
     let fleet = Fleet::start(cluster.client(), plan).unwrap();
     let made = start.elapsed();
-    let load = Load::start(cluster.processes());
+    let load = CpuLoad::start(cluster.processes());
     fleet.target_all("rendered-worker-1").unwrap();
-    wait_within(Duration::from_secs(120), "the fleet to arrive", || {
+    wait_with_timeout(Duration::from_secs(120), "the fleet to arrive", || {
         // Two writes each; listing them all is worth it only then.
         Ok(fleet.updates() >= 2 * MACHINES as u64
             && fleet.progress("rendered-worker-1")? == (MACHINES, 0))
     })
     .unwrap();
-    let (took, share) = (load.elapsed(), load.share());
+    let (took, share) = (load.elapsed(), load.available_share());
     let updates = fleet.updates() as f64 + MACHINES as f64;
     let (etcd, api) = cluster.memory();
-    let own = machinist_e2e::fleet::own_memory();
+    let own = machinist_e2e::fleet::process_memory();
     // Beside other work the machine is slower than it is: what it would give alone is what counts.
     let rate = updates / took.as_secs_f64();
     let alone = rate / share;
@@ -60,7 +61,7 @@ fn five_thousand_machines_stay_within_their_budget() {
         megabytes(own)
     );
     println!("{figure}");
-    figures::record("fleet-of-5000", figure).unwrap();
+    measurements::record("fleet-of-5000", figure).unwrap();
     assert!(etcd + api + own < 2 * 1024 * 1024 * 1024, "too much memory");
     assert!(alone >= 500.0, "only {alone:.0} updates a second");
 }
@@ -77,29 +78,30 @@ fn pool(config: &str) -> String {
 }
 
 #[test]
-fn the_checker_tells_a_careful_rollout_from_a_careless_one() {
+fn the_checker_detects_a_rule_violation() {
     let cluster = Cluster::start().unwrap();
     cluster.install_published_crds().unwrap();
     cluster.apply(&pool("rendered-worker-0")).unwrap();
-    let fleet = Fleet::start(cluster.client(), Plan { machines: 6, ..Plan::default() }).unwrap();
+    let fleet =
+        Fleet::start(cluster.client(), FleetSpec { machines: 6, ..FleetSpec::default() }).unwrap();
     let log = WatchLog::start(&cluster.client()).unwrap();
     cluster.apply(&pool("rendered-worker-1")).unwrap();
     for (n, name) in fleet.names().iter().enumerate() {
-        let desired = format!("{PREFIX}/desiredConfig=rendered-worker-1");
+        let desired = format!("{ANNOTATION_PREFIX}/desiredConfig=rendered-worker-1");
         cluster.kubectl(&["annotate", "--overwrite", "node", name, &desired]).unwrap();
-        wait_within(Duration::from_secs(30), "the machine to arrive", || {
+        wait_with_timeout(Duration::from_secs(30), "the machine to arrive", || {
             Ok(fleet.progress("rendered-worker-1")?.0 == n + 1)
         })
         .unwrap();
     }
-    assert_eq!(check(&log.stop().unwrap(), Slack::default()), []);
+    assert_eq!(check(&log.stop().unwrap(), ReactionTime::default()), []);
 
     let log = WatchLog::start(&cluster.client()).unwrap();
     fleet.target_all("rendered-worker-2").unwrap();
-    wait_within(Duration::from_secs(30), "the fleet to arrive", || {
+    wait_with_timeout(Duration::from_secs(30), "the fleet to arrive", || {
         Ok(fleet.progress("rendered-worker-2")?.0 == 6)
     })
     .unwrap();
-    let broken = check(&log.stop().unwrap(), Slack::default());
+    let broken = check(&log.stop().unwrap(), ReactionTime::default());
     assert!(broken.iter().any(|violation| violation.rule.contains("the pool's config")));
 }

@@ -12,11 +12,11 @@
 mod hub_support;
 
 use futures::TryStreamExt as _;
-use hub_support::{Hub, Random, number};
+use hub_support::{HubProcess, RandomGenerator, env_number};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use machinist_e2e::{block_on, figures, runtime, wait_for};
+use machinist_e2e::{block_on, measurements, runtime, wait_for};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 const WRITERS: u64 = 16;
 const WATCHERS: usize = 4;
 /// What the hub remembers: watchers that come back at once resume, one that sleeps falls behind.
-const HISTORY: usize = 100;
-const SLEEP: Duration = Duration::from_secs(5);
-/// How long the test may take, unless a number of rounds was asked for.
-const LIMIT: Duration = Duration::from_secs(45);
+const HISTORY_EVENTS: usize = 100;
+const WATCHER_SLEEP: Duration = Duration::from_secs(5);
+/// How long the test may take, unless a env_number of rounds was asked for.
+const TIME_LIMIT: Duration = Duration::from_secs(45);
 
 /// What a writer wrote last: its count, or none if it deleted its object.
-type State = Option<u64>;
+type LastWrite = Option<u64>;
 
 /// An object whose parts all say the same count.
 fn object(name: &str, count: u64) -> ConfigMap {
@@ -56,14 +56,19 @@ fn revision(map: &ConfigMap) -> u64 {
 }
 
 /// What one writer saw until its first error.
-struct Told {
-    acknowledged: State,
+struct WriterResult {
+    acknowledged: LastWrite,
     /// The write that got no answer.
-    attempted: State,
+    attempted: LastWrite,
     writes: Vec<u64>,
 }
 
-async fn write(api: Api<ConfigMap>, name: String, mut state: State, mut count: u64) -> Told {
+async fn write(
+    api: Api<ConfigMap>,
+    name: String,
+    mut state: LastWrite,
+    mut count: u64,
+) -> WriterResult {
     let mut writes = Vec::new();
     let post = PostParams::default();
     loop {
@@ -83,14 +88,14 @@ async fn write(api: Api<ConfigMap>, name: String, mut state: State, mut count: u
                 writes.push(revision);
             }
             Err(kube::Error::Api(status)) if status.code < 500 => panic!("{name}: {status:?}"),
-            Err(_) => return Told { acknowledged: state, attempted: next, writes },
+            Err(_) => return WriterResult { acknowledged: state, attempted: next, writes },
         }
     }
 }
 
 /// What a watcher saw: revisions by name, and where it had to list again.
 #[derive(Default)]
-struct Seen {
+struct WatcherResult {
     last: HashMap<String, u64>,
     revisions: HashSet<u64>,
     newest: u64,
@@ -101,7 +106,7 @@ struct Seen {
 /// Watches until it is told to stop, resuming where it was.
 async fn watch(
     api: Api<ConfigMap>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<WatcherResult>>,
     stop: Arc<AtomicBool>,
     pause: Duration,
 ) {
@@ -115,7 +120,7 @@ async fn watch(
 
 async fn watch_once(
     api: &Api<ConfigMap>,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<WatcherResult>,
     from: &mut Option<String>,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
@@ -166,17 +171,17 @@ fn list(client: &Client) -> (BTreeMap<String, u64>, u64) {
     (objects, list.metadata.resource_version.unwrap().parse().unwrap())
 }
 
-struct Test {
-    hub: Hub,
-    random: Random,
+struct CrashTest {
+    hub: HubProcess,
+    random: RandomGenerator,
     revision: u64,
     writes: HashSet<u64>,
     count: usize,
 }
 
-impl Test {
+impl CrashTest {
     /// One life of the hub: writers write, it is killed, and started again.
-    fn round(&mut self, states: &mut BTreeMap<String, (State, u64)>) {
+    fn round(&mut self, states: &mut BTreeMap<String, (LastWrite, u64)>) {
         let client = self.hub.client().unwrap();
         let writers: Vec<_> = states
             .iter()
@@ -187,7 +192,7 @@ impl Test {
             .collect();
         std::thread::sleep(Duration::from_micros(self.random.below(600_000)));
         self.hub.kill().unwrap();
-        let told: Vec<(String, Told)> =
+        let told: Vec<(String, WriterResult)> =
             writers.into_iter().map(|(name, task)| (name, block_on(task).unwrap())).collect();
         self.hub.launch().unwrap();
         // Some are killed while they start.
@@ -225,28 +230,33 @@ impl Test {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let seed = number("MACHINIST_CRASH_SEED", now | 1);
-    let asked = number("MACHINIST_CRASH_ROUNDS", 0);
+    let seed = env_number("MACHINIST_CRASH_SEED", now | 1);
+    let asked = env_number("MACHINIST_CRASH_ROUNDS", 0);
     eprintln!("MACHINIST_CRASH_SEED={seed}");
     let start = Instant::now();
-    let hub = Hub::with_history(Some(HISTORY)).unwrap();
+    let hub = HubProcess::with_history(Some(HISTORY_EVENTS)).unwrap();
     let client = hub.client().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let seen: Vec<Arc<Mutex<Seen>>> = (0..WATCHERS).map(|_| Arc::default()).collect();
+    let seen: Vec<Arc<Mutex<WatcherResult>>> = (0..WATCHERS).map(|_| Arc::default()).collect();
     let watchers: Vec<_> = seen
         .iter()
         .enumerate()
         .map(|(index, seen)| {
             let api = Api::default_namespaced(client.clone());
-            let pause = if index == 0 { SLEEP } else { Duration::from_millis(20) };
+            let pause = if index == 0 { WATCHER_SLEEP } else { Duration::from_millis(20) };
             runtime().spawn(watch(api, Arc::clone(seen), Arc::clone(&stop), pause))
         })
         .collect();
-    let mut test =
-        Test { hub, random: Random(seed), revision: 1, writes: HashSet::new(), count: 0 };
+    let mut test = CrashTest {
+        hub,
+        random: RandomGenerator(seed),
+        revision: 1,
+        writes: HashSet::new(),
+        count: 0,
+    };
     let mut states = (0..WRITERS).map(|n| (format!("w{n}"), (None, 0))).collect();
     let mut rounds = 0;
-    while if asked > 0 { rounds < asked } else { start.elapsed() < LIMIT && rounds < 20 } {
+    while if asked > 0 { rounds < asked } else { start.elapsed() < TIME_LIMIT && rounds < 20 } {
         test.round(&mut states);
         rounds += 1;
     }
@@ -276,7 +286,7 @@ fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
         start.elapsed()
     );
     eprintln!("{figure}");
-    figures::record("hub-crashes", &figure).unwrap();
+    measurements::record("hub-crashes", &figure).unwrap();
     assert!(rounds >= 5 && test.count > 100, "too slow to tell: {figure}");
     assert!(rounds < 15 || lists > WATCHERS, "nobody fell behind: {figure}");
 }

@@ -7,9 +7,11 @@
 
 mod hub_support;
 
-use hub_support::raw::{Answer, Connection, Dialer, http2_without_window, request};
-use hub_support::{Hub, number};
-use machinist_e2e::{block_on, figures, wait_within};
+use hub_support::raw::{
+    RawHttpResponse, RawTlsDialer, TlsConnection, http2_without_window, request,
+};
+use hub_support::{HubProcess, env_number};
+use machinist_e2e::{block_on, measurements, wait_with_timeout};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -23,8 +25,8 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const YAML: (&str, &str) = ("content-type", "application/yaml");
 const PROTOBUF: (&str, &str) = ("content-type", "application/vnd.kubernetes.protobuf");
 
-fn dialer(hub: &Hub) -> Dialer {
-    Dialer::new(&hub.kubeconfig(), &hub.address()).unwrap()
+fn dialer(hub: &HubProcess) -> RawTlsDialer {
+    RawTlsDialer::new(&hub.kubeconfig(), &hub.address()).unwrap()
 }
 
 /// As many open files as this process may have.
@@ -36,17 +38,17 @@ fn raise_file_limit() -> u64 {
 }
 
 /// The worst of ten ordinary requests, each on a connection of its own.
-fn worst_answer(dialer: &Dialer) -> Duration {
+fn worst_latency(dialer: &RawTlsDialer) -> Duration {
     let ask = |_| {
         let start = Instant::now();
-        let answer = dialer.ask(&request("GET", &format!("{POOLS}/worker"), &[], b"")).unwrap();
+        let answer = dialer.request(&request("GET", &format!("{POOLS}/worker"), &[], b"")).unwrap();
         assert_eq!(answer.code, 200);
         start.elapsed()
     };
     (0..10).map(ask).max().unwrap_or_default()
 }
 
-fn is_status(answer: &Answer, code: u16) -> bool {
+fn is_status(answer: &RawHttpResponse, code: u16) -> bool {
     let body = answer.json();
     answer.code == code && body["kind"] == "Status" && body["code"] == code
 }
@@ -131,12 +133,12 @@ fn bad_requests() -> Vec<(&'static str, Vec<u8>, u16)> {
 
 #[test]
 fn bad_requests_are_refused_with_a_status() {
-    let mut hub = Hub::start().unwrap();
+    let mut hub = HubProcess::start().unwrap();
     let dialer = dialer(&hub);
     let mut wrong = Vec::new();
     for (name, bytes, code) in bad_requests() {
-        let answer = dialer.ask(&bytes);
-        hub.alive().unwrap();
+        let answer = dialer.request(&bytes);
+        hub.check_alive().unwrap();
         match answer {
             Ok(answer) if answer.code < 400 && answer.code == code => {}
             Ok(answer) if is_status(&answer, code) => {}
@@ -153,8 +155,8 @@ fn bad_requests_are_refused_with_a_status() {
 
 /// Where the bytes are not even HTTP: the server says so in HTTP's own words, or hangs up.
 #[test]
-fn what_is_not_http_ends_the_connection_and_nothing_else() {
-    let mut hub = Hub::start().unwrap();
+fn non_http_bytes_close_only_their_connection() {
+    let mut hub = HubProcess::start().unwrap();
     let dialer = dialer(&hub);
     let long = "x".repeat(200_000);
     let table: [(&str, Vec<u8>, &[u16]); 8] = [
@@ -182,34 +184,34 @@ fn what_is_not_http_ends_the_connection_and_nothing_else() {
         ("an old version", b"GET / HTTP/0.9\r\n\r\n".to_vec(), &[400, 505]),
     ];
     for (name, bytes, codes) in table {
-        if let Ok(answer) = dialer.ask(&bytes) {
+        if let Ok(answer) = dialer.request(&bytes) {
             assert!(codes.contains(&answer.code), "{name}: {}", answer.code);
         }
-        hub.alive().unwrap();
+        hub.check_alive().unwrap();
     }
     // Not even TLS.
     let mut tcp = dialer.tcp().unwrap();
     tcp.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let _ = tcp.read_to_end(&mut Vec::new());
-    assert!(worst_answer(&dialer) < Duration::from_secs(2));
+    assert!(worst_latency(&dialer) < Duration::from_secs(2));
 }
 
 /// Clients of every slow kind at once; they hold their connections until the end.
-struct Slow {
+struct SlowClients {
     _tcp: Vec<TcpStream>,
-    tls: Vec<Connection>,
+    tls: Vec<TlsConnection>,
 }
 
-fn slow_clients(dialer: &Dialer) -> Slow {
+fn slow_clients(dialer: &RawTlsDialer) -> SlowClients {
     let mut tls = Vec::new();
-    let mut start = |connection: Connection, bytes: &[u8]| {
+    let mut start = |connection: TlsConnection, bytes: &[u8]| {
         let mut connection = connection;
         connection.write_all(bytes).unwrap();
         connection.flush().unwrap();
         tls.push(connection);
     };
     for _ in 0..200 {
-        start(dialer.nobody().unwrap(), b"GET /api/v1/nodes HTTP/1.1\r\nhost: h\r\nx-slow: ");
+        start(dialer.anonymous().unwrap(), b"GET /api/v1/nodes HTTP/1.1\r\nhost: h\r\nx-slow: ");
         let head = format!(
             "POST {POOLS} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n{{\"kind\":"
         );
@@ -227,11 +229,11 @@ fn slow_clients(dialer: &Dialer) -> Slow {
         let path = format!("{MAPS}?watch=1");
         start(dialer.admin_http2().unwrap(), &http2_without_window(&path, 200));
     }
-    Slow { _tcp: (0..100).map(|_| dialer.tcp().unwrap()).collect(), tls }
+    SlowClients { _tcp: (0..100).map(|_| dialer.tcp().unwrap()).collect(), tls }
 }
 
 /// Writes config maps of 100 KB over and over.
-fn churn(hub: &Hub, indices: std::ops::Range<usize>) {
+fn overwrite_config_maps(hub: &HubProcess, indices: std::ops::Range<usize>) {
     let client = hub.client().unwrap();
     let data = "y".repeat(100_000);
     block_on(async {
@@ -253,24 +255,24 @@ fn churn(hub: &Hub, indices: std::ops::Range<usize>) {
 }
 
 #[test]
-fn slow_clients_disturb_nobody_and_hold_little() {
-    let mut hub = Hub::start().unwrap();
+fn slow_clients_do_not_affect_others() {
+    let mut hub = HubProcess::start().unwrap();
     let dialer = dialer(&hub);
-    churn(&hub, 0..40);
+    overwrite_config_maps(&hub, 0..40);
     let before = hub.memory();
     let mut slow = slow_clients(&dialer);
     // Every watcher would have 40 MB to read: 32 GB with all streams, if somebody kept it for them.
     let start = Instant::now();
-    churn(&hub, 40..440);
+    overwrite_config_maps(&hub, 40..440);
     let churned = start.elapsed();
-    let worst = worst_answer(&dialer);
+    let worst = worst_latency(&dialer);
     let held = hub.memory().saturating_sub(before) >> 20;
     let figure = format!(
         "{held} MB for 504 slow connections; 400 writes in {churned:.1?}; worst answer {worst:.1?}"
     );
     eprintln!("{figure}");
-    figures::record("hub-slow-clients", &figure).unwrap();
-    hub.alive().unwrap();
+    measurements::record("hub-slow-clients", &figure).unwrap();
+    hub.check_alive().unwrap();
     assert!(held < 300, "{figure}");
     assert!(worst < Duration::from_secs(3), "{figure}");
     // Who waits for a slow one's bytes is told so when they come.
@@ -282,10 +284,10 @@ fn slow_clients_disturb_nobody_and_hold_little() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_cost_little_and_keep_nobody_out() {
+fn ten_thousand_idle_connections_do_not_block_clients() {
     let files = raise_file_limit();
-    let count = number("MACHINIST_IDLE", 10_000).min(files.saturating_sub(500));
-    let mut hub = Hub::start().unwrap();
+    let count = env_number("MACHINIST_IDLE", 10_000).min(files.saturating_sub(500));
+    let mut hub = HubProcess::start().unwrap();
     let dialer = dialer(&hub);
     let before = hub.memory();
     let start = Instant::now();
@@ -293,7 +295,7 @@ fn ten_thousand_idle_connections_cost_little_and_keep_nobody_out() {
         let ask = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
         (0..count)
             .map(|_| {
-                let mut connection = dialer.nobody().unwrap();
+                let mut connection = dialer.anonymous().unwrap();
                 connection.write_all(ask).unwrap();
                 let mut code = [0; 12];
                 connection.read_exact(&mut code).unwrap();
@@ -302,11 +304,11 @@ fn ten_thousand_idle_connections_cost_little_and_keep_nobody_out() {
             })
             .collect::<Vec<_>>()
     };
-    let connections: Vec<Connection> = std::thread::scope(|scope| {
+    let connections: Vec<TlsConnection> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| connect(count / 4))).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let (made, worst) = (start.elapsed(), worst_answer(&dialer));
+    let (made, worst) = (start.elapsed(), worst_latency(&dialer));
     let memory = hub.memory().saturating_sub(before);
     let each = memory / connections.len() as u64 / 1024;
     let figure = format!(
@@ -315,12 +317,12 @@ fn ten_thousand_idle_connections_cost_little_and_keep_nobody_out() {
         memory >> 20
     );
     eprintln!("{figure}");
-    figures::record("hub-idle-connections", &figure).unwrap();
+    measurements::record("hub-idle-connections", &figure).unwrap();
     assert!(each < 64, "{figure}");
     assert!(worst < Duration::from_secs(2), "{figure}");
     drop(connections);
-    wait_within(Duration::from_secs(30), "the connections to be forgotten", || {
-        hub.alive()?;
+    wait_with_timeout(Duration::from_secs(30), "the connections to be forgotten", || {
+        hub.check_alive()?;
         let sockets = std::fs::read_dir(format!("/proc/{}/fd", hub.id()))?.count();
         Ok(sockets < 200)
     })

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use anyhow::Result;
-use machinist_e2e::lab::Process;
-use machinist_e2e::page::fetch;
-use machinist_e2e::{Lab, cache, command, program, wait_for};
+use machinist_e2e::http_get::http_get;
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::{Lab, binary, cache, command, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ fn promtool(words: &[&str], file: &Path) {
 
 #[test]
 fn promtool_accepts_the_alerts_and_their_tests() {
-    let folder = cache::root().join("monitoring");
+    let folder = cache::source_root().join("monitoring");
     promtool(&["check", "rules"], &folder.join("alerts.yaml"));
     promtool(&["test", "rules"], &folder.join("alerts.test.yaml"));
 }
@@ -28,7 +28,7 @@ fn promtool_accepts_the_alerts_and_their_tests() {
 #[test]
 fn promtool_accepts_every_query_of_the_dashboard() {
     let lab = Lab::new().unwrap();
-    let text = fs::read(cache::root().join("monitoring/dashboard.json")).unwrap();
+    let text = fs::read(cache::source_root().join("monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_slice(&text).unwrap();
     let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
     let panels = dashboard["panels"].as_array().unwrap().iter();
@@ -38,14 +38,14 @@ fn promtool_accepts_every_query_of_the_dashboard() {
         let query = target["expr"].as_str().unwrap().replace("$pool", "worker");
         writeln!(rules, "  - record: panel\n    expr: {}", Value::from(query)).unwrap();
     }
-    let file = lab.folder("rules").unwrap().join("dashboard.yaml");
+    let file = lab.create_dir("rules").unwrap().join("dashboard.yaml");
     fs::write(&file, rules).unwrap();
     promtool(&["check", "rules", "--lint=none"], &file);
 }
 
 /// The names of the samples that a process serves.
-fn served(address: &str) -> Result<BTreeSet<String>> {
-    let text = fetch(address, "/metrics")?;
+fn served_metrics(address: &str) -> Result<BTreeSet<String>> {
+    let text = http_get(address, "/metrics")?;
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let names = samples.filter_map(|line| line.split(['{', ' ']).next());
     // A histogram has several samples, and one name in the table.
@@ -58,12 +58,12 @@ fn served(address: &str) -> Result<BTreeSet<String>> {
 }
 
 /// Waits until a process serves these, and nothing that the table of metrics does not have.
-fn serves(process: &mut Process, address: &str, names: &[&str]) {
-    let table = fs::read_to_string(cache::root().join("docs/reference/metrics.md")).unwrap();
+fn wait_for_metrics(process: &mut LabProcess, address: &str, names: &[&str]) {
+    let table = fs::read_to_string(cache::source_root().join("docs/reference/metrics.md")).unwrap();
     let mut found = BTreeSet::new();
     wait_for(&format!("{names:?} at {address}"), || {
-        process.alive()?;
-        found = served(address)?;
+        process.check_alive()?;
+        found = served_metrics(address)?;
         Ok(names.iter().all(|name| found.contains(*name)))
     })
     .unwrap();
@@ -75,23 +75,23 @@ fn serves(process: &mut Process, address: &str, names: &[&str]) {
 #[test]
 fn a_hub_and_a_daemon_serve_what_the_table_says() {
     let lab = Lab::new().unwrap();
-    let (data, root) = (lab.folder("data").unwrap(), lab.folder("root").unwrap());
+    let (data, root) = (lab.create_dir("data").unwrap(), lab.create_dir("root").unwrap());
     let (figures, machine) =
         (format!("{}:8797", lab.loopback()), format!("{}:8798", lab.loopback()));
     let kubeconfig = data.join("kubeconfig");
-    let mut up = Command::new(program::machinist().unwrap());
+    let mut up = Command::new(binary::machinist_binary().unwrap());
     up.args(["up", "--metrics-listen", &figures, "--api-listen"]);
     up.arg(format!("{}:6443", lab.loopback())).arg("--data").arg(&data);
     up.args(["--server-anonymous", "--server-insecure-listen"]);
     up.arg(format!("{}:22624", lab.loopback()));
     let mut hub = lab.spawn("hub", &up).unwrap();
     wait_for("the hub", || {
-        hub.alive()?;
+        hub.check_alive()?;
         Ok(hub.log().contains("Machinist is up"))
     })
     .unwrap();
     let controller = ["machinist_leading", "machinist_api_requests_total", "mco_machine_count"];
-    serves(&mut hub, &figures, &controller);
+    wait_for_metrics(&mut hub, &figures, &controller);
     let of_hub = [
         "machinist_hub_requests_total",
         "machinist_hub_request_seconds",
@@ -100,20 +100,20 @@ fn a_hub_and_a_daemon_serve_what_the_table_says() {
         "machinist_hub_store_file_bytes",
         "machinist_hub_store_writable",
     ];
-    serves(&mut hub, &figures, &of_hub);
-    fetch(&format!("{}:22624", lab.loopback()), "/config/worker").unwrap();
+    wait_for_metrics(&mut hub, &figures, &of_hub);
+    http_get(&format!("{}:22624", lab.loopback()), "/config/worker").unwrap();
     let of_server = ["machinist_server_requests_total", "machinist_server_duration_seconds"];
-    serves(&mut hub, &figures, &of_server);
+    wait_for_metrics(&mut hub, &figures, &of_server);
 
-    let mut join = Command::new(program::machinist().unwrap());
+    let mut join = Command::new(binary::machinist_binary().unwrap());
     fs::create_dir(root.join("etc")).unwrap();
     join.args(["join", "--node-name", "a", "--root"]).arg(&root);
     command::run(join.arg("--kubeconfig").arg(&kubeconfig)).unwrap();
-    let mut daemon = Command::new(program::machinist().unwrap());
+    let mut daemon = Command::new(binary::machinist_binary().unwrap());
     daemon.args(["daemon", "start", "--node-name", "a", "--register", "--listen", &machine]);
     daemon.arg("--root").arg(&root);
     daemon.arg("--kubeconfig").arg(root.join("var/lib/machinist/kubeconfig"));
     let mut daemon = lab.spawn("daemon", &daemon).unwrap();
     let names = ["mcd_state", "mcd_config_drift", "mcd_reboots_failed_total"];
-    serves(&mut daemon, &machine, &names);
+    wait_for_metrics(&mut daemon, &machine, &names);
 }

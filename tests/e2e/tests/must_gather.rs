@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
-use machinist_e2e::{Home, Lab, wait_for};
+use machinist_e2e::{ApiServer, Lab, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ fn unpack(path: &Path) -> BTreeMap<String, String> {
     files
 }
 
-fn secretive(home: &Home) {
+fn create_secrets(home: &ApiServer) {
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "50-mine", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
@@ -44,11 +44,11 @@ fn secretive(home: &Home) {
     fs::write(&file, config.to_string()).unwrap();
     // kubectl keeps a copy of all of it in an annotation.
     let answer = home.kubectl(&["apply", "-f", file.to_str().unwrap()]).unwrap();
-    assert!(answer.ok(), "{answer:?}");
+    assert!(answer.succeeded(), "{answer:?}");
 }
 
-fn gathers(home: &Home, is_rendered: bool) {
-    secretive(home);
+fn check_archive(home: &ApiServer, is_rendered: bool) {
+    create_secrets(home);
     if is_rendered {
         wait_for("the pool to be rendered", || {
             Ok(home.get(CONFIGS).body.to_string().contains("rendered-worker-"))
@@ -58,7 +58,7 @@ fn gathers(home: &Home, is_rendered: bool) {
     let file = home.dir().join("gathered.tar.gz");
     let answer = home.machinist(&["must-gather", "-o", "json", "--file", file.to_str().unwrap()]);
     let answer = answer.unwrap();
-    assert!(answer.ok(), "{answer:?}");
+    assert!(answer.succeeded(), "{answer:?}");
     let summary: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(summary["missing"], json!([]), "on {}", home.name);
     let files = unpack(&file);
@@ -81,16 +81,16 @@ fn gathers(home: &Home, is_rendered: bool) {
 
 #[test]
 fn the_state_of_a_hub_without_its_secrets() {
-    let home = Home::hub().unwrap();
-    gathers(&home, true);
+    let home = ApiServer::hub().unwrap();
+    check_archive(&home, true);
     let lab = Lab::new().unwrap();
-    a_home_that_is_gone(&lab, &home);
+    check_unreachable_api_server(&lab, &home);
 }
 
 #[test]
 fn the_state_of_a_real_api_server_without_its_secrets() {
-    let home = Home::kubernetes().unwrap();
-    gathers(&home, false);
+    let home = ApiServer::kubernetes().unwrap();
+    check_archive(&home, false);
     // Somebody who may read configs and nothing else.
     let cluster = home.cluster().unwrap();
     cluster
@@ -127,14 +127,14 @@ fn the_state_of_a_real_api_server_without_its_secrets() {
 }
 
 /// No archive is made of nothing.
-fn a_home_that_is_gone(lab: &Lab, home: &Home) {
+fn check_unreachable_api_server(lab: &Lab, home: &ApiServer) {
     let file = lab.dir().join("gone.tar.gz");
     let text = fs::read_to_string(home.kubeconfig()).unwrap();
     let gone = lab.dir().join("kubeconfig");
     let line = text.lines().find(|line| line.trim().starts_with("server:")).unwrap();
     fs::write(&gone, text.replace(line, "    server: https://127.0.0.1:1")).unwrap();
     let (file, gone) = (file.to_str().unwrap(), gone.to_str().unwrap());
-    let root = lab.folder("root").unwrap();
+    let root = lab.create_dir("root").unwrap();
     let root = root.to_str().unwrap();
     let arguments = ["must-gather", "-o", file, "--kubeconfig", gone, "--root", root];
     let answer = home.machinist(&arguments).unwrap();

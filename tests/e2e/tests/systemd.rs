@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
-use systemd::{Systemd, Transient};
+use systemd::{Systemd, TransientUnit};
 
 // The module alone: to build the whole program a second time would take a minute.
 #[path = "../../../crates/machinist/src/daemon/systemd/mod.rs"]
@@ -35,7 +35,7 @@ async fn connect(root: &Path) -> Systemd {
 }
 
 /// A life of a unit, and everything that can go wrong in it. `sh` runs a script on the machine.
-async fn life(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
+async fn check_unit_lifecycle(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
     systemd.start("clock").await.unwrap();
     assert_eq!(systemd.active_state("clock.service").await.unwrap(), "active");
     let pid = || sh("systemctl show -P MainPID clock.service");
@@ -77,7 +77,7 @@ async fn life(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
 #[test]
 fn a_root_without_systemd_has_none_and_one_that_is_silent_is_an_error() {
     let lab = Lab::new().unwrap();
-    let root = lab.folder("root").unwrap();
+    let root = lab.create_dir("root").unwrap();
     assert!(block_on(Systemd::connect(&root)).unwrap().is_none());
     fs::create_dir_all(root.join("run/systemd/system")).unwrap();
     let said = block_on(Systemd::connect(&root)).unwrap_err().to_string();
@@ -90,34 +90,34 @@ fn units_are_reloaded_restarted_and_asked_for_on_the_machine_and_through_its_roo
     let lab = Lab::new().unwrap();
     let machine = machine(&lab);
     // Over the message bus.
-    let bus = lab.folder("bus").unwrap();
+    let bus = lab.create_dir("bus").unwrap();
     fs::create_dir_all(bus.join("run/systemd/system")).unwrap();
     symlink(machine.root().unwrap().join("run/dbus"), bus.join("run/dbus")).unwrap();
     let sh = |script: &str| machine.sh(script).unwrap();
-    block_on(async { life(&sh, &connect(&bus).await).await });
+    block_on(async { check_unit_lifecycle(&sh, &connect(&bus).await).await });
     // Over systemd's own socket, where no bus runs.
     machine.sh("systemctl stop dbus.socket dbus.service").unwrap();
     let test = [INSIDE, "--ignored", "--exact", "the_part_inside", "--nocapture"];
     let answer = machine.exec(&test).unwrap();
-    assert!(answer.ok() && answer.stdout.contains("1 passed"), "{answer:?}");
+    assert!(answer.succeeded() && answer.stdout.contains("1 passed"), "{answer:?}");
 }
 
 #[test]
 #[ignore = "the test before this one runs it inside its machine"]
-fn the_part_inside() {
+fn inside_machine() {
     let sh = |script: &str| command::run_args("sh", ["-ec", script]).unwrap();
-    block_on(async { life(&sh, &connect(Path::new("/")).await).await });
+    block_on(async { check_unit_lifecycle(&sh, &connect(Path::new("/")).await).await });
 }
 
 #[test]
-fn a_command_runs_apart_and_can_restart_the_machine() {
+fn a_transient_command_can_reboot_the_machine() {
     let lab = Lab::new().unwrap();
     let machine = machine(&lab);
     let root = machine.root().unwrap();
     let errand = "systemctl show -P Description errand >/run/errand; exec sleep 1d";
     block_on(async {
         let systemd = connect(&root).await;
-        let unit = Transient {
+        let unit = TransientUnit {
             name: "errand",
             description: "an errand of the test",
             command: &["/bin/sh", "-c", errand],
@@ -126,7 +126,7 @@ fn a_command_runs_apart_and_can_restart_the_machine() {
         };
         systemd.run_transient(&unit).await.unwrap();
         assert_eq!(systemd.active_state("clock").await.unwrap(), "active");
-        let is_done = |machine: &Machine| machine.get("/run/errand").unwrap_or_default();
+        let is_done = |machine: &Machine| machine.read_file("/run/errand").unwrap_or_default();
         let text = b"an errand of the test\n";
         machine.wait_for("the errand", |machine| Ok(is_done(machine) == text)).unwrap();
         let said = format!("{:#}", systemd.run_transient(&unit).await.unwrap_err());
@@ -138,8 +138,9 @@ fn a_command_runs_apart_and_can_restart_the_machine() {
         // To its end, with its result.
         let run = async |script: &str, limit: Duration| {
             let command = ["/bin/sh", "-c", script];
-            let unit = Transient { name: "check", command: &command, ..Transient::default() };
-            connect(&root).await.run_to_end(&unit, limit).await
+            let unit =
+                TransientUnit { name: "check", command: &command, ..TransientUnit::default() };
+            connect(&root).await.run_and_wait(&unit, limit).await
         };
         let limit = Duration::from_secs(20);
         run("sleep 0.3; touch /run/ended", limit).await.unwrap();
@@ -155,7 +156,8 @@ fn a_command_runs_apart_and_can_restart_the_machine() {
             let root = &root;
             async move {
                 let (name, command) = (format!("many-{number}"), ["/bin/true"]);
-                let unit = Transient { name: &name, command: &command, ..Transient::default() };
+                let unit =
+                    TransientUnit { name: &name, command: &command, ..TransientUnit::default() };
                 connect(root).await.run_transient(&unit).await
             }
         }));
@@ -163,12 +165,12 @@ fn a_command_runs_apart_and_can_restart_the_machine() {
             end.unwrap();
         }
     });
-    let reboot = Transient {
+    let reboot = TransientUnit {
         name: "machine-config-daemon-reboot",
         description: "machine-config-daemon: a test",
         command: &["/bin/sh", "-c", "systemctl reboot"],
-        ..Transient::default()
+        ..TransientUnit::default()
     };
     let run = |_: &Machine| block_on(async { connect(&root).await.run_transient(&reboot).await });
-    machine.reboots_during(run).unwrap();
+    machine.wait_for_reboot_during(run).unwrap();
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use machinist_e2e::{Home, Lab, program, wait_for};
+use machinist_e2e::{ApiServer, Lab, binary, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn pool(name: &str) -> Value {
 }
 
 /// The pointer config in a pool's Secret.
-fn pointer(home: &Home, pool: &str) -> Result<Value> {
+fn pointer_config(home: &ApiServer, pool: &str) -> Result<Value> {
     let answer = home.get(&format!("{SECRETS}/{pool}-user-data-managed"));
     ensure!(answer.code == 200, "{answer:?}");
     let data = answer.body["data"]["userData"].as_str().unwrap_or_default();
@@ -50,11 +50,11 @@ fn header(config: &Value) -> &Value {
 
 fn controller(
     lab: &Lab,
-    home: &Home,
+    home: &ApiServer,
     authority: &Path,
     token: &Path,
-) -> machinist_e2e::lab::Process {
-    let mut controller = Command::new(program::machinist().unwrap());
+) -> machinist_e2e::lab::LabProcess {
+    let mut controller = Command::new(binary::machinist_binary().unwrap());
     controller.args(["controller", "--metrics-listen-address", "127.0.0.1:0"]);
     controller.arg("--kubeconfig").arg(home.kubeconfig());
     controller.args(["--server-url", "https://api-int.example.com:22623"]);
@@ -63,8 +63,8 @@ fn controller(
 }
 
 #[test]
-fn the_life_of_managed_user_data_on_a_real_api_server() {
-    let home = Home::openshift().unwrap();
+fn managed_user_data_on_kube_apiserver() {
+    let home = ApiServer::openshift().unwrap();
     let lab = home.cluster().unwrap().lab().clone();
     let file = lab.dir().join("ca.crt");
     fs::write(&file, "first\n").unwrap();
@@ -83,10 +83,10 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     let _controller = controller(&lab, &home, &file, &token);
     let url = "https://api-int.example.com:22623/config/worker";
     wait_for("the secret of worker", || {
-        Ok(pointer(&home, "worker").is_ok_and(|config| source(&config) == url))
+        Ok(pointer_config(&home, "worker").is_ok_and(|config| source(&config) == url))
     })
     .unwrap();
-    let config = pointer(&home, "worker").unwrap();
+    let config = pointer_config(&home, "worker").unwrap();
     assert_eq!(
         (config["ignition"]["version"].as_str(), authority(&config).as_str()),
         (Some("3.5.0"), "first\n")
@@ -97,7 +97,7 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
 
     // A custom pool has one of its own, owned by the pool.
     let made = home.post(POOLS, &pool("infra")).body;
-    wait_for("the secret of infra", || Ok(pointer(&home, "infra").is_ok())).unwrap();
+    wait_for("the secret of infra", || Ok(pointer_config(&home, "infra").is_ok())).unwrap();
     let path = format!("{SECRETS}/infra-user-data-managed");
     let secret = home.get(&path).body;
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
@@ -105,7 +105,7 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
 
     // Deleted: made again. Changed: put right, and what others keep in it stays.
     assert_eq!(home.delete(&path, &json!({})).code, 200);
-    wait_for("the secret again", || Ok(pointer(&home, "infra").is_ok())).unwrap();
+    wait_for("the secret again", || Ok(pointer_config(&home, "infra").is_ok())).unwrap();
     let patch = json!({"data": {"userData": "e30=", "disableTemplating": null, "mine": "eA=="},
         "metadata": {"labels": null, "ownerReferences": null}});
     assert_eq!(home.patch(&path, "merge-patch+json", &patch).code, 200);
@@ -122,8 +122,9 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     // Another CA reaches every pool.
     fs::write(&file, "first\nsecond\n").unwrap();
     wait_for("the new CA", || {
-        let is_new =
-            |pool| pointer(&home, pool).is_ok_and(|config| authority(&config) == "first\nsecond\n");
+        let is_new = |pool| {
+            pointer_config(&home, pool).is_ok_and(|config| authority(&config) == "first\nsecond\n")
+        };
         Ok(is_new("worker") && is_new("infra"))
     })
     .unwrap();
@@ -131,8 +132,9 @@ fn the_life_of_managed_user_data_on_a_real_api_server() {
     // And so does another token.
     fs::write(&token, "two.token\n").unwrap();
     wait_for("the new token", || {
-        let is_new =
-            |pool| pointer(&home, pool).is_ok_and(|config| header(&config) == "Bearer two.token");
+        let is_new = |pool| {
+            pointer_config(&home, pool).is_ok_and(|config| header(&config) == "Bearer two.token")
+        };
         Ok(is_new("worker") && is_new("infra"))
     })
     .unwrap();
@@ -163,10 +165,11 @@ fn the_hub_points_machines_at_its_own_server() {
     let token = lab.dir().join("token");
     fs::write(&token, "a.token\n").unwrap();
     let token = token.to_str().unwrap();
-    let home = Home::hub_with(&["--server-listen", "127.0.0.1:0", "--server-token-file", token]);
+    let home =
+        ApiServer::hub_with(&["--server-listen", "127.0.0.1:0", "--server-token-file", token]);
     let home = home.unwrap();
-    wait_for("the secret of worker", || Ok(pointer(&home, "worker").is_ok())).unwrap();
-    let config = pointer(&home, "worker").unwrap();
+    wait_for("the secret of worker", || Ok(pointer_config(&home, "worker").is_ok())).unwrap();
+    let config = pointer_config(&home, "worker").unwrap();
     assert!(source(&config).starts_with("https://127.0.0.1:"), "{config}");
     assert!(authority(&config).contains("BEGIN CERTIFICATE"), "{config}");
     let header = &config["ignition"]["config"]["merge"][0]["httpHeaders"][0];
@@ -179,7 +182,7 @@ fn the_hub_points_machines_at_its_own_server() {
     let by_hand = |form: &[&str]| {
         let arguments = [&common[..], &["--token-file", token], form].concat();
         let answer = home.machinist(&arguments).unwrap();
-        assert!(answer.ok(), "{answer:?}");
+        assert!(answer.succeeded(), "{answer:?}");
         answer.stdout
     };
     assert_eq!(serde_json::from_str::<Value>(&by_hand(&[])).unwrap(), config);

@@ -56,7 +56,7 @@ fn text(tree: &InMemoryTree, path: &str) -> String {
 }
 
 #[test]
-fn steps_make_folders_first_and_remove_them_last() {
+fn steps_create_directories_first_and_remove_them_last() {
     let mut tree = tree();
     let first = json!({"storage": {"files": [file("/a/b/c", "1"), file("/etc/motd", "2")]}});
     let plan = apply(&mut tree, &first);

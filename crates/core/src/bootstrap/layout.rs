@@ -17,7 +17,7 @@ pub const DIRECTORIES: [&str; 4] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapFile {
     /// Which of [`FOLDERS`] it is in.
-    pub folder: &'static str,
+    pub directory: &'static str,
     /// Its name there.
     pub name: String,
     /// What is in it.
@@ -38,7 +38,7 @@ pub fn files(made: &BootstrapOutput) -> Vec<BootstrapFile> {
 
 fn file(folder: &'static str, name: &str, object: &impl Serialize) -> BootstrapFile {
     let value = serde_json::to_value(object).unwrap_or_default();
-    BootstrapFile { folder, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
+    BootstrapFile { directory: folder, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
 }
 
 /// Whether a name can be that of an object, and so of a file.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::api::Nullable;
-use crate::template::{ShippedProfile, TemplateInputs, TemplateTree, shipped_templates};
+use crate::template::{BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates};
 
 fn object<K: serde::de::DeserializeOwned>(kind: &str, name: &str, rest: &Value) -> K {
     let mut value = rest.clone();
@@ -72,7 +72,7 @@ impl BootstrapInputs {
             pools: choose_pools(Vec::new(), None).unwrap(),
             configs: vec![machine_config("50-mine", "worker", "mine")],
             kubelets: Vec::new(),
-            templates: shipped_templates(ShippedProfile::Kubernetes),
+            templates: builtin_templates(BuiltinProfile::Kubernetes),
             gates: BTreeMap::new(),
         }
     }
@@ -96,11 +96,11 @@ impl BootstrapInputs {
         }
     }
 
-    fn made(&self) -> BootstrapOutput {
+    fn bootstrap(&self) -> BootstrapOutput {
         bootstrap(&self.sources(), None, "v1").unwrap()
     }
 
-    fn refusal(&self) -> String {
+    fn expect_error(&self) -> String {
         let errors = bootstrap(&self.sources(), None, "v1").unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
@@ -115,9 +115,10 @@ fn pools_point_at_configs_that_are_there() {
     let mut world = BootstrapInputs::new();
     world.pools.push(pool("infra", &["worker", "infra"]));
     world.kubelets.push(kubelet_config("more-pods", 220));
-    let made = world.made();
+    let made = world.bootstrap();
     let files = files(&made);
-    let paths: Vec<String> = files.iter().map(|it| format!("{}/{}", it.folder, it.name)).collect();
+    let paths: Vec<String> =
+        files.iter().map(|it| format!("{}/{}", it.directory, it.name)).collect();
     for (pool, config) in made.pools.iter().zip(&made.rendered) {
         let spec = pool.spec.configuration.clone().unwrap();
         let status = pool.status.clone().unwrap().configuration.unwrap();
@@ -131,7 +132,7 @@ fn pools_point_at_configs_that_are_there() {
     assert!(paths.contains(&"controller-config/machine-config-controller.yaml".to_owned()));
     assert!(!paths.iter().any(|path| path.starts_with("api-server")));
     // Whatever a pool points at is written before it.
-    assert!(files.is_sorted_by_key(|file| DIRECTORIES.iter().position(|it| *it == file.folder)));
+    assert!(files.is_sorted_by_key(|file| DIRECTORIES.iter().position(|it| *it == file.directory)));
     // Only what the pool selects is a source of it, unlike in the real system.
     let source = made.pools[0].spec.configuration.as_ref().unwrap().source.as_ref().unwrap();
     let source: Vec<&str> = source.iter().filter_map(|it| it.name.as_deref()).collect();
@@ -141,7 +142,7 @@ fn pools_point_at_configs_that_are_there() {
 #[test]
 fn what_a_cluster_wrote_into_objects_does_not_count() {
     let mut world = BootstrapInputs::new();
-    let expected = names(&world.made());
+    let expected = names(&world.bootstrap());
     for pool in &mut world.pools {
         pool.metadata.uid = Some("u".to_owned());
         pool.metadata.resource_version = Some("7".to_owned());
@@ -153,7 +154,7 @@ fn what_a_cluster_wrote_into_objects_does_not_count() {
     let key = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
     stale.annotations_mut().insert(key.to_owned(), "v0".to_owned());
     world.configs.push(stale);
-    let made = world.made();
+    let made = world.bootstrap();
     assert_eq!(names(&made), expected);
     assert_eq!(made.pools[0].metadata.uid, None);
     assert_eq!(made.rendered[0].metadata.owner_references, None);
@@ -163,10 +164,10 @@ fn what_a_cluster_wrote_into_objects_does_not_count() {
 fn what_is_generated_takes_the_place_of_what_has_its_name() {
     let mut world = BootstrapInputs::new();
     world.configs.push(machine_config("00-worker", "worker", "mine"));
-    let made = world.made();
+    let made = world.bootstrap();
     assert!(made.warnings[0].contains("MachineConfig 00-worker"), "{:?}", made.warnings);
     world.configs.pop();
-    assert_eq!(names(&made), names(&world.made()));
+    assert_eq!(names(&made), names(&world.bootstrap()));
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn each_mistake_names_object_field_and_remedy() {
     for (spoil, parts) in cases {
         let mut world = BootstrapInputs::new();
         spoil(&mut world);
-        let refusal = world.refusal();
+        let refusal = world.expect_error();
         for part in parts {
             assert!(refusal.contains(part), "{part} is not in {refusal}");
         }
@@ -301,9 +302,9 @@ proptest! {
             .map(|n| machine_config(&format!("5{n}-x"), if n % 2 == 0 { "worker" } else { "infra" }, &n.to_string()))
             .collect();
         world.configs.clone_from(&all);
-        let expected = files(&world.made());
+        let expected = files(&world.bootstrap());
         world.configs = order.iter().map(|n| all[*n].clone()).collect();
-        prop_assert_eq!(files(&world.made()), expected);
+        prop_assert_eq!(files(&world.bootstrap()), expected);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::api::names::object::CONTROLLER_CONFIG;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBELET_CA};
 use crate::api::{ControllerConfigSpec, ImageRegistryBundle};
 use crate::apply::{ClusterFile, ClusterFiles, FileContent};
-use crate::daemon::annotations::AnnotationPatch;
+use crate::daemon::annotations::NodeAnnotationPatch;
 
 /// The certificates of the cloud provider.
 pub const CLOUD_CA_PATH: &str =
@@ -63,9 +63,9 @@ pub fn resource_version(config: &ControllerConfig) -> &str {
 
 /// What a machine says once it has it.
 #[must_use]
-pub fn synced_annotations(config: &ControllerConfig) -> AnnotationPatch {
+pub fn synced_annotations(config: &ControllerConfig) -> NodeAnnotationPatch {
     let value = Some(resource_version(config).to_owned());
-    AnnotationPatch::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
+    NodeAnnotationPatch::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
 }
 
 /// What a ControllerConfig says about the files of a machine.

@@ -24,7 +24,7 @@ fn config(spec: &Value) -> ControllerConfig {
     .unwrap()
 }
 
-fn whole() -> Value {
+fn full_spec() -> Value {
     json!({
         "kubeAPIServerServingCAData": base64("api"),
         "cloudProviderCAData": base64("cloud\n"),
@@ -34,13 +34,13 @@ fn whole() -> Value {
     })
 }
 
-fn bring(tree: &mut InMemoryTree, spec: &Value) -> ApplyPlan {
+fn apply_certificates(tree: &mut InMemoryTree, spec: &Value) -> ApplyPlan {
     let plan = plan_cluster_files(&desired_files(&config(spec)).unwrap(), tree, STYLE).unwrap();
     tree.apply(&plan);
     plan
 }
 
-fn with_place() -> InMemoryTree {
+fn tree_with_certs_dir() -> InMemoryTree {
     let mut tree = InMemoryTree::new();
     let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
     tree.put("/etc/docker/certs.d", FsNode::Folder { meta });
@@ -60,8 +60,8 @@ fn mode(tree: &InMemoryTree, path: &str) -> u32 {
 
 #[test]
 fn everything_comes_to_its_place_and_only_once() {
-    let mut tree = with_place();
-    bring(&mut tree, &whole());
+    let mut tree = tree_with_certs_dir();
+    apply_certificates(&mut tree, &full_spec());
     for (path, expected) in [
         (KUBELET_CA, "api\n"),
         (CLOUD_CA_PATH, "cloud\n"),
@@ -73,19 +73,19 @@ fn everything_comes_to_its_place_and_only_once() {
     }
     assert_eq!(mode(&tree, KUBELET_CA), 0o644);
     assert_eq!(mode(&tree, INTERNAL_REGISTRY_PULL_SECRET), 0o600);
-    assert_eq!(bring(&mut tree, &whole()).steps, []);
+    assert_eq!(apply_certificates(&mut tree, &full_spec()).steps, []);
 }
 
 #[test]
 fn only_what_differs_is_written_and_permissions_stay() {
-    let mut tree = with_place();
-    bring(&mut tree, &whole());
+    let mut tree = tree_with_certs_dir();
+    apply_certificates(&mut tree, &full_spec());
     let FsNode::File { content, .. } = tree.node(KUBELET_CA).unwrap() else { panic!() };
     let meta = FileMeta { mode: 0o600, owner: FileOwner { uid: 5, gid: 6 } };
     tree.put(KUBELET_CA, FsNode::File { meta, content });
-    let mut spec = whole();
+    let mut spec = full_spec();
     spec["kubeAPIServerServingCAData"] = base64("rotated");
-    let plan = bring(&mut tree, &spec);
+    let plan = apply_certificates(&mut tree, &spec);
     let paths: Vec<&str> = plan.steps.iter().map(|step| step.path.as_str()).collect();
     assert_eq!(paths, [KUBELET_CA]);
     assert_eq!((text(&tree, KUBELET_CA).as_str(), mode(&tree, KUBELET_CA)), ("rotated\n", 0o600));
@@ -95,11 +95,11 @@ fn only_what_differs_is_written_and_permissions_stay() {
 #[test]
 fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
     let mut tree = InMemoryTree::new();
-    assert_eq!(bring(&mut tree, &json!({})).steps, []);
+    assert_eq!(apply_certificates(&mut tree, &json!({})).steps, []);
     tree.add_file(KUBELET_CA, b"mine");
     tree.add_file(CLOUD_CA_PATH, b"old");
     tree.add_file(INTERNAL_REGISTRY_PULL_SECRET, b"{\"old\": 1}");
-    bring(&mut tree, &json!({"cloudProviderCAData": null}));
+    apply_certificates(&mut tree, &json!({"cloudProviderCAData": null}));
     assert_eq!(text(&tree, KUBELET_CA), "mine");
     assert_eq!(text(&tree, CLOUD_CA_PATH), "\n");
     assert_eq!(text(&tree, INTERNAL_REGISTRY_PULL_SECRET), "\n");
@@ -108,37 +108,37 @@ fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
 #[test]
 fn registries_come_and_go() {
     let mut tree = InMemoryTree::new();
-    bring(&mut tree, &whole());
+    apply_certificates(&mut tree, &full_spec());
     assert_eq!(text(&tree, REGISTRY), "-", "there is no place for it");
 
-    let mut tree = with_place();
+    let mut tree = tree_with_certs_dir();
     tree.add_file("/etc/docker/certs.d/stale:1/ca.crt", b"stale");
     tree.add_file("/etc/docker/certs.d/stale:1/deep/er", b"stale");
     tree.add_file("/etc/docker/certs.d/file", b"no folder");
     // A cluster that names no registry says nothing about them.
-    bring(&mut tree, &json!({}));
+    apply_certificates(&mut tree, &json!({}));
     assert_eq!(text(&tree, "/etc/docker/certs.d/stale:1/ca.crt"), "stale");
-    bring(&mut tree, &whole());
+    apply_certificates(&mut tree, &full_spec());
     assert!(tree.node("/etc/docker/certs.d/stale:1").unwrap().is_absent());
     assert_eq!(text(&tree, "/etc/docker/certs.d/file"), "no folder");
 
-    let mut spec = whole();
+    let mut spec = full_spec();
     spec["imageRegistryBundleUserData"] = json!(null);
-    bring(&mut tree, &spec);
+    apply_certificates(&mut tree, &spec);
     assert!(tree.node("/etc/docker/certs.d/mirror.example").unwrap().is_absent());
     assert_eq!(text(&tree, REGISTRY), "own");
     // Not even the last one.
-    bring(&mut tree, &json!({}));
+    apply_certificates(&mut tree, &json!({}));
     assert!(tree.node("/etc/docker/certs.d/registry:5000").unwrap().is_absent());
 }
 
 #[test]
 fn an_administrator_counts_more_than_the_cluster() {
-    let mut spec = whole();
+    let mut spec = full_spec();
     spec["imageRegistryBundleUserData"] =
         json!([{"file": "registry..5000", "data": base64("users")}]);
-    let mut tree = with_place();
-    bring(&mut tree, &spec);
+    let mut tree = tree_with_certs_dir();
+    apply_certificates(&mut tree, &spec);
     assert_eq!(text(&tree, REGISTRY), "users");
 }
 
@@ -155,15 +155,15 @@ fn a_registry_that_is_no_name_is_refused_with_its_place() {
 
 #[test]
 fn a_machine_that_leaves_has_what_it_had() {
-    let mut tree = with_place();
+    let mut tree = tree_with_certs_dir();
     tree.add_file(KUBELET_CA, b"mine");
     tree.add_file(USERS, b"mine too");
     tree.add_file("/etc/mco/other", b"");
     let before = tree.clone();
-    let mut spec = whole();
-    bring(&mut tree, &spec);
+    let mut spec = full_spec();
+    apply_certificates(&mut tree, &spec);
     spec["kubeAPIServerServingCAData"] = base64("rotated");
-    bring(&mut tree, &spec);
+    apply_certificates(&mut tree, &spec);
     let plan = plan_release_all(&tree, STYLE).unwrap();
     tree.apply(&plan);
     let own = "/etc/machine-config-daemon";
@@ -181,7 +181,7 @@ fn a_machine_that_leaves_has_what_it_had() {
 
 #[test]
 fn nothing_else_is_kept_in_memory_and_no_secret_is_shown() {
-    let mut spec = whole();
+    let mut spec = full_spec();
     spec["images"] = json!({"a": "b"});
     spec["internalRegistryPullSecret"] = base64("hunter2");
     let mut full = config(&spec);

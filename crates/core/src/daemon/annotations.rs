@@ -14,22 +14,22 @@ use crate::rollout::NodeView;
 const MAX_REASON_CHARS: usize = 2000;
 
 /// Annotations to write; those without a value go.
-pub type AnnotationPatch = BTreeMap<String, Option<String>>;
+pub type NodeAnnotationPatch = BTreeMap<String, Option<String>>;
 
-fn patch_of<const N: usize>(pairs: [(&str, Option<&str>); N]) -> AnnotationPatch {
+fn patch_of<const N: usize>(pairs: [(&str, Option<&str>); N]) -> NodeAnnotationPatch {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
 }
 
 /// The part of the annotations that a Node does not have so.
 #[must_use]
-pub fn changed_only(node: &Node, wanted: AnnotationPatch) -> AnnotationPatch {
+pub fn changed_only(node: &Node, wanted: NodeAnnotationPatch) -> NodeAnnotationPatch {
     let view = NodeView(node);
     wanted.into_iter().filter(|(key, value)| view.annotation(key) != value.as_deref()).collect()
 }
 
 /// A merge patch that writes them.
 #[must_use]
-pub fn merge_patch(annotations: &AnnotationPatch) -> Value {
+pub fn merge_patch(annotations: &NodeAnnotationPatch) -> Value {
     json!({"metadata": {"annotations": annotations}})
 }
 
@@ -40,7 +40,7 @@ pub fn initial_annotations(
     first_boot: Option<&BTreeMap<String, String>>,
     disk: Option<&str>,
     empty: &str,
-) -> AnnotationPatch {
+) -> NodeAnnotationPatch {
     match (first_boot, disk) {
         (Some(given), _) => {
             given.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
@@ -58,16 +58,16 @@ pub fn initial_annotations(
 /// The machine works on a change. One that is degraded says so until it is done, so that its state
 /// does not flap.
 #[must_use]
-pub fn working(node: &Node) -> AnnotationPatch {
+pub fn working(node: &Node) -> NodeAnnotationPatch {
     if NodeView(node).is_degraded() {
-        return AnnotationPatch::new();
+        return NodeAnnotationPatch::new();
     }
     patch_of([(annotation::STATE, Some(state::WORKING))])
 }
 
 /// The machine has the config, and the image of its pool's own, if there is one.
 #[must_use]
-pub fn done(config: &str, image: Option<&str>) -> AnnotationPatch {
+pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
     let done = patch_of([
         (annotation::CURRENT_IMAGE, image),
         (annotation::CURRENT_CONFIG, Some(config)),
@@ -82,20 +82,20 @@ pub fn done(config: &str, image: Option<&str>) -> AnnotationPatch {
 
 /// The machine could not change.
 #[must_use]
-pub fn failed(state: &str, reason: &str) -> AnnotationPatch {
+pub fn failed(state: &str, reason: &str) -> NodeAnnotationPatch {
     let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
     patch_of([(annotation::STATE, Some(state)), (annotation::REASON, Some(&reason))])
 }
 
 /// The machine asks to be emptied.
 #[must_use]
-pub fn request_drain(config: &str) -> AnnotationPatch {
+pub fn request_drain(config: &str) -> NodeAnnotationPatch {
     patch_of([(annotation::DESIRED_DRAIN, Some(&format!("drain-{config}")))])
 }
 
 /// The machine asks for work.
 #[must_use]
-pub fn request_uncordon(config: &str) -> AnnotationPatch {
+pub fn request_uncordon(config: &str) -> NodeAnnotationPatch {
     patch_of([(annotation::DESIRED_DRAIN, Some(&format!("uncordon-{config}")))])
 }
 
@@ -128,26 +128,26 @@ pub fn defers_reboot(node: &Node) -> bool {
 
 /// The machine needs a restart for a config, and waits for the permission.
 #[must_use]
-pub fn reboot_pending(config: &str) -> AnnotationPatch {
+pub fn reboot_pending(config: &str) -> NodeAnnotationPatch {
     patch_of([(machinist::REBOOT_PENDING, Some(config))])
 }
 
 /// The wish to try a config once more has been heard.
 #[must_use]
-pub fn clear_retry() -> AnnotationPatch {
+pub fn clear_retry() -> NodeAnnotationPatch {
     patch_of([(machinist::RETRY, None)])
 }
 
 /// The machine is about to restart, or has restarted.
 #[must_use]
-pub fn rebooting(is: bool) -> AnnotationPatch {
+pub fn rebooting(is: bool) -> NodeAnnotationPatch {
     let value = if is { state::REBOOTING } else { "" };
     patch_of([(annotation::POST_CONFIG_ACTION, Some(value))])
 }
 
 /// Why the operating system that was staged was not put in place at the last restart, if it was not.
 #[must_use]
-pub fn finalize_failure(failure: Option<&str>) -> AnnotationPatch {
+pub fn finalize_failure(failure: Option<&str>) -> NodeAnnotationPatch {
     let failure: String = failure.unwrap_or_default().chars().take(MAX_REASON_CHARS).collect();
     patch_of([(annotation::OSTREE_FINALIZE_STAGED_FAILURE, Some(&failure))])
 }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn what_a_machine_says_first() {
         let given = BTreeMap::from([(annotation::CURRENT_CONFIG.to_owned(), "x".to_owned())]);
-        let keys = |annotations: AnnotationPatch| annotations.into_keys().count();
+        let keys = |annotations: NodeAnnotationPatch| annotations.into_keys().count();
         let some = |text: &str| Some(text.to_owned());
         let found = initial_annotations(Some(&given), Some("disk"), "empty");
         assert_eq!(found[annotation::CURRENT_CONFIG], some("x"));

@@ -31,5 +31,5 @@ pub mod smaps;
 
 pub use backoff::backoff;
 pub use disruption_policy::{effective_disruption_policy, validation_overrides};
-pub use next_step::{DaemonSnapshot, DaemonStep, DaemonWait, next_step};
+pub use next_step::{AgentSnapshot, AgentStep, AgentWait, next_step};
 pub use pending::{PENDING_PATH, PendingChange, PendingOsChange};

@@ -9,7 +9,7 @@ use crate::rollout::NodeView;
 
 /// What a daemon sees.
 #[derive(Debug, Clone, Copy)]
-pub struct DaemonSnapshot<'a> {
+pub struct AgentSnapshot<'a> {
     /// Its Node.
     pub node: &'a Node,
     /// The name of the config on the disk; none where the disk does not say.
@@ -29,7 +29,7 @@ pub struct DaemonSnapshot<'a> {
 
 /// Whom a daemon waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DaemonWait {
+pub enum AgentWait {
     /// Somebody has to say which config the machine is to have.
     DesiredConfig,
     /// The machine is to be emptied.
@@ -51,11 +51,11 @@ pub enum DaemonWait {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DaemonStep {
+pub enum AgentStep {
     /// Nothing: the machine has what it is to have.
     Idle,
     /// Nothing, until somebody else has acted.
-    Wait(DaemonWait),
+    Wait(AgentWait),
     /// Say on the Node what the machine has.
     ReportInitialConfig,
     /// Say that the machine has restarted.
@@ -82,29 +82,29 @@ pub enum DaemonStep {
 
 /// The next step.
 #[must_use]
-pub fn next_step(observed: &DaemonSnapshot<'_>) -> DaemonStep {
+pub fn next_step(observed: &AgentSnapshot<'_>) -> AgentStep {
     let node = NodeView(observed.node);
     let text = |key: &str| node.annotation(key).unwrap_or_default();
     if node.current_config().is_empty() {
-        return DaemonStep::ReportInitialConfig;
+        return AgentStep::ReportInitialConfig;
     }
     let desired = node.desired_config();
     if desired.is_empty() {
-        return DaemonStep::Wait(DaemonWait::DesiredConfig);
+        return AgentStep::Wait(AgentWait::DesiredConfig);
     }
     let disk = observed.config_on_disk.unwrap_or(node.current_config());
     if observed.pending.is_some_and(|pending| pending.config != disk) {
-        return DaemonStep::DropPendingChange;
+        return AgentStep::DropPendingChange;
     }
     let wanted_image = text(annotation::DESIRED_IMAGE);
     let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));
     let is_wanted = desired != disk || wanted_image != image;
     let needs_restart = observed.pending.is_some_and(|p| p.needs_reboot(observed.boot_id));
     if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_restart {
-        return DaemonStep::ReportReboot;
+        return AgentStep::ReportReboot;
     }
     if let Some(wait) = pending_drain_request(node) {
-        return DaemonStep::Wait(wait);
+        return AgentStep::Wait(wait);
     }
     let left =
         observed.pending.map_or(&[][..], |pending| pending.remaining_actions(observed.boot_id));
@@ -112,17 +112,17 @@ pub fn next_step(observed: &DaemonSnapshot<'_>) -> DaemonStep {
         let goes_back = observed.pending.is_some_and(|pending| pending.is_way_back);
         let waits = needs_restart && !goes_back && !may_reboot(node, disk);
         return match (needs_restart, waits) {
-            (_, true) if is_wanted => DaemonStep::Update,
+            (_, true) if is_wanted => AgentStep::Update,
             (_, true) if text(machinist::REBOOT_PENDING) == disk => {
-                DaemonStep::Wait(DaemonWait::RebootApproval { config: disk.to_owned() })
+                AgentStep::Wait(AgentWait::RebootApproval { config: disk.to_owned() })
             }
-            (_, true) => DaemonStep::RequestReboot { config: disk.to_owned() },
+            (_, true) => AgentStep::RequestReboot { config: disk.to_owned() },
             // Whoever goes back has not been given work since it was emptied.
-            (true, _) if goes_back && is_drained(node) => DaemonStep::RunActions,
+            (true, _) if goes_back && is_drained(node) => AgentStep::RunActions,
             (true, _) if supports_drain(node) && !is_drained_for(node, disk) => {
-                DaemonStep::Drain { config: disk.to_owned() }
+                AgentStep::Drain { config: disk.to_owned() }
             }
-            _ => DaemonStep::RunActions,
+            _ => AgentStep::RunActions,
         };
     }
     let is_settled = observed.is_disk_verified
@@ -131,24 +131,24 @@ pub fn next_step(observed: &DaemonSnapshot<'_>) -> DaemonStep {
         && image == text(annotation::CURRENT_IMAGE)
         && node.is_done();
     match () {
-        () if is_wanted => DaemonStep::Update,
-        () if is_settled => DaemonStep::Idle,
-        () if observed.force => DaemonStep::Update,
-        () => DaemonStep::Finish,
+        () if is_wanted => AgentStep::Update,
+        () if is_settled => AgentStep::Idle,
+        () if observed.force => AgentStep::Update,
+        () => AgentStep::Finish,
     }
 }
 
 /// What was asked of the drain controller and has not been done.
-fn pending_drain_request(node: NodeView<'_>) -> Option<DaemonWait> {
+fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     let request = node.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
     if request.is_empty() || Some(request) == node.annotation(annotation::LAST_APPLIED_DRAIN) {
         return None;
     }
     let request = request.to_owned();
     Some(if request.starts_with("uncordon-") {
-        DaemonWait::Uncordon { request }
+        AgentWait::Uncordon { request }
     } else {
-        DaemonWait::Drain { request }
+        AgentWait::Drain { request }
     })
 }
 

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_that_does_not_happen_is_taken_again() {
+    fn a_rollback_that_was_lost_is_retried() {
         use DisruptionActionType::Reboot;
         let [a, b] = ["a", "b"].map(config);
         let there = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);

@@ -12,7 +12,7 @@ use super::PodRef;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictionRefusal {
     /// The pod is gone already.
-    Gone,
+    AlreadyGone,
     /// Not now: ask again after [`EVICTION_RETRY`](super::EVICTION_RETRY).
     Blocked {
         /// The budget that would be violated, if it is one.
@@ -35,7 +35,7 @@ pub enum EvictionRefusal {
 pub fn eviction_refusal(status: &Status) -> EvictionRefusal {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     if status.is_not_found() {
-        return EvictionRefusal::Gone;
+        return EvictionRefusal::AlreadyGone;
     }
     if status.code == 429 || status.reason == "TooManyRequests" {
         let cause = causes.clone().find(|cause| cause.reason == "DisruptionBudget");
@@ -151,7 +151,10 @@ mod tests {
                 json!({"code": 429, "reason": "TooManyRequests", "message": "too many requests"}),
                 blocked(None, "too many requests"),
             ),
-            (json!({"code": 404, "reason": "NotFound", "message": "gone"}), EvictionRefusal::Gone),
+            (
+                json!({"code": 404, "reason": "NotFound", "message": "gone"}),
+                EvictionRefusal::AlreadyGone,
+            ),
             (
                 json!({"code": 403, "reason": "Forbidden", "message": "no",
                        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "x"}]}}),

@@ -74,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn attempts_become_fewer_and_people_are_told() {
+    fn attempts_back_off_and_events_are_sent() {
         let started: Time = serde_json::from_value(json!("2026-11-15T10:00:00Z")).unwrap();
         let (threshold, failed) = ("DrainThresholdExceeded", "DrainFailed");
         let cases: [(&str, u64, &[&str], bool); 7] = [

@@ -49,7 +49,7 @@ fn findings(config: &MachineConfig, tree: &InMemoryTree) -> Vec<DriftFinding> {
     check_drift(&DriftReference::new(config).unwrap(), tree, STYLE).findings
 }
 
-fn everything() -> Value {
+fn full_config() -> Value {
     json!({
         "storage": {"files": [
             {"path": "/etc/motd", "contents": {"source": "data:,hello"}},
@@ -69,14 +69,14 @@ fn everything() -> Value {
 }
 
 /// One change by hand.
-type ManualChange = fn(&mut InMemoryTree);
+type ManualEdit = fn(&mut InMemoryTree);
 
 #[test]
-fn every_change_by_hand_is_found_and_told_in_the_real_words() {
-    let (config, good) = machine(&everything());
+fn every_manual_change_is_found_and_reported_in_mco_words() {
+    let (config, good) = machine(&full_config());
     assert_eq!(findings(&config, &good), vec![]);
     let mode = "mode mismatch for file:";
-    let cases: &[(DriftKind, &str, ManualChange)] = &[
+    let cases: &[(DriftKind, &str, ManualEdit)] = &[
         (DriftKind::Content, "content mismatch for file \"/etc/motd\"", |tree| {
             tree.add_file("/etc/motd", b"other");
         }),
@@ -207,7 +207,7 @@ fn meta(tree: &mut InMemoryTree, path: &str, meta: FileMeta) {
 
 #[test]
 fn what_others_may_change_is_no_drift() {
-    let (config, mut tree) = machine(&everything());
+    let (config, mut tree) = machine(&full_config());
     tree.add_file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
     tree.add_file("/etc/systemd/system/a.service.d/50-by-hand.conf", b"[Unit]\n");
     tree.add_file("/etc/systemd/system/a.service.d/20.conf", b"");
@@ -217,8 +217,8 @@ fn what_others_may_change_is_no_drift() {
 }
 
 #[test]
-fn a_folder_that_goes_is_told_by_all_that_was_in_it() {
-    let (config, good) = machine(&everything());
+fn a_removed_directory_is_reported_by_its_entries() {
+    let (config, good) = machine(&full_config());
     let mut tree = InMemoryTree::new();
     for (path, node) in good.nodes() {
         let path = path.replacen("/etc/systemd", "/etc/moved", 1);
@@ -235,7 +235,7 @@ fn a_folder_that_goes_is_told_by_all_that_was_in_it() {
 
 #[test]
 fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
-    let (config, mut tree) = machine(&everything());
+    let (config, mut tree) = machine(&full_config());
     tree.add_file("/etc/systemd/system/off.service", b"x");
     tree.put("/etc/deep/er/secret", FsNode::Absent);
     tree.add_file("/etc/motd", b"s3cret too");
@@ -251,7 +251,7 @@ fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
 
 #[test]
 fn every_name_on_the_way_is_watched() {
-    let (config, tree) = machine(&everything());
+    let (config, tree) = machine(&full_config());
     let watched = check_drift(&DriftReference::new(&config).unwrap(), &tree, STYLE).watched;
     let has = |folder: &str, name: &str| match &watched[folder] {
         WatchedNames::All => true,
@@ -303,7 +303,7 @@ fn any_config() -> impl Strategy<Value = Value> {
 }
 
 /// Changes one node so that it is another.
-fn disturb(node: &FsNode, how: usize) -> FsNode {
+fn mutate_node(node: &FsNode, how: usize) -> FsNode {
     let owner = FileOwner { uid: 7, gid: 7 };
     let other = FsNode::File {
         meta: FileMeta { mode: 0o640, owner },
@@ -347,7 +347,7 @@ proptest! {
         let managed = place.get(&verified.managed);
         let path = managed.resolved_path.clone().unwrap();
         let before = tree.node(&path).unwrap();
-        tree.put(&path, disturb(&before, how));
+        tree.put(&path, mutate_node(&before, how));
         let found = findings(&config, &tree);
         prop_assert!(found.iter().any(|finding| finding.path == managed.path), "{:?}: {found:?}", managed.path);
         prop_assert!(found.iter().all(|finding| finding.path == managed.path || finding.kind == DriftKind::Enablement), "{found:?}");

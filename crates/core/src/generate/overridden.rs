@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_templates_say_is_no_news() {
+    fn template_files_are_not_reported_as_overridden() {
         assert!(
             found(&["01-worker-container-runtime", "99-worker-generated-registries"]).is_empty()
         );

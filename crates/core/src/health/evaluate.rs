@@ -56,7 +56,7 @@ impl fmt::Display for FailedCheck {
 
 /// Whether a machine is well.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HealthVerdict {
+pub enum HealthState {
     /// Everything has held for long enough.
     Healthy,
     /// Everything holds, but not for long enough yet.
@@ -93,18 +93,18 @@ pub fn evaluate(
     spec: &HealthSpec,
     round: &[Result<(), String>],
     clock: HealthTiming,
-) -> HealthVerdict {
+) -> HealthState {
     let some = |left: Option<Duration>| left.filter(|left| !left.is_zero());
     let Some(failing) = first_failed(spec, round) else {
         // Whoever becomes well in time may take the time to show it.
         return match some(spec.stable.checked_sub(clock.healthy_for)) {
-            Some(left) => HealthVerdict::Settling { left },
-            None => HealthVerdict::Healthy,
+            Some(left) => HealthState::Settling { left },
+            None => HealthState::Healthy,
         };
     };
     match some(spec.deadline.checked_sub(clock.elapsed)) {
-        Some(left) => HealthVerdict::NotYet { failing, left },
-        None => HealthVerdict::Failed { failing },
+        Some(left) => HealthState::NotYet { failing, left },
+        None => HealthState::Failed { failing },
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_check_that_does_not_hold_is_told() {
+    fn the_first_failing_check_is_reported() {
         let bad = |text: &str| Err(text.to_owned());
         let failing = |check: &str, problem: &str| FailedCheck {
             check: check.to_owned(),
@@ -147,16 +147,16 @@ mod tests {
         };
         let well = vec![Ok(()), Ok(()), Ok(())];
         for (round, elapsed, held, expected) in [
-            (well.clone(), 11, 10, HealthVerdict::Healthy),
-            (well.clone(), 1, 0, HealthVerdict::Settling { left: seconds(10) }),
+            (well.clone(), 11, 10, HealthState::Healthy),
+            (well.clone(), 1, 0, HealthState::Settling { left: seconds(10) }),
             // Well at the last moment is well, if it stays so.
-            (well.clone(), 63, 4, HealthVerdict::Settling { left: seconds(6) }),
-            (well, 99, 12, HealthVerdict::Healthy),
+            (well.clone(), 63, 4, HealthState::Settling { left: seconds(6) }),
+            (well, 99, 12, HealthState::Healthy),
             (
                 vec![Ok(()), bad("is failed"), bad("no answer")],
                 20,
                 0,
-                HealthVerdict::NotYet {
+                HealthState::NotYet {
                     failing: failing("unit b.service", "is failed"),
                     left: seconds(40),
                 },
@@ -165,13 +165,13 @@ mod tests {
                 vec![Ok(()), Ok(()), bad("no answer")],
                 60,
                 9,
-                HealthVerdict::Failed { failing: failing("API", "no answer") },
+                HealthState::Failed { failing: failing("API", "no answer") },
             ),
             (
                 vec![Ok(())],
                 61,
                 0,
-                HealthVerdict::Failed { failing: failing("unit b.service", "it was not checked") },
+                HealthState::Failed { failing: failing("unit b.service", "it was not checked") },
             ),
         ] {
             let clock = HealthTiming { elapsed: seconds(elapsed), healthy_for: seconds(held) };
@@ -190,16 +190,16 @@ mod tests {
             let all = holds.iter().all(|holds| *holds);
             let clock = HealthTiming { elapsed: seconds(elapsed), healthy_for: seconds(held) };
             match evaluate(&spec(), &round, clock) {
-                HealthVerdict::Healthy => prop_assert!(all && held >= 10),
-                HealthVerdict::Settling { left } => {
+                HealthState::Healthy => prop_assert!(all && held >= 10),
+                HealthState::Settling { left } => {
                     prop_assert!(all);
                     prop_assert_eq!(left, seconds(10 - held));
                 }
-                HealthVerdict::NotYet { left, .. } => {
+                HealthState::NotYet { left, .. } => {
                     prop_assert!(!all);
                     prop_assert_eq!(left, seconds(60 - elapsed));
                 }
-                HealthVerdict::Failed { .. } => prop_assert!(!all && elapsed >= 60),
+                HealthState::Failed { .. } => prop_assert!(!all && elapsed >= 60),
             }
         }
     }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_that_failed_is_tried_again_only_when_told() {
+    fn a_failed_config_is_retried_only_on_request() {
         let failing =
             FailedCheck { check: "unit a.service".to_owned(), problem: "is failed".to_owned() };
         let (config, previous) = ("rendered-new".to_owned(), "rendered-old".to_owned());

@@ -13,8 +13,6 @@ mod evaluate;
 mod failed_config;
 mod spec;
 
-pub use evaluate::{
-    FailedCheck, HealthCheck, HealthResults, HealthTiming, HealthVerdict, evaluate,
-};
+pub use evaluate::{FailedCheck, HealthCheck, HealthResults, HealthState, HealthTiming, evaluate};
 pub use failed_config::{FAILED_CONFIG_PATH, FailedConfig, RetryDecision, may_try};
 pub use spec::{HEALTH_SPEC_PATH, HealthCommand, HealthSpec, HealthSpecError, health_spec_bytes};

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::report::{IgnitionReport, JsonPath};
+use super::report::{ConfigPath, IgnitionReport};
 
 /// What is needed while decoding one document.
 #[derive(Debug)]
@@ -12,14 +12,14 @@ pub struct ConfigDecoder {
     /// The minor version of the document: fields that came later are unknown to it.
     pub minor: u8,
     /// Where we are.
-    pub path: JsonPath,
+    pub path: ConfigPath,
     /// What was found: values of a wrong type are errors, unknown fields are warnings.
     pub report: IgnitionReport,
 }
 
 impl ConfigDecoder {
     pub(crate) fn new(minor: u8) -> Self {
-        Self { minor, path: JsonPath::root(), report: IgnitionReport::default() }
+        Self { minor, path: ConfigPath::root(), report: IgnitionReport::default() }
     }
 
     fn wrong_type(&mut self, expected: &str, found: &Value) {
@@ -63,7 +63,7 @@ pub trait ConfigPart: Default + Clone + PartialEq {
     fn merge_all(parts: Vec<Self>) -> Self;
 
     /// Reports list entries that say the same key twice.
-    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport);
+    fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport);
 }
 
 /// A scalar that is always there, zero if it was not mentioned: the last one wins.
@@ -88,7 +88,7 @@ macro_rules! plain_scalar {
                 parts.into_iter().next_back().unwrap_or_default()
             }
 
-            fn find_duplicates(&self, _: &mut JsonPath, _: &mut IgnitionReport) {}
+            fn find_duplicates(&self, _: &mut ConfigPath, _: &mut IgnitionReport) {}
         }
     };
 }
@@ -115,7 +115,7 @@ impl<T: ConfigPart> ConfigPart for Option<T> {
         parts.into_iter().rev().find_map(|part| part)
     }
 
-    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
         if let Some(part) = self {
             part.find_duplicates(path, report);
         }
@@ -200,7 +200,7 @@ macro_rules! shape {
                 $crate::ignition::config_part::shape!(@merge $merge, parts, $($field)*)
             }
 
-            fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+            fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
                 $crate::ignition::config_part::shape!(@own_duplicates $merge, self, path, report);
                 $(
                     path.push_key($json);

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::config_part::{ConfigDecoder, ConfigPart};
-use super::report::{IgnitionReport, JsonPath};
+use super::report::{ConfigPath, IgnitionReport};
 
 /// An entry of a [`Keyed`] list.
 pub trait KeyedItem: ConfigPart {
@@ -126,7 +126,11 @@ fn decode_list<T: ConfigPart>(list: &mut Option<Vec<T>>, value: &Value, cx: &mut
     }
 }
 
-fn duplicates_below<T: ConfigPart>(items: &[T], path: &mut JsonPath, report: &mut IgnitionReport) {
+fn duplicates_below<T: ConfigPart>(
+    items: &[T],
+    path: &mut ConfigPath,
+    report: &mut IgnitionReport,
+) {
     for (index, item) in items.iter().enumerate() {
         path.push_index(index);
         item.find_duplicates(path, report);
@@ -147,7 +151,7 @@ impl<T: ConfigPart> ConfigPart for Appended<T> {
         parts.into_iter().flat_map(Self::into_vec).collect::<Vec<_>>().into()
     }
 
-    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
         duplicates_below(self, path, report);
     }
 }
@@ -166,7 +170,7 @@ impl<T: KeyedItem> ConfigPart for Keyed<T> {
         merge_groups(&groups, 0, parts).into()
     }
 
-    fn find_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
         SeenKeys::default().check(self, path, report);
         duplicates_below(self, path, report);
     }
@@ -181,7 +185,7 @@ impl SeenKeys {
     pub(crate) fn check<T: KeyedItem>(
         &mut self,
         items: &[T],
-        path: &mut JsonPath,
+        path: &mut ConfigPath,
         report: &mut IgnitionReport,
     ) {
         for (index, item) in items.iter().enumerate() {
@@ -196,7 +200,7 @@ impl SeenKeys {
     pub(crate) fn check_others<T: KeyedItem>(
         &mut self,
         items: &[T],
-        path: &mut JsonPath,
+        path: &mut ConfigPath,
         report: &mut IgnitionReport,
     ) {
         for (index, item) in items.iter().enumerate() {
@@ -207,7 +211,7 @@ impl SeenKeys {
         self.0.extend(items.iter().map(|item| item.key().into_owned()));
     }
 
-    fn report(index: usize, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn report(index: usize, path: &mut ConfigPath, report: &mut IgnitionReport) {
         path.push_index(index);
         report.error(path, "duplicate entry defined");
         path.pop();

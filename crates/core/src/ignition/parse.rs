@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::config_part::{ConfigDecoder, ConfigPart, shape};
-use super::report::{IgnitionReport, JsonPath};
+use super::report::{ConfigPath, IgnitionReport};
 use super::schema::{Config, Resource};
 use super::v2;
 use super::validate::validate;

@@ -7,16 +7,16 @@ use serde::Serialize;
 
 /// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PathSegment {
+enum ConfigPathSegment {
     Key(Cow<'static, str>),
     Index(usize),
 }
 
 /// Where in a JSON document something is: `$.storage.files.0.path`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JsonPath(Vec<PathSegment>);
+pub struct ConfigPath(Vec<ConfigPathSegment>);
 
-impl JsonPath {
+impl ConfigPath {
     /// The path of the document itself, `$`.
     #[must_use]
     pub fn root() -> Self {
@@ -25,12 +25,12 @@ impl JsonPath {
 
     /// Goes down to a field.
     pub fn push_key(&mut self, key: impl Into<Cow<'static, str>>) {
-        self.0.push(PathSegment::Key(key.into()));
+        self.0.push(ConfigPathSegment::Key(key.into()));
     }
 
     /// Goes down to an element of a list.
     pub fn push_index(&mut self, index: usize) {
-        self.0.push(PathSegment::Index(index));
+        self.0.push(ConfigPathSegment::Index(index));
     }
 
     /// Goes up one step.
@@ -55,13 +55,13 @@ impl JsonPath {
     }
 }
 
-impl fmt::Display for JsonPath {
+impl fmt::Display for ConfigPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;
         for step in &self.0 {
             match step {
-                PathSegment::Key(key) => write!(f, ".{key}")?,
-                PathSegment::Index(index) => write!(f, ".{index}")?,
+                ConfigPathSegment::Key(key) => write!(f, ".{key}")?,
+                ConfigPathSegment::Index(index) => write!(f, ".{index}")?,
             }
         }
         Ok(())
@@ -116,17 +116,17 @@ pub struct IgnitionReport {
 
 impl IgnitionReport {
     /// Adds an error.
-    pub fn error(&mut self, path: &JsonPath, message: impl Into<String>) {
+    pub fn error(&mut self, path: &ConfigPath, message: impl Into<String>) {
         self.add(ReportSeverity::Error, path, message);
     }
 
     /// Adds a warning.
-    pub fn warning(&mut self, path: &JsonPath, message: impl Into<String>) {
+    pub fn warning(&mut self, path: &ConfigPath, message: impl Into<String>) {
         self.add(ReportSeverity::Warning, path, message);
     }
 
     /// Adds a finding.
-    pub fn add(&mut self, severity: ReportSeverity, path: &JsonPath, message: impl Into<String>) {
+    pub fn add(&mut self, severity: ReportSeverity, path: &ConfigPath, message: impl Into<String>) {
         self.entries.push(ReportEntry {
             severity,
             path: path.to_string(),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::config_part::{ConfigDecoder, ConfigPart, shape};
 use super::keyed_list::{Appended, Keyed, KeyedItem, SeenKeys, group_keys, merge_groups};
-use super::report::{IgnitionReport, JsonPath};
+use super::report::{ConfigPath, IgnitionReport};
 
 shape! {
     /// A whole Ignition config.
@@ -532,7 +532,7 @@ impl KernelArguments {
         }
     }
 
-    fn find_shared_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn find_shared_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
         // Each list looks through itself; here only what stands in both.
         let mut seen = SeenKeys::default();
         seen.check(&self.should_exist, path, &mut IgnitionReport::default());
@@ -585,7 +585,7 @@ impl Storage {
         }
     }
 
-    fn find_shared_duplicates(&self, path: &mut JsonPath, report: &mut IgnitionReport) {
+    fn find_shared_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
         let mut seen = SeenKeys::default();
         seen.check(&self.directories, path, &mut IgnitionReport::default());
         path.push_key("files");

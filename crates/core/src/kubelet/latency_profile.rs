@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::node_config;
-    use crate::template::{ShippedProfile, TemplateInputs, shipped_templates};
+    use crate::template::{BuiltinProfile, TemplateInputs, builtin_templates};
 
     const MEDIUM: &str = "MediumUpdateAverageReaction";
 
@@ -126,7 +126,7 @@ mod tests {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         let controller_config = serde_json::from_value(facts).unwrap();
-        let (templates, gates) = (shipped_templates(ShippedProfile::Kubernetes), BTreeMap::new());
+        let (templates, gates) = (builtin_templates(BuiltinProfile::Kubernetes), BTreeMap::new());
         let inputs = TemplateInputs {
             controller_config: &controller_config,
             pull_secret: None,

@@ -9,7 +9,7 @@ use crate::generate::{GeneratedConfig, GeneratedFile, machine_config};
 use crate::go::json;
 use crate::go::types::KUBELET;
 use crate::render::go_yaml::to_go_yaml;
-use crate::serve::tls_profile::tls_settings;
+use crate::serve::tls_profile::tls_parameters;
 
 /// Where the kubelet's configuration is.
 pub const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";
@@ -34,7 +34,7 @@ pub fn generate(
 ) -> Result<GeneratedConfig, KubeletConfigError> {
     let mut merged = base.clone();
     if let Some(profile) = &config.spec.tls_security_profile {
-        let spoken = tls_settings(Some(profile));
+        let spoken = tls_parameters(Some(profile));
         set_text(&mut merged, "tlsMinVersion", &spoken.min_version);
         match spoken.cipher_suites.is_empty() {
             true => remove(&mut merged, "tlsCipherSuites"),

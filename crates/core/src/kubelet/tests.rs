@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::config::Node;
 use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
-use crate::template::{ShippedProfile, TemplateInputs, TemplateTree, shipped_templates};
+use crate::template::{BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates};
 
 /// A cluster with the templates that come with us.
 struct TestCluster {
@@ -33,7 +33,7 @@ impl TestCluster {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         Self {
-            templates: shipped_templates(ShippedProfile::Kubernetes),
+            templates: builtin_templates(BuiltinProfile::Kubernetes),
             controller_config: serde_json::from_value(facts).unwrap(),
             gates: BTreeMap::new(),
             pools: pools.iter().map(pool).collect(),
@@ -53,7 +53,7 @@ impl TestCluster {
         self.configs.push(serde_json::from_value(config).unwrap());
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&KubeletSnapshot<'_>) -> T) -> T {
+    fn with_snapshot<T>(&self, question: impl FnOnce(&KubeletSnapshot<'_>) -> T) -> T {
         let inputs = TemplateInputs {
             controller_config: &self.controller_config,
             pull_secret: None,
@@ -75,8 +75,10 @@ impl TestCluster {
     }
 
     /// Does what the plans say, and gives them back.
-    fn settle(&mut self) -> Vec<Result<KubeletConfigPlan, crate::generate::GenerateError>> {
-        let plans = self.ask(reconcile);
+    fn reconcile_until_stable(
+        &mut self,
+    ) -> Vec<Result<KubeletConfigPlan, crate::generate::GenerateError>> {
+        let plans = self.with_snapshot(reconcile);
         for (config, plan) in self.configs.iter_mut().zip(&plans) {
             let Ok(plan) = plan else { continue };
             self.machine_configs.retain(|known| {
@@ -112,15 +114,15 @@ fn each_config_keeps_its_number_and_later_ones_win() {
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.add("b", 2, "worker", &json!({"maxPods": 2}));
     cluster.add("c", 3, "worker", &json!({"maxPods": 3}));
-    cluster.settle();
+    cluster.reconcile_until_stable();
     let all = ["", "-1", "-2"].map(|end| format!("99-worker-generated-kubelet{end}"));
     assert_eq!(cluster.names(), all);
     let before = cluster.machine_configs.clone();
-    cluster.settle();
+    cluster.reconcile_until_stable();
     assert_eq!(cluster.machine_configs, before, "nothing changes where nothing changed");
     cluster.configs.remove(1);
     cluster.add("d", 4, "worker", &json!({"maxPods": 4}));
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     assert_eq!(plans[2].as_ref().unwrap().suffix, "3", "numbers are not used again");
 }
 
@@ -135,7 +137,7 @@ fn the_eleventh_is_refused_with_a_remedy() {
             &json!({"maxPods": number + 1}),
         );
     }
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     assert_eq!(plans.iter().filter(|plan| plan.is_ok()).count(), 10);
     let error = plans[10].as_ref().unwrap_err().to_string();
     assert!(error.starts_with("KubeletConfig k10: "), "{error}");
@@ -150,12 +152,12 @@ fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
     let mut cluster = TestCluster::new(&["master", "worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
     cluster.configs[0].metadata.finalizers = Some(vec!["example.com/mine".to_owned()]);
-    cluster.settle();
+    cluster.reconcile_until_stable();
     assert_eq!(cluster.names().len(), 3);
     let finalizers = cluster.configs[0].metadata.finalizers.clone().unwrap();
     assert_eq!(finalizers[0], "example.com/mine");
     assert_eq!(finalizers.len(), 4);
-    let removal = cluster.ask(|world| removal(world, world.configs[0]));
+    let removal = cluster.with_snapshot(|world| removal(world, world.configs[0]));
     assert_eq!(removal.remove.len(), 3);
     assert_eq!(removal.finalizers, ["example.com/mine"]);
 }
@@ -164,11 +166,11 @@ fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
 fn a_pool_that_is_no_longer_selected_is_left() {
     let mut cluster = TestCluster::new(&["worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
-    cluster.settle();
+    cluster.reconcile_until_stable();
     let only_worker = json!({"matchExpressions": [{"key": "worker", "operator": "Exists"}]});
     cluster.configs[0].spec.machine_config_pool_selector =
         serde_json::from_value(only_worker).unwrap();
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     assert_eq!(plans[0].as_ref().unwrap().remove, ["99-infra-generated-kubelet"]);
     assert_eq!(cluster.names(), ["99-worker-generated-kubelet"]);
 }
@@ -179,8 +181,8 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
     cluster.node = Some(Node::default());
     cluster.has_feature_gate = true;
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
-    cluster.settle();
-    let made = cluster.ask(|world| {
+    cluster.reconcile_until_stable();
+    let made = cluster.with_snapshot(|world| {
         let of_node = |pool| node_config(&world.sources, pool, &[]).unwrap().machine_config;
         let gates = features(&world.sources, "worker").unwrap().machine_config;
         [of_node("worker"), of_node("infra"), gates]
@@ -190,15 +192,15 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
         config.metadata.annotations = Some([(version.to_owned(), "v1".to_owned())].into());
         cluster.machine_configs.push(config);
     }
-    assert!(cluster.ask(orphaned_configs).is_empty());
+    assert!(cluster.with_snapshot(orphaned_configs).is_empty());
     cluster.pools.pop();
     cluster.configs.clear();
-    let mut left = cluster.ask(orphaned_configs);
+    let mut left = cluster.with_snapshot(orphaned_configs);
     left.sort();
     assert_eq!(left, ["97-infra-generated-kubelet", "99-worker-generated-kubelet"]);
     // What the cluster's own settings made goes with them.
     (cluster.node, cluster.has_feature_gate) = (None, false);
-    let left = cluster.ask(orphaned_configs);
+    let left = cluster.with_snapshot(orphaned_configs);
     assert!(left.contains(&"97-worker-generated-kubelet".to_owned()), "{left:?}");
     assert!(left.contains(&"98-worker-generated-kubelet".to_owned()), "{left:?}");
 }
@@ -212,9 +214,9 @@ fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
     let mut config = MachineConfig::default();
     config.metadata.name = Some(old.clone());
     cluster.machine_configs.push(config);
-    let removal = cluster.ask(|world| removal(world, world.configs[0]));
+    let removal = cluster.with_snapshot(|world| removal(world, world.configs[0]));
     assert_eq!((removal.remove, removal.finalizers), (vec![old], vec![]));
-    let plan = cluster.settle().remove(0).unwrap();
+    let plan = cluster.reconcile_until_stable().remove(0).unwrap();
     assert_eq!(plan.finalizers, ["99-worker-generated-kubelet"]);
     assert_eq!(plan.remove, [""; 0], "it goes when its successor is there");
 }
@@ -224,7 +226,7 @@ fn all_pools_or_none() {
     let mut cluster = TestCluster::new(&["master", "worker"]);
     cluster.add("a", 1, "all", &json!({"staticPodPath": ""}));
     cluster.add("b", 2, "all", &json!({"maxPods": "many"}));
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     assert!(cluster.names().is_empty());
     let errors: Vec<_> = plans.into_iter().map(Result::unwrap_err).collect();
     assert_eq!(errors[0].field, "spec.kubeletConfig.staticPodPath");
@@ -240,7 +242,7 @@ fn a_setting_without_effect_is_said() {
         "worker",
         &json!({"rotateCertificates": false, "protectKernelDefaults": false}),
     );
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     let warnings = &plans[0].as_ref().unwrap().generated[0].warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].starts_with(
@@ -251,9 +253,9 @@ fn a_setting_without_effect_is_said() {
 #[test]
 fn no_kubelet_no_kubelet_config() {
     let mut cluster = TestCluster::new(&["worker"]);
-    cluster.templates = shipped_templates(ShippedProfile::Machine);
+    cluster.templates = builtin_templates(BuiltinProfile::Machine);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
-    let error = cluster.settle().remove(0).unwrap_err().to_string();
+    let error = cluster.reconcile_until_stable().remove(0).unwrap_err().to_string();
     assert!(
         error.contains("no template of the role worker makes /etc/kubernetes/kubelet.conf"),
         "{error}"
@@ -265,7 +267,7 @@ fn a_field_that_nobody_knows_is_said_and_a_wrong_quantity_is_refused() {
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPodz": 1}));
     cluster.add("b", 2, "worker", &json!({"systemReserved": {"memory": "2Gx"}}));
-    let plans = cluster.settle();
+    let plans = cluster.reconcile_until_stable();
     let warnings = &plans[0].as_ref().unwrap().generated[0].warnings;
     assert!(warnings[0].contains("spec.kubeletConfig.maxPodz: no kubelet knows"), "{warnings:?}");
     let error = plans[1].as_ref().unwrap_err();

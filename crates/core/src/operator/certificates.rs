@@ -25,7 +25,7 @@ pub struct TrustedCertificate {
 
 /// The server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServingCertificate {
+pub struct ServerCertificate {
     /// Its names, sorted.
     pub names: Vec<String>,
     /// From when it is valid.
@@ -46,7 +46,7 @@ pub struct CertificateState {
     /// What machines trust.
     pub bundle: Vec<TrustedCertificate>,
     /// The server's certificate.
-    pub serving: Option<ServingCertificate>,
+    pub serving: Option<ServerCertificate>,
 }
 
 /// What is wanted.
@@ -72,7 +72,7 @@ pub enum CertificateStep {
     /// Use the next CA from now on.
     PromoteNextCa,
     /// Have the server's certificate signed by the CA in use.
-    SignServingCertificate,
+    SignServerCertificate,
 }
 
 /// The next step; none when all is well. Each is to be carried out before the next is asked for.
@@ -99,7 +99,7 @@ pub fn next_step(
     }
     match &state.serving {
         Some(serving) if is_valid_serving(serving, current, wanted, now) => None,
-        _ => Some(CertificateStep::SignServingCertificate),
+        _ => Some(CertificateStep::SignServerCertificate),
     }
 }
 
@@ -121,7 +121,7 @@ fn needs_rotation(signer: &SigningCa, now: i64) -> bool {
 }
 
 fn is_valid_serving(
-    serving: &ServingCertificate,
+    serving: &ServerCertificate,
     current: &SigningCa,
     wanted: &DesiredCertificates,
     now: i64,
@@ -171,10 +171,10 @@ mod tests {
                 state.bundle = bundle.collect();
             }
             CertificateStep::PromoteNextCa => state.current = state.next.take(),
-            CertificateStep::SignServingCertificate => {
+            CertificateStep::SignServerCertificate => {
                 let signer = state.current.as_ref().unwrap().certificate.clone();
                 let names = names.to_vec();
-                state.serving = Some(ServingCertificate {
+                state.serving = Some(ServerCertificate {
                     names,
                     not_before: now,
                     not_after: now + 365 * DAY,
@@ -212,18 +212,18 @@ mod tests {
             [
                 CertificateStep::CreateCa,
                 CertificateStep::UpdateBundle(vec!["ca0001".into()]),
-                CertificateStep::SignServingCertificate
+                CertificateStep::SignServerCertificate
             ]
         );
         assert_eq!(settle(&mut state, &mut wanted, DAY, &mut count), []);
         wanted.names = vec!["b".into()];
         assert_eq!(
             settle(&mut state, &mut wanted, DAY, &mut count),
-            [CertificateStep::SignServingCertificate]
+            [CertificateStep::SignServerCertificate]
         );
         assert_eq!(
             settle(&mut state, &mut wanted, 260 * DAY, &mut count),
-            [CertificateStep::SignServingCertificate]
+            [CertificateStep::SignServerCertificate]
         );
     }
 
@@ -239,10 +239,7 @@ mod tests {
         assert_eq!(steps, [CertificateStep::CreateNextCa, CertificateStep::UpdateBundle(both)]);
         assert_eq!(settle(&mut state, &mut wanted, 100 + DAY - 1, &mut count), []);
         let steps = settle(&mut state, &mut wanted, 100 + DAY, &mut count);
-        assert_eq!(
-            steps,
-            [CertificateStep::PromoteNextCa, CertificateStep::SignServingCertificate]
-        );
+        assert_eq!(steps, [CertificateStep::PromoteNextCa, CertificateStep::SignServerCertificate]);
         assert_eq!(state.bundle.len(), 2, "machines that know only the old one are still served");
     }
 

@@ -246,7 +246,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn there_is_no_server_where_machines_cannot_be_told_where_the_api_is() {
+    fn there_is_no_server_without_an_api_endpoint() {
         let alone = ComponentInputs { endpoint: None, ..inputs() };
         assert_eq!(
             alone.desired_components(),

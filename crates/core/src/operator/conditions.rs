@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_arrives_and_a_restarting_machine_is_no_news() {
+    fn a_release_rolls_out_and_a_rebooting_machine_is_no_event() {
         let now = time("2026-01-01T00:00:00Z");
         let parts = |daemon: ComponentStatus| {
             [(OperatorComponent::Controller, seen("1", None)), (OperatorComponent::Daemon, daemon)]

@@ -54,7 +54,7 @@ pub fn certificate_event(step: &CertificateStep) -> Option<OperatorEvent> {
             "CertificateAuthorityRotated",
             "the next CA of the machine config server is in use; the one before it stays trusted until it ends",
         ),
-        CertificateStep::SignServingCertificate => OperatorEvent::normal(
+        CertificateStep::SignServerCertificate => OperatorEvent::normal(
             "ServerCertificateRotated",
             "the certificate of the machine config server was signed anew",
         ),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_once_and_its_end_too() {
+    fn a_failure_and_its_recovery_are_reported_once() {
         let well = [condition(DEGRADED, false, "AsExpected", "")];
         let ill = [condition(DEGRADED, true, "SettingsFailed", "data.server: no")];
         let worse = [condition(DEGRADED, true, "ApplyFailed", "no")];

@@ -66,7 +66,7 @@ pub fn unstage(has_rpm_ostree: bool, is_staged: bool) -> Option<CommandLine> {
 }
 
 #[derive(Debug, Deserialize)]
-struct BootcHost {
+struct BootcStatusHost {
     status: BootcHostStatus,
 }
 
@@ -135,7 +135,7 @@ fn by_digest(name: &str, digest: Option<&str>) -> String {
 /// # Errors
 /// It is not what bootc says, or nothing is booted.
 pub fn parse_status(json: &str) -> Result<BootcStatus, String> {
-    let host: BootcHost = serde_json::from_str(json)
+    let host: BootcStatusHost = serde_json::from_str(json)
         .map_err(|error| format!("bootc status --json cannot be read: {error}"))?;
     let BootcHostStatus { staged, booted, rollback, rollback_queued } = host.status;
     let booted = booted.ok_or("bootc status --json: nothing is booted that bootc knows")?;

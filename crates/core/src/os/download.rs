@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_connection_is_told_from_a_refusal() {
+    fn a_broken_connection_differs_from_a_refusal() {
         for (complaint, expected) in [
             ("writing blob: happened during read: unexpected EOF", true),
             ("read tcp 10.0.0.1:1->10.0.0.2:2: read: connection reset by peer", true),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_knows_its_own_and_the_folders_above() {
+    fn a_layer_knows_its_own_paths_and_their_parents() {
         let mut own = LayerPaths::default();
         own.insert("usr/lib/a");
         assert!(own.contains("usr/lib/a") && own.contains("usr/lib") && own.contains("usr"));

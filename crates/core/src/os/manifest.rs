@@ -9,7 +9,7 @@ pub enum ImageManifest {
     /// An image.
     Image(ImageLayers),
     /// The images of several platforms: the digest (64 digits) of the one for ours.
-    Elsewhere(String),
+    PlatformManifest(String),
 }
 
 /// The parts of an image.
@@ -103,7 +103,7 @@ impl ImageManifest {
             return Err(ManifestError::UnsupportedKind(format!("schema {}", raw.schema_version)));
         }
         if let Some(manifests) = &raw.manifests {
-            return platform_digest(manifests, architecture).map(Self::Elsewhere);
+            return platform_digest(manifests, architecture).map(Self::PlatformManifest);
         }
         let config = raw.config.as_ref().ok_or_else(|| ManifestError::UnsupportedKind(kind()))?;
         let config = ImageBlob {
@@ -256,7 +256,7 @@ mod tests {
         };
         let list = json!({"schemaVersion": 2, "manifests": [
             with('a', "linux", "arm64"), with('b', "windows", "amd64"), with('c', "linux", "amd64")]});
-        assert_eq!(parse(&list).unwrap(), ImageManifest::Elsewhere(sum('c')));
+        assert_eq!(parse(&list).unwrap(), ImageManifest::PlatformManifest(sum('c')));
         let list = json!({"schemaVersion": 2, "manifests": [with('a', "linux", "arm64")]});
         let error = parse(&list).unwrap_err().to_string();
         assert_eq!(error, "the image has no version for linux/amd64, only for linux/arm64");

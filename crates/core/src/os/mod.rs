@@ -21,7 +21,7 @@
 //! | `verify` | whether a machine has booted what it is to, and what follows if not |
 
 pub mod bootc;
-mod desired_os;
+mod desired;
 pub mod download;
 pub mod extensions;
 pub mod first_boot;
@@ -39,6 +39,6 @@ pub mod pull_secret;
 pub mod rpm_ostree;
 pub mod verify_boot;
 
-pub use desired_os::{DesiredOs, is_same_image, layered_image, with_layered_image};
+pub use desired::{DesiredOs, is_same_image, layered_image, with_layered_image};
 pub use os_change::{KernelArgumentsChange, OsChange};
 pub use os_status::{OsDeployment, OsStatus};

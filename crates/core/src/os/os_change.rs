@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_and_extensions_are_put_on_anew_with_a_new_image() {
+    fn kernels_and_extensions_are_reinstalled_with_a_new_image() {
         let with = |kernel: &str, extensions: &[&str], image: &str| DesiredOs {
             kernel_type: kernel.to_owned(),
             extensions: extensions.iter().map(|&one| one.to_owned()).collect(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_is_what_was_booted() {
+    fn a_rollback_returns_to_what_was_booted() {
         let (old, new) = (wanted(None, &["a"]), wanted(Some(B), &["b"]));
         let was = booted(None);
         let back = OsChange::rollback(&new, &old, &booted(Some(B)), &was);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     /// Four configs: a, b, c by age, and d, which machines cannot leave for the others in place.
-    fn world() -> Vec<MachineConfig> {
+    fn rendered_configs() -> Vec<MachineConfig> {
         let none = json!([]);
         vec![
             config("rendered-worker-b", 2, &none),
@@ -298,7 +298,7 @@ mod tests {
             let found = plan_rollback(
                 &pool,
                 &members,
-                &world(),
+                &rendered_configs(),
                 ImageSources::default(),
                 wanted.as_deref(),
             );
@@ -320,8 +320,11 @@ mod tests {
     fn known_configs_name_their_machines_newest_first() {
         let nodes = [node("m1", "rendered-worker-a"), node("m2", "rendered-worker-c")];
         let members: Vec<&Node> = nodes.iter().collect();
-        let known =
-            rendered_revisions(&pool("rendered-worker-c", "", &json!({})), &members, &world());
+        let known = rendered_revisions(
+            &pool("rendered-worker-c", "", &json!({})),
+            &members,
+            &rendered_configs(),
+        );
         let shown: Vec<String> =
             known.iter().map(|one| format!("{} {}", one.name, one.machines.join(","))).collect();
         let expected = ["d ", "c m2", "b ", "a m1"].map(|text| format!("rendered-worker-{text}"));

@@ -57,20 +57,20 @@ fn node(name: &str, config: &str, roles: &[&str]) -> Node {
 }
 
 /// Three workers on the config that their pool was rendered to.
-fn world() -> PlanSnapshot {
+fn plan_snapshot() -> PlanSnapshot {
     let mut world = PlanSnapshot {
         pools: vec![pool("worker")],
         machine_configs: vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))],
         policy: system_policy(),
         ..PlanSnapshot::default()
     };
-    let rendered = settle(&mut world, "worker");
+    let rendered = roll_out(&mut world, "worker");
     world.nodes = ["a", "b", "c"].map(|name| node(name, &rendered, &["worker"])).to_vec();
     world
 }
 
 /// Renders a pool and points it at the result, as the controller would.
-fn settle(world: &mut PlanSnapshot, name: &str) -> String {
+fn roll_out(world: &mut PlanSnapshot, name: &str) -> String {
     let pool = world.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
     let rendered = render(pool, &world.machine_configs, None).unwrap();
     let rendered_name = rendered.name.clone();
@@ -96,7 +96,7 @@ fn change(config: MachineConfig) -> PlannedChanges {
 
 #[test]
 fn nothing_changes_for_a_pool_that_does_not_take_the_config() {
-    let world = world();
+    let world = plan_snapshot();
     let other = change(machine_config("50-other", "master", &file("/etc/x", "x")));
     assert_eq!(plan_changes(&world, &other, &now()).pools, []);
     // Nor for one that has it already.
@@ -106,7 +106,7 @@ fn nothing_changes_for_a_pool_that_does_not_take_the_config() {
 
 #[test]
 fn costs_and_order() {
-    let world = world();
+    let world = plan_snapshot();
     for (spec, cost) in [
         (file("/etc/x", "x"), DisruptionCost::Reboot),
         (file("/var/lib/kubelet/config.json", "x"), DisruptionCost::Nothing),
@@ -168,10 +168,10 @@ fn a_first_config_costs_what_the_daemon_says() {
 
 #[test]
 fn machines_are_asked_from_where_they_are() {
-    let mut world = world();
+    let mut world = plan_snapshot();
     let old = target_of(&world.pools[0]).to_owned();
     world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
-    let new = settle(&mut world, "worker");
+    let new = roll_out(&mut world, "worker");
     world.nodes[2] = node("c", &new, &["worker"]);
     world.nodes[1] = node("b", "rendered-worker-gone", &["worker"]);
     // Back to the first config: one has it already, one comes from nowhere, one restarts.
@@ -196,7 +196,7 @@ fn machines_are_asked_from_where_they_are() {
 
 #[test]
 fn a_change_that_machines_refuse_names_who_is_to_blame() {
-    let world = world();
+    let world = plan_snapshot();
     let bad = json!({"config": {
         "ignition": {"version": "3.5.0"}, "storage": {"directories": [{"path": "/srv/x"}]},
     }});
@@ -223,7 +223,7 @@ fn a_change_that_machines_refuse_names_who_is_to_blame() {
 
 #[test]
 fn machines_move_when_a_pool_comes_and_goes() {
-    let mut world = world();
+    let mut world = plan_snapshot();
     let rendered = target_of(&world.pools[0]).to_owned();
     world.nodes[0] = node("a", &rendered, &["worker", "infra"]);
     let motd = machine_config("50-infra", "infra", &file("/etc/motd", "infra"));
@@ -249,7 +249,7 @@ fn machines_move_when_a_pool_comes_and_goes() {
 
     world.pools.push(pool("infra"));
     world.machine_configs.push(motd);
-    settle(&mut world, "infra");
+    roll_out(&mut world, "infra");
     let gone =
         PlannedChanges { deleted_pools: vec!["infra".to_owned()], ..PlannedChanges::default() };
     assert_eq!(plan_changes(&world, &gone, &now()).moves, [moved("infra", "worker")]);
@@ -257,7 +257,7 @@ fn machines_move_when_a_pool_comes_and_goes() {
 
 #[test]
 fn pools_are_warned_about() {
-    let world = world();
+    let world = plan_snapshot();
     let hurts = |world: &PlanSnapshot, changes: &PlannedChanges| -> Vec<PlanWarningKind> {
         let found = plan_changes(world, changes, &now());
         found.pools.iter().flat_map(|pool| pool.warnings.iter().map(|one| one.warning)).collect()
@@ -285,7 +285,7 @@ fn pools_are_warned_about() {
         "worker",
         &json!({"kernelArguments": ["selinux=0"]}),
     ));
-    let off = settle(&mut without, "worker");
+    let off = roll_out(&mut without, "worker");
     without.nodes[1] = node("b", &off, &["worker"]);
     let changes = PlannedChanges {
         deleted_machine_configs: vec!["50-s".to_owned()],
@@ -301,7 +301,7 @@ fn pools_are_warned_about() {
 
 #[test]
 fn a_change_on_top_of_one_that_is_not_rendered_yet_says_so() {
-    let mut world = world();
+    let mut world = plan_snapshot();
     world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
     let changes = change(machine_config("50-y", "worker", &file("/etc/y", "y")));
     let found = plan_changes(&world, &changes, &now());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// What a write was decided on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preconditions<'a> {
+pub struct PatchPreconditions<'a> {
     /// These annotations.
     pub annotations: &'a [&'a str],
     /// The labels, which say what pool a machine is in.
@@ -17,7 +17,7 @@ pub struct Preconditions<'a> {
 /// A merge patch of annotations, labels, taints and `unschedulable` as a JSON patch that is refused
 /// if the grounds are not as they were seen, or the taints that it replaces are not.
 #[must_use]
-pub fn guarded_patch(node: &Node, patch: &Value, grounds: Preconditions<'_>) -> Vec<Value> {
+pub fn guarded_patch(node: &Node, patch: &Value, grounds: PatchPreconditions<'_>) -> Vec<Value> {
     let mut steps = Vec::new();
     if let Some(labels) = node.metadata.labels.as_ref().filter(|_| grounds.labels) {
         steps.push(json!({"op": "test", "path": "/metadata/labels", "value": labels}));
@@ -105,7 +105,7 @@ mod tests {
             guarded_patch(
                 &node,
                 &patch,
-                Preconditions { annotations: &["x/desired", "absent"], labels: true }
+                PatchPreconditions { annotations: &["x/desired", "absent"], labels: true }
             ),
             [
                 json!({"op": "test", "path": "/metadata/labels", "value": {"role": "worker"}}),
@@ -126,7 +126,7 @@ mod tests {
             guarded_patch(
                 &node(json!({})),
                 &patch,
-                Preconditions { annotations: &[], labels: false }
+                PatchPreconditions { annotations: &[], labels: false }
             ),
             [
                 json!({"op": "add", "path": "/metadata/annotations", "value": {}}),

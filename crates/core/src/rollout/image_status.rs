@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_of_a_build_is_told() {
+    fn every_stage_of_a_build_is_reported() {
         let config = config("");
         for (paused, condition, expected) in [
             (false, "", "True Pool is waiting for a new OS image build to start (mosc: layered)"),

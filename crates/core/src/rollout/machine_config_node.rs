@@ -296,7 +296,7 @@ mod tests {
         NodeReport { parent: statement(type_, status, message), child: None }
     }
 
-    fn told(status: &MachineConfigNodeStatus, type_: &str) -> (String, String, Value) {
+    fn condition_of(status: &MachineConfigNodeStatus, type_: &str) -> (String, String, Value) {
         let conditions = status.conditions.as_ref().unwrap();
         let found = conditions.iter().find(|condition| condition.type_ == type_).unwrap();
         let since = serde_json::to_value(&found.last_transition_time).unwrap();
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(conditions.len(), CONDITIONS.len());
         assert_eq!(conditions[0].type_, condition::UPDATE_EXECUTED);
         assert_eq!(conditions[1].type_, condition::CORDONED);
-        let (truth, message, _) = told(&status, condition::DRAINED);
+        let (truth, message, _) = condition_of(&status, condition::DRAINED);
         assert_eq!(truth, "False");
         assert_eq!(message, "This node has not yet entered the Drained phase");
         assert_eq!(conditions[2].reason.as_deref(), Some("NotYetOccurred"));
@@ -368,8 +368,8 @@ mod tests {
             child: Some(statement(condition::DRAINED, ConditionStatus::True, "drained")),
         };
         let status = step(&drained, &moving, 4).unwrap();
-        assert_eq!(told(&status, condition::DRAINED).2, "2026-11-15T10:00:04Z");
-        assert_eq!(told(&status, condition::UPDATE_PREPARED).2, "2026-11-15T10:00:02Z");
+        assert_eq!(condition_of(&status, condition::DRAINED).2, "2026-11-15T10:00:04Z");
+        assert_eq!(condition_of(&status, condition::UPDATE_PREPARED).2, "2026-11-15T10:00:02Z");
         // Pinned images may say the same again, if something else is new.
         let pinned =
             alone(condition::PINNED_IMAGE_SETS_PROGRESSING, ConditionStatus::False, "all there");
@@ -380,10 +380,10 @@ mod tests {
         let updated = alone(condition::UPDATED, ConditionStatus::True, "Node n Updated");
         let status = step(&updated, &node("v1", "v1"), 7).unwrap();
         let history = "Action during update to v1: drained";
-        assert_eq!(told(&status, condition::DRAINED).0, "False");
-        assert_eq!(told(&status, condition::DRAINED).1, history);
-        assert_eq!(told(&status, condition::UPDATED).0, "True");
-        let never = told(&status, condition::REBOOTED_NODE).1;
+        assert_eq!(condition_of(&status, condition::DRAINED).0, "False");
+        assert_eq!(condition_of(&status, condition::DRAINED).1, history);
+        assert_eq!(condition_of(&status, condition::UPDATED).0, "True");
+        let never = condition_of(&status, condition::REBOOTED_NODE).1;
         assert_eq!(never, "This node has not yet entered the RebootedNode phase");
     }
 

@@ -1,6 +1,6 @@
 //! Which version of the Ignition specification a client gets.
 
-use super::serve_error::ServeError;
+use super::error::ServeError;
 use crate::ignition::IgnitionVersion;
 
 /// What clients get that do not ask: browsers, scripts, and the machines of old.

@@ -1,8 +1,8 @@
 //! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
 
 use super::enrol::{self, SealingConfig};
+use super::error::ServeError;
 use super::first_boot::FirstBootConfig;
-use super::serve_error::ServeError;
 use super::{etcd_index, files, manifest, seal};
 use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};

@@ -1,7 +1,7 @@
 //! The index of an etcd member: what is written for every member alike has it as a Go template variable.
 
+use super::error::ServeError;
 use super::route::query_parameter;
-use super::serve_error::ServeError;
 use crate::api::names::object;
 use crate::ignition::Config;
 use crate::ignition::contents;

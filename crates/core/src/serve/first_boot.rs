@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_fetched_by_its_hash() {
+    fn the_binary_is_fetched_by_its_hash() {
         let mut config = Config::default();
         let mut birth = FirstBootConfig {
             url: "https://hub:22623".into(),

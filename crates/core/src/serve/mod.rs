@@ -18,6 +18,7 @@
 pub mod accept;
 pub mod assemble;
 pub mod enrol;
+pub mod error;
 pub mod etcd_index;
 mod files;
 pub mod first_boot;
@@ -29,11 +30,10 @@ pub mod rate_limit;
 pub mod route;
 pub mod seal;
 pub mod select_config;
-pub mod serve_error;
 pub mod socket_activation;
 pub mod tls_profile;
 
 pub use accept::served_version;
 pub use assemble::{ConfigHalf, ConfigRequest, ServeInputs, ServeMode, assemble};
+pub use error::ServeError;
 pub use route::{ServerRoute, route};
-pub use serve_error::ServeError;

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use sha2::{Digest as _, Sha256};
 
+use super::error::ServeError;
 use super::network::IpNetwork;
 use super::route::query_parameter;
-use super::serve_error::ServeError;
 
 /// The label of the Secrets that keep tokens.
 pub const TOKEN_LABEL: &str = "machinist.dev/provisioning-token";

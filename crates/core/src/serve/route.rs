@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_program() {
+    fn the_route_of_the_binary() {
         assert_eq!(binary_route("GET", "/machinist"), Some(ServerRoute::Binary));
         assert_eq!(binary_route("POST", "/machinist"), Some(ServerRoute::MethodNotAllowed));
         assert_eq!(binary_route("GET", "/machinist/"), None);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::serve_error::ServeError;
+use super::error::ServeError;
 use crate::api::names::path;
 use crate::ignition::Config;
 use crate::ignition::contents::{self, ContentsError};

@@ -4,7 +4,7 @@ use crate::api::TLSSecurityProfile;
 
 /// The lowest version and the suites, as flags name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsSettings {
+pub struct TlsParameters {
     /// As `VersionTLS12`.
     pub min_version: String,
     /// IANA names.
@@ -41,8 +41,8 @@ const INTERMEDIATE_SUITES: usize = 9;
 
 /// What a profile stands for. None, or one that says nothing, is `Intermediate`.
 #[must_use]
-pub fn tls_settings(profile: Option<&TLSSecurityProfile>) -> TlsSettings {
-    let ready_made = |min_version: &str, count: usize| TlsSettings {
+pub fn tls_parameters(profile: Option<&TLSSecurityProfile>) -> TlsParameters {
+    let ready_made = |min_version: &str, count: usize| TlsParameters {
         min_version: min_version.to_owned(),
         cipher_suites: SUITES.iter().take(count).map(|(_, name)| (*name).to_owned()).collect(),
     };
@@ -50,7 +50,7 @@ pub fn tls_settings(profile: Option<&TLSSecurityProfile>) -> TlsSettings {
     match profile.and_then(|profile| profile.type_.as_deref()) {
         Some("Old") => ready_made("VersionTLS10", SUITES.len()),
         Some("Modern") => ready_made("VersionTLS13", MODERN_SUITES),
-        Some("Custom") if custom.is_some() => TlsSettings {
+        Some("Custom") if custom.is_some() => TlsParameters {
             min_version: custom.and_then(|it| it.min_tls_version.clone()).unwrap_or_default(),
             cipher_suites: custom
                 .and_then(|it| it.ciphers.as_ref())
@@ -77,7 +77,7 @@ mod tests {
     fn profiles() {
         let of = |profile: Value| {
             let profile: TLSSecurityProfile = serde_json::from_value(profile).unwrap();
-            let spoken = tls_settings(Some(&profile));
+            let spoken = tls_parameters(Some(&profile));
             (spoken.min_version, spoken.cipher_suites.len())
         };
         for (profile, version, count) in [
@@ -97,6 +97,6 @@ mod tests {
         ] {
             assert_eq!(of(profile.clone()), (version.to_owned(), count), "{profile}");
         }
-        assert_eq!(tls_settings(None).min_version, "VersionTLS12");
+        assert_eq!(tls_parameters(None).min_version, "VersionTLS12");
     }
 }

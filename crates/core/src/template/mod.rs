@@ -34,7 +34,7 @@ use serde_json::Value;
 pub use certificates::certificates;
 pub use error::TemplateError;
 pub use internal_registry::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry};
-pub use shipped::{ShippedProfile, shipped_templates};
+pub use shipped::{BuiltinProfile, builtin_templates};
 pub use status::{running, status};
 pub use tree::TemplateTree;
 
@@ -42,7 +42,7 @@ use crate::api::config::APIServer;
 use crate::api::names::{annotation, label, object};
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigSpec};
 use crate::generate::GeneratedConfig;
-use crate::serve::tls_profile::tls_settings;
+use crate::serve::tls_profile::tls_parameters;
 use functions::TemplateFunctions;
 use layers::PlatformInfrastructure;
 use transpile::RenderedTemplate;
@@ -161,7 +161,7 @@ impl<'a> TemplateRenderer<'a> {
         Ok(Self {
             templates,
             layers: infrastructure.layers()?,
-            data: template_data::data(&spec, &pull_secret, &tls_settings(profile)),
+            data: template_data::data(&spec, &pull_secret, &tls_parameters(profile)),
             functions: TemplateFunctions::new(&infrastructure),
             infrastructure,
             pull_secret,
@@ -309,9 +309,9 @@ fn owner(config: &ControllerConfig) -> OwnerReference {
 /// A MachineConfig's file, decoded: the base that other generators build on.
 #[must_use]
 pub fn decoded_file(config: &MachineConfig, path: &str) -> Option<Vec<u8>> {
-    const LARGEST: u64 = 1 << 20;
+    const MAX_FILE_BYTES: u64 = 1 << 20;
     let value: &Value = config.spec.config.as_ref()?;
     let (config, _) = crate::ignition::parse_and_upgrade(value).ok()?;
     let file = config.storage.files.iter().find(|file| file.path == path)?;
-    crate::ignition::contents::decode(&file.contents, LARGEST).ok()
+    crate::ignition::contents::decode(&file.contents, MAX_FILE_BYTES).ok()
 }

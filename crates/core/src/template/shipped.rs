@@ -4,7 +4,7 @@ use super::tree::TemplateTree;
 
 /// Which of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShippedProfile {
+pub enum BuiltinProfile {
     /// Machines of a plain Kubernetes, workers and control plane, on hosts with systemd.
     Kubernetes,
     /// Machines without a kubelet: next to nothing.
@@ -59,10 +59,10 @@ const MACHINE: &[(&str, &str)] = files!("machine":
 
 /// The templates of a profile.
 #[must_use]
-pub fn shipped_templates(profile: ShippedProfile) -> TemplateTree {
+pub fn builtin_templates(profile: BuiltinProfile) -> TemplateTree {
     let files = match profile {
-        ShippedProfile::Kubernetes => KUBERNETES,
-        ShippedProfile::Machine => MACHINE,
+        BuiltinProfile::Kubernetes => KUBERNETES,
+        BuiltinProfile::Machine => MACHINE,
     };
     let mut templates = TemplateTree::new();
     for (path, contents) in files {
@@ -95,14 +95,14 @@ mod tests {
     }
 
     /// Name, paths and units of each MachineConfig.
-    fn made(profile: ShippedProfile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
+    fn made(profile: BuiltinProfile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
         let controller_config = controller_config(more);
         let inputs = TemplateInputs {
             controller_config: &controller_config,
             pull_secret: Some(b"{}"),
             api_server: None,
         };
-        let all = generate(&shipped_templates(profile), &inputs, "v").unwrap();
+        let all = generate(&builtin_templates(profile), &inputs, "v").unwrap();
         all.iter()
             .map(|made| {
                 let config = made.machine_config.spec.config.as_ref().unwrap();
@@ -127,7 +127,7 @@ mod tests {
             "additionalTrustBundle": "LS0t",
             "images": {"infraImageKey": "pause"},
         });
-        let made = made(ShippedProfile::Kubernetes, &more);
+        let made = made(BuiltinProfile::Kubernetes, &more);
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_is_not_there() {
-        let made = made(ShippedProfile::Kubernetes, &json!({}));
+        let made = made(BuiltinProfile::Kubernetes, &json!({}));
         let (_, found) = &made[1];
         for what in
             ["/etc/machinist/trust-bundle.crt", "machinist-ca-trust.service", "crio.service"]
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_machine_gets_next_to_nothing() {
-        let made = made(ShippedProfile::Machine, &json!({}));
+        let made = made(BuiltinProfile::Machine, &json!({}));
         let expected = ["/etc/machinist/role", "/etc/mco/proxy.env"].map(str::to_owned);
         assert_eq!(made.len(), 2);
         for (_, found) in made {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_gone_are_no_longer_told() {
+    fn removed_certificates_are_no_longer_reported() {
         let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
         let certificate = ControllerCertificate { subject: "CN=a".into(), ..Default::default() };
         let told = status(None, Some(1), Ok(()), vec![certificate], "v1", &now);

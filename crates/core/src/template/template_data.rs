@@ -9,13 +9,13 @@ use serde_json::Value as Json;
 
 use crate::api::names::path;
 use crate::go::types::{CONTROLLER_CONFIG, GoType, GoTypes};
-use crate::serve::tls_profile::TlsSettings;
+use crate::serve::tls_profile::TlsParameters;
 
 /// The maps among the data: a template may ask them for keys that they do not have.
 pub(super) const MAPS: [&str; 2] = ["Images", "Constants"];
 
 /// The data that templates are filled in with.
-pub(super) fn data(spec: &Json, pull_secret: &str, tls: &TlsSettings) -> Value {
+pub(super) fn data(spec: &Json, pull_secret: &str, tls: &TlsParameters) -> Value {
     let Value::Map(fields) =
         typed(&CONTROLLER_CONFIG, &GoType::Struct("ControllerConfigSpec"), spec)
     else {

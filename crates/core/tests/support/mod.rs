@@ -63,13 +63,13 @@ impl Oracle {
     }
 
     /// Asks one question and waits for its answer.
-    pub fn ask(&mut self, question: &Value) -> Value {
-        let mut answers = self.ask_all(std::slice::from_ref(question));
+    pub fn request(&mut self, question: &Value) -> Value {
+        let mut answers = self.request_all(std::slice::from_ref(question));
         answers.pop().expect("one answer for one question")
     }
 
     /// Asks many questions at once, and gives their answers in the same order.
-    pub fn ask_all(&mut self, questions: &[Value]) -> Vec<Value> {
+    pub fn request_all(&mut self, questions: &[Value]) -> Vec<Value> {
         let input = self.input.as_mut().expect("the input is open until the oracle is dropped");
         let output = &mut self.output;
         std::thread::scope(|scope| {
@@ -81,14 +81,14 @@ impl Oracle {
                 }
                 input.flush()
             });
-            let answers = questions.iter().map(|_| read_answer(output)).collect();
+            let answers = questions.iter().map(|_| read_response(output)).collect();
             writer.join().expect("the writer does not panic").expect("the oracle reads on");
             answers
         })
     }
 }
 
-fn read_answer(output: &mut BufReader<ChildStdout>) -> Value {
+fn read_response(output: &mut BufReader<ChildStdout>) -> Value {
     let mut line = Vec::new();
     output.read_until(b'\n', &mut line).expect("the oracle's output can be read");
     assert!(!line.is_empty(), "the oracle ended before it answered");
@@ -116,7 +116,7 @@ impl Rng {
     }
 
     /// The next 64 random bits.
-    pub fn bits(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -125,7 +125,7 @@ impl Rng {
 
     /// A number from 0 up to, and without, `end`; 0 if there is none.
     pub fn below(&mut self, end: usize) -> usize {
-        let high_bits = self.bits() >> 32;
+        let high_bits = self.next_u64() >> 32;
         usize::try_from(high_bits).unwrap_or(0) % end.max(1)
     }
 
@@ -186,7 +186,7 @@ impl Rng {
 
     /// A string that is hard to write down: words with a meaning of their own, quotes and marks,
     /// things like numbers and times, lines around the usual width, several lines, any character.
-    pub fn nasty_string(&mut self) -> String {
+    pub fn adversarial_string(&mut self) -> String {
         match self.below(10) {
             0 => (*self.pick(&WORDS)).to_owned(),
             1 => self.string(&MARKS, 0, 8),
@@ -204,7 +204,7 @@ impl Rng {
                 self.mutated(&text)
             }
             _ => {
-                let text = self.nasty_string();
+                let text = self.adversarial_string();
                 self.mutated(&text)
             }
         }

@@ -2,5 +2,5 @@
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 
-pub mod by_hand;
+pub mod handwritten;
 pub mod random;

@@ -10,24 +10,24 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
-use super::Identity;
+use super::UserInfo;
 
 /// How long a CA lasts.
 const CA_DAYS: i64 = 3650;
 /// How long the certificates of servers and users last.
 const LEAF_DAYS: i64 = 365;
 /// Clocks of other machines may be this far behind.
-const SKEW: Duration = Duration::minutes(5);
+const CLOCK_SKEW: Duration = Duration::minutes(5);
 
 /// Certificates cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A certificate cannot be made.
     #[error("cannot make a certificate")]
-    Make(#[from] rcgen::Error),
+    Generate(#[from] rcgen::Error),
     /// A certificate or request cannot be read.
     #[error("not a readable {what}: {reason}")]
-    Read {
+    Parse {
         /// What it should have been.
         what: &'static str,
         /// Why it is not.
@@ -37,53 +37,53 @@ pub enum CertificateError {
 
 /// A certificate and its key, both as PEM.
 #[derive(Clone)]
-pub struct Pair {
+pub struct PemKeyPair {
     /// The certificate.
     pub certificate: String,
     /// The key.
     pub key: String,
 }
 
-impl std::fmt::Debug for Pair {
+impl std::fmt::Debug for PemKeyPair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pair").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
 /// A certificate authority.
-pub struct Ca {
+pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
-impl std::fmt::Debug for Ca {
+impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ca").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
-impl Ca {
+impl CertificateAuthority {
     /// Makes a new one. Its name gets a random end, so that no two hubs have the same, nor a CA the
     /// name of a server: clients would take the server's certificate for one that signed itself.
     ///
     /// # Errors
     /// There is no randomness.
-    pub fn make(name: &str) -> Result<Pair, CertificateError> {
+    pub fn generate(name: &str) -> Result<PemKeyPair, CertificateError> {
         let key = KeyPair::generate()?;
         let end = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{name}-ca-{}", end.get(..8).unwrap_or_default());
-        let mut params = params(&name, None, CA_DAYS)?;
+        let mut params = certificate_params(&name, None, CA_DAYS)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Pair { certificate, key: key.serialize_pem() })
+        Ok(PemKeyPair { certificate, key: key.serialize_pem() })
     }
 
     /// Takes one that was made before.
     ///
     /// # Errors
     /// The PEM cannot be read.
-    pub fn load(pair: &Pair) -> Result<Self, CertificateError> {
+    pub fn from_pem(pair: &PemKeyPair) -> Result<Self, CertificateError> {
         let key = KeyPair::from_pem(&pair.key)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key)?;
         Ok(Self { issuer, certificate: pair.certificate.clone() })
@@ -99,38 +99,47 @@ impl Ca {
     ///
     /// # Errors
     /// A name cannot stand in a certificate.
-    pub fn server(&self, name: &str, sans: &[String]) -> Result<Pair, CertificateError> {
-        let mut params = params(name, None, LEAF_DAYS)?;
+    pub fn issue_server(
+        &self,
+        name: &str,
+        sans: &[String],
+    ) -> Result<PemKeyPair, CertificateError> {
+        let mut params = certificate_params(name, None, LEAF_DAYS)?;
         params.subject_alt_names = CertificateParams::new(sans.to_vec())?.subject_alt_names;
-        self.leaf(params, ExtendedKeyUsagePurpose::ServerAuth)
+        self.issue(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A certificate for a client, who is in one group.
     ///
     /// # Errors
     /// A name cannot stand in a certificate.
-    pub fn client(&self, user: &str, group: &str) -> Result<Pair, CertificateError> {
-        let params = params(user, Some(group), LEAF_DAYS)?;
-        self.leaf(params, ExtendedKeyUsagePurpose::ClientAuth)
+    pub fn issue_client(&self, user: &str, group: &str) -> Result<PemKeyPair, CertificateError> {
+        let params = certificate_params(user, Some(group), LEAF_DAYS)?;
+        self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn leaf(
+    fn issue(
         &self,
         mut params: CertificateParams,
         usage: ExtendedKeyUsagePurpose,
-    ) -> Result<Pair, CertificateError> {
+    ) -> Result<PemKeyPair, CertificateError> {
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
-        Ok(Pair { certificate, key: key.serialize_pem() })
+        Ok(PemKeyPair { certificate, key: key.serialize_pem() })
     }
 
     /// Signs a request for a client certificate: takes its key, its user and its first group.
     ///
     /// # Errors
     /// The request cannot be read, or its signature does not fit.
-    pub fn sign(&self, request: &Request, seconds: i64) -> Result<String, CertificateError> {
-        let mut params = params(&request.user, request.groups.first().map(String::as_str), 0)?;
+    pub fn sign_request(
+        &self,
+        request: &SigningRequest,
+        seconds: i64,
+    ) -> Result<String, CertificateError> {
+        let mut params =
+            certificate_params(&request.user, request.groups.first().map(String::as_str), 0)?;
         params.not_after = OffsetDateTime::now_utc() + Duration::seconds(seconds);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         Ok(params.signed_by(&request.key, &self.issuer)?.pem())
@@ -138,7 +147,7 @@ impl Ca {
 }
 
 /// A subject has at most one group: that is all that rcgen can write.
-fn params(
+fn certificate_params(
     user: &str,
     group: Option<&str>,
     days: i64,
@@ -151,16 +160,16 @@ fn params(
     subject.push(DnType::CommonName, user);
     params.distinguished_name = subject;
     let now = OffsetDateTime::now_utc();
-    params.not_before = now - SKEW;
+    params.not_before = now - CLOCK_SKEW;
     params.not_after = now + Duration::days(days);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.use_authority_key_identifier_extension = true;
-    params.serial_number = Some(serial());
+    params.serial_number = Some(random_serial());
     Ok(params)
 }
 
 /// A random positive number.
-fn serial() -> SerialNumber {
+fn random_serial() -> SerialNumber {
     let mut bytes = *uuid::Uuid::new_v4().as_bytes();
     bytes[0] = (bytes[0] & 0x7f) | 0x40;
     SerialNumber::from_slice(&bytes)
@@ -170,7 +179,7 @@ fn serial() -> SerialNumber {
 ///
 /// # Errors
 /// The machine has no random numbers.
-pub fn signing_request(user: &str, group: &str) -> Result<(String, String), CertificateError> {
+pub fn generate_csr(user: &str, group: &str) -> Result<(String, String), CertificateError> {
     let mut request = CertificateParams::new(Vec::new())?;
     let mut subject = DistinguishedName::new();
     subject.push(DnType::OrganizationName, group);
@@ -183,17 +192,17 @@ pub fn signing_request(user: &str, group: &str) -> Result<(String, String), Cert
 
 /// A request for a certificate, its signature checked.
 #[derive(Debug)]
-pub struct Request {
+pub struct SigningRequest {
     /// The user it asks for.
     pub user: String,
     /// The groups it asks for.
     pub groups: Vec<String>,
     /// Whether it asks for names of servers, or for a CA.
-    pub wants_more: bool,
+    pub has_forbidden_extensions: bool,
     key: rcgen::PublicKey,
 }
 
-impl Request {
+impl SigningRequest {
     /// Reads a request.
     ///
     /// # Errors
@@ -201,14 +210,14 @@ impl Request {
     pub fn parse(pem: &str) -> Result<Self, CertificateError> {
         let read = CertificateSigningRequestParams::from_pem(pem)?;
         let der = x509_parser::pem::parse_x509_pem(pem.as_bytes())
-            .map_err(|error| unreadable("signing request", &error))?
+            .map_err(|error| parse_error("signing request", &error))?
             .1;
         let (_, parsed) = X509CertificationRequest::from_der(&der.contents)
-            .map_err(|error| unreadable("signing request", &error))?;
-        let (user, groups) = subject(&parsed.certification_request_info.subject);
+            .map_err(|error| parse_error("signing request", &error))?;
+        let (user, groups) = parse_subject(&parsed.certification_request_info.subject);
         let wants_more = !read.params.subject_alt_names.is_empty()
             || !matches!(read.params.is_ca, IsCa::NoCa | IsCa::ExplicitNoCa);
-        Ok(Self { user, groups, wants_more, key: read.public_key })
+        Ok(Self { user, groups, has_forbidden_extensions: wants_more, key: read.public_key })
     }
 
     /// The first half of the SHA-256 of its public key, in hexadecimal digits: what tells keys from one another.
@@ -219,11 +228,11 @@ impl Request {
     }
 }
 
-fn unreadable(what: &'static str, error: &impl ToString) -> CertificateError {
-    CertificateError::Read { what, reason: error.to_string() }
+fn parse_error(what: &'static str, error: &impl ToString) -> CertificateError {
+    CertificateError::Parse { what, reason: error.to_string() }
 }
 
-fn subject(name: &X509Name<'_>) -> (String, Vec<String>) {
+fn parse_subject(name: &X509Name<'_>) -> (String, Vec<String>) {
     let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
         attribute.as_str().unwrap_or_default().to_owned()
     };
@@ -235,16 +244,16 @@ fn subject(name: &X509Name<'_>) -> (String, Vec<String>) {
 ///
 /// # Errors
 /// It is not a certificate.
-pub fn identity(der: &[u8]) -> Result<Identity, CertificateError> {
+pub fn user_of_certificate(der: &[u8]) -> Result<UserInfo, CertificateError> {
     let (_, certificate) =
-        X509Certificate::from_der(der).map_err(|error| unreadable("certificate", &error))?;
-    let (user, groups) = subject(certificate.subject());
-    Ok(Identity::new(user, groups))
+        X509Certificate::from_der(der).map_err(|error| parse_error("certificate", &error))?;
+    let (user, groups) = parse_subject(certificate.subject());
+    Ok(UserInfo::new(user, groups))
 }
 
 /// What an existing certificate is good for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Validity {
+pub struct CertificateInfo {
     /// Its names, sorted.
     pub sans: Vec<String>,
     /// Seconds since 1970.
@@ -253,23 +262,23 @@ pub struct Validity {
     pub not_after: i64,
 }
 
-impl Validity {
+impl CertificateInfo {
     /// Reads a certificate.
     ///
     /// # Errors
     /// It is not a certificate.
-    pub fn of(pem: &str) -> Result<Self, CertificateError> {
+    pub fn parse(pem: &str) -> Result<Self, CertificateError> {
         use x509_parser::extensions::GeneralName;
         let (_, der) = x509_parser::pem::parse_x509_pem(pem.as_bytes())
-            .map_err(|error| unreadable("certificate", &error))?;
-        let certificate = der.parse_x509().map_err(|error| unreadable("certificate", &error))?;
+            .map_err(|error| parse_error("certificate", &error))?;
+        let certificate = der.parse_x509().map_err(|error| parse_error("certificate", &error))?;
         let names = certificate.subject_alternative_name().ok().flatten();
         let mut sans: Vec<String> = names
             .into_iter()
             .flat_map(|extension| &extension.value.general_names)
             .filter_map(|name| match name {
                 GeneralName::DNSName(name) => Some((*name).to_owned()),
-                GeneralName::IPAddress(bytes) => address(bytes),
+                GeneralName::IPAddress(bytes) => format_ip(bytes),
                 _ => None,
             })
             .collect();
@@ -290,7 +299,7 @@ impl Validity {
     }
 }
 
-fn address(bytes: &[u8]) -> Option<String> {
+fn format_ip(bytes: &[u8]) -> Option<String> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(std::net::Ipv4Addr::from(four).to_string());
     }
@@ -304,31 +313,38 @@ mod tests {
 
     #[test]
     fn a_client_certificate_names_its_user() {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
-        let pair = ca.client("system:node:a", "system:nodes").unwrap();
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let pair = ca.issue_client("system:node:a", "system:nodes").unwrap();
         let (_, der) = x509_parser::pem::parse_x509_pem(pair.certificate.as_bytes()).unwrap();
-        let found = identity(&der.contents).unwrap();
+        let found = user_of_certificate(&der.contents).unwrap();
         assert_eq!(found.user, "system:node:a");
         assert_eq!(found.groups, ["system:nodes", "system:authenticated"]);
     }
 
     #[test]
     fn a_request_is_signed_with_its_subject_only() {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
-        let (_, pem) = signing_request("system:node:a", "system:nodes").unwrap();
-        let request = Request::parse(&pem).unwrap();
-        assert_eq!((request.user.as_str(), request.wants_more), ("system:node:a", false));
-        let signed = ca.sign(&request, 3600).unwrap();
-        let validity = Validity::of(&signed).unwrap();
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let (_, pem) = generate_csr("system:node:a", "system:nodes").unwrap();
+        let request = SigningRequest::parse(&pem).unwrap();
+        assert_eq!(
+            (request.user.as_str(), request.has_forbidden_extensions),
+            ("system:node:a", false)
+        );
+        let signed = ca.sign_request(&request, 3600).unwrap();
+        let validity = CertificateInfo::parse(&signed).unwrap();
         assert!(!validity.needs_renewal(validity.not_before + 600, &[]));
-        assert!(Request::parse("nonsense").is_err());
+        assert!(SigningRequest::parse("nonsense").is_err());
     }
 
     #[test]
     fn a_server_certificate_is_renewed_for_names_and_age() {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-        let validity = Validity::of(&ca.server("hub", &names).unwrap().certificate).unwrap();
+        let validity =
+            CertificateInfo::parse(&ca.issue_server("hub", &names).unwrap().certificate).unwrap();
         let early = validity.not_before + 10;
         assert!(!validity.needs_renewal(early, &names));
         assert!(validity.needs_renewal(early, &["other".to_owned()]));

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::certificates::{Ca, Request};
-use super::{BOOTSTRAPPERS, MACHINE_PREFIX, MACHINES};
+use super::certificates::{CertificateAuthority, SigningRequest};
+use super::{BOOTSTRAP_GROUP, NODE_GROUP, NODE_USER_PREFIX};
 
 /// The signer of the client certificates of machines.
 pub const MACHINE_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -16,15 +16,15 @@ pub const MACHINE_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// The longest that a signed certificate lasts, and what it lasts if nothing is asked for.
-const MAX_SECONDS: i64 = 365 * 24 * 3600;
+const MAX_VALIDITY_SECONDS: i64 = 365 * 24 * 3600;
 /// The shortest that may be asked for.
-const MIN_SECONDS: i64 = 600;
+const MIN_VALIDITY_SECONDS: i64 = 600;
 
 /// What to do with a signing request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum CsrDecision {
     /// Nothing: it is done, or somebody else's.
-    Leave,
+    Ignore,
     /// Approve it, then sign it.
     ApproveAndSign,
     /// It was approved by an administrator: sign it.
@@ -35,34 +35,34 @@ pub enum Step {
 
 /// Decides on a signing request.
 #[must_use]
-pub fn decide(csr: &Value) -> Step {
+pub fn decide(csr: &Value) -> CsrDecision {
     let spec = &csr["spec"];
     let signer = spec["signerName"].as_str().unwrap_or_default();
     let done = csr["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
     if done || !matches!(signer, MACHINE_SIGNER | CLIENT_SIGNER) {
-        return Step::Leave;
+        return CsrDecision::Ignore;
     }
     let has = |wanted: &str| {
         let conditions = csr["status"]["conditions"].as_array();
         conditions.into_iter().flatten().any(|one| one["type"] == wanted)
     };
     if has("Denied") || has("Failed") {
-        return Step::Leave;
+        return CsrDecision::Ignore;
     }
     let approved = has("Approved");
-    let request = match request(csr) {
+    let request = match parse_request(csr) {
         Ok(request) => request,
-        Err(_) if !approved => return Step::Leave,
-        Err(reason) => return Step::Fail(reason),
+        Err(_) if !approved => return CsrDecision::Ignore,
+        Err(reason) => return CsrDecision::Fail(reason),
     };
-    let fault = fault(spec, signer, &request);
+    let fault = rejection_reason(spec, signer, &request);
     match (approved, fault) {
-        (true, None) => Step::Sign,
-        (true, Some(fault)) => Step::Fail(fault.to_owned()),
-        (false, None) if signer == MACHINE_SIGNER && is_entitled(spec, &request.user) => {
-            Step::ApproveAndSign
+        (true, None) => CsrDecision::Sign,
+        (true, Some(fault)) => CsrDecision::Fail(fault.to_owned()),
+        (false, None) if signer == MACHINE_SIGNER && is_auto_approved(spec, &request.user) => {
+            CsrDecision::ApproveAndSign
         }
-        (false, _) => Step::Leave,
+        (false, _) => CsrDecision::Ignore,
     }
 }
 
@@ -70,15 +70,15 @@ pub fn decide(csr: &Value) -> Step {
 ///
 /// # Errors
 /// It cannot be read; the text says why.
-pub fn request(csr: &Value) -> Result<Request, String> {
+pub fn parse_request(csr: &Value) -> Result<SigningRequest, String> {
     let text = csr["spec"]["request"].as_str().unwrap_or_default();
     let pem = STANDARD.decode(text).map_err(|error| format!("spec.request: {error}"))?;
     let pem = String::from_utf8(pem).map_err(|_| "spec.request: not PEM".to_owned())?;
-    Request::parse(&pem).map_err(|error| format!("spec.request: {error}"))
+    SigningRequest::parse(&pem).map_err(|error| format!("spec.request: {error}"))
 }
 
 /// What the signer does not sign.
-fn fault(spec: &Value, signer: &str, request: &Request) -> Option<&'static str> {
+fn rejection_reason(spec: &Value, signer: &str, request: &SigningRequest) -> Option<&'static str> {
     let usages: Vec<&str> =
         spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let known =
@@ -86,7 +86,7 @@ fn fault(spec: &Value, signer: &str, request: &Request) -> Option<&'static str> 
     if !usages.contains(&"client auth") || !usages.iter().all(known) {
         return Some("usages must be client auth, digital signature and key encipherment only");
     }
-    if request.wants_more {
+    if request.has_forbidden_extensions {
         return Some("the request may not ask for alternative names or for a CA");
     }
     if request.groups.len() > 1 {
@@ -96,14 +96,14 @@ fn fault(spec: &Value, signer: &str, request: &Request) -> Option<&'static str> 
         return Some("the request has no common name");
     }
     if signer == MACHINE_SIGNER {
-        let name = request.user.strip_prefix(MACHINE_PREFIX).unwrap_or_default();
+        let name = request.user.strip_prefix(NODE_USER_PREFIX).unwrap_or_default();
         if name.is_empty() {
             return Some("the common name must be system:node:NAME");
         }
-        if request.groups != [MACHINES] {
+        if request.groups != [NODE_GROUP] {
             return Some("the organization must be system:nodes");
         }
-    } else if request.groups.iter().any(|group| group == super::ADMINS) {
+    } else if request.groups.iter().any(|group| group == super::ADMIN_GROUP) {
         return Some("the organization system:masters is not signed for");
     }
     None
@@ -111,16 +111,21 @@ fn fault(spec: &Value, signer: &str, request: &Request) -> Option<&'static str> 
 
 /// Whether the one who asked may have a machine's certificate without an administrator: a machine
 /// that has none yet, or the machine itself.
-fn is_entitled(spec: &Value, user: &str) -> bool {
+fn is_auto_approved(spec: &Value, user: &str) -> bool {
     let groups: Vec<&str> =
         spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let itself = spec["username"] == user && groups.contains(&MACHINES);
-    groups.contains(&BOOTSTRAPPERS) || itself
+    let itself = spec["username"] == user && groups.contains(&NODE_GROUP);
+    groups.contains(&BOOTSTRAP_GROUP) || itself
 }
 
 /// The object with its certificate, or with what went wrong.
 #[must_use]
-pub fn carry_out(step: &Step, csr: &Value, ca: &Ca, now: &str) -> Option<Value> {
+pub fn apply_decision(
+    step: &CsrDecision,
+    csr: &Value,
+    ca: &CertificateAuthority,
+    now: &str,
+) -> Option<Value> {
     let mut new = csr.clone();
     let mut add = |kind: &str, reason: &str, message: &str| {
         let condition = json!({
@@ -133,19 +138,21 @@ pub fn carry_out(step: &Step, csr: &Value, ca: &Ca, now: &str) -> Option<Value> 
         }
     };
     match step {
-        Step::Leave => return None,
-        Step::Fail(reason) => {
+        CsrDecision::Ignore => return None,
+        CsrDecision::Fail(reason) => {
             add("Failed", "SignerValidationFailure", reason);
             return Some(new);
         }
-        Step::ApproveAndSign => {
+        CsrDecision::ApproveAndSign => {
             add("Approved", "AutoApproved", "a machine's client certificate");
         }
-        Step::Sign => {}
+        CsrDecision::Sign => {}
     }
-    let asked = csr["spec"]["expirationSeconds"].as_i64().unwrap_or(MAX_SECONDS);
-    let seconds = asked.clamp(MIN_SECONDS, MAX_SECONDS);
-    match request(csr).and_then(|found| ca.sign(&found, seconds).map_err(|e| e.to_string())) {
+    let asked = csr["spec"]["expirationSeconds"].as_i64().unwrap_or(MAX_VALIDITY_SECONDS);
+    let seconds = asked.clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS);
+    match parse_request(csr)
+        .and_then(|found| ca.sign_request(&found, seconds).map_err(|e| e.to_string()))
+    {
         Ok(pem) => new["status"]["certificate"] = STANDARD.encode(pem).into(),
         Err(reason) => add("Failed", "SigningError", &reason),
     }
@@ -179,13 +186,25 @@ mod tests {
     fn which_are_approved() {
         let machine = "system:node:a";
         let table = [
-            (machine, MACHINES, "system:bootstrap:x", BOOTSTRAPPERS, Step::ApproveAndSign),
-            (machine, MACHINES, machine, MACHINES, Step::ApproveAndSign),
-            (machine, MACHINES, "system:node:b", MACHINES, Step::Leave),
-            (machine, MACHINES, "someone", "others", Step::Leave),
-            (machine, "system:masters", "system:bootstrap:x", BOOTSTRAPPERS, Step::Leave),
-            ("admin", MACHINES, "system:bootstrap:x", BOOTSTRAPPERS, Step::Leave),
-            ("system:node:", MACHINES, "system:bootstrap:x", BOOTSTRAPPERS, Step::Leave),
+            (
+                machine,
+                NODE_GROUP,
+                "system:bootstrap:x",
+                BOOTSTRAP_GROUP,
+                CsrDecision::ApproveAndSign,
+            ),
+            (machine, NODE_GROUP, machine, NODE_GROUP, CsrDecision::ApproveAndSign),
+            (machine, NODE_GROUP, "system:node:b", NODE_GROUP, CsrDecision::Ignore),
+            (machine, NODE_GROUP, "someone", "others", CsrDecision::Ignore),
+            (machine, "system:masters", "system:bootstrap:x", BOOTSTRAP_GROUP, CsrDecision::Ignore),
+            ("admin", NODE_GROUP, "system:bootstrap:x", BOOTSTRAP_GROUP, CsrDecision::Ignore),
+            (
+                "system:node:",
+                NODE_GROUP,
+                "system:bootstrap:x",
+                BOOTSTRAP_GROUP,
+                CsrDecision::Ignore,
+            ),
         ];
         for (user, group, asker, asker_group, expected) in table {
             let found = decide(&csr(user, group, asker, asker_group));
@@ -194,16 +213,17 @@ mod tests {
     }
 
     #[test]
-    fn an_approved_one_is_signed_and_left_alone_after() {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
-        let mut object = csr("system:node:a", MACHINES, "someone", "others");
+    fn an_approved_request_is_signed_once() {
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let mut object = csr("system:node:a", NODE_GROUP, "someone", "others");
         object["status"]["conditions"] = json!([{"type": "Approved"}]);
-        assert_eq!(decide(&object), Step::Sign);
-        let signed = carry_out(&Step::Sign, &object, &ca, "now").unwrap();
+        assert_eq!(decide(&object), CsrDecision::Sign);
+        let signed = apply_decision(&CsrDecision::Sign, &object, &ca, "now").unwrap();
         assert!(signed["status"]["certificate"].as_str().unwrap().len() > 100);
-        assert_eq!(decide(&signed), Step::Leave);
+        assert_eq!(decide(&signed), CsrDecision::Ignore);
         object["spec"]["usages"] = json!(["server auth"]);
-        assert!(matches!(decide(&object), Step::Fail(_)));
+        assert!(matches!(decide(&object), CsrDecision::Fail(_)));
     }
 
     #[test]
@@ -211,6 +231,6 @@ mod tests {
         let mut object = csr("root", "system:masters", "x", "y");
         object["spec"]["signerName"] = CLIENT_SIGNER.into();
         object["status"]["conditions"] = json!([{"type": "Approved"}]);
-        assert!(matches!(decide(&object), Step::Fail(_)));
+        assert!(matches!(decide(&object), CsrDecision::Fail(_)));
     }
 }

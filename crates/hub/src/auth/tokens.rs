@@ -5,15 +5,15 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{ADMINS, BOOTSTRAPPERS, CONTROLLERS, Identity, VIEWERS};
+use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
 
 /// Where tokens are in the store; no kind has such a group.
-pub const PREFIX: &str = "/machinist/tokens/-/";
+pub const TOKEN_KEY_PREFIX: &str = "/machinist/tokens/-/";
 
 /// What a token is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum HubTokenRole {
     /// May do everything.
     Admin,
     /// May look at everything but secrets.
@@ -24,13 +24,13 @@ pub enum Role {
     Bootstrap,
 }
 
-impl Role {
+impl HubTokenRole {
     fn group(self) -> &'static str {
         match self {
-            Self::Admin => ADMINS,
-            Self::Viewer => VIEWERS,
-            Self::Controller => CONTROLLERS,
-            Self::Bootstrap => BOOTSTRAPPERS,
+            Self::Admin => ADMIN_GROUP,
+            Self::Viewer => VIEWER_GROUP,
+            Self::Controller => CONTROLLER_GROUP,
+            Self::Bootstrap => BOOTSTRAP_GROUP,
         }
     }
 
@@ -44,9 +44,9 @@ impl Role {
 
 /// What is kept of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TokenRecord {
     /// What it is for.
-    pub role: Role,
+    pub role: HubTokenRole,
     /// The SHA-256 of its secret, in hexadecimal digits.
     pub hash: String,
     /// When it ends, in seconds since 1970; never if it is not there.
@@ -56,16 +56,16 @@ pub struct Record {
 
 /// A new token: its text, for its owner alone, and what is kept of it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct New {
+pub struct NewToken {
     /// Its id.
     pub id: String,
     /// Its text.
     pub token: String,
     /// What is kept.
-    pub record: Record,
+    pub record: TokenRecord,
 }
 
-impl std::fmt::Debug for New {
+impl std::fmt::Debug for NewToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("New").field("id", &self.id).field("record", &self.record).finish()
     }
@@ -73,19 +73,19 @@ impl std::fmt::Debug for New {
 
 /// Makes a token out of random bytes.
 #[must_use]
-pub fn make(role: Role, expires: Option<i64>, random: [u8; 32]) -> New {
-    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567";
+pub fn generate(role: HubTokenRole, expires: Option<i64>, random: [u8; 32]) -> NewToken {
+    const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567";
     let text = |bytes: &[u8]| -> String {
-        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
+        bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
     };
     let (id, secret) = (text(&random[..6]), text(&random[6..]));
-    let record = Record { role, hash: hash(&secret), expires };
-    New { token: format!("{id}.{secret}"), id, record }
+    let record = TokenRecord { role, hash: hash_secret(&secret), expires };
+    NewToken { token: format!("{id}.{secret}"), id, record }
 }
 
 /// The id in a token's text.
 #[must_use]
-pub fn id(token: &str) -> Option<&str> {
+pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.split_once('.')?;
     let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
     (id.len() <= 64 && plain(id) && plain(secret)).then_some(id)
@@ -93,19 +93,19 @@ pub fn id(token: &str) -> Option<&str> {
 
 /// Whom a token names, if it is the one that the record was made of and has not ended.
 #[must_use]
-pub fn identify(token: &str, record: &Record, now: i64) -> Option<Identity> {
+pub fn authenticate(token: &str, record: &TokenRecord, now: i64) -> Option<UserInfo> {
     let (id, secret) = token.split_once('.')?;
-    let good = same(hash(secret).as_bytes(), record.hash.as_bytes());
+    let good = constant_time_eq(hash_secret(secret).as_bytes(), record.hash.as_bytes());
     let ended = record.expires.is_some_and(|end| end <= now);
-    (good && !ended).then(|| Identity::new(record.role.user(id), [record.role.group().to_owned()]))
+    (good && !ended).then(|| UserInfo::new(record.role.user(id), [record.role.group().to_owned()]))
 }
 
-fn hash(secret: &str) -> String {
+fn hash_secret(secret: &str) -> String {
     Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares without telling how far it got.
-fn same(a: &[u8], b: &[u8]) -> bool {
+fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
@@ -114,21 +114,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_names_its_owner_until_it_ends() {
-        let new = make(Role::Bootstrap, Some(100), [7; 32]);
-        assert_eq!(id(&new.token), Some(new.id.as_str()));
-        let found = identify(&new.token, &new.record, 99).unwrap();
+    fn a_token_authenticates_until_it_expires() {
+        let new = generate(HubTokenRole::Bootstrap, Some(100), [7; 32]);
+        assert_eq!(token_id(&new.token), Some(new.id.as_str()));
+        let found = authenticate(&new.token, &new.record, 99).unwrap();
         assert_eq!(found.user, format!("system:bootstrap:{}", new.id));
-        assert!(found.is_in(BOOTSTRAPPERS));
-        assert_eq!(identify(&new.token, &new.record, 100), None);
-        assert_eq!(identify(&format!("{}x", new.token), &new.record, 1), None);
+        assert!(found.is_in_group(BOOTSTRAP_GROUP));
+        assert_eq!(authenticate(&new.token, &new.record, 100), None);
+        assert_eq!(authenticate(&format!("{}x", new.token), &new.record, 1), None);
         assert!(!format!("{new:?}").contains(&new.token));
     }
 
     #[test]
     fn odd_texts_are_no_tokens() {
         for text in ["", ".", "a.", ".a", "a/b.c", "a", "a.b/../c", "ä.b"] {
-            assert_eq!(id(text), None, "{text}");
+            assert_eq!(token_id(text), None, "{text}");
         }
     }
 }

@@ -3,19 +3,19 @@
 //! Pure functions over JSON values. An object is stored without its resourceVersion, metadata
 //! first, so that the resourceVersion (the revision of its entry) is put in without reading it.
 
-mod names;
+mod validation;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
-use crate::events;
-use crate::registry::Kind;
+use crate::event_conversion;
+use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
-pub use names::{NameRule, check_metadata, name_rule};
+pub use validation::{NameRule, name_rule, validate_metadata};
 
 /// What an encoded object begins with.
-const HEAD: &[u8] = br#"{"metadata":{"#;
+const ENCODED_PREFIX: &[u8] = br#"{"metadata":{"#;
 
 /// The field of metadata that holds the revision.
 const RESOURCE_VERSION: &str = "resourceVersion";
@@ -29,7 +29,7 @@ pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
     let fields = object.as_object().unwrap_or(&empty);
     let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let mut out = BytesMut::with_capacity(1024).writer();
-    out.get_mut().put_slice(HEAD);
+    out.get_mut().put_slice(ENCODED_PREFIX);
     let kept = |key: &str| !matches!(key, RESOURCE_VERSION | "managedFields" | "selfLink");
     write_fields(&mut out, metadata.iter().filter(|(key, _)| kept(key)))?;
     out.get_mut().put_u8(b'}');
@@ -60,11 +60,11 @@ fn write_fields<'a>(
 
 /// Appends a stored object with its resourceVersion, without reading it.
 pub fn write_with_revision(out: &mut BytesMut, stored: &[u8], revision: u64) {
-    let Some(rest) = stored.strip_prefix(HEAD) else {
+    let Some(rest) = stored.strip_prefix(ENCODED_PREFIX) else {
         out.put_slice(stored);
         return;
     };
-    out.put_slice(HEAD);
+    out.put_slice(ENCODED_PREFIX);
     out.put_slice(format!("\"{RESOURCE_VERSION}\":\"{revision}\"").as_bytes());
     if !rest.starts_with(b"}") {
         out.put_u8(b',');
@@ -84,7 +84,7 @@ pub fn decode(stored: &[u8], revision: u64) -> Result<Value, serde_json::Error> 
 
 /// A text of the metadata; empty if it is not there.
 #[must_use]
-pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+pub fn metadata_str<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
@@ -98,11 +98,11 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
 /// Whether it is on its way out.
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
-    !meta(object, "deletionTimestamp").is_empty()
+    !metadata_str(object, "deletionTimestamp").is_empty()
 }
 
 /// Sets or removes a field of the metadata; nothing happens to what is no object.
-pub fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
+pub fn set_metadata_field(object: &mut Value, field: &str, value: Option<Value>) {
     let Some(fields) = object.as_object_mut() else { return };
     let metadata = fields.entry("metadata").or_insert(Value::Null);
     if metadata.is_null() {
@@ -118,13 +118,13 @@ pub fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
 /// Whether the kind counts generations: those of CRDs do; the built-in kinds that are served here
 /// do not.
 #[must_use]
-pub fn has_generation(kind: &Kind) -> bool {
+pub fn has_generation(kind: &ResourceKind) -> bool {
     !kind.built_in
 }
 
 /// What a new object gets from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Birth {
+pub struct ServerMetadata {
     /// Its uid.
     pub uid: String,
     /// Now, as RFC 3339 with seconds.
@@ -134,17 +134,17 @@ pub struct Birth {
 }
 
 /// Fills in the metadata of a new object; takes out what only the server may say.
-pub fn prepare_create(kind: &Kind, object: &mut Value, birth: &Birth) {
+pub fn prepare_create(kind: &ResourceKind, object: &mut Value, birth: &ServerMetadata) {
     if kind.status_subresource
         && !keeps_status_on_create(kind)
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
     }
-    let prefix = meta(object, "generateName");
-    if meta(object, "name").is_empty() && !prefix.is_empty() {
+    let prefix = metadata_str(object, "generateName");
+    if metadata_str(object, "name").is_empty() && !prefix.is_empty() {
         let prefix: String = prefix.chars().take(63 - birth.suffix.len()).collect();
-        set_meta(object, "name", Some(format!("{prefix}{}", birth.suffix).into()));
+        set_metadata_field(object, "name", Some(format!("{prefix}{}", birth.suffix).into()));
     }
     for field in [
         "deletionTimestamp",
@@ -153,23 +153,23 @@ pub fn prepare_create(kind: &Kind, object: &mut Value, birth: &Birth) {
         "managedFields",
         RESOURCE_VERSION,
     ] {
-        set_meta(object, field, None);
+        set_metadata_field(object, field, None);
     }
-    set_meta(object, "uid", Some(birth.uid.clone().into()));
-    set_meta(object, "creationTimestamp", Some(birth.now.clone().into()));
-    set_meta(object, "generation", has_generation(kind).then(|| 1.into()));
+    set_metadata_field(object, "uid", Some(birth.uid.clone().into()));
+    set_metadata_field(object, "creationTimestamp", Some(birth.now.clone().into()));
+    set_metadata_field(object, "generation", has_generation(kind).then(|| 1.into()));
 }
 
 /// A Node may be born with its status, as kubelets do it.
-fn keeps_status_on_create(kind: &Kind) -> bool {
+fn keeps_status_on_create(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind != "CertificateSigningRequest"
 }
 
 /// Which part of an object a write is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ObjectPart {
     /// All but the status, where that is a subresource.
-    Main,
+    Object,
     /// The status.
     Status,
 }
@@ -177,14 +177,14 @@ pub enum Part {
 /// What an update makes of the stored object and the one that was sent: keeps what the server
 /// says, and what the other part of the object holds. The generation is left to
 /// [`settle_generation`], after defaults and pruning.
-pub fn prepare_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
+pub fn prepare_update(kind: &ResourceKind, part: ObjectPart, old: &Value, new: &mut Value) {
     match part {
-        Part::Main if kind.status_subresource => copy_field(old, new, "status"),
-        Part::Main => {}
-        Part::Status if kind.built_in => {
+        ObjectPart::Object if kind.status_subresource => copy_field(old, new, "status"),
+        ObjectPart::Object => {}
+        ObjectPart::Status if kind.built_in => {
             copy_field(old, new, "spec");
         }
-        Part::Status => {
+        ObjectPart::Status => {
             let status = new.get("status").cloned();
             *new = old.clone();
             if let Some(fields) = new.as_object_mut() {
@@ -195,11 +195,11 @@ pub fn prepare_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
             }
         }
     }
-    keep_metadata(old, new);
+    keep_immutable_metadata(old, new);
 }
 
 /// The metadata that no client changes.
-fn keep_metadata(old: &Value, new: &mut Value) {
+fn keep_immutable_metadata(old: &Value, new: &mut Value) {
     for field in [
         "uid",
         "creationTimestamp",
@@ -210,10 +210,10 @@ fn keep_metadata(old: &Value, new: &mut Value) {
         "namespace",
         "generateName",
     ] {
-        set_meta(new, field, old["metadata"].get(field).cloned());
+        set_metadata_field(new, field, old["metadata"].get(field).cloned());
     }
-    set_meta(new, "managedFields", None);
-    set_meta(new, "selfLink", None);
+    set_metadata_field(new, "managedFields", None);
+    set_metadata_field(new, "selfLink", None);
 }
 
 fn copy_field(old: &Value, new: &mut Value, field: &str) {
@@ -226,14 +226,14 @@ fn copy_field(old: &Value, new: &mut Value, field: &str) {
 
 /// Counts a generation up if the update changed what is counted: everything but metadata, and but
 /// the status where that is a subresource.
-pub fn settle_generation(kind: &Kind, old: &Value, new: &mut Value) {
-    if has_generation(kind) && counted(kind, old) != counted(kind, new) {
+pub fn update_generation(kind: &ResourceKind, old: &Value, new: &mut Value) {
+    if has_generation(kind) && generation_fields(kind, old) != generation_fields(kind, new) {
         let next = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
-        set_meta(new, "generation", Some(next.into()));
+        set_metadata_field(new, "generation", Some(next.into()));
     }
 }
 
-fn counted<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
+fn generation_fields<'a>(kind: &ResourceKind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
     let fields = object.as_object().into_iter().flatten();
     let counts = |key: &str| key != "metadata" && !(kind.status_subresource && key == "status");
     fields.filter(|(key, _)| counts(key)).collect()
@@ -241,7 +241,7 @@ fn counted<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
 
 /// Whether two versions of an object are the same to the store.
 #[must_use]
-pub fn same(old: &Value, new: &Value) -> bool {
+pub fn is_unchanged(old: &Value, new: &Value) -> bool {
     match (encode(old), encode(new)) {
         (Ok(old), Ok(new)) => old == new,
         _ => false,
@@ -250,13 +250,13 @@ pub fn same(old: &Value, new: &Value) -> bool {
 
 /// Whether a PUT of the kind may leave the resourceVersion out, as in a real server.
 #[must_use]
-pub fn allows_unconditional_update(kind: &Kind) -> bool {
+pub fn allows_unconditional_update(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind != "Lease"
 }
 
 /// What is wrong with the metadata of an update.
 #[must_use]
-pub fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub fn validate_metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let before = finalizers(old);
     let added: Vec<&str> =
@@ -274,22 +274,22 @@ pub fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
 }
 
 /// Letters of generated names: no vowels, nothing that looks like another.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Five letters out of random bytes.
 #[must_use]
-pub fn suffix(random: [u8; 16]) -> String {
+pub fn name_suffix(random: [u8; 16]) -> String {
     random
         .iter()
         .take(5)
-        .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+        .map(|byte| char::from(SUFFIX_ALPHABET[usize::from(*byte) % SUFFIX_ALPHABET.len()]))
         .collect()
 }
 
 /// The key of an object, or of all objects of a kind (in a namespace) as a prefix.
 #[must_use]
-pub fn key(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
-    let core = kind.group.is_empty() || events::is_other_form(kind);
+pub fn storage_key(kind: &ResourceKind, namespace: Option<&str>, name: &str) -> String {
+    let core = kind.group.is_empty() || event_conversion::is_events_v1(kind);
     let group = if core { "core" } else { &kind.group };
     match namespace {
         _ if !kind.namespaced => format!("/{group}/{}/-/{name}", kind.plural),

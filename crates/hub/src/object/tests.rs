@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn kind(built_in: bool, status: bool) -> Kind {
-    Kind {
+fn kind(built_in: bool, status: bool) -> ResourceKind {
+    ResourceKind {
         group: "g.io".into(),
         version: "v1".into(),
         kind: "Thing".into(),
@@ -22,8 +22,8 @@ fn kind(built_in: bool, status: bool) -> Kind {
     }
 }
 
-fn birth() -> Birth {
-    Birth { uid: "u".into(), now: "2026-01-01T00:00:00Z".into(), suffix: "bcdfg".into() }
+fn server_metadata() -> ServerMetadata {
+    ServerMetadata { uid: "u".into(), now: "2026-01-01T00:00:00Z".into(), suffix: "bcdfg".into() }
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_new_object_gets_its_metadata() {
         "metadata": {"generateName": "a-", "uid": "mine", "generation": 9, "deletionTimestamp": "x"},
         "status": {"a": 1}
     });
-    prepare_create(&kind(false, true), &mut object, &birth());
+    prepare_create(&kind(false, true), &mut object, &server_metadata());
     assert_eq!(
         object,
         json!({"metadata": {
@@ -61,38 +61,38 @@ fn each_part_is_written_alone() {
     let sent = json!({"metadata": {"name": "a", "generation": 5}, "spec": 2, "status": 2});
     let crd = kind(false, true);
     let mut new = sent.clone();
-    prepare_update(&crd, Part::Main, &old, &mut new);
-    settle_generation(&crd, &old, &mut new);
+    prepare_update(&crd, ObjectPart::Object, &old, &mut new);
+    update_generation(&crd, &old, &mut new);
     assert_eq!(new, json!({"metadata": {"name": "a", "generation": 2}, "spec": 2, "status": 1}));
     let mut new = sent.clone();
-    prepare_update(&crd, Part::Status, &old, &mut new);
-    settle_generation(&crd, &old, &mut new);
+    prepare_update(&crd, ObjectPart::Status, &old, &mut new);
+    update_generation(&crd, &old, &mut new);
     let mut expected = old.clone();
     expected["status"] = 2.into();
     assert_eq!(new, expected);
     let plain = kind(false, false);
     let mut new = sent;
-    prepare_update(&plain, Part::Main, &old, &mut new);
-    settle_generation(&plain, &old, &mut new);
+    prepare_update(&plain, ObjectPart::Object, &old, &mut new);
+    update_generation(&plain, &old, &mut new);
     assert_eq!(new, json!({"metadata": {"name": "a", "generation": 2}, "spec": 2, "status": 2}));
 }
 
 #[test]
 fn keys() {
     let mut thing = kind(true, false);
-    assert_eq!(key(&thing, None, "a"), "/g.io/things/-/a");
+    assert_eq!(storage_key(&thing, None, "a"), "/g.io/things/-/a");
     thing.namespaced = true;
     thing.group = String::new();
-    assert_eq!(key(&thing, Some("n"), "a"), "/core/things/n/a");
-    assert_eq!(key(&thing, Some("n"), ""), "/core/things/n/");
-    assert_eq!(key(&thing, None, ""), "/core/things/");
+    assert_eq!(storage_key(&thing, Some("n"), "a"), "/core/things/n/a");
+    assert_eq!(storage_key(&thing, Some("n"), ""), "/core/things/n/");
+    assert_eq!(storage_key(&thing, None, ""), "/core/things/");
 }
 
 #[test]
-fn an_object_that_goes_takes_no_new_finalizers() {
+fn a_deleted_object_rejects_new_finalizers() {
     let old = json!({"metadata": {"deletionTimestamp": "x", "finalizers": ["a"]}});
     let new = json!({"metadata": {"resourceVersion": "1", "finalizers": ["a", "b"]}});
-    let errors = check_update(&old, &new);
+    let errors = validate_metadata_update(&old, &new);
     assert_eq!(errors.len(), 1);
     assert!(errors[0].to_string().contains(r#"[]string{"b"}"#), "{}", errors[0]);
 }
@@ -100,7 +100,7 @@ fn an_object_that_goes_takes_no_new_finalizers() {
 #[test]
 fn names_are_checked() {
     let texts = |object: Value| -> Vec<String> {
-        check_metadata(&kind(false, true), &object).iter().map(ToString::to_string).collect()
+        validate_metadata(&kind(false, true), &object).iter().map(ToString::to_string).collect()
     };
     assert_eq!(
         texts(json!({"metadata": {}})),

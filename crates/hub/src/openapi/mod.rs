@@ -14,7 +14,7 @@ mod schemas;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::registry::{Kind, Registry};
+use crate::kind_registry::{KindRegistry, ResourceKind};
 
 pub use schemas::built_in_schema;
 
@@ -23,7 +23,7 @@ pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0
 
 /// `/openapi/v3`: which documents there are. Their addresses change with their contents.
 #[must_use]
-pub fn v3_index(registry: &Registry) -> Value {
+pub fn v3_index(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();
     for group_version in group_versions(registry) {
         if let Some(document) = v3_document(registry, &group_version) {
@@ -37,16 +37,16 @@ pub fn v3_index(registry: &Registry) -> Value {
 
 /// `/openapi/v3/<group_version>`: one document, named as in the index (`api/v1`, `apis/group/version`).
 #[must_use]
-pub fn v3_document(registry: &Registry, group_version: &str) -> Option<Value> {
+pub fn v3_document(registry: &KindRegistry, group_version: &str) -> Option<Value> {
     let kinds = kinds(registry, group_version);
     if kinds.is_empty() {
         return None;
     }
     let mut paths = Map::new();
-    let mut definitions = schemas::common();
+    let mut definitions = schemas::common_schemas();
     for kind in &kinds {
         paths.extend(paths::v3(kind));
-        definitions.extend(schemas::of(kind));
+        definitions.extend(schemas::kind_schemas(kind));
     }
     Some(json!({
         "openapi": "3.0.0",
@@ -58,12 +58,12 @@ pub fn v3_document(registry: &Registry, group_version: &str) -> Option<Value> {
 
 /// `/openapi/v2`: everything in one document, as JSON.
 #[must_use]
-pub fn v2_document(registry: &Registry) -> Value {
+pub fn v2_document(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();
-    let mut definitions = schemas::common();
+    let mut definitions = schemas::common_schemas();
     for kind in registry.kinds() {
         paths.extend(paths::v2(kind));
-        definitions.extend(schemas::of(kind));
+        definitions.extend(schemas::kind_schemas(kind));
     }
     let mut definitions = Value::Object(definitions);
     convert::to_v2(&mut definitions);
@@ -80,21 +80,21 @@ fn info() -> Value {
 }
 
 /// `api/v1`, or `apis/group/version`.
-fn group_version(kind: &Kind) -> String {
+fn group_version(kind: &ResourceKind) -> String {
     let root = if kind.group.is_empty() { "api" } else { "apis" };
     format!("{root}/{}", kind.api_version())
 }
 
-fn group_versions(registry: &Registry) -> Vec<String> {
+fn group_versions(registry: &KindRegistry) -> Vec<String> {
     let mut names: Vec<String> = registry.kinds().map(|kind| group_version(kind)).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
-fn kinds<'a>(registry: &'a Registry, name: &str) -> Vec<&'a Kind> {
+fn kinds<'a>(registry: &'a KindRegistry, name: &str) -> Vec<&'a ResourceKind> {
     let all = registry.kinds().map(AsRef::as_ref);
-    all.filter(|kind: &&Kind| group_version(kind) == name).collect()
+    all.filter(|kind: &&ResourceKind| group_version(kind) == name).collect()
 }
 
 fn hash(document: &Value) -> String {
@@ -103,6 +103,6 @@ fn hash(document: &Value) -> String {
 }
 
 /// The group, version and kind of a kind, as the extension of schemas and operations has it.
-fn identity(kind: &Kind, name: &str) -> Value {
+fn group_version_kind(kind: &ResourceKind, name: &str) -> Value {
     json!({"group": kind.group, "version": kind.version, "kind": name})
 }

@@ -2,28 +2,28 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::{meta, name, reference};
-use super::{group_version, identity};
+use super::schemas::{meta_reference, reference, schema_name};
+use super::{group_version, group_version_kind};
 use crate::discovery::{subresources, verbs};
-use crate::registry::Kind;
+use crate::kind_registry::ResourceKind;
 
 /// The operations of a kind in version 3, by path.
-pub(super) fn v3(kind: &Kind) -> Map<String, Value> {
-    paths(kind, Dialect::V3)
+pub(super) fn v3(kind: &ResourceKind) -> Map<String, Value> {
+    paths(kind, OpenApiVersion::V3)
 }
 
 /// The operations of a kind in version 2, by path.
-pub(super) fn v2(kind: &Kind) -> Map<String, Value> {
-    paths(kind, Dialect::V2)
+pub(super) fn v2(kind: &ResourceKind) -> Map<String, Value> {
+    paths(kind, OpenApiVersion::V2)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialect {
+enum OpenApiVersion {
     V2,
     V3,
 }
 
-fn paths(kind: &Kind, dialect: Dialect) -> Map<String, Value> {
+fn paths(kind: &ResourceKind, dialect: OpenApiVersion) -> Map<String, Value> {
     let root = format!("/{}", group_version(kind));
     let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
     let all = format!("{root}{scope}/{}", kind.plural);
@@ -34,18 +34,23 @@ fn paths(kind: &Kind, dialect: Dialect) -> Map<String, Value> {
     if kind.namespaced {
         found.insert(
             format!("{root}/{}", kind.plural),
-            item(kind, &[("get", "list")], verbs(kind), dialect),
+            path_item(kind, &[("get", "list")], verbs(kind), dialect),
         );
     }
-    found.insert(all, item(kind, &collection, verbs(kind), dialect));
+    found.insert(all, path_item(kind, &collection, verbs(kind), dialect));
     for (part, verbs) in subresources(kind) {
-        found.insert(format!("{one}/{part}"), item(kind, &single, verbs, dialect));
+        found.insert(format!("{one}/{part}"), path_item(kind, &single, verbs, dialect));
     }
-    found.insert(one, item(kind, &single, verbs(kind), dialect));
+    found.insert(one, path_item(kind, &single, verbs(kind), dialect));
     found
 }
 
-fn item(kind: &Kind, methods: &[(&str, &str)], verbs: &[&str], dialect: Dialect) -> Value {
+fn path_item(
+    kind: &ResourceKind,
+    methods: &[(&str, &str)],
+    verbs: &[&str],
+    dialect: OpenApiVersion,
+) -> Value {
     let allowed = methods.iter().filter(|(_, verb)| verbs.contains(verb));
     let operations = allowed
         .map(|(method, verb)| ((*method).to_owned(), operation(kind, verb, dialect)))
@@ -53,7 +58,7 @@ fn item(kind: &Kind, methods: &[(&str, &str)], verbs: &[&str], dialect: Dialect)
     operations.into()
 }
 
-fn operation(kind: &Kind, verb: &str, dialect: Dialect) -> Value {
+fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value {
     let parameters: &[&str] = match verb {
         "list" | "deletecollection" => {
             &["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "watch"]
@@ -65,10 +70,10 @@ fn operation(kind: &Kind, verb: &str, dialect: Dialect) -> Value {
     let parameters: Vec<Value> = parameters.iter().map(|name| parameter(name, dialect)).collect();
     let answer = match verb {
         "list" => reference(
-            &name(kind).replace(&format!(".{}", kind.kind), &format!(".{}", kind.list_kind)),
+            &schema_name(kind).replace(&format!(".{}", kind.kind), &format!(".{}", kind.list_kind)),
         ),
-        "delete" | "deletecollection" => meta("Status"),
-        _ => reference(&name(kind)),
+        "delete" | "deletecollection" => meta_reference("Status"),
+        _ => reference(&schema_name(kind)),
     };
     let action = match verb {
         "create" => "post",
@@ -77,36 +82,36 @@ fn operation(kind: &Kind, verb: &str, dialect: Dialect) -> Value {
     };
     let mut operation = json!({
         "description": format!("{verb} {}", kind.kind),
-        "operationId": format!("{verb}{}{}{}", camel(&kind.group), kind.version, kind.kind),
+        "operationId": format!("{verb}{}{}{}", camel_case(&kind.group), kind.version, kind.kind),
         "parameters": parameters,
         "responses": {"200": response(&answer, dialect)},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": identity(kind, &kind.kind),
+        "x-kubernetes-group-version-kind": group_version_kind(kind, &kind.kind),
     });
-    if let Some(body) = body(kind, verb).filter(|_| dialect == Dialect::V3) {
+    if let Some(body) = body(kind, verb).filter(|_| dialect == OpenApiVersion::V3) {
         operation["requestBody"] = body;
     }
     operation
 }
 
-fn parameter(name: &str, dialect: Dialect) -> Value {
+fn parameter(name: &str, dialect: OpenApiVersion) -> Value {
     let type_ = match name {
         "limit" | "gracePeriodSeconds" => "integer",
         "watch" => "boolean",
         _ => "string",
     };
     match dialect {
-        Dialect::V2 => json!({"name": name, "in": "query", "type": type_}),
-        Dialect::V3 => json!({"name": name, "in": "query", "schema": {"type": type_}}),
+        OpenApiVersion::V2 => json!({"name": name, "in": "query", "type": type_}),
+        OpenApiVersion::V3 => json!({"name": name, "in": "query", "schema": {"type": type_}}),
     }
 }
 
-fn response(schema: &Value, dialect: Dialect) -> Value {
+fn response(schema: &Value, dialect: OpenApiVersion) -> Value {
     match dialect {
-        Dialect::V3 => {
+        OpenApiVersion::V3 => {
             json!({"description": "OK", "content": {"application/json": {"schema": schema}}})
         }
-        Dialect::V2 => {
+        OpenApiVersion::V2 => {
             let text = schema["$ref"].as_str().unwrap_or_default();
             let text = text.replace("#/components/schemas/", "#/definitions/");
             json!({"description": "OK", "schema": {"$ref": text}})
@@ -114,22 +119,23 @@ fn response(schema: &Value, dialect: Dialect) -> Value {
     }
 }
 
-fn body(kind: &Kind, verb: &str) -> Option<Value> {
+fn body(kind: &ResourceKind, verb: &str) -> Option<Value> {
     let content = match verb {
         "create" | "update" => {
-            json!({"application/json": {"schema": reference(&name(kind))}})
+            json!({"application/json": {"schema": reference(&schema_name(kind))}})
         }
         "patch" => {
             let mut types = vec!["application/json-patch+json", "application/merge-patch+json"];
             if kind.built_in {
                 types.push("application/strategic-merge-patch+json");
             }
-            let entries =
-                types.into_iter().map(|name| (name.to_owned(), json!({"schema": meta("Patch")})));
+            let entries = types
+                .into_iter()
+                .map(|name| (name.to_owned(), json!({"schema": meta_reference("Patch")})));
             Value::Object(entries.collect())
         }
         "delete" | "deletecollection" => {
-            json!({"application/json": {"schema": meta("DeleteOptions")}})
+            json!({"application/json": {"schema": meta_reference("DeleteOptions")}})
         }
         _ => return None,
     };
@@ -137,7 +143,7 @@ fn body(kind: &Kind, verb: &str) -> Option<Value> {
 }
 
 /// `machineconfiguration.openshift.io` as `MachineconfigurationOpenshiftIo`.
-fn camel(group: &str) -> String {
+fn camel_case(group: &str) -> String {
     let group = if group.is_empty() { "core" } else { group };
     group
         .split('.')

@@ -12,13 +12,13 @@ use k8s_openapi::schemars::JsonSchema;
 use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{convert, identity};
-use crate::registry::Kind;
+use super::{convert, group_version_kind};
+use crate::kind_registry::ResourceKind;
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const META_PACKAGE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// All schemas of the built-in kinds and what they use, by name.
-static BUILT_IN: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+static BUILT_IN_SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut all = Map::new();
     all.extend(definitions::<Node>());
     all.extend(definitions::<Namespace>());
@@ -34,10 +34,10 @@ static BUILT_IN: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     all.extend(definitions::<ListMeta>());
     all.extend(definitions::<ObjectMeta>());
     all.insert(
-        format!("{META}.Patch"),
+        format!("{META_PACKAGE}.Patch"),
         json!({"description": "A change of an object.", "type": "object"}),
     );
-    mark_lists(&mut all);
+    mark_merge_lists(&mut all);
     all
 });
 
@@ -45,12 +45,12 @@ fn definitions<T: JsonSchema>() -> Map<String, Value> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     let _ = generator.subschema_for::<T>();
     let mut definitions = generator.take_definitions(false);
-    definitions.values_mut().for_each(convert::references);
+    definitions.values_mut().for_each(convert::wrap_references);
     definitions
 }
 
 /// Says which lists a strategic merge patch merges, so that kubectl makes small patches.
-fn mark_lists(all: &mut Map<String, Value>) {
+fn mark_merge_lists(all: &mut Map<String, Value>) {
     let lists = [
         ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", "uid"),
         ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers", ""),
@@ -71,7 +71,7 @@ fn mark_lists(all: &mut Map<String, Value>) {
 }
 
 /// The name of a kind's schema.
-pub(super) fn name(kind: &Kind) -> String {
+pub(super) fn schema_name(kind: &ResourceKind) -> String {
     let package = match (kind.built_in, kind.group.as_str()) {
         (true, "") => "io.k8s.api.core".to_owned(),
         (true, "apiextensions.k8s.io") => {
@@ -91,61 +91,63 @@ pub(super) fn reference(name: &str) -> Value {
 }
 
 /// A reference to a schema of the metadata package: `Status`.
-pub(super) fn meta(name: &str) -> Value {
-    reference(&format!("{META}.{name}"))
+pub(super) fn meta_reference(name: &str) -> Value {
+    reference(&format!("{META_PACKAGE}.{name}"))
 }
 
 /// What every document has.
-pub(super) fn common() -> Map<String, Value> {
+pub(super) fn common_schemas() -> Map<String, Value> {
     let names = ["ObjectMeta", "ListMeta", "DeleteOptions", "Status", "Patch"];
     let mut found = Map::new();
-    names.iter().for_each(|name| collect(&format!("{META}.{name}"), &mut found));
+    names.iter().for_each(|name| collect_built_in(&format!("{META_PACKAGE}.{name}"), &mut found));
     found
 }
 
 /// A kind's schema, that of its lists, and what they use.
-pub(super) fn of(kind: &Kind) -> Map<String, Value> {
-    let name = name(kind);
+pub(super) fn kind_schemas(kind: &ResourceKind) -> Map<String, Value> {
+    let name = schema_name(kind);
     let mut found = Map::new();
     if kind.built_in {
-        collect(&name, &mut found);
+        collect_built_in(&name, &mut found);
     } else {
-        found.insert(name.clone(), custom(kind));
+        found.insert(name.clone(), crd_schema(kind));
     }
     if let Some(Value::Object(schema)) = found.get_mut(&name) {
         if kind.built_in {
             schema.remove("required");
         }
-        schema
-            .insert("x-kubernetes-group-version-kind".into(), json!([identity(kind, &kind.kind)]));
+        schema.insert(
+            "x-kubernetes-group-version-kind".into(),
+            json!([group_version_kind(kind, &kind.kind)]),
+        );
     }
     found.insert(
         name.replace(&format!(".{}", kind.kind), &format!(".{}", kind.list_kind)),
-        list(kind),
+        list_schema(kind),
     );
     found
 }
 
 /// Takes a built-in schema and, through its references, all that it needs.
-fn collect(name: &str, into: &mut Map<String, Value>) {
+fn collect_built_in(name: &str, into: &mut Map<String, Value>) {
     if into.contains_key(name) {
         return;
     }
-    let Some(schema) = BUILT_IN.get(name) else { return };
+    let Some(schema) = BUILT_IN_SCHEMAS.get(name) else { return };
     into.insert(name.to_owned(), schema.clone());
     let mut names = Vec::new();
-    convert::referenced(schema, &mut names);
-    names.into_iter().for_each(|name| collect(name, into));
+    convert::collect_references(schema, &mut names);
+    names.into_iter().for_each(|name| collect_built_in(name, into));
 }
 
 /// The schema of a definition, with the fields that all objects have.
-fn custom(kind: &Kind) -> Value {
+fn crd_schema(kind: &ResourceKind) -> Value {
     let mut schema = kind.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
     let Some(fields) = schema.as_object_mut() else { return schema };
     let properties = fields.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
         for field in ["apiVersion", "kind"] {
-            let known = BUILT_IN.get("io.k8s.api.core.v1.Node");
+            let known = BUILT_IN_SCHEMAS.get("io.k8s.api.core.v1.Node");
             let pointer = format!("/properties/{field}");
             let text = known.and_then(|node| node.pointer(&pointer)).cloned();
             properties.insert(field.to_owned(), text.unwrap_or_else(|| json!({"type": "string"})));
@@ -153,13 +155,13 @@ fn custom(kind: &Kind) -> Value {
         let description = "Standard object's metadata.";
         properties.insert(
             "metadata".to_owned(),
-            json!({"description": description, "allOf": [meta("ObjectMeta")]}),
+            json!({"description": description, "allOf": [meta_reference("ObjectMeta")]}),
         );
     }
     schema
 }
 
-fn list(kind: &Kind) -> Value {
+fn list_schema(kind: &ResourceKind) -> Value {
     json!({
         "description": format!("{} is a list of {}", kind.list_kind, kind.kind),
         "type": "object",
@@ -167,20 +169,20 @@ fn list(kind: &Kind) -> Value {
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"allOf": [meta("ListMeta")]},
-            "items": {"type": "array", "items": reference(&name(kind))},
+            "metadata": {"allOf": [meta_reference("ListMeta")]},
+            "items": {"type": "array", "items": reference(&schema_name(kind))},
         },
-        "x-kubernetes-group-version-kind": [identity(kind, &kind.list_kind)],
+        "x-kubernetes-group-version-kind": [group_version_kind(kind, &kind.list_kind)],
     })
 }
 
 /// The schema of a built-in kind in one piece, in the form of definitions: for dropping unknown fields and checking
 /// types. Nothing in it is required, as an API server requires fields of these kinds by code. None for other kinds.
 #[must_use]
-pub fn built_in_schema(kind: &Kind) -> Option<Value> {
+pub fn built_in_schema(kind: &ResourceKind) -> Option<Value> {
     if !kind.built_in {
         return None;
     }
-    let schema = BUILT_IN.get(&name(kind))?;
-    Some(convert::inlined(schema, &BUILT_IN, &mut Vec::new()))
+    let schema = BUILT_IN_SCHEMAS.get(&schema_name(kind))?;
+    Some(convert::inline_references(schema, &BUILT_IN_SCHEMAS, &mut Vec::new()))
 }

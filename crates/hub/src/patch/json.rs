@@ -7,7 +7,7 @@ use super::{PatchError, json_type};
 /// More operations than this are refused.
 const MAX_OPERATIONS: usize = 10_000;
 /// `copy` may not grow the document by more bytes than this.
-const MAX_COPIED: usize = 3 * 1024 * 1024;
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations = decode(patch)?;
@@ -20,19 +20,19 @@ pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> 
     let mut document = target.clone();
     let mut copied = 0;
     for operation in operations {
-        step(&mut document, operation, &mut copied).map_err(PatchError::DoesNotApply)?;
+        apply_operation(&mut document, operation, &mut copied).map_err(PatchError::DoesNotApply)?;
     }
     Ok(document)
 }
 
 /// One operation; all members but `value` are strings if they are there at all.
 #[derive(Clone, Copy)]
-struct Operation<'a> {
+struct PatchOperation<'a> {
     fields: Option<&'a Map<String, Value>>,
 }
 
-impl<'a> Operation<'a> {
-    fn text(self, name: &str) -> Result<&'a str, String> {
+impl<'a> PatchOperation<'a> {
+    fn string_member(self, name: &str) -> Result<&'a str, String> {
         let field = self.fields.and_then(|fields| fields.get(name)).and_then(Value::as_str);
         field.ok_or_else(|| format!("operation missing {name} field: missing value"))
     }
@@ -42,7 +42,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-fn decode(patch: &Value) -> Result<Vec<Operation<'_>>, PatchError> {
+fn decode(patch: &Value) -> Result<Vec<PatchOperation<'_>>, PatchError> {
     let wrong = |what: String| {
         PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {what}"))
     };
@@ -75,38 +75,42 @@ fn decode(patch: &Value) -> Result<Vec<Operation<'_>>, PatchError> {
                 }
             }
         }
-        operations.push(Operation { fields });
+        operations.push(PatchOperation { fields });
     }
     Ok(operations)
 }
 
-fn step(document: &mut Value, operation: Operation<'_>, copied: &mut usize) -> Result<(), String> {
-    match operation.text("op").unwrap_or("unknown") {
+fn apply_operation(
+    document: &mut Value,
+    operation: PatchOperation<'_>,
+    copied: &mut usize,
+) -> Result<(), String> {
+    match operation.string_member("op").unwrap_or("unknown") {
         "add" => {
             let value = operation.value().cloned().unwrap_or(Value::Null);
-            add(document, operation.text("path")?, value)
+            add(document, operation.string_member("path")?, value)
         }
-        "remove" => remove(document, operation.text("path")?).map(|_| ()),
+        "remove" => remove(document, operation.string_member("path")?).map(|_| ()),
         "replace" => replace(document, operation),
         "move" => {
-            let value = remove(document, operation.text("from")?)?;
-            add(document, operation.text("path")?, value)
+            let value = remove(document, operation.string_member("from")?)?;
+            add(document, operation.string_member("path")?, value)
         }
         "copy" => {
-            let value = get(document, operation.text("from")?)?.unwrap_or(Value::Null);
+            let value = get(document, operation.string_member("from")?)?.unwrap_or(Value::Null);
             *copied += value.to_string().len();
-            if *copied > MAX_COPIED {
-                return Err(format!("copies more than {MAX_COPIED} bytes"));
+            if *copied > MAX_COPIED_BYTES {
+                return Err(format!("copies more than {MAX_COPIED_BYTES} bytes"));
             }
-            add(document, operation.text("path")?, value)
+            add(document, operation.string_member("path")?, value)
         }
         "test" => test(document, operation),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
 
-fn replace(document: &mut Value, operation: Operation<'_>) -> Result<(), String> {
-    let path = operation.text("path")?;
+fn replace(document: &mut Value, operation: PatchOperation<'_>) -> Result<(), String> {
+    let path = operation.string_member("path")?;
     let value = operation.value();
     if path.is_empty() {
         match value {
@@ -124,16 +128,16 @@ fn replace(document: &mut Value, operation: Operation<'_>) -> Result<(), String>
             fields.insert(key, value);
         }
         Value::Array(items) => {
-            let index = position(&key, items.len())?;
+            let index = array_index(&key, items.len())?;
             items[index] = value;
         }
-        _ => return Err(missing(path)),
+        _ => return Err(missing_path_error(path)),
     }
     Ok(())
 }
 
-fn test(document: &mut Value, operation: Operation<'_>) -> Result<(), String> {
-    let path = operation.text("path")?;
+fn test(document: &mut Value, operation: PatchOperation<'_>) -> Result<(), String> {
+    let path = operation.string_member("path")?;
     let Some(wanted) = operation.value() else {
         return Err("test operation without a value".into());
     };
@@ -151,10 +155,10 @@ fn get(document: &mut Value, path: &str) -> Result<Option<Value>, String> {
     match parent {
         Value::Object(fields) => Ok(fields.get(&key).cloned()),
         Value::Array(items) => {
-            let index = position(&key, items.len())?;
+            let index = array_index(&key, items.len())?;
             Ok(items.get(index).cloned())
         }
-        _ => Err(missing(path)),
+        _ => Err(missing_path_error(path)),
     }
 }
 
@@ -166,10 +170,10 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
         }
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
-            let index = position(&key, items.len() + 1)?;
+            let index = array_index(&key, items.len() + 1)?;
             items.insert(index, value);
         }
-        _ => return Err(missing(path)),
+        _ => return Err(missing_path_error(path)),
     }
     Ok(())
 }
@@ -177,12 +181,12 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
 fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
     let (parent, key) = parent(document, path)?;
     match parent {
-        Value::Object(fields) => fields.remove(&key).ok_or_else(|| missing(path)),
+        Value::Object(fields) => fields.remove(&key).ok_or_else(|| missing_path_error(path)),
         Value::Array(items) => {
-            let index = position(&key, items.len())?;
+            let index = array_index(&key, items.len())?;
             Ok(items.remove(index))
         }
-        _ => Err(missing(path)),
+        _ => Err(missing_path_error(path)),
     }
 }
 
@@ -190,24 +194,24 @@ fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
 fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let mut steps: Vec<String> =
         path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
-    let key = steps.pop().ok_or_else(|| missing(path))?;
+    let key = steps.pop().ok_or_else(|| missing_path_error(path))?;
     let mut here = document;
     for step in &steps {
         let next = match here {
             Value::Object(fields) => fields.get_mut(step),
             Value::Array(items) => {
-                let index = position(step, items.len())?;
+                let index = array_index(step, items.len())?;
                 items.get_mut(index)
             }
             _ => None,
         };
-        here = next.ok_or_else(|| missing(path))?;
+        here = next.ok_or_else(|| missing_path_error(path))?;
     }
     Ok((here, key))
 }
 
 /// An index below `size`; a negative one counts from there.
-fn position(key: &str, size: usize) -> Result<usize, String> {
+fn array_index(key: &str, size: usize) -> Result<usize, String> {
     let index: i64 = key.parse().map_err(|_| format!("not an array index: '{key}'"))?;
     let found = if index < 0 {
         usize::try_from(index.unsigned_abs()).ok().and_then(|back| size.checked_sub(back))
@@ -217,6 +221,6 @@ fn position(key: &str, size: usize) -> Result<usize, String> {
     found.ok_or_else(|| format!("Unable to access invalid index: {key}"))
 }
 
-fn missing(path: &str) -> String {
+fn missing_path_error(path: &str) -> String {
     format!("doc is missing path: \"{path}\": missing value")
 }

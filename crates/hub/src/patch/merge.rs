@@ -19,7 +19,7 @@ pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> 
     let mut document = target.clone();
     match &mut document {
         Value::Object(into) => merge(into, fields),
-        _ => document = pruned(patch),
+        _ => document = without_nulls(patch),
     }
     Ok(document)
 }
@@ -35,22 +35,22 @@ fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
             // An object gives way to a list as it is: the nulls inside stay.
             (Some(old @ Value::Object(_)), new) => *old = new.clone(),
             (_, new) => {
-                into.insert(key.clone(), pruned(new));
+                into.insert(key.clone(), without_nulls(new));
             }
         }
     }
 }
 
 /// The value without fields that are null; list items stay.
-fn pruned(value: &Value) -> Value {
+fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), pruned(value)))
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(items) => items.iter().map(pruned).collect::<Vec<_>>().into(),
+        Value::Array(items) => items.iter().map(without_nulls).collect::<Vec<_>>().into(),
         other => other.clone(),
     }
 }

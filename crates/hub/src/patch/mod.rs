@@ -5,13 +5,13 @@
 
 mod json;
 mod merge;
-mod rules;
+mod merge_rules;
 mod strategic;
 mod strategic_list;
 
 use serde_json::Value;
 
-pub use rules::{ListMerge, StrategicRules, strategic_rules};
+pub use merge_rules::{ListMerge, StrategicRules, strategic_rules};
 
 use crate::schema::FieldError;
 use crate::status::ApiError;
@@ -111,9 +111,9 @@ pub fn apply(
 
 /// The answer when a patched object cannot be read as its kind: 422 about the field `patch`.
 #[must_use]
-pub fn unreadable(patched: &Value, why: &str) -> ApiError {
+pub fn invalid_result(patched: &Value, why: &str) -> ApiError {
     let error = FieldError::invalid("patch", patched.to_string(), why);
-    ApiError::invalid_named("", "", "", vec![error])
+    ApiError::invalid_options("", "", "", vec![error])
 }
 
 /// The name that Go's JSON reader has for the type of a value.

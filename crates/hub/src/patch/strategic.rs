@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::rules::{ListMerge, StrategicRules};
+use super::merge_rules::{ListMerge, StrategicRules};
 use super::strategic_list::{self, merge_list};
 use super::{PatchError, json_type};
 
@@ -97,7 +97,7 @@ fn delete_from_list(
     match (original.get_mut(name), value) {
         (Some(Value::Array(old)), Value::Array(gone)) if !(old.is_empty() && gone.is_empty()) => {
             strategic_list::element_type(&[old, &gone])?;
-            let gone = strategic_list::keys(&gone, ListMerge::Values);
+            let gone = strategic_list::key_positions(&gone, ListMerge::Values);
             old.retain(|item| !gone.contains_key(&item.to_string()));
         }
         (_, Value::Null) => {
@@ -239,7 +239,7 @@ pub(super) fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) => crate::schema::show(value),
+        Value::Bool(_) | Value::Number(_) => crate::schema::format_value(value),
         Value::Array(items) => {
             let texts: Vec<String> = items.iter().map(go_print).collect();
             format!("[{}]", texts.join(" "))

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use super::rules::{ListMerge, item_rules};
+use super::merge_rules::{ListMerge, item_rules};
 use super::strategic::{DIRECTIVE, go_print, go_type, merge_map, unknown_directive};
 
 /// Merges the items of a patch into a list.
@@ -21,7 +21,7 @@ pub(super) fn merge_list(
     if type_ != "map[string]interface {}" {
         let mut merged = original.clone();
         merged.extend(patch.iter().cloned());
-        return reorder(unique(merged), &patch, &original, ListMerge::Values);
+        return reorder(deduplicate(merged), &patch, &original, ListMerge::Values);
     }
     let ListMerge::Key(key) = how else {
         return Err(PatchError::Failed("cannot merge lists without merge key for ".to_owned()));
@@ -48,7 +48,7 @@ fn take_directives(
         };
         match directive.as_str() {
             Some("delete") => {
-                let value = fields.get(key).ok_or_else(|| no_key(fields, key))?;
+                let value = fields.get(key).ok_or_else(|| missing_key_error(fields, key))?;
                 gone.insert(value.to_string(), ());
             }
             Some("replace") => replace = true,
@@ -73,10 +73,10 @@ fn merge_objects(
     patch: &[Value],
     key: &'static str,
 ) -> Result<Vec<Value>, PatchError> {
-    let mut index = keys(&original, ListMerge::Key(key));
+    let mut index = key_positions(&original, ListMerge::Key(key));
     for item in patch {
         let Value::Object(fields) = item else { continue };
-        let value = fields.get(key).ok_or_else(|| no_key(fields, key))?;
+        let value = fields.get(key).ok_or_else(|| missing_key_error(fields, key))?;
         let name = value.to_string();
         match index.get(&name).and_then(|at| original.get_mut(*at)) {
             Some(slot) => {
@@ -100,14 +100,16 @@ pub(super) fn reorder(
     server_order: &[Value],
     how: ListMerge,
 ) -> Result<Vec<Value>, PatchError> {
-    let in_patch = keys(patch_order, how);
-    let in_server = keys(server_order, how);
+    let in_patch = key_positions(patch_order, how);
+    let in_server = key_positions(server_order, how);
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
         let key = match (key_of(&item, how), how, &item) {
             (Some(key), _, _) => key,
-            (None, ListMerge::Key(key), Value::Object(fields)) => return Err(no_key(fields, key)),
+            (None, ListMerge::Key(key), Value::Object(fields)) => {
+                return Err(missing_key_error(fields, key));
+            }
             (None, _, _) => item.to_string(),
         };
         let server = in_server.get(&key).copied();
@@ -128,25 +130,25 @@ pub(super) fn server_order(old: &[Value], new: &[Value], how: ListMerge) -> Vec<
     let (gone, fresh): (Vec<&Value>, Vec<&Value>) =
         new.iter().partition(|item| item.get(DIRECTIVE).is_some());
     let gone: Vec<Value> = gone.into_iter().cloned().collect();
-    let gone = keys(&gone, how);
+    let gone = key_positions(&gone, how);
     let is_in = |index: &HashMap<String, usize>, item: &Value| {
         key_of(item, how).is_some_and(|key| index.contains_key(&key))
     };
     let mut order: Vec<Value> = old.iter().filter(|item| !is_in(&gone, item)).cloned().collect();
-    let there = keys(&order, how);
+    let there = key_positions(&order, how);
     order.extend(fresh.into_iter().filter(|item| !is_in(&there, item)).cloned());
     order.truncate(old.len());
     order
 }
 
-type Placed = (usize, Option<usize>, Value);
+type OrderedItem = (usize, Option<usize>, Value);
 
 /// Each of `left` goes before the first of the remaining `right` that comes after it in the server's order.
-fn interleave(left: Vec<Placed>, right: Vec<Placed>) -> Vec<Value> {
+fn interleave(left: Vec<OrderedItem>, right: Vec<OrderedItem>) -> Vec<Value> {
     let mut all = Vec::with_capacity(left.len() + right.len());
     let mut left = left.into_iter().peekable();
     for (_, server, item) in right {
-        let before = |mine: &Placed| matches!((mine.1, server), (Some(a), Some(b)) if a < b);
+        let before = |mine: &OrderedItem| matches!((mine.1, server), (Some(a), Some(b)) if a < b);
         while let Some((_, _, other)) = left.next_if(before) {
             all.push(other);
         }
@@ -176,7 +178,7 @@ pub(super) fn check_order(
         if let (ListMerge::Key(key), Value::Object(fields)) = (how, item)
             && !fields.contains_key(key)
         {
-            return Err(no_key(fields, key));
+            return Err(missing_key_error(fields, key));
         }
         if key_of(item, how) == key_of(other, how) {
             items.next();
@@ -217,7 +219,7 @@ pub(super) fn element_type(lists: &[&Vec<Value>]) -> Result<&'static str, PatchE
 }
 
 /// Where each key is first found in a list.
-pub(super) fn keys(list: &[Value], how: ListMerge) -> HashMap<String, usize> {
+pub(super) fn key_positions(list: &[Value], how: ListMerge) -> HashMap<String, usize> {
     let mut index = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
         if let Some(key) = key_of(item, how) {
@@ -234,12 +236,12 @@ fn key_of(item: &Value, how: ListMerge) -> Option<String> {
     }
 }
 
-fn unique(items: Vec<Value>) -> Vec<Value> {
+fn deduplicate(items: Vec<Value>) -> Vec<Value> {
     let mut seen = std::collections::HashSet::new();
     items.into_iter().filter(|item| seen.insert(item.to_string())).collect()
 }
 
-fn no_key(fields: &Map<String, Value>, key: &str) -> PatchError {
+fn missing_key_error(fields: &Map<String, Value>, key: &str) -> PatchError {
     let map = go_print(&Value::Object(fields.clone()));
     PatchError::Failed(format!("map: {map} does not contain declared merge key: {key}"))
 }

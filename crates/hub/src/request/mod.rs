@@ -4,11 +4,13 @@
 
 mod options;
 
-pub use options::{BadQuery, FieldValidation, Options, Propagation, VersionMatch, options};
+pub use options::{
+    DeletionPropagation, FieldValidation, QueryError, QueryOptions, VersionMatch, parse_query,
+};
 
 /// What a path points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum RequestTarget {
     /// `/`: the paths that are served.
     Root,
     /// `/healthz`, `/readyz` or `/livez`.
@@ -44,7 +46,7 @@ pub enum Target {
         path: String,
     },
     /// `/machinist/v1/...`: the hub's own endpoints.
-    Own {
+    Admin {
         /// What comes after `/machinist/v1/`.
         endpoint: String,
     },
@@ -73,43 +75,43 @@ pub struct ResourcePath {
 
 /// The longest path that is looked at: group, version, namespace, resource, name and subresource,
 /// each at its limit, fit well.
-const MAX_PATH: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Reads a path.
 ///
 /// Segments are decoded one by one after the path was cut at its slashes, so that an encoded slash
 /// can never become a separator; a segment that is empty, `.`, `..` or holds a slash is unknown.
 #[must_use]
-pub fn target(path: &str) -> Target {
-    let Some(segments) = segments(path) else { return Target::Unknown };
+pub fn parse_path(path: &str) -> RequestTarget {
+    let Some(segments) = segments(path) else { return RequestTarget::Unknown };
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => Target::Root,
+        [] => RequestTarget::Root,
         [check @ ("healthz" | "readyz" | "livez")]
         | [check @ ("healthz" | "readyz" | "livez"), "ping"] => {
-            Target::Health { check: (*check).to_owned() }
+            RequestTarget::Health { check: (*check).to_owned() }
         }
-        ["version"] => Target::Version,
-        ["api"] => Target::ApiVersions,
-        ["apis"] => Target::ApiGroups,
-        ["apis", group] => Target::Group { group: (*group).to_owned() },
-        ["api", version] => resource_list("", version),
-        ["apis", group, version] => resource_list(group, version),
-        ["openapi", "v2"] => Target::OpenApiV2,
-        ["openapi", "v3"] => Target::OpenApiV3Index,
-        ["openapi", "v3", rest @ ..] => Target::OpenApiV3 { path: rest.join("/") },
-        ["machinist", "v1", rest @ ..] => Target::Own { endpoint: rest.join("/") },
-        ["api", version, rest @ ..] => resource("", version, rest),
-        ["apis", group, version, rest @ ..] => resource(group, version, rest),
-        _ => Target::Unknown,
+        ["version"] => RequestTarget::Version,
+        ["api"] => RequestTarget::ApiVersions,
+        ["apis"] => RequestTarget::ApiGroups,
+        ["apis", group] => RequestTarget::Group { group: (*group).to_owned() },
+        ["api", version] => resource_list_target("", version),
+        ["apis", group, version] => resource_list_target(group, version),
+        ["openapi", "v2"] => RequestTarget::OpenApiV2,
+        ["openapi", "v3"] => RequestTarget::OpenApiV3Index,
+        ["openapi", "v3", rest @ ..] => RequestTarget::OpenApiV3 { path: rest.join("/") },
+        ["machinist", "v1", rest @ ..] => RequestTarget::Admin { endpoint: rest.join("/") },
+        ["api", version, rest @ ..] => resource_target("", version, rest),
+        ["apis", group, version, rest @ ..] => resource_target(group, version, rest),
+        _ => RequestTarget::Unknown,
     }
 }
 
-fn resource_list(group: &str, version: &str) -> Target {
-    Target::ResourceList { group: group.to_owned(), version: version.to_owned() }
+fn resource_list_target(group: &str, version: &str) -> RequestTarget {
+    RequestTarget::ResourceList { group: group.to_owned(), version: version.to_owned() }
 }
 
-fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
+fn resource_target(group: &str, version: &str, rest: &[&str]) -> RequestTarget {
     let own = |text: &&str| (*text).to_owned();
     let base = ResourcePath {
         group: group.to_owned(),
@@ -138,14 +140,14 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
             subresource: rest.get(1).map(own),
             ..base
         },
-        _ => return Target::Unknown,
+        _ => return RequestTarget::Unknown,
     };
-    Target::Resource(path)
+    RequestTarget::Resource(path)
 }
 
 /// The decoded segments of a path; none if it has one that is not an honest name.
 fn segments(path: &str) -> Option<Vec<String>> {
-    if path.len() > MAX_PATH {
+    if path.len() > MAX_PATH_BYTES {
         return None;
     }
     let path = path.strip_prefix('/')?;
@@ -193,9 +195,15 @@ pub fn percent_decode(text: &str, plus_is_space: bool) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn at(group: &str, namespace: &str, plural: &str, name: &str, sub: &str) -> Target {
+    fn resource_target_at(
+        group: &str,
+        namespace: &str,
+        plural: &str,
+        name: &str,
+        sub: &str,
+    ) -> RequestTarget {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Target::Resource(ResourcePath {
+        RequestTarget::Resource(ResourcePath {
             group: group.to_owned(),
             version: "v1".to_owned(),
             namespace: some(namespace),
@@ -208,35 +216,38 @@ mod tests {
     #[test]
     fn paths() {
         let table = [
-            ("/", Target::Root),
-            ("/api", Target::ApiVersions),
-            ("/apis/", Target::ApiGroups),
-            ("/readyz", Target::Health { check: "readyz".into() }),
-            ("/api/v1", resource_list("", "v1")),
-            ("/apis/g.io/v1", resource_list("g.io", "v1")),
-            ("/apis/g.io", Target::Group { group: "g.io".into() }),
-            ("/openapi/v3/apis/g.io/v1", Target::OpenApiV3 { path: "apis/g.io/v1".into() }),
-            ("/machinist/v1/backup", Target::Own { endpoint: "backup".into() }),
-            ("/api/v1/nodes", at("", "", "nodes", "", "")),
-            ("/api/v1/nodes/a/status", at("", "", "nodes", "a", "status")),
-            ("/api/v1/namespaces", at("", "", "namespaces", "", "")),
-            ("/api/v1/namespaces/a", at("", "", "namespaces", "a", "")),
-            ("/api/v1/namespaces/a/finalize", at("", "", "namespaces", "a", "finalize")),
-            ("/api/v1/namespaces/a/secrets", at("", "a", "secrets", "", "")),
-            ("/api/v1/namespaces/a/secrets/b", at("", "a", "secrets", "b", "")),
-            ("/apis/g.io/v1/things/a%20b", at("g.io", "", "things", "a b", "")),
+            ("/", RequestTarget::Root),
+            ("/api", RequestTarget::ApiVersions),
+            ("/apis/", RequestTarget::ApiGroups),
+            ("/readyz", RequestTarget::Health { check: "readyz".into() }),
+            ("/api/v1", resource_list_target("", "v1")),
+            ("/apis/g.io/v1", resource_list_target("g.io", "v1")),
+            ("/apis/g.io", RequestTarget::Group { group: "g.io".into() }),
+            ("/openapi/v3/apis/g.io/v1", RequestTarget::OpenApiV3 { path: "apis/g.io/v1".into() }),
+            ("/machinist/v1/backup", RequestTarget::Admin { endpoint: "backup".into() }),
+            ("/api/v1/nodes", resource_target_at("", "", "nodes", "", "")),
+            ("/api/v1/nodes/a/status", resource_target_at("", "", "nodes", "a", "status")),
+            ("/api/v1/namespaces", resource_target_at("", "", "namespaces", "", "")),
+            ("/api/v1/namespaces/a", resource_target_at("", "", "namespaces", "a", "")),
+            (
+                "/api/v1/namespaces/a/finalize",
+                resource_target_at("", "", "namespaces", "a", "finalize"),
+            ),
+            ("/api/v1/namespaces/a/secrets", resource_target_at("", "a", "secrets", "", "")),
+            ("/api/v1/namespaces/a/secrets/b", resource_target_at("", "a", "secrets", "b", "")),
+            ("/apis/g.io/v1/things/a%20b", resource_target_at("g.io", "", "things", "a b", "")),
             (
                 "/apis/g.io/v1/namespaces/n/things/a/status",
-                at("g.io", "n", "things", "a", "status"),
+                resource_target_at("g.io", "n", "things", "a", "status"),
             ),
         ];
         for (path, expected) in table {
-            assert_eq!(target(path), expected, "{path}");
+            assert_eq!(parse_path(path), expected, "{path}");
         }
     }
 
     #[test]
-    fn tricks_lead_nowhere() {
+    fn malicious_paths_are_unknown() {
         for path in [
             "",
             "api/v1",
@@ -257,7 +268,7 @@ mod tests {
             "/elsewhere",
             &"/a".repeat(5000),
         ] {
-            assert_eq!(target(path), Target::Unknown, "{path}");
+            assert_eq!(parse_path(path), RequestTarget::Unknown, "{path}");
         }
     }
 }

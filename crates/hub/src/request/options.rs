@@ -21,7 +21,7 @@ pub enum FieldValidation {
 
 /// What becomes of the objects that the deleted one owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Propagation {
+pub enum DeletionPropagation {
     /// They go after it.
     #[default]
     Background,
@@ -31,7 +31,7 @@ pub enum Propagation {
     Orphan,
 }
 
-impl Propagation {
+impl DeletionPropagation {
     /// Reads a `propagationPolicy`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -55,7 +55,7 @@ pub enum VersionMatch {
 
 /// The options in a query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct QueryOptions {
     /// `labelSelector`, unparsed.
     pub label_selector: String,
     /// `fieldSelector`, unparsed.
@@ -63,7 +63,7 @@ pub struct Options {
     /// `limit`; 0 is none.
     pub limit: usize,
     /// `continue`, unparsed.
-    pub continue_: String,
+    pub continue_token: String,
     /// `resourceVersion`, unparsed.
     pub resource_version: String,
     /// `resourceVersionMatch`.
@@ -81,7 +81,7 @@ pub struct Options {
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
     /// `propagationPolicy`.
-    pub propagation: Option<Propagation>,
+    pub propagation: Option<DeletionPropagation>,
     /// `includeObject`, unparsed: what rows of a table hold.
     pub include_object: String,
     /// `verbose`.
@@ -92,7 +92,7 @@ pub struct Options {
 
 /// A query that cannot be understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum BadQuery {
+pub enum QueryError {
     /// It is malformed; the text is for the client: 400.
     #[error("{0}")]
     Malformed(String),
@@ -105,39 +105,43 @@ pub enum BadQuery {
 ///
 /// # Errors
 /// A value that its option cannot have.
-pub fn options(query: &str) -> Result<Options, BadQuery> {
-    let query = pairs(query)?;
+pub fn parse_query(query: &str) -> Result<QueryOptions, QueryError> {
+    let query = parse_pairs(query)?;
     let get = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
-    let mut options = Options {
+    let mut options = QueryOptions {
         label_selector: get("labelSelector").to_owned(),
         field_selector: get("fieldSelector").to_owned(),
-        continue_: get("continue").to_owned(),
+        continue_token: get("continue").to_owned(),
         resource_version: get("resourceVersion").to_owned(),
-        watch: flag(&query, "watch")?,
-        bookmarks: flag(&query, "allowWatchBookmarks")?,
+        watch: parse_flag(&query, "watch")?,
+        bookmarks: parse_flag(&query, "allowWatchBookmarks")?,
         verbose: query.contains_key("verbose"),
-        pretty: flag(&query, "pretty").unwrap_or_default(),
+        pretty: parse_flag(&query, "pretty").unwrap_or_default(),
         include_object: get("includeObject").to_owned(),
-        ..Options::default()
+        ..QueryOptions::default()
     };
-    options.limit = number(&query, "limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(0));
-    options.timeout_seconds = number(&query, "timeoutSeconds")?;
+    options.limit = parse_number(&query, "limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(0));
+    options.timeout_seconds = parse_number(&query, "timeoutSeconds")?;
     if query.contains_key("sendInitialEvents") {
-        options.initial_events = Some(flag(&query, "sendInitialEvents")?);
+        options.initial_events = Some(parse_flag(&query, "sendInitialEvents")?);
     }
     options.version_match = match get("resourceVersionMatch") {
         "" => None,
         "Exact" => Some(VersionMatch::Exact),
         "NotOlderThan" => Some(VersionMatch::NotOlderThan),
         other => {
-            return Err(unsupported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]));
+            return Err(unsupported_value(
+                "resourceVersionMatch",
+                other,
+                &["Exact", "NotOlderThan", ""],
+            ));
         }
     };
     options.dry_run = match get("dryRun") {
         "" => false,
         "All" => true,
         other => {
-            return Err(unsupported("dryRun", json!([other]), &["All"]));
+            return Err(unsupported_value("dryRun", json!([other]), &["All"]));
         }
     };
     options.field_validation = match get("fieldValidation") {
@@ -145,34 +149,44 @@ pub fn options(query: &str) -> Result<Options, BadQuery> {
         "Ignore" => FieldValidation::Ignore,
         "Strict" => FieldValidation::Strict,
         other => {
-            return Err(unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+            return Err(unsupported_value(
+                "fieldValidation",
+                other,
+                &["", "Ignore", "Strict", "Warn"],
+            ));
         }
     };
-    options.propagation = propagation(&query)?;
+    options.propagation = parse_propagation(&query)?;
     Ok(options)
 }
 
-fn unsupported(field: &str, value: impl Into<Value>, supported: &[&str]) -> BadQuery {
-    BadQuery::Invalid(FieldError::not_supported(field, value, supported))
+fn unsupported_value(field: &str, value: impl Into<Value>, supported: &[&str]) -> QueryError {
+    QueryError::Invalid(FieldError::not_supported(field, value, supported))
 }
 
-fn propagation(query: &BTreeMap<String, String>) -> Result<Option<Propagation>, BadQuery> {
+fn parse_propagation(
+    query: &BTreeMap<String, String>,
+) -> Result<Option<DeletionPropagation>, QueryError> {
     if let Some(text) = query.get("propagationPolicy").filter(|text| !text.is_empty()) {
-        let policy = Propagation::parse(text).ok_or_else(|| {
-            unsupported("propagationPolicy", text.as_str(), &["Background", "Foreground", "Orphan"])
+        let policy = DeletionPropagation::parse(text).ok_or_else(|| {
+            unsupported_value(
+                "propagationPolicy",
+                text.as_str(),
+                &["Background", "Foreground", "Orphan"],
+            )
         })?;
         return Ok(Some(policy));
     }
-    Ok(flag(query, "orphanDependents")?.then_some(Propagation::Orphan))
+    Ok(parse_flag(query, "orphanDependents")?.then_some(DeletionPropagation::Orphan))
 }
 
-fn pairs(query: &str) -> Result<BTreeMap<String, String>, BadQuery> {
+fn parse_pairs(query: &str) -> Result<BTreeMap<String, String>, QueryError> {
     let mut pairs = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decode = |text| {
             percent_decode(text, true).ok_or_else(|| {
-                BadQuery::Malformed(format!("invalid URL escape in the query: {pair:?}"))
+                QueryError::Malformed(format!("invalid URL escape in the query: {pair:?}"))
             })
         };
         pairs.entry(decode(name)?).or_insert(decode(value)?);
@@ -181,19 +195,19 @@ fn pairs(query: &str) -> Result<BTreeMap<String, String>, BadQuery> {
 }
 
 /// A flag is true for everything but `false` and `0`, as in Go.
-fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, BadQuery> {
+fn parse_flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, QueryError> {
     Ok(match query.get(name).map(String::as_str) {
         None | Some("" | "0" | "false" | "False" | "FALSE" | "f" | "F") => false,
         Some(_) => true,
     })
 }
 
-fn number(query: &BTreeMap<String, String>, name: &str) -> Result<Option<u64>, BadQuery> {
+fn parse_number(query: &BTreeMap<String, String>, name: &str) -> Result<Option<u64>, QueryError> {
     match query.get(name).map(String::as_str) {
         None | Some("") => Ok(None),
         Some(text) => match text.parse::<i64>() {
             Ok(number) => Ok(Some(u64::try_from(number).unwrap_or(0))),
-            Err(_) => Err(BadQuery::Malformed(format!(
+            Err(_) => Err(QueryError::Malformed(format!(
                 "strconv.ParseInt: parsing \"{text}\": invalid syntax"
             ))),
         },
@@ -206,7 +220,7 @@ mod tests {
 
     #[test]
     fn queries() {
-        let found = options(
+        let found = parse_query(
             "labelSelector=a%3Db&limit=5&watch=1&allowWatchBookmarks=true&timeoutSeconds=3&dryRun=All\
              &fieldValidation=Strict&propagationPolicy=Orphan&sendInitialEvents=false",
         )
@@ -215,10 +229,10 @@ mod tests {
         assert_eq!((found.limit, found.timeout_seconds), (5, Some(3)));
         assert!(found.watch && found.bookmarks && found.dry_run);
         assert_eq!(found.field_validation, FieldValidation::Strict);
-        assert_eq!(found.propagation, Some(Propagation::Orphan));
+        assert_eq!(found.propagation, Some(DeletionPropagation::Orphan));
         assert_eq!(found.initial_events, Some(false));
-        assert_eq!(options("").unwrap(), Options::default());
-        assert_eq!(options("limit=-1&watch=false").unwrap(), Options::default());
+        assert_eq!(parse_query("").unwrap(), QueryOptions::default());
+        assert_eq!(parse_query("limit=-1&watch=false").unwrap(), QueryOptions::default());
     }
 
     #[test]
@@ -231,7 +245,7 @@ mod tests {
             "propagationPolicy=x",
             "a=%zz",
         ] {
-            assert!(options(query).is_err(), "{query}");
+            assert!(parse_query(query).is_err(), "{query}");
         }
     }
 }

@@ -15,31 +15,31 @@ use super::protobuf;
 use crate::status::ApiError;
 
 /// The largest body that is read.
-pub(super) const MAX_BODY: usize = 3 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// A body must be there in this time.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The forms that objects are read in. Protobuf is only read for built-in kinds.
 const OBJECT_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// All bodies together may take this much memory, as objects that are made of them.
-const BUDGET: usize = 512 << 20;
+const MEMORY_BUDGET_BYTES: usize = 512 << 20;
 /// What an object takes for each byte of its text, roughly and at worst.
-const GROWTH: usize = 16;
+const DECODED_SIZE_FACTOR: usize = 16;
 /// The budget is counted in pieces of so many bytes of text.
-const PIECE: usize = 256;
+const BUDGET_UNIT_BYTES: usize = 256;
 /// A body that is too large is read on and thrown away up to here, so that its sender sees why.
-const MAX_DISCARDED: usize = 32 << 20;
+const MAX_DISCARDED_BYTES: usize = 32 << 20;
 
 /// A body, and its place in the budget as long as it is held.
 #[derive(Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct BufferedBody {
     bytes: Bytes,
-    _room: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl std::ops::Deref for Whole {
+impl std::ops::Deref for BufferedBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -49,26 +49,30 @@ impl std::ops::Deref for Whole {
 
 /// Reads bodies, within one budget of memory for all of them.
 #[derive(Debug)]
-pub(crate) struct Bodies {
-    room: Arc<Semaphore>,
+pub(crate) struct BodyReader {
+    budget: Arc<Semaphore>,
 }
 
-impl Default for Bodies {
+impl Default for BodyReader {
     fn default() -> Self {
-        Self { room: Arc::new(Semaphore::new(BUDGET / GROWTH / PIECE)) }
+        Self {
+            budget: Arc::new(Semaphore::new(
+                MEMORY_BUDGET_BYTES / DECODED_SIZE_FACTOR / BUDGET_UNIT_BYTES,
+            )),
+        }
     }
 }
 
-impl Bodies {
+impl BodyReader {
     /// Reads a body to its end.
-    pub(super) async fn read(&self, body: Body) -> Result<Whole, ApiError> {
-        match tokio::time::timeout(BODY_TIME, self.collect(body)).await {
+    pub(super) async fn read(&self, body: Body) -> Result<BufferedBody, ApiError> {
+        match tokio::time::timeout(BODY_READ_TIMEOUT, self.collect(body)).await {
             Ok(whole) => whole,
             Err(_) => Err(ApiError::bad_request("the body did not come in time")),
         }
     }
 
-    async fn collect(&self, mut body: Body) -> Result<Whole, ApiError> {
+    async fn collect(&self, mut body: Body) -> Result<BufferedBody, ApiError> {
         let mut parts: Vec<Bytes> = Vec::new();
         let mut room: Option<OwnedSemaphorePermit> = None;
         let mut size = 0;
@@ -77,37 +81,37 @@ impl Bodies {
                 |error| ApiError::bad_request(format!("cannot read the body: {error}"));
             let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
             size += data.len();
-            if size > MAX_DISCARDED {
-                return Err(ApiError::too_large(MAX_BODY));
+            if size > MAX_DISCARDED_BYTES {
+                return Err(ApiError::too_large(MAX_BODY_BYTES));
             }
-            if size > MAX_BODY {
+            if size > MAX_BODY_BYTES {
                 (parts, room) = (Vec::new(), None);
                 continue;
             }
-            let taken = self.take(data.len())?;
+            let taken = self.reserve(data.len())?;
             match &mut room {
                 Some(room) => room.merge(taken),
                 None => room = Some(taken),
             }
             parts.push(data);
         }
-        if size > MAX_BODY {
-            return Err(ApiError::too_large(MAX_BODY));
+        if size > MAX_BODY_BYTES {
+            return Err(ApiError::too_large(MAX_BODY_BYTES));
         }
         let bytes = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
-        Ok(Whole { bytes, _room: room })
+        Ok(BufferedBody { bytes, _permit: room })
     }
 
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX);
-        let taken = Arc::clone(&self.room).try_acquire_many_owned(pieces);
+    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let pieces = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES)).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.budget).try_acquire_many_owned(pieces);
         taken.map_err(|_| ApiError::too_many_requests(1))
     }
 }
 
 /// An object as it was sent.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sent {
+pub(super) struct DecodedObject {
     /// The object.
     pub(super) value: Value,
     /// The fields that were given twice; the last one counts.
@@ -115,12 +119,12 @@ pub(super) struct Sent {
 }
 
 /// Reads an object by its media type.
-pub(super) fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Sent, ApiError> {
+pub(super) fn decode(content_type: Option<&str>, body: &[u8]) -> Result<DecodedObject, ApiError> {
     match media_type(content_type) {
-        "" | "application/json" => json(body),
-        "application/yaml" => yaml(body),
+        "" | "application/json" => decode_json(body),
+        "application/yaml" => decode_yaml(body),
         "application/vnd.kubernetes.protobuf" => match protobuf::decode(body) {
-            Some(value) => Ok(Sent { value, duplicates: Vec::new() }),
+            Some(value) => Ok(DecodedObject { value, duplicates: Vec::new() }),
             None => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
         },
         _ => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
@@ -133,19 +137,19 @@ pub(super) fn media_type(content_type: Option<&str>) -> &str {
 }
 
 /// Reads JSON.
-pub(super) fn json(body: &[u8]) -> Result<Sent, ApiError> {
+pub(super) fn decode_json(body: &[u8]) -> Result<DecodedObject, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let mut place = Place::default();
-    let value = Node(&mut place)
+    let mut place = DecodeState::default();
+    let value = ValueSeed(&mut place)
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| {
             ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
         })?;
-    Ok(Sent { value, duplicates: place.duplicates })
+    Ok(DecodedObject { value, duplicates: place.duplicates })
 }
 
-fn yaml(body: &[u8]) -> Result<Sent, ApiError> {
+fn decode_yaml(body: &[u8]) -> Result<DecodedObject, ApiError> {
     let bad = |error: String| ApiError::bad_request(format!("yaml: {error}"));
     let text = std::str::from_utf8(body).map_err(|error| bad(error.to_string()))?;
     let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
@@ -153,12 +157,12 @@ fn yaml(body: &[u8]) -> Result<Sent, ApiError> {
     options.alias_limits.max_total_replayed_events = 50_000;
     let mut value: Value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| bad(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
-    whole_numbers(&mut value);
-    Ok(Sent { value, duplicates: Vec::new() })
+    normalize_whole_floats(&mut value);
+    Ok(DecodedObject { value, duplicates: Vec::new() })
 }
 
 /// A whole number written as a float is whole, as it is after a client has made JSON of its YAML.
-fn whole_numbers(value: &mut Value) {
+fn normalize_whole_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
@@ -168,21 +172,21 @@ fn whole_numbers(value: &mut Value) {
                 *number = Number::from(whole);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_whole_floats),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_whole_floats),
         _ => {}
     }
 }
 
 /// Where the reader is, and what it saw.
 #[derive(Default)]
-struct Place {
+struct DecodeState {
     path: Vec<String>,
     duplicates: Vec<String>,
 }
 
-impl Place {
-    fn name(&self) -> String {
+impl DecodeState {
+    fn current_path(&self) -> String {
         let mut name = String::new();
         for part in &self.path {
             if !part.starts_with('[') && !name.is_empty() {
@@ -194,9 +198,9 @@ impl Place {
     }
 }
 
-struct Node<'a>(&'a mut Place);
+struct ValueSeed<'a>(&'a mut DecodeState);
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -204,7 +208,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,7 +247,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut list = Vec::new();
         loop {
             self.0.path.push(format!("[{}]", list.len()));
-            let item = items.next_element_seed(Node(self.0))?;
+            let item = items.next_element_seed(ValueSeed(self.0))?;
             self.0.path.pop();
             match item {
                 Some(item) => list.push(item),
@@ -257,10 +261,10 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(key) = fields.next_key::<String>()? {
             self.0.path.push(key.clone());
             if map.contains_key(&key) {
-                let name = self.0.name();
+                let name = self.0.current_path();
                 self.0.duplicates.push(name);
             }
-            let value = fields.next_value_seed(Node(self.0))?;
+            let value = fields.next_value_seed(ValueSeed(self.0))?;
             self.0.path.pop();
             map.insert(key, value);
         }
@@ -277,37 +281,37 @@ mod tests {
     fn forms() {
         let expected = json!({"a": 420, "b": [1.5, true, null]});
         let text = b"a: 0644\nb: [1.5, true, null]\n";
-        assert_eq!(parse(Some("application/yaml"), text).unwrap().value, expected);
+        assert_eq!(decode(Some("application/yaml"), text).unwrap().value, expected);
         let text = br#"{"a":420,"b":[1.5,true,null]}"#;
-        assert_eq!(parse(Some("application/json; charset=utf-8"), text).unwrap().value, expected);
-        assert_eq!(parse(None, text).unwrap().value, expected);
+        assert_eq!(decode(Some("application/json; charset=utf-8"), text).unwrap().value, expected);
+        assert_eq!(decode(None, text).unwrap().value, expected);
         for (form, code) in [("application/vnd.kubernetes.protobuf", 415), ("text/plain", 415)] {
-            assert_eq!(parse(Some(form), text).unwrap_err().code, code);
+            assert_eq!(decode(Some(form), text).unwrap_err().code, code);
         }
         for text in ["", "{", "{}}", "{\"a\":}"] {
-            assert_eq!(parse(None, text.as_bytes()).unwrap_err().code, 400, "{text}");
+            assert_eq!(decode(None, text.as_bytes()).unwrap_err().code, 400, "{text}");
         }
-        assert!(parse(None, "[".repeat(100_000).as_bytes()).is_err());
+        assert!(decode(None, "[".repeat(100_000).as_bytes()).is_err());
     }
 
     #[test]
-    fn fields_given_twice_are_named() {
-        let sent = json(br#"{"a":1,"b":[{"c":1,"c":2}],"a":3}"#).unwrap();
+    fn duplicate_fields_are_reported() {
+        let sent = decode_json(br#"{"a":1,"b":[{"c":1,"c":2}],"a":3}"#).unwrap();
         assert_eq!(sent.value, json!({"a": 3, "b": [{"c": 2}]}));
         assert_eq!(sent.duplicates, ["b[0].c", "a"]);
     }
 
     #[tokio::test]
     async fn a_body_that_is_too_large() {
-        let body = Body::from(vec![b' '; MAX_BODY + 1]);
-        let error = Bodies::default().read(body).await.unwrap_err();
+        let body = Body::from(vec![b' '; MAX_BODY_BYTES + 1]);
+        let error = BodyReader::default().read(body).await.unwrap_err();
         assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
     }
 
     #[tokio::test]
     async fn all_bodies_share_one_budget() {
-        let bodies = Bodies::default();
-        let large = || Body::from(vec![b' '; MAX_BODY]);
+        let bodies = BodyReader::default();
+        let large = || Body::from(vec![b' '; MAX_BODY_BYTES]);
         let mut held = Vec::new();
         let refused = loop {
             match bodies.read(large()).await {
@@ -316,9 +320,14 @@ mod tests {
             }
         };
         assert_eq!((refused.code, refused.reason), (429, "TooManyRequests"));
-        assert!(held.len() >= 8 && held.len() * MAX_BODY * GROWTH <= BUDGET, "{}", held.len());
+        assert!(
+            held.len() >= 8
+                && held.len() * MAX_BODY_BYTES * DECODED_SIZE_FACTOR <= MEMORY_BUDGET_BYTES,
+            "{}",
+            held.len()
+        );
         assert!(bodies.read(Body::from("{}")).await.is_ok());
         held.clear();
-        assert_eq!(bodies.read(large()).await.unwrap().len(), MAX_BODY);
+        assert_eq!(bodies.read(large()).await.unwrap().len(), MAX_BODY_BYTES);
     }
 }

@@ -4,72 +4,78 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::answer;
-use super::beside::beside;
-use super::body::Sent;
-use super::call::{Call, Verb};
-use super::check::{check_namespace, check_type, parse, set_namespace};
-use super::write::put;
-use crate::hub::birth;
-use crate::object::{self, Part, meta};
+use super::body::DecodedObject;
+use super::body_checks::{check_namespace, check_type, decode_object, set_namespace};
+use super::offload::run_offloaded;
+use super::resource_request::{RequestVerb, ResourceRequest};
+use super::response;
+use super::write::put_object;
+use crate::hub::new_server_metadata;
+use crate::object::{self, ObjectPart, metadata_str};
 use crate::status::ApiError;
-use crate::store::Expect;
-use crate::{admit, strategy};
+use crate::store::Precondition;
+use crate::{admission, strategy};
 
 /// How often a name is chosen for an object that leaves it to the server.
-const NAMES: usize = 8;
+const MAX_NAME_ATTEMPTS: usize = 8;
 
 /// `POST`
 pub(super) async fn create(
-    call: &Call<'_>,
+    call: &ResourceRequest<'_>,
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let mut given = beside(body.len(), || {
-        let mut sent = parse(call.kind, content_type, body)?;
+    let mut given = run_offloaded(body.len(), || {
+        let mut sent = decode_object(call.kind, content_type, body)?;
         check_type(call.kind, &sent.value)?;
         set_namespace(call, &mut sent.value)?;
-        receive(call, sent)
+        decode_input(call, sent)
     })?;
     // A name that the server chose is tried again with another end, as often as a real one does.
-    for left in (0..NAMES).rev() {
-        let object = beside(body.len(), || new_object(call, &given.object))?;
-        let name = meta(&object, "name").to_owned();
+    for left in (0..MAX_NAME_ATTEMPTS).rev() {
+        let object = run_offloaded(body.len(), || prepare_object(call, &given.object))?;
+        let name = metadata_str(&object, "name").to_owned();
         let result = insert(call, &name, &object).await;
-        if given.chosen && left > 0 && matches!(&result, Err(error) if is_taken(error)) {
+        if given.generate_name
+            && left > 0
+            && matches!(&result, Err(error) if is_already_exists(error))
+        {
             continue;
         }
-        let _ = call.created.set(name); // known already if it was given
+        let _ = call.created_name.set(name); // known already if it was given
         let mut response = result?;
-        answer::warn(&mut response, &std::mem::take(&mut given.warnings));
+        response::add_warnings(&mut response, &std::mem::take(&mut given.warnings));
         return Ok(response);
     }
     Err(ApiError::internal("no name was found"))
 }
 
 /// `PUT` of what is not there, for kinds where that makes it.
-pub(super) async fn by_update(call: &Call<'_>, sent: Sent) -> Result<Response, ApiError> {
-    let given = receive(call, sent)?;
-    call.authorize_as(Verb::Create, call.path.name.as_deref())?;
-    let object = new_object(call, &given.object)?;
-    let mut response = insert(call, meta(&object, "name"), &object).await?;
-    answer::warn(&mut response, &given.warnings);
+pub(super) async fn create_on_update(
+    call: &ResourceRequest<'_>,
+    sent: DecodedObject,
+) -> Result<Response, ApiError> {
+    let given = decode_input(call, sent)?;
+    call.authorize_as(RequestVerb::Create, call.path.name.as_deref())?;
+    let object = prepare_object(call, &given.object)?;
+    let mut response = insert(call, metadata_str(&object, "name"), &object).await?;
+    response::add_warnings(&mut response, &given.warnings);
     Ok(response)
 }
 
 /// An object as it was sent, in the shape of its kind.
-struct Given {
+struct CreateInput {
     object: Value,
     warnings: Vec<String>,
     /// Whether the server is to choose the name.
-    chosen: bool,
+    generate_name: bool,
 }
 
-fn receive(call: &Call<'_>, sent: Sent) -> Result<Given, ApiError> {
+fn decode_input(call: &ResourceRequest<'_>, sent: DecodedObject) -> Result<CreateInput, ApiError> {
     let mut object = sent.value;
-    let unknown = call.hub.inner.admission(call.kind).shape(call.kind, &mut object)?;
-    let warnings = judge(call, &unknown, &sent.duplicates)?;
-    if !meta(&object, "resourceVersion").is_empty() {
+    let unknown = call.hub.inner.admission(call.kind).prune(call.kind, &mut object)?;
+    let warnings = validate_input(call, &unknown, &sent.duplicates)?;
+    if !metadata_str(&object, "resourceVersion").is_empty() {
         return Err(ApiError {
             code: 500,
             reason: "",
@@ -77,31 +83,35 @@ fn receive(call: &Call<'_>, sent: Sent) -> Result<Given, ApiError> {
             details: None,
         });
     }
-    let name = meta(&object, "name");
-    let chosen = name.is_empty() && !meta(&object, "generateName").is_empty();
+    let name = metadata_str(&object, "name");
+    let chosen = name.is_empty() && !metadata_str(&object, "generateName").is_empty();
     if !chosen {
-        let _ = call.created.set(name.to_owned()); // for the audit log, whatever becomes of it
+        let _ = call.created_name.set(name.to_owned()); // for the audit log, whatever becomes of it
     }
-    Ok(Given { object, warnings, chosen })
+    Ok(CreateInput { object, warnings, generate_name: chosen })
 }
 
 /// The object as it would be stored, or what is wrong with it.
-fn new_object(call: &Call<'_>, sent: &Value) -> Result<Value, ApiError> {
+fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, ApiError> {
     let admission = call.hub.inner.admission(call.kind);
     let mut object = sent.clone();
-    object::prepare_create(call.kind, &mut object, &birth());
-    admission.complete(&mut object);
-    strategy::on_create(call.kind, &mut object, &call.who);
-    call.authorize(Some(meta(&object, "name")))?;
+    object::prepare_create(call.kind, &mut object, &new_server_metadata());
+    admission.apply_defaults(&mut object);
+    strategy::on_create(call.kind, &mut object, &call.user);
+    call.authorize(Some(metadata_str(&object, "name")))?;
     check_namespace(call)?;
-    admission.check(call.kind, Part::Main, &object, None)?;
-    admission.settle(&mut object);
+    admission.validate(call.kind, ObjectPart::Object, &object, None)?;
+    admission.normalize_numbers(&mut object);
     Ok(object)
 }
 
 /// Stores a new object, or says that it could be.
-async fn insert(call: &Call<'_>, name: &str, object: &Value) -> Result<Response, ApiError> {
-    let key = object::key(call.kind, call.namespace(), name);
+async fn insert(
+    call: &ResourceRequest<'_>,
+    name: &str,
+    object: &Value,
+) -> Result<Response, ApiError> {
+    let key = object::storage_key(call.kind, call.namespace(), name);
     let taken = || ApiError::already_exists(call.kind, name);
     if call.options.dry_run {
         if call.hub.inner.store.get(&key).is_some() {
@@ -109,18 +119,18 @@ async fn insert(call: &Call<'_>, name: &str, object: &Value) -> Result<Response,
         }
         return Ok(call.renderer().object(StatusCode::CREATED, object));
     }
-    let entry = put(call, key, object, Expect::Absent).await?.ok_or_else(taken)?;
+    let entry = put_object(call, key, object, Precondition::Absent).await?.ok_or_else(taken)?;
     call.renderer().entry(StatusCode::CREATED, &entry)
 }
 
-fn is_taken(error: &ApiError) -> bool {
+fn is_already_exists(error: &ApiError) -> bool {
     error.reason == "AlreadyExists"
 }
 
-fn judge(
-    call: &Call<'_>,
+fn validate_input(
+    call: &ResourceRequest<'_>,
     unknown: &[String],
     duplicates: &[String],
 ) -> Result<Vec<String>, ApiError> {
-    admit::judge_fields(call.kind, call.options.field_validation, unknown, duplicates)
+    admission::apply_field_validation(call.kind, call.options.field_validation, unknown, duplicates)
 }

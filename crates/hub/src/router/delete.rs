@@ -4,44 +4,44 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::{self, ListMeta};
 use super::body;
-use super::call::Call;
-use super::select::Selection;
+use super::resource_request::ResourceRequest;
+use super::response::{self, ListMeta};
+use super::selection::Selection;
 use super::{read, write};
-use crate::finalize::{self, Step};
-use crate::hub::now;
-use crate::object::{self, meta};
-use crate::registry::Kind;
-use crate::request::{Options, Propagation};
+use crate::deletion::{self, DeletionStep};
+use crate::hub::now_rfc3339;
+use crate::kind_registry::ResourceKind;
+use crate::object::{self, metadata_str};
+use crate::request::{DeletionPropagation, QueryOptions};
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{Expect, Op};
+use crate::store::{Precondition, StoreOp};
 
 /// How often a delete is tried when others write too.
-const TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// The options of a delete, from its body and its query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct DeleteOptions {
-    propagation: Propagation,
+    propagation: DeletionPropagation,
     uid: Option<String>,
     revision: Option<String>,
     dry_run: bool,
 }
 
 impl DeleteOptions {
-    fn read(options: &Options, sent: &Value) -> Result<Self, ApiError> {
+    fn parse(options: &QueryOptions, sent: &Value) -> Result<Self, ApiError> {
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
         let policy = match sent["propagationPolicy"].as_str() {
             None | Some("") => None,
-            Some(policy) => Some(Propagation::parse(policy).ok_or_else(|| {
+            Some(policy) => Some(DeletionPropagation::parse(policy).ok_or_else(|| {
                 let known = ["Foreground", "Background", "Orphan", "nil"];
                 let error = FieldError::not_supported("propagationPolicy", policy, &known);
-                ApiError::invalid_named("meta.k8s.io", "DeleteOptions", "", vec![error])
+                ApiError::invalid_options("meta.k8s.io", "DeleteOptions", "", vec![error])
             })?),
         };
-        let orphan = (sent["orphanDependents"] == true).then_some(Propagation::Orphan);
+        let orphan = (sent["orphanDependents"] == true).then_some(DeletionPropagation::Orphan);
         Ok(Self {
             propagation: policy.or(orphan).or(options.propagation).unwrap_or_default(),
             uid: text(&sent["preconditions"]["uid"]),
@@ -51,8 +51,9 @@ impl DeleteOptions {
     }
 
     /// Whether the object is the one that is meant.
-    fn fits(&self, object: &Value) -> Result<(), String> {
-        let (uid, revision) = (meta(object, "uid"), meta(object, "resourceVersion"));
+    fn check_preconditions(&self, object: &Value) -> Result<(), String> {
+        let (uid, revision) =
+            (metadata_str(object, "uid"), metadata_str(object, "resourceVersion"));
         match (&self.uid, &self.revision) {
             (Some(wanted), _) if wanted != uid => Err(format!(
                 "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
@@ -65,87 +66,95 @@ impl DeleteOptions {
     }
 }
 
-fn options(
-    call: &Call<'_>,
+fn parse_options(
+    call: &ResourceRequest<'_>,
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<DeleteOptions, ApiError> {
-    let sent = if body.is_empty() { Value::Null } else { body::parse(content_type, body)?.value };
-    DeleteOptions::read(&call.options, &sent)
+    let sent = if body.is_empty() { Value::Null } else { body::decode(content_type, body)?.value };
+    DeleteOptions::parse(&call.options, &sent)
 }
 
 /// `DELETE .../NAME`
 pub(super) async fn delete(
-    call: &Call<'_>,
+    call: &ResourceRequest<'_>,
     name: &str,
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let options = options(call, content_type, body)?;
-    if finalize::is_immortal(call.kind, name) {
+    let options = parse_options(call, content_type, body)?;
+    if deletion::is_protected(call.kind, name) {
         let reason = "this namespace may not be deleted";
         return Err(ApiError::forbidden_because(call.kind, name, reason));
     }
-    let key = object::key(call.kind, call.namespace(), name);
-    match remove(call, &key, name, &options).await? {
-        Left::Object(object) => Ok(call.renderer().object(StatusCode::OK, &object)),
-        Left::Nothing(object) => Ok(answer::json_answer(StatusCode::OK, &success(call, &object))),
+    let key = object::storage_key(call.kind, call.namespace(), name);
+    match delete_object(call, &key, name, &options).await? {
+        DeleteResult::Marked(object) => Ok(call.renderer().object(StatusCode::OK, &object)),
+        DeleteResult::Removed(object) => {
+            Ok(response::json_response(StatusCode::OK, &success_status(call, &object)))
+        }
     }
 }
 
 /// What a delete leaves.
-enum Left {
+enum DeleteResult {
     /// The object, marked.
-    Object(Value),
+    Marked(Value),
     /// Nothing; this is what it was.
-    Nothing(Value),
+    Removed(Value),
 }
 
-async fn remove(
-    call: &Call<'_>,
+async fn delete_object(
+    call: &ResourceRequest<'_>,
     key: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Left, ApiError> {
-    for _ in 0..TRIES {
+) -> Result<DeleteResult, ApiError> {
+    for _ in 0..MAX_ATTEMPTS {
         let entry = call.hub.inner.store.get(key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
         let object = call.renderer().value(&entry)?;
-        options.fits(&object).map_err(|why| mismatch(call.kind, name, &why))?;
-        let expect = Expect::Revision(entry.revision);
-        match finalize::delete(call.kind, &object, options.propagation, &now()) {
-            Step::Nothing => return Ok(Left::Object(object)),
-            Step::Mark(marked) if options.dry_run => return Ok(Left::Object(marked)),
-            Step::Remove if options.dry_run => return Ok(Left::Nothing(object)),
-            Step::Mark(marked) => {
-                if let Some(entry) = write::put(call, key.to_owned(), &marked, expect).await? {
-                    return Ok(Left::Object(call.renderer().value(&entry)?));
+        options
+            .check_preconditions(&object)
+            .map_err(|why| precondition_failed(call.kind, name, &why))?;
+        let expect = Precondition::Revision(entry.revision);
+        match deletion::decide_deletion(call.kind, &object, options.propagation, &now_rfc3339()) {
+            DeletionStep::NoChange => return Ok(DeleteResult::Marked(object)),
+            DeletionStep::MarkForDeletion(marked) if options.dry_run => {
+                return Ok(DeleteResult::Marked(marked));
+            }
+            DeletionStep::Remove if options.dry_run => return Ok(DeleteResult::Removed(object)),
+            DeletionStep::MarkForDeletion(marked) => {
+                if let Some(entry) =
+                    write::put_object(call, key.to_owned(), &marked, expect).await?
+                {
+                    return Ok(DeleteResult::Marked(call.renderer().value(&entry)?));
                 }
             }
-            Step::Remove => {
-                let op = Op::Delete { key: key.to_owned(), expect };
+            DeletionStep::Remove => {
+                let op = StoreOp::Delete { key: key.to_owned(), expect };
                 if write::commit(call, op).await?.is_some() {
-                    return Ok(Left::Nothing(object));
+                    return Ok(DeleteResult::Removed(object));
                 }
             }
         }
     }
-    Err(ApiError::modified(call.kind, name))
+    Err(ApiError::modified_conflict(call.kind, name))
 }
 
 /// 409: not the object that is meant. A real server names the kind here, not the resource.
-fn mismatch(kind: &Kind, name: &str, why: &str) -> ApiError {
-    let named = Kind { plural: kind.kind.clone(), ..kind.clone() };
+fn precondition_failed(kind: &ResourceKind, name: &str, why: &str) -> ApiError {
+    let named = ResourceKind { plural: kind.kind.clone(), ..kind.clone() };
     ApiError::conflict(&named, name, why)
 }
 
-fn success(call: &Call<'_>, object: &Value) -> Value {
-    let mut details = json!({"name": meta(object, "name")});
+fn success_status(call: &ResourceRequest<'_>, object: &Value) -> Value {
+    let mut details = json!({"name": metadata_str(object, "name")});
     if !call.kind.group.is_empty() {
         details["group"] = call.kind.group.as_str().into();
     }
     details["kind"] = call.kind.plural.as_str().into();
-    details["uid"] = meta(object, "uid").into();
+    details["uid"] = metadata_str(object, "uid").into();
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Success", "details": details,
@@ -154,22 +163,24 @@ fn success(call: &Call<'_>, object: &Value) -> Value {
 
 /// `DELETE` of many.
 pub(super) async fn delete_collection(
-    call: &Call<'_>,
+    call: &ResourceRequest<'_>,
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let options = options(call, content_type, body)?;
+    let options = parse_options(call, content_type, body)?;
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
-    let (entries, meta) = read::select(&call.hub.inner.store, &selection, &call.options)?;
+    let (entries, meta) = read::list_page(&call.hub.inner.store, &selection, &call.options)?;
     let mut objects = Vec::with_capacity(entries.len());
     for entry in &entries {
         let object = call.renderer().value(entry)?;
-        let name = object::meta(&object, "name");
-        if finalize::is_immortal(call.kind, name) {
+        let name = object::metadata_str(&object, "name");
+        if deletion::is_protected(call.kind, name) {
             continue;
         }
-        match remove(call, &entry.key, name, &options).await {
-            Ok(Left::Object(object) | Left::Nothing(object)) => objects.push(object),
+        match delete_object(call, &entry.key, name, &options).await {
+            Ok(DeleteResult::Marked(object) | DeleteResult::Removed(object)) => {
+                objects.push(object)
+            }
             // Somebody else was faster: it is gone, as it should be.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
@@ -177,7 +188,7 @@ pub(super) async fn delete_collection(
     }
     let meta = ListMeta { revision: meta.revision, ..ListMeta::default() };
     let list = call.renderer().list_of(&objects, &meta);
-    Ok(call.renderer().write(StatusCode::OK, &list))
+    Ok(call.renderer().encode(StatusCode::OK, &list))
 }
 
 #[cfg(test)]
@@ -186,20 +197,23 @@ mod tests {
 
     #[test]
     fn options_come_from_body_and_query() {
-        let query = Options { propagation: Some(Propagation::Orphan), ..Options::default() };
-        let read = |sent: Value| DeleteOptions::read(&query, &sent);
-        assert_eq!(read(Value::Null).unwrap().propagation, Propagation::Orphan);
+        let query = QueryOptions {
+            propagation: Some(DeletionPropagation::Orphan),
+            ..QueryOptions::default()
+        };
+        let read = |sent: Value| DeleteOptions::parse(&query, &sent);
+        assert_eq!(read(Value::Null).unwrap().propagation, DeletionPropagation::Orphan);
         let found = read(json!({
             "propagationPolicy": "Foreground", "dryRun": ["All"],
             "preconditions": {"uid": "a", "resourceVersion": "1"}
         }))
         .unwrap();
-        assert_eq!(found.propagation, Propagation::Foreground);
+        assert_eq!(found.propagation, DeletionPropagation::Foreground);
         assert!(found.dry_run);
         assert!(read(json!({"propagationPolicy": "x"})).is_err());
         let object = |uid: &str, revision: &str| json!({"metadata": {"uid": uid, "resourceVersion": revision}});
-        assert!(found.fits(&object("a", "1")).is_ok());
-        assert!(found.fits(&object("b", "1")).is_err());
-        assert!(found.fits(&object("a", "2")).is_err());
+        assert!(found.check_preconditions(&object("a", "1")).is_ok());
+        assert!(found.check_preconditions(&object("b", "1")).is_err());
+        assert!(found.check_preconditions(&object("a", "2")).is_err());
     }
 }

@@ -6,22 +6,22 @@
 //!
 //! The router is a `tower::Service`, so a `kube::Client` in the same process needs no socket.
 
-mod accept;
-mod answer;
-mod beside;
+mod access_reviews;
+mod admin_endpoints;
 mod body;
-mod call;
-mod check;
+mod body_checks;
+mod content_negotiation;
 mod create;
 mod delete;
-mod lines;
-mod own;
+mod discovery_endpoints;
+mod offload;
 mod protobuf;
 mod read;
-mod reviews;
-mod root;
-mod select;
+mod resource_request;
+mod response;
+mod selection;
 mod watch;
+mod watch_encoder;
 mod write;
 
 use std::time::Instant;
@@ -33,25 +33,25 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Method, header};
 
-use crate::auth::{Identity, tokens};
+use crate::auth::{UserInfo, tokens};
 use crate::hub::Hub;
-use crate::request::{self, Target};
+use crate::request::{self, RequestTarget};
 use crate::status::ApiError;
-pub(crate) use body::Bodies;
-use call::Call;
+pub(crate) use body::BodyReader;
+use resource_request::ResourceRequest;
 
 /// Who is at the other end of a connection, put into the extensions of its requests by the server.
 #[derive(Debug, Clone)]
-pub enum Peer {
+pub enum PeerCertificate {
     /// The one that a trusted client certificate names.
-    Known(Identity),
+    Trusted(UserInfo),
     /// A client certificate that is not to be trusted.
     Untrusted,
 }
 
 /// In the extensions of an answer: the one who asked proved who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identified;
+pub struct Authenticated;
 
 impl Hub {
     /// The API. Requests say who they are by a [`Peer`] in their extensions or a bearer token.
@@ -60,17 +60,17 @@ impl Hub {
     }
 
     /// The API for one user, without a socket: for tests and for controllers in the same process.
-    pub fn router_as(&self, who: Identity) -> Router {
-        self.router().layer(axum::Extension(Peer::Known(who)))
+    pub fn router_as(&self, who: UserInfo) -> Router {
+        self.router().layer(axum::Extension(PeerCertificate::Trusted(who)))
     }
 }
 
 async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
-    let target = request::target(parts.uri.path());
-    let verb = call::verb_word(&target, &parts);
-    let who = identify(&hub, &parts);
+    let target = request::parse_path(parts.uri.path());
+    let verb = resource_request::metrics_verb(&target, &parts);
+    let who = authenticate(&hub, &parts);
     let known = matches!(who, Ok(Some(_)));
     let mut response = match route(&hub, who, target, parts, body).await {
         Ok(response) => response,
@@ -78,23 +78,23 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
             if error.code >= 500 {
                 tracing::warn!(code = error.code, message = error.message, "request failed");
             }
-            answer::error(&error)
+            response::error_response(&error)
         }
     };
-    hub.inner.figures.answered(verb, response.status().as_u16(), started.elapsed());
+    hub.inner.metrics.observe_request(verb, response.status().as_u16(), started.elapsed());
     if known {
-        response.extensions_mut().insert(Identified);
+        response.extensions_mut().insert(Authenticated);
     }
     response
 }
 
 /// A request, its body read.
-struct Incoming {
+struct BufferedRequest {
     parts: Parts,
-    body: body::Whole,
+    body: body::BufferedBody,
 }
 
-impl Incoming {
+impl BufferedRequest {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.parts.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -102,8 +102,8 @@ impl Incoming {
 
 async fn route(
     hub: &Hub,
-    who: Result<Option<Identity>, ()>,
-    target: Target,
+    who: Result<Option<UserInfo>, ()>,
+    target: RequestTarget,
     parts: Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -111,36 +111,41 @@ async fn route(
     // Bodies are read of those who are known, and to their end, whatever the answer will be: a
     // client that is cut off while it sends does not see why.
     let known = matches!(who, Ok(Some(_)));
-    let body = if known { hub.inner.bodies.read(body).await? } else { body::Whole::default() };
-    let request = Incoming { parts, body };
+    let body =
+        if known { hub.inner.body_reader.read(body).await? } else { body::BufferedBody::default() };
+    let request = BufferedRequest { parts, body };
     let who = match who {
         Ok(Some(who)) => who,
-        Ok(None) if is_public(&target) => return root::answer(hub, &target, &request),
+        Ok(None) if allows_anonymous(&target) => {
+            return discovery_endpoints::handle(hub, &target, &request);
+        }
         Ok(None) | Err(()) => return Err(ApiError::unauthorized()),
     };
     match target {
-        Target::Unknown => Err(ApiError::resource_not_found()),
-        Target::Own { endpoint } => own::answer(hub, &who, &endpoint, &path, &request).await,
-        Target::Resource(path) if reviews::is_review(&path) => {
-            reviews::answer(hub, &who, &path, &request)
+        RequestTarget::Unknown => Err(ApiError::resource_not_found()),
+        RequestTarget::Admin { endpoint } => {
+            admin_endpoints::handle(hub, &who, &endpoint, &path, &request).await
         }
-        Target::Resource(path) => Call::answer(hub, who, path, &request).await,
+        RequestTarget::Resource(path) if access_reviews::is_review(&path) => {
+            access_reviews::handle(hub, &who, &path, &request)
+        }
+        RequestTarget::Resource(path) => ResourceRequest::handle(hub, who, path, &request).await,
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
-            root::answer(hub, &target, &request)
+            discovery_endpoints::handle(hub, &target, &request)
         }
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
 /// What everyone may ask.
-fn is_public(target: &Target) -> bool {
-    matches!(target, Target::Health { .. } | Target::Version)
+fn allows_anonymous(target: &RequestTarget) -> bool {
+    matches!(target, RequestTarget::Health { .. } | RequestTarget::Version)
 }
 
 /// Who is asking; none if nobody said so, an error if they cannot prove it.
-fn identify(hub: &Hub, parts: &Parts) -> Result<Option<Identity>, ()> {
-    let peer = parts.extensions.get::<Peer>();
-    if let Some(Peer::Known(who)) = peer {
+fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<UserInfo>, ()> {
+    let peer = parts.extensions.get::<PeerCertificate>();
+    if let Some(PeerCertificate::Trusted(who)) = peer {
         return Ok(Some(who.clone()));
     }
     let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
@@ -151,12 +156,12 @@ fn identify(hub: &Hub, parts: &Parts) -> Result<Option<Identity>, ()> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(());
     }
-    identify_token(hub, token.trim()).map(Some).ok_or(())
+    authenticate_token(hub, token.trim()).map(Some).ok_or(())
 }
 
-fn identify_token(hub: &Hub, token: &str) -> Option<Identity> {
-    let key = format!("{}{}", tokens::PREFIX, tokens::id(token)?);
+fn authenticate_token(hub: &Hub, token: &str) -> Option<UserInfo> {
+    let key = format!("{}{}", tokens::TOKEN_KEY_PREFIX, tokens::token_id(token)?);
     let entry = hub.inner.store.get(&key)?;
-    let record: tokens::Record = serde_json::from_slice(&entry.value).ok()?;
-    tokens::identify(token, &record, jiff::Timestamp::now().as_second())
+    let record: tokens::TokenRecord = serde_json::from_slice(&entry.value).ok()?;
+    tokens::authenticate(token, &record, jiff::Timestamp::now().as_second())
 }

@@ -17,18 +17,18 @@ const MAGIC: &[u8] = b"k8s\0";
 const MAX_DEPTH: usize = 16;
 
 /// The messages by name, their fields by number: the name and the type of each.
-type Table = HashMap<&'static str, Fields>;
-type Fields = HashMap<u64, (&'static str, &'static str)>;
+type MessageTable = HashMap<&'static str, MessageFields>;
+type MessageFields = HashMap<u64, (&'static str, &'static str)>;
 
-fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| {
+fn message_table() -> &'static MessageTable {
+    static MESSAGES: OnceLock<MessageTable> = OnceLock::new();
+    MESSAGES.get_or_init(|| {
         let lines = include_str!("protobuf.txt").lines().filter(|line| !line.starts_with('#'));
-        lines.filter_map(message).collect()
+        lines.filter_map(parse_message_line).collect()
     })
 }
 
-fn message(line: &'static str) -> Option<(&'static str, Fields)> {
+fn parse_message_line(line: &'static str) -> Option<(&'static str, MessageFields)> {
     let mut words = line.split_whitespace();
     let name = words.next()?;
     let fields = words.filter_map(|word| {
@@ -41,30 +41,30 @@ fn message(line: &'static str) -> Option<(&'static str, Fields)> {
 
 /// Reads a body; none if it is malformed or of a kind that is not in the table.
 pub(super) fn decode(body: &[u8]) -> Option<Value> {
-    let mut envelope = Reader(body.strip_prefix(MAGIC)?);
+    let mut envelope = WireReader(body.strip_prefix(MAGIC)?);
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     while let Some((number, part)) = envelope.field()? {
         match (number, part) {
-            (1, Part::Bytes(bytes)) => (version, kind) = type_of(bytes)?,
-            (2, Part::Bytes(bytes)) => raw = bytes,
+            (1, WireValue::Bytes(bytes)) => (version, kind) = envelope_type(bytes)?,
+            (2, WireValue::Bytes(bytes)) => raw = bytes,
             // An encoding or another content type: nothing that clients send.
-            (_, Part::Bytes([])) => {}
+            (_, WireValue::Bytes([])) => {}
             _ => return None,
         }
     }
-    let mut object = read_message(root(&version, &kind)?, raw, 0)?;
+    let mut object = read_message(message_for_kind(&version, &kind)?, raw, 0)?;
     object.insert("apiVersion".to_owned(), version.into());
     object.insert("kind".to_owned(), kind.into());
     Some(Value::Object(object))
 }
 
-fn type_of(bytes: &[u8]) -> Option<(String, String)> {
+fn envelope_type(bytes: &[u8]) -> Option<(String, String)> {
     let (mut version, mut kind) = (String::new(), String::new());
-    let mut reader = Reader(bytes);
+    let mut reader = WireReader(bytes);
     while let Some((number, part)) = reader.field()? {
         match (number, part) {
-            (1, Part::Bytes(bytes)) => version = text(bytes)?,
-            (2, Part::Bytes(bytes)) => kind = text(bytes)?,
+            (1, WireValue::Bytes(bytes)) => version = decode_string(bytes)?,
+            (2, WireValue::Bytes(bytes)) => kind = decode_string(bytes)?,
             _ => return None,
         }
     }
@@ -72,7 +72,7 @@ fn type_of(bytes: &[u8]) -> Option<(String, String)> {
 }
 
 /// The message of a kind.
-fn root(version: &str, kind: &str) -> Option<&'static str> {
+fn message_for_kind(version: &str, kind: &str) -> Option<&'static str> {
     if kind == "DeleteOptions" {
         return Some("meta.DeleteOptions");
     }
@@ -102,9 +102,9 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
     if depth > MAX_DEPTH {
         return None;
     }
-    let fields = table().get(name)?;
+    let fields = message_table().get(name)?;
     let mut object = Map::new();
-    let mut reader = Reader(bytes);
+    let mut reader = WireReader(bytes);
     while let Some((number, part)) = reader.field()? {
         let (field, kind) = *fields.get(&number)?;
         if kind == "-" {
@@ -115,7 +115,7 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
             let list = object.entry(field).or_insert_with(|| Value::Array(Vec::new()));
             list.as_array_mut()?.push(value);
         } else if let Some(kind) = kind.strip_prefix('%') {
-            let Part::Bytes(bytes) = part else { return None };
+            let WireValue::Bytes(bytes) = part else { return None };
             let (key, value) = read_entry(kind, bytes, depth)?;
             let map = object.entry(field).or_insert_with(|| Value::Object(Map::new()));
             map.as_object_mut()?.insert(key, value);
@@ -132,11 +132,11 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
 
 /// An entry of a map: a message with a key and a value.
 fn read_entry(kind: &str, bytes: &[u8], depth: usize) -> Option<(String, Value)> {
-    let mut reader = Reader(bytes);
+    let mut reader = WireReader(bytes);
     let (mut key, mut value) = (String::new(), Value::String(String::new()));
     while let Some((number, part)) = reader.field()? {
         match (number, part) {
-            (1, Part::Bytes(bytes)) => key = text(bytes)?,
+            (1, WireValue::Bytes(bytes)) => key = decode_string(bytes)?,
             (2, part) => value = read_value(kind, &part, depth)?,
             _ => return None,
         }
@@ -144,28 +144,28 @@ fn read_entry(kind: &str, bytes: &[u8], depth: usize) -> Option<(String, Value)>
     Some((key, value))
 }
 
-fn read_value(kind: &str, part: &Part<'_>, depth: usize) -> Option<Value> {
+fn read_value(kind: &str, part: &WireValue<'_>, depth: usize) -> Option<Value> {
     Some(match (kind, part) {
-        ("s", Part::Bytes(bytes)) => text(bytes)?.into(),
-        ("b", Part::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-        ("o", Part::Number(number)) => (*number != 0).into(),
-        ("i", Part::Number(number)) => number.cast_signed().into(),
-        ("t", Part::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
-        ("u", Part::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-        ("q", Part::Bytes(bytes)) => quantity(bytes)?,
-        (_, Part::Bytes(bytes)) => Value::Object(read_message(kind, bytes, depth + 1)?),
+        ("s", WireValue::Bytes(bytes)) => decode_string(bytes)?.into(),
+        ("b", WireValue::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        ("o", WireValue::Varint(number)) => (*number != 0).into(),
+        ("i", WireValue::Varint(number)) => number.cast_signed().into(),
+        ("t", WireValue::Bytes(bytes)) => decode_time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
+        ("u", WireValue::Bytes(bytes)) => decode_time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        ("q", WireValue::Bytes(bytes)) => decode_quantity(bytes)?,
+        (_, WireValue::Bytes(bytes)) => Value::Object(read_message(kind, bytes, depth + 1)?),
         _ => return None,
     })
 }
 
 /// Seconds and nanoseconds; nothing is no time.
-fn time(bytes: &[u8], format: &str) -> Option<Value> {
+fn decode_time(bytes: &[u8], format: &str) -> Option<Value> {
     let (mut seconds, mut nanos) = (None, 0);
-    let mut reader = Reader(bytes);
+    let mut reader = WireReader(bytes);
     while let Some((number, part)) = reader.field()? {
         match (number, part) {
-            (1, Part::Number(number)) => seconds = Some(number.cast_signed()),
-            (2, Part::Number(number)) => nanos = i32::try_from(number).ok()?,
+            (1, WireValue::Varint(number)) => seconds = Some(number.cast_signed()),
+            (2, WireValue::Varint(number)) => nanos = i32::try_from(number).ok()?,
             _ => return None,
         }
     }
@@ -174,14 +174,14 @@ fn time(bytes: &[u8], format: &str) -> Option<Value> {
     Some(time.strftime(format).to_string().into())
 }
 
-fn quantity(bytes: &[u8]) -> Option<Value> {
-    match Reader(bytes).field()? {
-        Some((1, Part::Bytes(bytes))) => Some(text(bytes)?.into()),
+fn decode_quantity(bytes: &[u8]) -> Option<Value> {
+    match WireReader(bytes).field()? {
+        Some((1, WireValue::Bytes(bytes))) => Some(decode_string(bytes)?.into()),
         _ => None,
     }
 }
 
-fn text(bytes: &[u8]) -> Option<String> {
+fn decode_string(bytes: &[u8]) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
@@ -197,29 +197,29 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// What a field holds, as it is written.
-enum Part<'a> {
-    Number(u64),
+enum WireValue<'a> {
+    Varint(u64),
     Bytes(&'a [u8]),
 }
 
 /// Reads fields one after the other.
-struct Reader<'a>(&'a [u8]);
+struct WireReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// The next field: an outer none is a malformed message, an inner one its end.
     #[expect(clippy::option_option, reason = "malformed, ended, or a field")]
-    fn field(&mut self) -> Option<Option<(u64, Part<'a>)>> {
+    fn field(&mut self) -> Option<Option<(u64, WireValue<'a>)>> {
         if self.0.is_empty() {
             return Some(None);
         }
         let tag = self.varint()?;
         let part = match tag & 7 {
-            0 => Part::Number(self.varint()?),
+            0 => WireValue::Varint(self.varint()?),
             2 => {
                 let length = usize::try_from(self.varint()?).ok()?;
                 let (bytes, rest) = self.0.split_at_checked(length)?;
                 self.0 = rest;
-                Part::Bytes(bytes)
+                WireValue::Bytes(bytes)
             }
             // No kind here has numbers of a fixed width.
             _ => return None,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_messages_are_rejected() {
         let good = envelope("v1", "ConfigMap", &field(1, b""));
         assert!(decode(&good).is_some());
         assert_eq!(decode(&envelope("g.io/v1", "Thing", b"")), None);
@@ -285,12 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_whole() {
+    fn the_table_is_complete() {
         let plain = ["s", "b", "o", "i", "t", "u", "q", "-"];
-        for (name, fields) in table() {
+        for (name, fields) in message_table() {
             for (field, kind) in fields.values() {
                 let kind = kind.trim_start_matches(['*', '%']);
-                assert!(plain.contains(&kind) || table().contains_key(kind), "{name}.{field}");
+                assert!(
+                    plain.contains(&kind) || message_table().contains_key(kind),
+                    "{name}.{field}"
+                );
             }
         }
     }

@@ -6,18 +6,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::Call;
-use super::answer::ListMeta;
-use super::select::Selection;
+use super::ResourceRequest;
+use super::response::ListMeta;
+use super::selection::Selection;
 use crate::object;
-use crate::request::{Options, VersionMatch};
+use crate::request::{QueryOptions, VersionMatch};
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{Entry, Page, Store, TooOld};
+use crate::store::{RevisionError, Store, StoreEntry, StorePage};
 
 /// A page token: where a list goes on, and the revision it is a view of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Token {
+struct ContinueToken {
     v: String,
     rv: u64,
     start: String,
@@ -25,7 +25,7 @@ struct Token {
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-impl Token {
+impl ContinueToken {
     fn encode(revision: u64, start: &str) -> String {
         let token = Self { v: TOKEN_VERSION.to_owned(), rv: revision, start: start.to_owned() };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
@@ -40,20 +40,20 @@ impl Token {
 
 /// Where a list is taken from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum View {
+enum ListView {
     /// What is there now.
     Now,
     /// What is there now, which must be no older than this.
-    NotOlder(u64),
+    NotOlderThan(u64),
     /// What was there at this revision, after this key.
     At(u64, Option<String>),
 }
 
 /// How a list is meant: the rules of resourceVersion, its match, limit and continue.
-fn view(options: &Options) -> Result<View, ApiError> {
-    let given = revision(&options.resource_version)?;
-    if !options.continue_.is_empty() {
-        let token = Token::decode(&options.continue_).ok_or_else(|| {
+fn list_view(options: &QueryOptions) -> Result<ListView, ApiError> {
+    let given = parse_revision(&options.resource_version)?;
+    if !options.continue_token.is_empty() {
+        let token = ContinueToken::decode(&options.continue_token).ok_or_else(|| {
             ApiError::bad_request("invalid continue token: continue key is not valid")
         })?;
         if given.is_some_and(|revision| revision > 0) {
@@ -67,7 +67,7 @@ fn view(options: &Options) -> Result<View, ApiError> {
                 "resourceVersionMatch is forbidden when continue is provided",
             )));
         }
-        return Ok(View::At(token.rv, Some(token.start)));
+        return Ok(ListView::At(token.rv, Some(token.start)));
     }
     match (options.version_match, given) {
         (Some(_), None) => Err(invalid_option(FieldError::forbidden(
@@ -78,16 +78,18 @@ fn view(options: &Options) -> Result<View, ApiError> {
             "resourceVersionMatch",
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ))),
-        (Some(VersionMatch::Exact), Some(revision)) => Ok(View::At(revision, None)),
+        (Some(VersionMatch::Exact), Some(revision)) => Ok(ListView::At(revision, None)),
         // A first page of an exact revision is what a limit with a revision always meant.
-        (None, Some(revision)) if revision > 0 && options.limit > 0 => Ok(View::At(revision, None)),
-        (_, Some(0) | None) => Ok(View::Now),
-        (_, Some(revision)) => Ok(View::NotOlder(revision)),
+        (None, Some(revision)) if revision > 0 && options.limit > 0 => {
+            Ok(ListView::At(revision, None))
+        }
+        (_, Some(0) | None) => Ok(ListView::Now),
+        (_, Some(revision)) => Ok(ListView::NotOlderThan(revision)),
     }
 }
 
 /// Reads a resourceVersion; nothing is none.
-pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
+pub(super) fn parse_revision(text: &str) -> Result<Option<u64>, ApiError> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -101,29 +103,31 @@ pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
 
 /// 422: an option of a list makes no sense.
 pub(super) fn invalid_option(error: FieldError) -> ApiError {
-    ApiError::invalid_named("meta.k8s.io", "ListOptions", "", vec![error])
+    ApiError::invalid_options("meta.k8s.io", "ListOptions", "", vec![error])
 }
 
 /// 410 or 504: the revision cannot be served.
-pub(super) fn too_old(error: TooOld, continued: bool) -> ApiError {
+pub(super) fn too_old_error(error: RevisionError, continued: bool) -> ApiError {
     match error {
-        TooOld::Compacted { .. } if continued => ApiError::gone(
+        RevisionError::Compacted { .. } if continued => ApiError::gone(
             "The provided continue parameter is too old to display a consistent list result. You \
              can start a new list without the continue parameter, or use the continue token in \
              this response to retrieve the remainder of the results. Continuing with the provided \
              token results in an inconsistent list - objects that were created, modified, or \
              deleted between the time the first chunk was returned and now may show up in the list.",
         ),
-        TooOld::Compacted { requested, oldest } => {
+        RevisionError::Compacted { requested, oldest } => {
             ApiError::gone(format!("too old resource version: {requested} ({oldest})"))
         }
-        TooOld::NotYet { requested, current } => ApiError::future_revision(requested, current),
-        TooOld::Closed => ApiError::internal("the server is stopping"),
+        RevisionError::FutureRevision { requested, current } => {
+            ApiError::future_revision(requested, current)
+        }
+        RevisionError::Closed => ApiError::internal("the server is stopping"),
     }
 }
 
 /// Waits a little for a revision that has not come; a client may know it from another server.
-async fn reach(call: &Call<'_>, asked: u64) -> Result<(), ApiError> {
+async fn wait_for_revision(call: &ResourceRequest<'_>, asked: u64) -> Result<(), ApiError> {
     let store = &call.hub.inner.store;
     let reached = async {
         while store.revision() < asked {
@@ -134,64 +138,64 @@ async fn reach(call: &Call<'_>, asked: u64) -> Result<(), ApiError> {
         }
     };
     if store.revision() < asked {
-        let _ = tokio::time::timeout(call.hub.inner.patience, reached).await;
+        let _ = tokio::time::timeout(call.hub.inner.revision_wait, reached).await;
     }
     let current = store.revision();
     if current < asked { Err(ApiError::future_revision(asked, current)) } else { Ok(()) }
 }
 
 /// `GET .../NAME`
-pub(super) async fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(super) async fn get(call: &ResourceRequest<'_>, name: &str) -> Result<Response, ApiError> {
     let store = &call.hub.inner.store;
-    if let Some(asked) = revision(&call.options.resource_version)? {
-        reach(call, asked).await?;
+    if let Some(asked) = parse_revision(&call.options.resource_version)? {
+        wait_for_revision(call, asked).await?;
     }
-    let key = object::key(call.kind, call.namespace(), name);
+    let key = object::storage_key(call.kind, call.namespace(), name);
     let entry = store.get(&key).ok_or_else(|| ApiError::not_found(call.kind, name))?;
     call.renderer().entry(StatusCode::OK, &entry)
 }
 
 /// `GET` of many.
-pub(super) async fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+pub(super) async fn list(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
-    if let View::NotOlder(asked) = view(&call.options)? {
-        reach(call, asked).await?;
+    if let ListView::NotOlderThan(asked) = list_view(&call.options)? {
+        wait_for_revision(call, asked).await?;
     }
-    let (entries, meta) = select(&call.hub.inner.store, &selection, &call.options)?;
+    let (entries, meta) = list_page(&call.hub.inner.store, &selection, &call.options)?;
     call.renderer().list(entries, &meta)
 }
 
 /// The entries of one page of a list.
-pub(super) fn select(
+pub(super) fn list_page(
     store: &Store,
     selection: &Selection,
-    options: &Options,
-) -> Result<(Vec<Entry>, ListMeta), ApiError> {
-    let (mut at, mut after) = match view(options)? {
-        View::NotOlder(asked) if asked > store.revision() => {
+    options: &QueryOptions,
+) -> Result<(Vec<StoreEntry>, ListMeta), ApiError> {
+    let (mut at, mut after) = match list_view(options)? {
+        ListView::NotOlderThan(asked) if asked > store.revision() => {
             return Err(ApiError::future_revision(asked, store.revision()));
         }
-        View::Now | View::NotOlder(_) => (None, None),
-        View::At(revision, after) => (Some(revision), after),
+        ListView::Now | ListView::NotOlderThan(_) => (None, None),
+        ListView::At(revision, after) => (Some(revision), after),
     };
     let limit = (options.limit > 0).then_some(options.limit);
     let chunk = if selection.is_everything() { limit } else { limit.map(|limit| limit.max(500)) };
-    let fetch = |at: Option<u64>, after: Option<&str>| -> Result<Page, ApiError> {
+    let fetch = |at: Option<u64>, after: Option<&str>| -> Result<StorePage, ApiError> {
         match at {
             None => Ok(store.list(&selection.prefix, after, chunk)),
             Some(revision) => store
                 .list_at(revision, &selection.prefix, after, chunk)
-                .map_err(|error| too_old(error, !options.continue_.is_empty())),
+                .map_err(|error| too_old_error(error, !options.continue_token.is_empty())),
         }
     };
-    let mut found: Vec<Entry> = Vec::new();
+    let mut found: Vec<StoreEntry> = Vec::new();
     loop {
         let page = fetch(at, after.as_deref())?;
         let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
         let count = page.entries.len();
         for (index, entry) in page.entries.into_iter().enumerate() {
             if limit.is_some_and(|limit| found.len() >= limit) {
-                return Ok((found, after_page(meta, after.as_deref(), None)));
+                return Ok((found, with_continue_token(meta, after.as_deref(), None)));
             }
             after = Some(entry.key.to_string());
             if selection.matches(&entry)? {
@@ -200,7 +204,7 @@ pub(super) fn select(
             let full = limit.is_some_and(|limit| found.len() >= limit);
             let left = count - index - 1 + page.remaining;
             if full && left > 0 && selection.is_everything() {
-                return Ok((found, after_page(meta, after.as_deref(), Some(left))));
+                return Ok((found, with_continue_token(meta, after.as_deref(), Some(left))));
             }
         }
         if page.remaining == 0 {
@@ -211,8 +215,12 @@ pub(super) fn select(
 }
 
 /// The metadata of a page that others follow.
-fn after_page(mut meta: ListMeta, last: Option<&str>, remaining: Option<usize>) -> ListMeta {
-    meta.continue_ = last.map(|last| Token::encode(meta.revision, last));
+fn with_continue_token(
+    mut meta: ListMeta,
+    last: Option<&str>,
+    remaining: Option<usize>,
+) -> ListMeta {
+    meta.continue_ = last.map(|last| ContinueToken::encode(meta.revision, last));
     meta.remaining = remaining;
     meta
 }
@@ -223,24 +231,27 @@ mod tests {
     use crate::request;
 
     #[test]
-    fn views() {
-        let token = Token::encode(7, "/a/b");
+    fn list_views() {
+        let token = ContinueToken::encode(7, "/a/b");
         let table = [
-            (String::new(), Some(View::Now)),
-            ("resourceVersion=0".into(), Some(View::Now)),
-            ("resourceVersion=5".into(), Some(View::NotOlder(5))),
-            ("resourceVersion=5&limit=2".into(), Some(View::At(5, None))),
-            ("resourceVersion=5&resourceVersionMatch=Exact".into(), Some(View::At(5, None))),
-            ("resourceVersion=5&resourceVersionMatch=NotOlderThan".into(), Some(View::NotOlder(5))),
+            (String::new(), Some(ListView::Now)),
+            ("resourceVersion=0".into(), Some(ListView::Now)),
+            ("resourceVersion=5".into(), Some(ListView::NotOlderThan(5))),
+            ("resourceVersion=5&limit=2".into(), Some(ListView::At(5, None))),
+            ("resourceVersion=5&resourceVersionMatch=Exact".into(), Some(ListView::At(5, None))),
+            (
+                "resourceVersion=5&resourceVersionMatch=NotOlderThan".into(),
+                Some(ListView::NotOlderThan(5)),
+            ),
             ("resourceVersionMatch=Exact".into(), None),
             ("resourceVersion=0&resourceVersionMatch=Exact".into(), None),
             ("resourceVersion=x".into(), None),
-            (format!("continue={token}"), Some(View::At(7, Some("/a/b".into())))),
+            (format!("continue={token}"), Some(ListView::At(7, Some("/a/b".into())))),
             (format!("continue={token}&resourceVersion=3"), None),
             ("continue=nonsense".into(), None),
         ];
         for (query, expected) in table {
-            let found = view(&request::options(&query).unwrap());
+            let found = list_view(&request::parse_query(&query).unwrap());
             assert_eq!(found.ok(), expected, "{query}");
         }
     }

@@ -15,29 +15,29 @@ use http::StatusCode;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::answer;
-use super::call::Call;
-use super::lines::Writer;
-use super::read::{invalid_option, revision, too_old};
-use super::select::Selection;
-use crate::figures::Open;
-use crate::request::{Options, VersionMatch};
+use super::read::{invalid_option, parse_revision, too_old_error};
+use super::resource_request::ResourceRequest;
+use super::response;
+use super::selection::Selection;
+use super::watch_encoder::WatchEncoder;
+use crate::metrics::OpenWatch;
+use crate::request::{QueryOptions, VersionMatch};
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{self, Entry, Event};
+use crate::store::{self, StoreEntry, StoreEvent};
 
 /// How often a client is told how far it is, if it wants to know.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a watch lasts if the client does not say: this, and up to twice this.
-const LONG: u64 = 1800;
+const MIN_TIMEOUT_SECONDS: u64 = 1800;
 /// Events are put together into pieces of about this size, if there are many.
-const PIECE: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Where a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
+enum WatchStart {
     /// With everything that is there, then on; a bookmark says where the first part ends.
-    State {
+    InitialEvents {
         /// Whether the client wants that bookmark.
         marked: bool,
     },
@@ -48,21 +48,21 @@ enum Start {
 }
 
 /// The rules of resourceVersion for watches.
-fn start(options: &Options) -> Result<Start, ApiError> {
+fn watch_start(options: &QueryOptions) -> Result<WatchStart, ApiError> {
     let forbidden =
         |text: &str| invalid_option(FieldError::forbidden("resourceVersionMatch", text));
-    let given = revision(&options.resource_version)?;
+    let given = parse_revision(&options.resource_version)?;
     match (options.initial_events, options.version_match) {
         (None, Some(_)) => Err(forbidden(
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )),
         (None, None) => Ok(match given {
-            None | Some(0) => Start::State { marked: false },
-            Some(revision) => Start::After(revision),
+            None | Some(0) => WatchStart::InitialEvents { marked: false },
+            Some(revision) => WatchStart::After(revision),
         }),
         (Some(_), Some(VersionMatch::NotOlderThan)) => Ok(match options.initial_events {
-            Some(true) => Start::State { marked: options.bookmarks },
-            _ => given.filter(|revision| *revision > 0).map_or(Start::Now, Start::After),
+            Some(true) => WatchStart::InitialEvents { marked: options.bookmarks },
+            _ => given.filter(|revision| *revision > 0).map_or(WatchStart::Now, WatchStart::After),
         }),
         (Some(_), _) => Err(forbidden(
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
@@ -71,24 +71,24 @@ fn start(options: &Options) -> Result<Start, ApiError> {
 }
 
 /// `GET ...?watch=true`
-pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
+pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
-    let start = start(&call.options)?;
+    let start = watch_start(&call.options)?;
     let store = &call.hub.inner.store;
     let renderer = call.renderer();
-    let writer = Writer {
+    let writer = WatchEncoder {
         kind: Arc::clone(call.kind),
         accept: renderer.accept,
         include: renderer.include,
         selection,
-        headers: true,
+        needs_table_headers: true,
     };
     let mut waiting = VecDeque::new();
     let (mut initial, mut end_of_initial) = (Vec::new(), None);
     let after = match start {
-        Start::Now => store.revision(),
-        Start::After(revision) => revision,
-        Start::State { marked } => {
+        WatchStart::Now => store.revision(),
+        WatchStart::After(revision) => revision,
+        WatchStart::InitialEvents { marked } => {
             let page = store.list(&writer.selection.prefix, None, None);
             initial = page.entries;
             end_of_initial = marked.then_some(page.revision);
@@ -97,76 +97,80 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     };
     let source = match store.watch(&writer.selection.prefix, after) {
         Ok(watch) => Some(watch),
-        Err(error @ store::TooOld::NotYet { .. }) => return Err(too_old(error, false)),
+        Err(error @ store::RevisionError::FutureRevision { .. }) => {
+            return Err(too_old_error(error, false));
+        }
         Err(error) => {
-            waiting.push_back(writer.error(&too_old(error, false)));
+            waiting.push_back(writer.encode_error(&too_old_error(error, false)));
             None
         }
     };
-    let length = length(call.options.timeout_seconds, rand_fraction());
-    let stream = Stream {
+    let length = watch_timeout(call.options.timeout_seconds, random_fraction());
+    let stream = WatchStream {
         source,
-        writer,
+        encoder: writer,
         initial: initial.into_iter(),
         end_of_initial,
-        waiting,
+        pending: waiting,
         bookmarks: call.options.bookmarks,
-        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end: Box::pin(tokio::time::sleep(length)),
-        stop: call.hub.stopping(),
-        _open: call.hub.inner.figures.watch(),
+        stop: call.hub.cancellation_token(),
+        _open: call.hub.inner.metrics.watch_opened(),
     };
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
         Some((Ok::<Bytes, Infallible>(piece), stream))
     });
-    Ok(answer::respond(StatusCode::OK, "application/json", Body::from_stream(body)))
+    Ok(response::build_response(StatusCode::OK, "application/json", Body::from_stream(body)))
 }
 
 /// How long a watch lasts; `fraction` of 256 spreads the ends of those that began together.
-fn length(asked: Option<u64>, fraction: u8) -> Duration {
+fn watch_timeout(asked: Option<u64>, fraction: u8) -> Duration {
     match asked {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(LONG * 48)),
-        _ => Duration::from_secs(LONG + LONG * u64::from(fraction) / 256),
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(MIN_TIMEOUT_SECONDS * 48)),
+        _ => Duration::from_secs(
+            MIN_TIMEOUT_SECONDS + MIN_TIMEOUT_SECONDS * u64::from(fraction) / 256,
+        ),
     }
 }
 
-fn rand_fraction() -> u8 {
+fn random_fraction() -> u8 {
     uuid::Uuid::new_v4().as_bytes()[0]
 }
 
 /// A watch on its way.
-struct Stream {
-    source: Option<store::Watch>,
-    writer: Writer,
+struct WatchStream {
+    source: Option<store::StoreWatch>,
+    encoder: WatchEncoder,
     /// What was there at the start and is not told yet: the entries are shared, their lines would
     /// not be.
-    initial: std::vec::IntoIter<Entry>,
+    initial: std::vec::IntoIter<StoreEntry>,
     /// The revision of the bookmark that ends it.
     end_of_initial: Option<u64>,
-    waiting: VecDeque<Bytes>,
+    pending: VecDeque<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
     end: std::pin::Pin<Box<Sleep>>,
     stop: CancellationToken,
     /// Counted until the stream is dropped.
-    _open: Open,
+    _open: OpenWatch,
 }
 
 /// What woke the stream.
-enum Wake {
-    Event(Result<Arc<Event>, store::TooOld>),
+enum WatchWakeup {
+    Event(Result<Arc<StoreEvent>, store::RevisionError>),
     Bookmark,
-    End,
+    Timeout,
     Stop,
 }
 
-impl Stream {
+impl WatchStream {
     /// The next piece; none at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            self.take_initial();
-            if let Some(piece) = self.take_waiting() {
+            self.push_initial();
+            if let Some(piece) = self.take_pending() {
                 return Some(piece);
             }
             if !self.initial.as_slice().is_empty() {
@@ -176,21 +180,21 @@ impl Stream {
             let source = self.source.as_mut()?;
             let wake = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => Wake::Stop,
-                event = source.next() => Wake::Event(event),
-                () = &mut self.end => Wake::End,
-                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => Wake::Bookmark,
+                () = self.stop.cancelled() => WatchWakeup::Stop,
+                event = source.next() => WatchWakeup::Event(event),
+                () = &mut self.end => WatchWakeup::Timeout,
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => WatchWakeup::Bookmark,
             };
             match wake {
-                Wake::Stop => return None,
-                Wake::Event(event) => {
-                    self.take(event);
-                    self.take_more();
+                WatchWakeup::Stop => return None,
+                WatchWakeup::Event(event) => {
+                    self.push_event(event);
+                    self.push_ready_events();
                 }
-                Wake::Bookmark => self.mark(),
-                Wake::End => {
+                WatchWakeup::Bookmark => self.push_bookmark(),
+                WatchWakeup::Timeout => {
                     if self.bookmarks {
-                        self.mark();
+                        self.push_bookmark();
                     }
                     self.source = None;
                 }
@@ -199,22 +203,22 @@ impl Stream {
     }
 
     /// A piece of what was there at the start.
-    fn take_initial(&mut self) {
-        let mut size: usize = self.waiting.iter().map(Bytes::len).sum();
-        while size < PIECE {
+    fn push_initial(&mut self) {
+        let mut size: usize = self.pending.iter().map(Bytes::len).sum();
+        while size < CHUNK_BYTES {
             let Some(entry) = self.initial.next() else { break };
-            let line = match self.writer.selection.matches(&entry) {
+            let line = match self.encoder.selection.matches(&entry) {
                 Ok(false) => {
                     size += entry.value.len(); // reading it took its time too
                     continue;
                 }
-                Ok(true) => self.writer.line("ADDED", &entry),
+                Ok(true) => self.encoder.encode_entry("ADDED", &entry),
                 Err(error) => Err(error),
             };
             match line {
                 Ok(line) => {
                     size += line.len();
-                    self.waiting.push_back(line);
+                    self.pending.push_back(line);
                 }
                 Err(error) => return self.fail(&error),
             }
@@ -222,66 +226,66 @@ impl Stream {
         if self.initial.as_slice().is_empty()
             && let Some(revision) = self.end_of_initial.take()
         {
-            self.waiting.push_back(self.writer.bookmark(revision, true));
+            self.pending.push_back(self.encoder.encode_bookmark(revision, true));
         }
     }
 
     /// Says what is wrong, and ends.
     fn fail(&mut self, error: &ApiError) {
-        self.waiting.push_back(self.writer.error(error));
+        self.pending.push_back(self.encoder.encode_error(error));
         (self.initial, self.end_of_initial) = (Vec::new().into_iter(), None);
         self.source = None;
     }
 
-    fn mark(&mut self) {
+    fn push_bookmark(&mut self) {
         let Some(source) = &self.source else { return };
-        self.waiting.push_back(self.writer.bookmark(source.seen(), false));
-        self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+        self.pending.push_back(self.encoder.encode_bookmark(source.observed_revision(), false));
+        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
     }
 
-    fn take(&mut self, event: Result<Arc<Event>, store::TooOld>) {
+    fn push_event(&mut self, event: Result<Arc<StoreEvent>, store::RevisionError>) {
         let line = match event {
-            Ok(event) => self.writer.event(&event),
-            Err(store::TooOld::Closed) => {
+            Ok(event) => self.encoder.encode_event(&event),
+            Err(store::RevisionError::Closed) => {
                 self.source = None;
                 return;
             }
-            Err(error) => Err(too_old(error, false)),
+            Err(error) => Err(too_old_error(error, false)),
         };
         match line {
-            Ok(line) => self.waiting.extend(line),
+            Ok(line) => self.pending.extend(line),
             Err(error) => self.fail(&error),
         }
     }
 
     /// What is there already goes into the same piece.
-    fn take_more(&mut self) {
-        let mut size: usize = self.waiting.iter().map(Bytes::len).sum();
-        while size < PIECE {
+    fn push_ready_events(&mut self) {
+        let mut size: usize = self.pending.iter().map(Bytes::len).sum();
+        while size < CHUNK_BYTES {
             let Some(source) = self.source.as_mut() else { return };
             let event = match source.try_next() {
                 Ok(None) => return,
                 Ok(Some(event)) => Ok(event),
                 Err(error) => Err(error),
             };
-            let before = self.waiting.len();
-            self.take(event);
-            size += self.waiting.iter().skip(before).map(Bytes::len).sum::<usize>() + 64;
+            let before = self.pending.len();
+            self.push_event(event);
+            size += self.pending.iter().skip(before).map(Bytes::len).sum::<usize>() + 64;
         }
     }
 
-    fn take_waiting(&mut self) -> Option<Bytes> {
-        let first = self.waiting.pop_front()?;
-        if self.waiting.is_empty() || first.len() >= PIECE {
+    fn take_pending(&mut self) -> Option<Bytes> {
+        let first = self.pending.pop_front()?;
+        if self.pending.is_empty() || first.len() >= CHUNK_BYTES {
             return Some(first);
         }
         let mut piece = BytesMut::from(&first[..]);
-        while let Some(line) = self.waiting.front() {
-            if piece.len() + line.len() > PIECE {
+        while let Some(line) = self.pending.front() {
+            if piece.len() + line.len() > CHUNK_BYTES {
                 break;
             }
             piece.put_slice(line);
-            self.waiting.pop_front();
+            self.pending.pop_front();
         }
         Some(piece.freeze())
     }
@@ -295,28 +299,32 @@ mod tests {
     #[test]
     fn where_a_watch_starts() {
         let table = [
-            ("", Some(Start::State { marked: false })),
-            ("resourceVersion=0", Some(Start::State { marked: false })),
-            ("resourceVersion=5&allowWatchBookmarks=true", Some(Start::After(5))),
+            ("", Some(WatchStart::InitialEvents { marked: false })),
+            ("resourceVersion=0", Some(WatchStart::InitialEvents { marked: false })),
+            ("resourceVersion=5&allowWatchBookmarks=true", Some(WatchStart::After(5))),
             (
                 "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-                Some(Start::State { marked: true }),
+                Some(WatchStart::InitialEvents { marked: true }),
             ),
-            ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", Some(Start::Now)),
+            ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", Some(WatchStart::Now)),
             ("sendInitialEvents=true", None),
             ("sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=3", None),
             ("resourceVersionMatch=NotOlderThan&resourceVersion=3", None),
             ("resourceVersion=x", None),
         ];
         for (query, expected) in table {
-            assert_eq!(start(&request::options(query).unwrap()).ok(), expected, "{query}");
+            assert_eq!(
+                watch_start(&request::parse_query(query).unwrap()).ok(),
+                expected,
+                "{query}"
+            );
         }
     }
 
     #[test]
-    fn lengths() {
-        assert_eq!(length(Some(5), 0), Duration::from_secs(5));
-        assert_eq!(length(None, 0), Duration::from_secs(1800));
-        assert_eq!(length(Some(0), 128), Duration::from_secs(2700));
+    fn watch_timeouts() {
+        assert_eq!(watch_timeout(Some(5), 0), Duration::from_secs(5));
+        assert_eq!(watch_timeout(None, 0), Duration::from_secs(1800));
+        assert_eq!(watch_timeout(Some(0), 128), Duration::from_secs(2700));
     }
 }

@@ -12,7 +12,7 @@ use regex::Regex;
 use super::format;
 
 /// The environment of all rules.
-pub(super) static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(environment()));
+pub(super) static CEL_ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(environment()));
 
 /// Compiled patterns; rules use the same few again and again.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
@@ -20,27 +20,27 @@ static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::
 const MAX_PATTERNS: usize = 1024;
 
 /// The name under which [`matches`] replaces CEL's own, which compiles its pattern every time.
-pub(super) const MATCHES: &str = "machinist_matches";
+pub(super) const MATCHES_FUNCTION: &str = "machinist_matches";
 
 fn environment() -> Env {
     let mut env = Env::stdlib();
-    if let Err(error) = extend(&mut env) {
+    if let Err(error) = add_kubernetes_functions(&mut env) {
         tracing::error!(%error, "the functions of rules are not complete");
     }
     env
 }
 
-fn extend(env: &mut Env) -> Result<(), DeclarationError> {
+fn add_kubernetes_functions(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_extension(cel::extensions::strings)?;
     env.add_extension(cel::extensions::lists)?;
     cel::add_member_overload!(env, fn matches: (CelString, CelString) -> Result<CelBool>,
-        name = MATCHES)?;
+        name = MATCHES_FUNCTION)?;
     cel::add_overload!(env, fn matches: (CelString, CelString) -> Result<CelBool>,
-        name = MATCHES, id = "machinist_matches_global")?;
+        name = MATCHES_FUNCTION, id = "machinist_matches_global")?;
     cel::add_member_overload!(env, fn find: (CelString, CelString) -> Result<CelString>)?;
     cel::add_member_overload!(env, fn find_all: (CelString, CelString) -> Result<CelList>,
         name = "findAll")?;
-    cel::add_member_overload!(env, fn find_some: (CelString, CelString, CelInt) -> Result<CelList>,
+    cel::add_member_overload!(env, fn find_limited: (CelString, CelString, CelInt) -> Result<CelList>,
         name = "findAll")?;
     cel::add_overload!(env, fn is_url: (CelString) -> CelBool, name = "isURL")?;
     Ok(())
@@ -49,7 +49,7 @@ fn extend(env: &mut Env) -> Result<(), DeclarationError> {
 /// Calls a function of one string, such as `timestamp`.
 pub(super) fn call(function: &str, text: &str) -> Option<Cel> {
     let arguments = vec![CowVal::owned(CelString::from(text.to_owned()))];
-    let overload = ENV.find_overload(function, &arguments)?;
+    let overload = CEL_ENV.find_overload(function, &arguments)?;
     let value = overload(arguments).ok()?;
     Cel::try_from(value.as_ref()).ok()
 }
@@ -84,7 +84,7 @@ fn find_all(
     find_at_most(this, text, usize::MAX)
 }
 
-fn find_some(
+fn find_limited(
     this: &CelString<'_>,
     text: &CelString<'_>,
     limit: &CelInt,

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::cel_env;
 use super::format::{self, FormatKind};
-use super::node::{Additional, ListKind, Node};
+use super::node::{AdditionalProperties, ListKind, SchemaNode};
 
 /// The value of a part of an object.
-pub(super) fn convert(node: &Node, value: &Value) -> Cel {
+pub(super) fn convert(node: &SchemaNode, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(flag) => Cel::Bool(*flag),
@@ -20,7 +20,7 @@ pub(super) fn convert(node: &Node, value: &Value) -> Cel {
             let float = node.type_name == "number" || number.as_i64().is_none();
             match (float, number.as_i64()) {
                 (false, Some(int)) => Cel::Int(int),
-                _ => whole(node, number.as_f64().unwrap_or_default()),
+                _ => integral(node, number.as_f64().unwrap_or_default()),
             }
         }
         Value::String(text) => string(node, text),
@@ -30,7 +30,7 @@ pub(super) fn convert(node: &Node, value: &Value) -> Cel {
 }
 
 /// The object itself: of its metadata only the name can be seen.
-pub(super) fn convert_root(node: &Node, value: &Value) -> Cel {
+pub(super) fn convert_root(node: &SchemaNode, value: &Value) -> Cel {
     let Value::Object(fields) = value else { return convert(node, value) };
     let mut fields = fields.clone();
     if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
@@ -41,18 +41,18 @@ pub(super) fn convert_root(node: &Node, value: &Value) -> Cel {
 
 /// A float in an integer field, as `1.0`, is an integer.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
-fn whole(node: &Node, float: f64) -> Cel {
+fn integral(node: &SchemaNode, float: f64) -> Cel {
     if node.type_name == "integer" && float.fract() == 0.0 && float.abs() < 9.0e18 {
         return Cel::Int(float as i64);
     }
     Cel::Float(float)
 }
 
-fn string(node: &Node, text: &str) -> Cel {
+fn string(node: &SchemaNode, text: &str) -> Cel {
     let plain = || Cel::String(Arc::new(text.to_owned()));
-    match node.format.as_ref().map(format::Format::kind) {
+    match node.format.as_ref().map(format::StringFormat::kind) {
         Some(FormatKind::Bytes) => {
-            format::decode(text).map_or_else(plain, |bytes| Cel::Bytes(Arc::new(bytes)))
+            format::decode_base64(text).map_or_else(plain, |bytes| Cel::Bytes(Arc::new(bytes)))
         }
         Some(FormatKind::DateTime | FormatKind::Date) => {
             cel_env::call("timestamp", text).unwrap_or_else(plain)
@@ -63,8 +63,8 @@ fn string(node: &Node, text: &str) -> Cel {
 }
 
 /// Sets and maps are put in order, so that equality does not depend on it.
-fn list(node: &Node, items: &[Value]) -> Cel {
-    let untyped = Node::default();
+fn list(node: &SchemaNode, items: &[Value]) -> Cel {
+    let untyped = SchemaNode::default();
     let part = node.items.as_deref().unwrap_or(&untyped);
     let mut items: Vec<&Value> = items.iter().collect();
     match node.list {
@@ -75,9 +75,9 @@ fn list(node: &Node, items: &[Value]) -> Cel {
     Cel::List(Arc::new(items.into_iter().map(|item| convert(part, item)).collect()))
 }
 
-fn object(node: &Node, fields: &Map<String, Value>) -> Cel {
-    let untyped = Node::default();
-    let map_like = matches!(node.additional, Additional::Fitting(_));
+fn object(node: &SchemaNode, fields: &Map<String, Value>) -> Cel {
+    let untyped = SchemaNode::default();
+    let map_like = matches!(node.additional, AdditionalProperties::Schema(_));
     let entries: HashMap<Key, Cel> = fields
         .iter()
         .map(|(name, value)| {

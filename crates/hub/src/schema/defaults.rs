@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::{AdditionalProperties, SchemaNode};
 
 /// Drops fields that are null where null is not allowed and there is no default.
-pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
+pub(super) fn drop_nulls(node: &SchemaNode, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| {
                 let Some(part) = node.field(name) else { return true };
-                if refused_null(part, value) {
+                if is_disallowed_null(part, value) {
                     return part.default.is_some();
                 }
                 drop_nulls(part, value);
@@ -27,12 +27,12 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
 }
 
 /// Fills in defaults, those inside of defaults too.
-pub(super) fn fill_in(node: &Node, value: &mut Value) {
+pub(super) fn apply_defaults(node: &SchemaNode, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, part) in &node.properties {
                 if let Some(default) = &part.default
-                    && fields.get(name).is_none_or(|value| refused_null(part, value))
+                    && fields.get(name).is_none_or(|value| is_disallowed_null(part, value))
                 {
                     fields.insert(name.clone(), default.clone());
                 }
@@ -40,8 +40,8 @@ pub(super) fn fill_in(node: &Node, value: &mut Value) {
             for (name, value) in fields.iter_mut() {
                 let named = node.properties.get(name);
                 match (named, &node.additional) {
-                    (Some(part), _) => fill_in(part, value),
-                    (None, Additional::Fitting(part)) => replace_null(part, value),
+                    (Some(part), _) => apply_defaults(part, value),
+                    (None, AdditionalProperties::Schema(part)) => replace_null(part, value),
                     (None, _) => {}
                 }
             }
@@ -72,15 +72,15 @@ pub(super) fn normalize_numbers(value: &mut Value) {
     }
 }
 
-fn replace_null(part: &Node, value: &mut Value) {
-    if refused_null(part, value)
+fn replace_null(part: &SchemaNode, value: &mut Value) {
+    if is_disallowed_null(part, value)
         && let Some(default) = &part.default
     {
         *value = default.clone();
     }
-    fill_in(part, value);
+    apply_defaults(part, value);
 }
 
-fn refused_null(part: &Node, value: &Value) -> bool {
+fn is_disallowed_null(part: &SchemaNode, value: &Value) -> bool {
     value.is_null() && !part.nullable
 }

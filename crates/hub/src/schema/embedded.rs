@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::node::Node;
-use super::{FieldError, child};
-use crate::selector::names;
+use super::node::SchemaNode;
+use super::{FieldError, child_path};
+use crate::selector::name_validation;
 
 /// Finds embedded objects without a version or kind.
-pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
+pub(super) fn validate(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, "", &mut errors);
     errors
 }
 
-fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn walk(node: &SchemaNode, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
             if node.embedded {
@@ -21,7 +21,7 @@ fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
             }
             for (name, value) in fields {
                 if let Some(part) = node.field(name) {
-                    walk(part, value, &child(path, name), errors);
+                    walk(part, value, &child_path(path, name), errors);
                 }
             }
         }
@@ -38,7 +38,7 @@ fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
 
 fn check(fields: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
-        let field = child(path, name);
+        let field = child_path(path, name);
         match fields.get(name) {
             None => errors.push(FieldError::required(field, "")),
             Some(Value::String(text)) if text.is_empty() => {
@@ -49,7 +49,7 @@ fn check(fields: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) 
                 errors.push(FieldError::invalid(field, text.as_str(), what));
             }
             Some(Value::String(text)) if name == "kind" => {
-                let wrong = names::dns_1035_label(&text.to_lowercase());
+                let wrong = name_validation::validate_dns_1035_label(&text.to_lowercase());
                 if !wrong.is_empty() {
                     let what = "may have mixed case, but should otherwise match: ";
                     let detail = format!("{what}{}", wrong.join(","));

@@ -32,7 +32,7 @@ pub enum FieldReason {
 impl FieldReason {
     /// The reason of the cause in a `Status`: `FieldValueRequired`.
     #[must_use]
-    pub fn cause(self) -> &'static str {
+    pub fn cause_type(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Invalid => "FieldValueInvalid",
@@ -145,13 +145,13 @@ impl FieldError {
 
     /// The message without the field, as in the causes of a `Status`.
     #[must_use]
-    pub fn body(&self) -> String {
+    pub fn error_body(&self) -> String {
         let mut text = self.reason.heading().to_owned();
         if self.reason.shows_value()
             && let Some(value) = &self.value
         {
             text.push_str(": ");
-            text.push_str(&show(value));
+            text.push_str(&format_value(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -163,7 +163,7 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.body())
+        write!(f, "{}: {}", self.field, self.error_body())
     }
 }
 
@@ -171,16 +171,16 @@ impl std::error::Error for FieldError {}
 
 /// A value as messages show it: strings quoted, the rest as compact JSON.
 #[must_use]
-pub fn show(value: &Value) -> String {
+pub fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
-        Value::Number(_) | Value::Bool(_) => number(value),
+        Value::Number(_) | Value::Bool(_) => format_number(value),
         _ => escape_html(&value.to_string()),
     }
 }
 
 /// Integers as they are, floats as Go prints them.
-fn number(value: &Value) -> String {
+fn format_number(value: &Value) -> String {
     match value.as_f64() {
         Some(float) if value.is_f64() => go_float(float),
         _ => value.to_string(),

@@ -8,7 +8,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 
-use crate::selector::names;
+use crate::selector::name_validation;
 
 /// Base64 with padding, as Go's standard encoding reads it.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
@@ -18,24 +18,24 @@ static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
     GeneralPurpose::new(&STANDARD, config)
 });
 
-static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static TIME_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
 });
 
-static HOST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static HOST_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$",
     )
     .ok()
 });
 
-static UUID: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static UUID_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$").ok()
 });
 
 /// A format that is checked. Others (`int32`, `int64`, `double`…) say nothing, as on an API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct StringFormat {
     name: String,
     kind: FormatKind,
 }
@@ -59,7 +59,7 @@ pub(super) enum FormatKind {
     Any,
 }
 
-impl Format {
+impl StringFormat {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let kind = match name.replace('-', "").as_str() {
             "byte" => FormatKind::Bytes,
@@ -89,7 +89,7 @@ impl Format {
         self.kind
     }
 
-    pub(super) fn fits(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         match self.kind {
             FormatKind::Bytes => is_base64(text),
             FormatKind::DateTime => date_time(text),
@@ -97,7 +97,7 @@ impl Format {
             FormatKind::Duration => duration(text),
             FormatKind::Hostname => {
                 text.len() <= 255
-                    && matches(&HOST, text)
+                    && matches(&HOST_PATTERN, text)
                     && text.split('.').all(|label| (1..=63).contains(&label.len()))
             }
             FormatKind::Ipv4 => ipv4(text),
@@ -105,16 +105,16 @@ impl Format {
             FormatKind::Cidr => cidr(text),
             FormatKind::Mac => mac(text),
             FormatKind::Uri => is_url(text),
-            FormatKind::Uuid => matches(&UUID, text),
-            FormatKind::ShortName => names::dns_label(text).is_empty(),
-            FormatKind::LongName => names::subdomain(text).is_empty(),
+            FormatKind::Uuid => matches(&UUID_PATTERN, text),
+            FormatKind::ShortName => name_validation::validate_dns_label(text).is_empty(),
+            FormatKind::LongName => name_validation::validate_subdomain(text).is_empty(),
             FormatKind::Any => true,
         }
     }
 }
 
 /// The bytes of a base64 string.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
@@ -137,7 +137,7 @@ fn date_time(text: &str) -> bool {
     let date_fits = date.len() == 10 && date.parse::<jiff::civil::Date>().is_ok();
     let fields = |range: std::ops::Range<usize>| time.get(range).unwrap_or("99");
     date_fits
-        && matches(&TIME, time)
+        && matches(&TIME_PATTERN, time)
         && fields(0..2) <= "23"
         && fields(3..5) <= "59"
         && fields(6..8) <= "59"
@@ -225,7 +225,7 @@ fn mac(text: &str) -> bool {
 
 /// An absolute URL or an absolute path, as Go's `ParseRequestURI` reads it.
 pub(super) fn is_url(text: &str) -> bool {
-    if text.bytes().any(|b| b < b' ' || b == 0x7f) || !percent_fits(text) {
+    if text.bytes().any(|b| b < b' ' || b == 0x7f) || !is_valid_percent_encoding(text) {
         return false;
     }
     if text.starts_with('/') {
@@ -240,17 +240,17 @@ pub(super) fn is_url(text: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else { return !rest.is_empty() };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    host_fits(host)
+    is_valid_host(host)
 }
 
-fn percent_fits(text: &str) -> bool {
+fn is_valid_percent_encoding(text: &str) -> bool {
     let path = text.split('?').next().unwrap_or_default();
     path.split('%')
         .skip(1)
         .all(|rest| rest.get(..2).is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit())))
 }
 
-fn host_fits(host: &str) -> bool {
+fn is_valid_host(host: &str) -> bool {
     let (name, port) = if let Some(rest) = host.strip_prefix('[') {
         match rest.split_once(']') {
             Some((name, port)) => (name, port),

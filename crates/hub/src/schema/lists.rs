@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::node::{ListKind, Node};
-use super::{FieldError, child};
+use super::node::{ListKind, SchemaNode};
+use super::{FieldError, child_path};
 
 /// Finds what is there twice, anywhere in an object.
-pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
+pub(super) fn validate(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, "", &mut errors);
     errors
 }
 
-fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn walk(node: &SchemaNode, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -22,7 +22,7 @@ fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
                     continue;
                 }
                 if let Some(part) = node.properties.get(name) {
-                    walk(part, value, &child(path, name), errors);
+                    walk(part, value, &child_path(path, name), errors);
                 } else if let Some(part) = node.field(name) {
                     walk(part, value, &format!("{path}[{name}]"), errors);
                 }
@@ -31,8 +31,8 @@ fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
         Value::Array(items) => {
             match &node.list {
                 ListKind::Atomic => {}
-                ListKind::Set => errors.extend(repeats(items, path)),
-                ListKind::Map(keys) => map_errors(items, keys, path, errors),
+                ListKind::Set => errors.extend(duplicate_errors(items, path)),
+                ListKind::Map(keys) => duplicate_key_errors(items, keys, path, errors),
             }
             if let Some(part) = &node.items {
                 for (index, item) in items.iter().enumerate() {
@@ -44,7 +44,12 @@ fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn map_errors(items: &[Value], keys: &[String], path: &str, errors: &mut Vec<FieldError>) {
+fn duplicate_key_errors(
+    items: &[Value],
+    keys: &[String],
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let alien = items.iter().position(|item| !item.is_object() && !item.is_null());
     if let Some(index) = alien {
         let what = "must be an object for an array of list-type map";
@@ -58,11 +63,11 @@ fn map_errors(items: &[Value], keys: &[String], path: &str, errors: &mut Vec<Fie
             Value::Object(pairs.collect::<Map<_, _>>())
         })
         .collect();
-    errors.extend(repeats(&found, path));
+    errors.extend(duplicate_errors(&found, path));
 }
 
 /// Each value that is repeated is reported once, where it comes the second time.
-fn repeats(items: &[Value], path: &str) -> Vec<FieldError> {
+fn duplicate_errors(items: &[Value], path: &str) -> Vec<FieldError> {
     let mut seen: HashMap<String, usize> = HashMap::with_capacity(items.len());
     let mut errors = Vec::new();
     for (index, item) in items.iter().enumerate() {

@@ -8,7 +8,6 @@
 
 mod cel_env;
 mod cel_value;
-mod checks;
 mod defaults;
 mod embedded;
 mod error;
@@ -16,14 +15,15 @@ mod format;
 mod lists;
 mod node;
 mod prune;
-mod rules;
 mod validate;
+mod validation_rules;
+mod value_checks;
 
 use serde_json::Value;
 
-pub use error::{FieldError, FieldReason, go_float, quote, show};
+pub use error::{FieldError, FieldReason, format_value, go_float, quote};
 
-use node::Node;
+use node::SchemaNode;
 
 /// Why a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum SchemaError {
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
-    root: Node,
+    root: SchemaNode,
 }
 
 impl Schema {
@@ -70,13 +70,13 @@ impl Schema {
     /// # Errors
     /// If it is not a structural schema, or a pattern or a rule in it is malformed.
     pub fn compile(openapi_v3_schema: &Value) -> Result<Self, SchemaError> {
-        Ok(Self { root: Node::compile(openapi_v3_schema)? })
+        Ok(Self { root: SchemaNode::compile(openapi_v3_schema)? })
     }
 
     /// Drops nulls that are not allowed, and fills in defaults.
     pub fn apply_defaults(&self, object: &mut Value) {
         defaults::drop_nulls(&self.root, object);
-        defaults::fill_in(&self.root, object);
+        defaults::apply_defaults(&self.root, object);
     }
 
     /// Drops fields that the schema does not know; returns their paths (`spec.list[0].field`), sorted.
@@ -92,18 +92,18 @@ impl Schema {
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, new, old);
         errors.extend(embedded::validate(&self.root, new));
-        self.finish(new, old, errors)
+        self.validate_lists_and_rules(new, old, errors)
     }
 
     /// Finds what is wrong with an update of the status alone: the rest of `new` must be that of `old`.
     #[must_use]
     pub fn validate_status(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let errors = validate::validate_status(&self.root, new, old);
-        self.finish(new, old, errors)
+        self.validate_lists_and_rules(new, old, errors)
     }
 
     /// Lists and rules, after the shape.
-    fn finish(
+    fn validate_lists_and_rules(
         &self,
         new: &Value,
         old: Option<&Value>,
@@ -124,7 +124,7 @@ impl Schema {
             ));
             return errors;
         }
-        errors.extend(rules::validate(&self.root, new, old));
+        errors.extend(validation_rules::validate(&self.root, new, old));
         errors
     }
 }
@@ -147,11 +147,11 @@ fn blocks_rules(error: &FieldError) -> bool {
 }
 
 /// A field under a path: `spec` and `a` are `spec.a`.
-fn child(path: &str, name: &str) -> String {
+fn child_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// The path as errors name it; that of the object itself is `<nil>`.
-fn shown(path: &str) -> &str {
+fn display_path(path: &str) -> &str {
     if path.is_empty() { "<nil>" } else { path }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::format::{self, Format};
-use super::rules::Rule;
-use super::{SchemaError, child};
+use super::format::{self, StringFormat};
+use super::validation_rules::ValidationRule;
+use super::{SchemaError, child_path};
 
 /// One level of a schema.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     /// Allowed types; `integer` and `string` for int-or-string. Empty allows all.
     pub(super) types: Vec<String>,
     /// The type as it is written, for the errors of rules.
@@ -19,30 +19,30 @@ pub(super) struct Node {
     pub(super) nullable: bool,
     pub(super) preserve: bool,
     pub(super) embedded: bool,
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<StringFormat>,
     pub(super) enumeration: Vec<Value>,
-    pub(super) limits: Limits,
+    pub(super) limits: ValueLimits,
     pub(super) pattern: Option<Regex>,
     /// The pattern as it is written.
     pub(super) pattern_text: String,
-    pub(super) properties: BTreeMap<String, Node>,
-    pub(super) additional: Additional,
-    pub(super) items: Option<Box<Node>>,
+    pub(super) properties: BTreeMap<String, SchemaNode>,
+    pub(super) additional: AdditionalProperties,
+    pub(super) items: Option<Box<SchemaNode>>,
     pub(super) required: Vec<String>,
     pub(super) list: ListKind,
     pub(super) default: Option<Value>,
-    pub(super) all_of: Vec<Node>,
-    pub(super) any_of: Vec<Node>,
-    pub(super) one_of: Vec<Node>,
-    pub(super) not: Option<Box<Node>>,
-    pub(super) rules: Vec<Rule>,
+    pub(super) all_of: Vec<SchemaNode>,
+    pub(super) any_of: Vec<SchemaNode>,
+    pub(super) one_of: Vec<SchemaNode>,
+    pub(super) not: Option<Box<SchemaNode>>,
+    pub(super) rules: Vec<ValidationRule>,
     /// Whether there is a rule here or anywhere inside.
     pub(super) has_rules: bool,
 }
 
 /// Bounds of numbers, lengths and counts.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ValueLimits {
     pub(super) minimum: Option<f64>,
     pub(super) exclusive_minimum: bool,
     pub(super) maximum: Option<f64>,
@@ -58,14 +58,14 @@ pub(super) struct Limits {
 
 /// What fields may there be beyond the named ones?
 #[derive(Debug, Default)]
-pub(super) enum Additional {
+pub(super) enum AdditionalProperties {
     /// Nothing is said.
     #[default]
     Unset,
     /// Any, or none at all.
     Any(bool),
     /// Those that fit.
-    Fitting(Box<Node>),
+    Schema(Box<SchemaNode>),
 }
 
 /// What kind of list it is.
@@ -80,12 +80,12 @@ pub(super) enum ListKind {
     Map(Vec<String>),
 }
 
-impl Node {
+impl SchemaNode {
     pub(super) fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        Self::at(schema, "")
+        Self::compile_at(schema, "")
     }
 
-    fn at(schema: &Value, path: &str) -> Result<Self, SchemaError> {
+    fn compile_at(schema: &Value, path: &str) -> Result<Self, SchemaError> {
         let Value::Object(fields) = schema else {
             return Err(malformed(path, "a schema must be an object"));
         };
@@ -111,40 +111,40 @@ impl Node {
             nullable: flag("nullable"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
-            format: Format::parse(text(fields, "format")),
+            format: StringFormat::parse(text(fields, "format")),
             enumeration: array(fields, "enum").to_vec(),
             limits: limits(fields),
             pattern,
             pattern_text,
             properties: properties(fields, path)?,
             additional: additional(fields, path)?,
-            items: boxed(fields, "items", path)?,
+            items: compile_optional(fields, "items", path)?,
             required: strings(array(fields, "required")),
             list: list_kind(fields),
             default: fields.get("default").filter(|value| !value.is_null()).cloned(),
-            all_of: all(fields, "allOf", path)?,
-            any_of: all(fields, "anyOf", path)?,
-            one_of: all(fields, "oneOf", path)?,
-            not: boxed(fields, "not", path)?,
+            all_of: compile_all(fields, "allOf", path)?,
+            any_of: compile_all(fields, "anyOf", path)?,
+            one_of: compile_all(fields, "oneOf", path)?,
+            not: compile_optional(fields, "not", path)?,
             rules: rules(fields, path)?,
             has_rules: false,
         };
-        node.has_rules = node.finds_rules();
+        node.has_rules = node.contains_rules();
         Ok(node)
     }
 
     /// The schema of a field; none if nothing is said about it.
-    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+    pub(super) fn field(&self, name: &str) -> Option<&SchemaNode> {
         self.properties.get(name).or(match &self.additional {
-            Additional::Fitting(node) => Some(node),
-            Additional::Unset | Additional::Any(_) => None,
+            AdditionalProperties::Schema(node) => Some(node),
+            AdditionalProperties::Unset | AdditionalProperties::Any(_) => None,
         })
     }
 
-    fn finds_rules(&self) -> bool {
+    fn contains_rules(&self) -> bool {
         let additional = match &self.additional {
-            Additional::Fitting(node) => Some(node.as_ref()),
-            Additional::Unset | Additional::Any(_) => None,
+            AdditionalProperties::Schema(node) => Some(node.as_ref()),
+            AdditionalProperties::Unset | AdditionalProperties::Any(_) => None,
         };
         let inside = self.properties.values().chain(self.items.as_deref()).chain(additional);
         !self.rules.is_empty() || inside.chain(&self.all_of).any(|part| part.has_rules)
@@ -181,11 +181,11 @@ fn malformed(path: &str, what: &str) -> SchemaError {
     SchemaError::Malformed { path: path.to_owned(), what: what.to_owned() }
 }
 
-fn limits(fields: &Map<String, Value>) -> Limits {
+fn limits(fields: &Map<String, Value>) -> ValueLimits {
     let float = |key: &str| fields.get(key).and_then(Value::as_f64);
     let count = |key: &str| fields.get(key).and_then(Value::as_u64);
     let flag = |key: &str| fields.get(key) == Some(&Value::Bool(true));
-    Limits {
+    ValueLimits {
         minimum: float("minimum"),
         exclusive_minimum: flag("exclusiveMinimum"),
         maximum: float("maximum"),
@@ -211,39 +211,54 @@ fn list_kind(fields: &Map<String, Value>) -> ListKind {
 fn properties(
     fields: &Map<String, Value>,
     path: &str,
-) -> Result<BTreeMap<String, Node>, SchemaError> {
+) -> Result<BTreeMap<String, SchemaNode>, SchemaError> {
     let Some(properties) = fields.get("properties") else { return Ok(BTreeMap::new()) };
     let properties =
         properties.as_object().ok_or_else(|| malformed(path, "properties must be an object"))?;
     properties
         .iter()
-        .map(|(name, schema)| Ok((name.clone(), Node::at(schema, &child(path, name))?)))
+        .map(|(name, schema)| {
+            Ok((name.clone(), SchemaNode::compile_at(schema, &child_path(path, name))?))
+        })
         .collect()
 }
 
-fn additional(fields: &Map<String, Value>, path: &str) -> Result<Additional, SchemaError> {
+fn additional(
+    fields: &Map<String, Value>,
+    path: &str,
+) -> Result<AdditionalProperties, SchemaError> {
     Ok(match fields.get("additionalProperties") {
-        None => Additional::Unset,
-        Some(Value::Bool(any)) => Additional::Any(*any),
-        Some(schema) => Additional::Fitting(Box::new(Node::at(schema, &child(path, "*"))?)),
+        None => AdditionalProperties::Unset,
+        Some(Value::Bool(any)) => AdditionalProperties::Any(*any),
+        Some(schema) => AdditionalProperties::Schema(Box::new(SchemaNode::compile_at(
+            schema,
+            &child_path(path, "*"),
+        )?)),
     })
 }
 
-fn boxed(
+fn compile_optional(
     fields: &Map<String, Value>,
     key: &str,
     path: &str,
-) -> Result<Option<Box<Node>>, SchemaError> {
-    let node = fields.get(key).map(|schema| Node::at(schema, &format!("{path}[{key}]")));
+) -> Result<Option<Box<SchemaNode>>, SchemaError> {
+    let node =
+        fields.get(key).map(|schema| SchemaNode::compile_at(schema, &format!("{path}[{key}]")));
     Ok(node.transpose()?.map(Box::new))
 }
 
-fn all(fields: &Map<String, Value>, key: &str, path: &str) -> Result<Vec<Node>, SchemaError> {
+fn compile_all(
+    fields: &Map<String, Value>,
+    key: &str,
+    path: &str,
+) -> Result<Vec<SchemaNode>, SchemaError> {
     let parts = array(fields, key).iter().enumerate();
-    parts.map(|(index, schema)| Node::at(schema, &format!("{path}[{key} {index}]"))).collect()
+    parts
+        .map(|(index, schema)| SchemaNode::compile_at(schema, &format!("{path}[{key} {index}]")))
+        .collect()
 }
 
-fn rules(fields: &Map<String, Value>, path: &str) -> Result<Vec<Rule>, SchemaError> {
+fn rules(fields: &Map<String, Value>, path: &str) -> Result<Vec<ValidationRule>, SchemaError> {
     let given = array(fields, "x-kubernetes-validations").iter();
-    given.map(|rule| Rule::compile(rule, path)).collect()
+    given.map(|rule| ValidationRule::compile(rule, path)).collect()
 }

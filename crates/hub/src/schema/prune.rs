@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::{AdditionalProperties, SchemaNode};
 
-const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
+const TYPE_AND_METADATA: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The fields that metadata can have.
-const METADATA: [&str; 15] = [
+const METADATA_FIELDS: [&str; 15] = [
     "name",
     "generateName",
     "namespace",
@@ -26,13 +26,13 @@ const METADATA: [&str; 15] = [
 ];
 
 /// Prunes a whole object: its type and metadata stay, whatever the schema says.
-pub(super) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
-    let mut unknown = Unknown::default();
-    let level = Level { embedded: true };
+pub(super) fn prune(root: &SchemaNode, object: &mut Value) -> Vec<String> {
+    let mut unknown = DroppedFields::default();
+    let level = PruneLevel { embedded: true };
     if root.preserve {
-        skip(root, object, level, &mut unknown);
+        prune_preserving(root, object, level, &mut unknown);
     } else {
-        at(root, object, level, &mut unknown);
+        prune_object(root, object, level, &mut unknown);
     }
     unknown.found.sort_unstable();
     unknown.in_metadata.sort_unstable();
@@ -42,7 +42,7 @@ pub(super) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
 
 /// What was dropped, and where the walk is.
 #[derive(Default)]
-struct Unknown {
+struct DroppedFields {
     path: String,
     found: Vec<String>,
     /// An API server looks at metadata after all else.
@@ -50,18 +50,18 @@ struct Unknown {
 }
 
 #[derive(Clone, Copy)]
-struct Level {
+struct PruneLevel {
     embedded: bool,
 }
 
-impl Unknown {
+impl DroppedFields {
     fn record(&mut self, name: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
         self.found.push(format!("{}{dot}{name}", self.path));
     }
 
     /// Runs with a step added to the path.
-    fn within(&mut self, step: &str, run: impl FnOnce(&mut Self)) {
+    fn with_segment(&mut self, step: &str, run: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         if !step.starts_with('[') && length > 0 {
             self.path.push('.');
@@ -72,18 +72,18 @@ impl Unknown {
     }
 }
 
-fn walk(node: Option<&Node>, value: &mut Value, unknown: &mut Unknown) {
-    let Some(node) = node else { return drop_all(value, unknown) };
-    let level = Level { embedded: node.embedded };
+fn walk(node: Option<&SchemaNode>, value: &mut Value, unknown: &mut DroppedFields) {
+    let Some(node) = node else { return drop_all_fields(value, unknown) };
+    let level = PruneLevel { embedded: node.embedded };
     if node.preserve {
-        skip(node, value, level, unknown);
+        prune_preserving(node, value, level, unknown);
     } else {
-        at(node, value, level, unknown);
+        prune_object(node, value, level, unknown);
     }
 }
 
 /// Nothing is known here: no field may stay.
-fn drop_all(value: &mut Value, unknown: &mut Unknown) {
+fn drop_all_fields(value: &mut Value, unknown: &mut DroppedFields) {
     match value {
         Value::Object(fields) => {
             fields.keys().for_each(|name| unknown.record(name));
@@ -91,7 +91,8 @@ fn drop_all(value: &mut Value, unknown: &mut Unknown) {
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                unknown.within(&format!("[{index}]"), |unknown| drop_all(item, unknown));
+                unknown
+                    .with_segment(&format!("[{index}]"), |unknown| drop_all_fields(item, unknown));
             }
         }
         _ => {}
@@ -99,10 +100,10 @@ fn drop_all(value: &mut Value, unknown: &mut Unknown) {
 }
 
 /// Metadata has the fields that all objects have.
-fn metadata(name: &str, value: &mut Value, unknown: &mut Unknown) {
+fn prune_metadata(name: &str, value: &mut Value, unknown: &mut DroppedFields) {
     if let (true, Value::Object(fields)) = (name == "metadata", value) {
         fields.retain(|field, _| {
-            let known = METADATA.contains(&field.as_str());
+            let known = METADATA_FIELDS.contains(&field.as_str());
             if !known {
                 unknown.in_metadata.push(format!("{}.{field}", unknown.path));
             }
@@ -111,29 +112,34 @@ fn metadata(name: &str, value: &mut Value, unknown: &mut Unknown) {
     }
 }
 
-fn at(node: &Node, value: &mut Value, level: Level, unknown: &mut Unknown) {
+fn prune_object(
+    node: &SchemaNode,
+    value: &mut Value,
+    level: PruneLevel,
+    unknown: &mut DroppedFields,
+) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
-            if level.embedded && META.contains(&name.as_str()) {
-                unknown.within(name, |unknown| metadata(name, value, unknown));
+            if level.embedded && TYPE_AND_METADATA.contains(&name.as_str()) {
+                unknown.with_segment(name, |unknown| prune_metadata(name, value, unknown));
                 return true;
             }
             let part = match (node.properties.get(name), &node.additional) {
                 (Some(part), _) => Some(part),
-                (None, Additional::Fitting(part)) => Some(part.as_ref()),
-                (None, Additional::Any(_)) => None,
-                (None, Additional::Unset) => {
+                (None, AdditionalProperties::Schema(part)) => Some(part.as_ref()),
+                (None, AdditionalProperties::Any(_)) => None,
+                (None, AdditionalProperties::Unset) => {
                     unknown.record(name);
                     return false;
                 }
             };
-            unknown.within(name, |unknown| walk(part, value, unknown));
+            unknown.with_segment(name, |unknown| walk(part, value, unknown));
             true
         }),
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 let part = node.items.as_deref();
-                unknown.within(&format!("[{index}]"), |unknown| walk(part, item, unknown));
+                unknown.with_segment(&format!("[{index}]"), |unknown| walk(part, item, unknown));
             }
         }
         _ => {}
@@ -141,24 +147,31 @@ fn at(node: &Node, value: &mut Value, level: Level, unknown: &mut Unknown) {
 }
 
 /// Unknown fields stay here, but what is known is pruned inside.
-fn skip(node: &Node, value: &mut Value, level: Level, unknown: &mut Unknown) {
+fn prune_preserving(
+    node: &SchemaNode,
+    value: &mut Value,
+    level: PruneLevel,
+    unknown: &mut DroppedFields,
+) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                if level.embedded && META.contains(&name.as_str()) {
-                    unknown.within(name, |unknown| metadata(name, value, unknown));
+                if level.embedded && TYPE_AND_METADATA.contains(&name.as_str()) {
+                    unknown.with_segment(name, |unknown| prune_metadata(name, value, unknown));
                     continue;
                 }
                 if let Some(part) = node.field(name) {
-                    unknown.within(name, |unknown| walk(Some(part), value, unknown));
+                    unknown.with_segment(name, |unknown| walk(Some(part), value, unknown));
                 }
             }
         }
         Value::Array(items) => {
             let Some(part) = node.items.as_deref() else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                let level = Level { embedded: part.embedded };
-                unknown.within(&format!("[{index}]"), |unknown| skip(part, item, level, unknown));
+                let level = PruneLevel { embedded: part.embedded };
+                unknown.with_segment(&format!("[{index}]"), |unknown| {
+                    prune_preserving(part, item, level, unknown)
+                });
             }
         }
         _ => {}

@@ -4,18 +4,22 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::node::{Additional, Node};
-use super::{FieldError, FieldReason, checks, quote, shown};
+use super::node::{AdditionalProperties, SchemaNode};
+use super::{FieldError, FieldReason, display_path, quote, value_checks};
 
 /// Finds what does not fit; parts that are equal to the same parts of `old` are let pass.
-pub(super) fn validate(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut outcome = Outcome::default();
+pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut outcome = ValidationResult::default();
     walk(root, new, old, "", &mut outcome);
     outcome.errors
 }
 
 /// Like [`validate`] for the part `status` alone. An API server names the field in full, but not inside the sentence.
-pub(super) fn validate_status(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate_status(
+    root: &SchemaNode,
+    new: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
     let (Some(node), Some(status)) = (root.properties.get("status"), new.get("status")) else {
         return Vec::new();
     };
@@ -23,7 +27,7 @@ pub(super) fn validate_status(root: &Node, new: &Value, old: Option<&Value>) -> 
     for error in &mut errors {
         error.field = match error.field.as_str() {
             "<nil>" => "status".to_owned(),
-            inside => super::child("status", inside),
+            inside => super::child_path("status", inside),
         };
     }
     errors
@@ -31,40 +35,46 @@ pub(super) fn validate_status(root: &Node, new: &Value, old: Option<&Value>) -> 
 
 /// The faults found, and how many checks went well: the alternative with the most is the one that was meant.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct ValidationResult {
     pub(super) errors: Vec<FieldError>,
     passed: usize,
 }
 
-impl Outcome {
-    fn merge(&mut self, other: Outcome) {
+impl ValidationResult {
+    fn merge(&mut self, other: ValidationResult) {
         self.errors.extend(other.errors);
         self.passed += other.passed;
     }
 }
 
-fn walk(node: &Node, value: &Value, old: Option<&Value>, path: &str, out: &mut Outcome) {
+fn walk(
+    node: &SchemaNode,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    out: &mut ValidationResult,
+) {
     if old == Some(value) {
         return;
     }
     type_error(node, value, path, out);
     if value.is_null() {
-        checks::enumeration(node, value, path, out);
+        value_checks::check_enum(node, value, path, out);
         return;
     }
-    alternatives(node, value, path, out);
+    validate_alternatives(node, value, path, out);
     match value {
         Value::String(text) => {
-            checks::text(node, text, path, out);
-            checks::format(node, text, path, out);
+            value_checks::check_text(node, text, path, out);
+            value_checks::check_format(node, text, path, out);
         }
-        Value::Number(number) => checks::number(node, number, value, path, out),
-        Value::Array(items) => list(node, items, old, path, out),
+        Value::Number(number) => value_checks::check_number(node, number, value, path, out),
+        Value::Array(items) => validate_list(node, items, old, path, out),
         _ => {}
     }
-    checks::enumeration(node, value, path, out);
+    value_checks::check_enum(node, value, path, out);
     if let Value::Object(fields) = value {
-        object(node, fields, old, path, out);
+        validate_object(node, fields, old, path, out);
     }
     out.passed += 1;
 }
@@ -82,8 +92,8 @@ pub(super) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn type_error(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
-    if node.types.is_empty() || fits(node, value) {
+fn type_error(node: &SchemaNode, value: &Value, path: &str, out: &mut ValidationResult) {
+    if node.types.is_empty() || type_matches(node, value) {
         out.passed += 1;
         return;
     }
@@ -95,7 +105,7 @@ fn type_error(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
     };
     let detail = format!("{path} in body must be of type {wanted}: {}", quote(found));
     out.errors.push(FieldError::new(
-        shown(path.trim_start_matches('.')),
+        display_path(path.trim_start_matches('.')),
         FieldReason::TypeInvalid,
         Some(found.into()),
         detail,
@@ -111,7 +121,7 @@ fn format_of(value: &Value) -> &'static str {
     }
 }
 
-fn fits(node: &Node, value: &Value) -> bool {
+fn type_matches(node: &SchemaNode, value: &Value) -> bool {
     let has = |name: &str| node.types.iter().any(|type_| type_ == name);
     match value {
         Value::Null => node.nullable,
@@ -122,7 +132,7 @@ fn fits(node: &Node, value: &Value) -> bool {
             true
         }
         Value::Number(number) if number.is_f64() => {
-            has("number") || has("integer") && number.as_f64().is_some_and(is_whole)
+            has("number") || has("integer") && number.as_f64().is_some_and(is_integral)
         }
         Value::Number(_) => has("integer") || has("number"),
         other => has(type_of(other)),
@@ -130,15 +140,21 @@ fn fits(node: &Node, value: &Value) -> bool {
 }
 
 /// Whether a float is an integer that JSON readers agree on; an API server is not exact about large ones.
-fn is_whole(float: f64) -> bool {
+fn is_integral(float: f64) -> bool {
     const MAX: f64 = 9_007_199_254_740_991.0;
-    const CLOSE: f64 = 1e-9;
+    const TOLERANCE: f64 = 1e-9;
     let near = float.trunc();
     let off = (float - near).abs();
-    float.abs() <= MAX && (off == 0.0 || near != 0.0 && off / (float + near).abs() < CLOSE)
+    float.abs() <= MAX && (off == 0.0 || near != 0.0 && off / (float + near).abs() < TOLERANCE)
 }
 
-fn list(node: &Node, items: &[Value], old: Option<&Value>, path: &str, out: &mut Outcome) {
+fn validate_list(
+    node: &SchemaNode,
+    items: &[Value],
+    old: Option<&Value>,
+    path: &str,
+    out: &mut ValidationResult,
+) {
     if let Some(part) = &node.items {
         let before = old_items(node, old);
         for (index, item) in items.iter().enumerate() {
@@ -146,11 +162,14 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, path: &str, out: &mut
             walk(part, item, old, &format!("{path}[{index}]"), out);
         }
     }
-    checks::item_count(node, items.len(), path, out);
+    value_checks::check_item_count(node, items.len(), path, out);
 }
 
 /// The items of the old list by their keys; only map-like lists have a history of items.
-pub(super) fn old_items<'a>(node: &Node, old: Option<&'a Value>) -> HashMap<String, &'a Value> {
+pub(super) fn old_items<'a>(
+    node: &SchemaNode,
+    old: Option<&'a Value>,
+) -> HashMap<String, &'a Value> {
     let items = old.and_then(Value::as_array).into_iter().flatten();
     let mut found = HashMap::new();
     for item in items {
@@ -166,46 +185,46 @@ pub(super) fn old_field<'a>(old: Option<&'a Value>, name: &str) -> Option<&'a Va
     old?.get(name)
 }
 
-fn object(
-    node: &Node,
+fn validate_object(
+    node: &SchemaNode,
     fields: &Map<String, Value>,
     old: Option<&Value>,
     path: &str,
-    out: &mut Outcome,
+    out: &mut ValidationResult,
 ) {
-    checks::field_count(node, fields.len(), path, out);
+    value_checks::check_field_count(node, fields.len(), path, out);
     for (name, value) in fields {
         if node.properties.contains_key(name) {
             continue;
         }
         match &node.additional {
-            Additional::Any(false) => {
+            AdditionalProperties::Any(false) => {
                 let detail = format!("{path}.{name} in body is a forbidden property");
-                out.errors.push(FieldError::invalid(shown(path), name.as_str(), detail));
+                out.errors.push(FieldError::invalid(display_path(path), name.as_str(), detail));
             }
-            Additional::Fitting(part) => {
+            AdditionalProperties::Schema(part) => {
                 walk(part, value, old_field(old, name), &format!("{path}.{name}"), out);
             }
-            Additional::Any(true) | Additional::Unset => {}
+            AdditionalProperties::Any(true) | AdditionalProperties::Unset => {}
         }
     }
     for (name, part) in &node.properties {
         if let Some(value) = fields.get(name) {
-            walk(part, value, old_field(old, name), &super::child(path, name), out);
+            walk(part, value, old_field(old, name), &super::child_path(path, name), out);
         }
     }
     for name in &node.required {
         if !fields.contains_key(name) {
-            out.errors.push(FieldError::required(super::child(path, name), ""));
+            out.errors.push(FieldError::required(super::child_path(path, name), ""));
         }
     }
 }
 
-fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
+fn validate_alternatives(node: &SchemaNode, value: &Value, path: &str, out: &mut ValidationResult) {
     let whole = |what: String| FieldError::invalid("<nil>", "", format!("{} {what}", quote(path)));
-    let try_all = |parts: &[Node]| -> Vec<Outcome> {
-        let outcome = |part: &Node| {
-            let mut outcome = Outcome::default();
+    let try_all = |parts: &[SchemaNode]| -> Vec<ValidationResult> {
+        let outcome = |part: &SchemaNode| {
+            let mut outcome = ValidationResult::default();
             walk(part, value, None, path, &mut outcome);
             outcome
         };
@@ -215,7 +234,7 @@ fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
         let results = try_all(&node.any_of);
         if results.iter().all(|result| !result.errors.is_empty()) {
             out.errors.push(whole("must validate at least one schema (anyOf)".into()));
-            out.merge(best(results));
+            out.merge(closest_alternative(results));
         }
     }
     if !node.one_of.is_empty() {
@@ -224,7 +243,7 @@ fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
         if valid == 0 {
             let what = "must validate one and only one schema (oneOf). Found none valid";
             out.errors.push(whole(what.into()));
-            out.merge(best(results));
+            out.merge(closest_alternative(results));
         } else if valid > 1 {
             out.errors.push(whole(format!(
                 "must validate one and only one schema (oneOf). Found {valid} valid alternatives"
@@ -242,7 +261,7 @@ fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
         }
     }
     if let Some(not) = &node.not {
-        let mut outcome = Outcome::default();
+        let mut outcome = ValidationResult::default();
         walk(not, value, None, path, &mut outcome);
         if outcome.errors.is_empty() {
             out.errors.push(whole("must not validate the schema (not)".into()));
@@ -251,8 +270,8 @@ fn alternatives(node: &Node, value: &Value, path: &str, out: &mut Outcome) {
 }
 
 /// The alternative that went farthest; the first of equals.
-fn best(results: Vec<Outcome>) -> Outcome {
-    let mut best = Outcome::default();
+fn closest_alternative(results: Vec<ValidationResult>) -> ValidationResult {
+    let mut best = ValidationResult::default();
     let mut first = true;
     for result in results {
         if first || result.passed > best.passed {

@@ -2,26 +2,26 @@
 
 use serde_json::Value;
 
-use crate::registry::Kind;
+use crate::kind_registry::ResourceKind;
 use crate::schema::quote;
 use crate::status::ApiError;
 
 /// A parsed field selector; every term must hold.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSelector {
-    terms: Vec<Term>,
+    terms: Vec<FieldTerm>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Term {
+struct FieldTerm {
     field: String,
     value: String,
     equal: bool,
 }
 
-const META: &[&str] = &["metadata.name", "metadata.namespace"];
-const NAME: &[&str] = &["metadata.name"];
-const EVENT: &[&str] = &[
+const METADATA_FIELDS: &[&str] = &["metadata.name", "metadata.namespace"];
+const NAME_FIELD: &[&str] = &["metadata.name"];
+const EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
     "involvedObject.name",
@@ -36,7 +36,7 @@ const EVENT: &[&str] = &[
     "metadata.namespace",
     "metadata.name",
 ];
-const NEW_EVENT: &[&str] = &[
+const EVENTS_V1_FIELDS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
     "regarding.name",
@@ -69,7 +69,7 @@ impl FieldSelector {
             let value = unescape(value).map_err(ApiError::bad_request)?;
             // An empty term is dropped by the API server too.
             if !(field.is_empty() && value.is_empty()) {
-                terms.push(Term { field: field.to_owned(), value, equal });
+                terms.push(FieldTerm { field: field.to_owned(), value, equal });
             }
         }
         Ok(Self { terms })
@@ -78,19 +78,19 @@ impl FieldSelector {
     /// Whether the object's fields fit.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (field(object, &term.field) == term.value) == term.equal)
+        self.terms.iter().all(|term| (field_value(object, &term.field) == term.value) == term.equal)
     }
 
     /// The value that a field must have, if the selector asks for one.
     #[must_use]
-    pub fn exact(&self, field: &str) -> Option<&str> {
+    pub fn required_value(&self, field: &str) -> Option<&str> {
         let mut terms = self.terms.iter().filter(|term| term.equal);
         terms.find(|term| term.field == field).map(|term| term.value.as_str())
     }
 
     /// Whether the value of this field is all that it asks for.
     #[must_use]
-    pub fn is_only(&self, field: &str) -> bool {
+    pub fn requires_only(&self, field: &str) -> bool {
         matches!(self.terms.as_slice(), [term] if term.equal && term.field == field)
     }
 
@@ -104,11 +104,11 @@ impl FieldSelector {
     ///
     /// # Errors
     /// 400 in the words of an API server, for the first field that it cannot.
-    pub fn check_supported(&self, kind: &Kind) -> Result<(), ApiError> {
+    pub fn check_supported(&self, kind: &ResourceKind) -> Result<(), ApiError> {
         let fields = supported(kind);
         let unknown = self.terms.iter().find(|term| !fields.contains(&term.field.as_str()));
         let Some(term) = unknown else { return Ok(()) };
-        if kind.built_in && fields == META && kind.kind != "Secret" {
+        if kind.built_in && fields == METADATA_FIELDS && kind.kind != "Secret" {
             return Err(ApiError::bad_request(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 quote(&term.field)
@@ -119,23 +119,23 @@ impl FieldSelector {
 }
 
 /// The fields that objects of a kind can be selected by.
-fn supported(kind: &Kind) -> &'static [&'static str] {
+fn supported(kind: &ResourceKind) -> &'static [&'static str] {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Node") => &["metadata.name", "spec.unschedulable"],
         ("", "Namespace") => &["metadata.name", "status.phase"],
         ("", "Secret") => &["metadata.name", "metadata.namespace", "type"],
-        ("", "Event") => EVENT,
-        ("events.k8s.io", "Event") => NEW_EVENT,
+        ("", "Event") => EVENT_FIELDS,
+        ("events.k8s.io", "Event") => EVENTS_V1_FIELDS,
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             &["metadata.name", "spec.signerName"]
         }
-        _ if kind.built_in || kind.namespaced => META,
-        _ => NAME,
+        _ if kind.built_in || kind.namespaced => METADATA_FIELDS,
+        _ => NAME_FIELD,
     }
 }
 
 /// The text of a field; nothing for one that is not there.
-fn field(object: &Value, path: &str) -> String {
+fn field_value(object: &Value, path: &str) -> String {
     match path {
         // A boolean that is left out is false.
         "spec.unschedulable" => {

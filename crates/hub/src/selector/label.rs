@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::names;
+use super::name_validation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
@@ -17,12 +17,12 @@ pub struct LabelSelector {
 #[derive(Debug, Clone)]
 struct Requirement {
     key: String,
-    operator: Operator,
+    operator: LabelOperator,
     values: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum LabelOperator {
     In,
     NotIn,
     Exists,
@@ -32,7 +32,7 @@ enum Operator {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum LabelToken {
     End,
     Close,
     Comma,
@@ -54,7 +54,7 @@ impl LabelSelector {
     /// # Errors
     /// 400 in the words of an API server.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
-        let mut parser = Parser { tokens: scan(text), position: 0 };
+        let mut parser = LabelParser { tokens: scan(text), position: 0 };
         let requirements = parser.parse().map_err(ApiError::bad_request)?;
         Ok(Self { requirements })
     }
@@ -65,7 +65,7 @@ impl LabelSelector {
         let labels = object.pointer("/metadata/labels");
         self.requirements.iter().all(|requirement| {
             let label = labels.and_then(|labels| labels.get(&requirement.key));
-            requirement.holds(label.and_then(Value::as_str))
+            requirement.matches(label.and_then(Value::as_str))
         })
     }
 
@@ -77,9 +77,9 @@ impl LabelSelector {
 }
 
 impl Requirement {
-    fn new(key: String, operator: Operator, values: BTreeSet<String>) -> Result<Self, String> {
+    fn new(key: String, operator: LabelOperator, values: BTreeSet<String>) -> Result<Self, String> {
         let mut wrong = Vec::new();
-        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+        if matches!(operator, LabelOperator::GreaterThan | LabelOperator::LessThan) {
             for (index, value) in values.iter().enumerate() {
                 if go_integer(value).is_none() {
                     wrong.push(FieldError::invalid(
@@ -91,7 +91,7 @@ impl Requirement {
             }
         }
         for (index, value) in values.iter().enumerate() {
-            let errors = names::label_value(value);
+            let errors = name_validation::validate_label_value(value);
             if !errors.is_empty() {
                 let field = format!("values[{index}][{key}]");
                 wrong.push(FieldError::invalid(field, value.as_str(), errors.join("; ")));
@@ -107,22 +107,28 @@ impl Requirement {
         }
     }
 
-    fn holds(&self, label: Option<&str>) -> bool {
+    fn matches(&self, label: Option<&str>) -> bool {
         match (self.operator, label) {
-            (Operator::In, Some(value)) => self.values.contains(value),
-            (Operator::NotIn, Some(value)) => !self.values.contains(value),
-            (Operator::Exists, label) => label.is_some(),
-            (Operator::DoesNotExist, label) => label.is_none(),
-            (Operator::GreaterThan | Operator::LessThan, Some(value)) => self.compares(value),
-            (Operator::NotIn, None) => true,
-            (Operator::In | Operator::GreaterThan | Operator::LessThan, None) => false,
+            (LabelOperator::In, Some(value)) => self.values.contains(value),
+            (LabelOperator::NotIn, Some(value)) => !self.values.contains(value),
+            (LabelOperator::Exists, label) => label.is_some(),
+            (LabelOperator::DoesNotExist, label) => label.is_none(),
+            (LabelOperator::GreaterThan | LabelOperator::LessThan, Some(value)) => {
+                self.matches_number(value)
+            }
+            (LabelOperator::NotIn, None) => true,
+            (LabelOperator::In | LabelOperator::GreaterThan | LabelOperator::LessThan, None) => {
+                false
+            }
         }
     }
 
-    fn compares(&self, value: &str) -> bool {
+    fn matches_number(&self, value: &str) -> bool {
         let bound = self.values.first().and_then(|bound| go_integer(bound));
         match (go_integer(value), bound) {
-            (Some(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
+            (Some(value), Some(bound)) if self.operator == LabelOperator::GreaterThan => {
+                value > bound
+            }
             (Some(value), Some(bound)) => value < bound,
             _ => false,
         }
@@ -133,17 +139,17 @@ fn go_integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-fn scan(text: &str) -> Vec<(Token, String)> {
+fn scan(text: &str) -> Vec<(LabelToken, String)> {
     let mut rest = text;
     let mut tokens = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
         let Some(first) = rest.chars().next().filter(|c| *c != '\0') else {
-            tokens.push((Token::End, String::new()));
+            tokens.push((LabelToken::End, String::new()));
             return tokens;
         };
         let (token, literal, length) =
-            if is_special(first) { special(rest) } else { identifier(rest) };
+            if is_special(first) { scan_operator(rest) } else { scan_identifier(rest) };
         tokens.push((token, literal));
         rest = &rest[length..];
     }
@@ -154,57 +160,59 @@ fn is_special(c: char) -> bool {
 }
 
 /// The longest operator at the start; each of its characters is one by itself too.
-fn special(text: &str) -> (Token, String, usize) {
+fn scan_operator(text: &str) -> (LabelToken, String, usize) {
     let two = text.get(..2).and_then(operator).map(|token| (token, 2));
     let one = || text.get(..1).and_then(operator).map(|token| (token, 1));
-    let (token, length) = two.or_else(one).unwrap_or((Token::End, 1));
+    let (token, length) = two.or_else(one).unwrap_or((LabelToken::End, 1));
     (token, text[..length].to_owned(), length)
 }
 
-fn operator(text: &str) -> Option<Token> {
+fn operator(text: &str) -> Option<LabelToken> {
     Some(match text {
-        ")" => Token::Close,
-        "," => Token::Comma,
-        "!" => Token::Not,
-        "==" => Token::DoubleEquals,
-        "=" => Token::Equals,
-        ">" => Token::Greater,
-        "<" => Token::Less,
-        "!=" => Token::NotEquals,
-        "(" => Token::Open,
+        ")" => LabelToken::Close,
+        "," => LabelToken::Comma,
+        "!" => LabelToken::Not,
+        "==" => LabelToken::DoubleEquals,
+        "=" => LabelToken::Equals,
+        ">" => LabelToken::Greater,
+        "<" => LabelToken::Less,
+        "!=" => LabelToken::NotEquals,
+        "(" => LabelToken::Open,
         _ => return None,
     })
 }
 
-fn identifier(text: &str) -> (Token, String, usize) {
+fn scan_identifier(text: &str) -> (LabelToken, String, usize) {
     let ends = |c: char| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n' | '\0');
     let end = text.find(ends).unwrap_or(text.len());
     let word = &text[..end];
     let token = match word {
-        "in" => Token::In,
-        "notin" => Token::NotIn,
-        _ => Token::Identifier,
+        "in" => LabelToken::In,
+        "notin" => LabelToken::NotIn,
+        _ => LabelToken::Identifier,
     };
     (token, word.to_owned(), end)
 }
 
-struct Parser {
-    tokens: Vec<(Token, String)>,
+struct LabelParser {
+    tokens: Vec<(LabelToken, String)>,
     position: usize,
 }
 
-impl Parser {
+impl LabelParser {
     /// The next token; `in` and `notin` are words wherever no operator is expected.
-    fn look(&self) -> (Token, String) {
+    fn peek(&self) -> (LabelToken, String) {
         match self.tokens.get(self.position) {
-            Some((Token::In | Token::NotIn, text)) => (Token::Identifier, text.clone()),
+            Some((LabelToken::In | LabelToken::NotIn, text)) => {
+                (LabelToken::Identifier, text.clone())
+            }
             Some(token) => token.clone(),
-            None => (Token::End, String::new()),
+            None => (LabelToken::End, String::new()),
         }
     }
 
-    fn take(&mut self) -> (Token, String) {
-        let token = self.look();
+    fn next_token(&mut self) -> (LabelToken, String) {
+        let token = self.peek();
         self.position += 1;
         token
     }
@@ -212,10 +220,10 @@ impl Parser {
     fn parse(&mut self) -> Result<Vec<Requirement>, String> {
         let mut requirements = Vec::new();
         loop {
-            let (token, text) = self.look();
+            let (token, text) = self.peek();
             match token {
-                Token::Identifier | Token::Not => {}
-                Token::End => return Ok(requirements),
+                LabelToken::Identifier | LabelToken::Not => {}
+                LabelToken::End => return Ok(requirements),
                 _ => {
                     return Err(format!(
                         "found '{text}', expected: !, identifier, or 'end of string'"
@@ -225,12 +233,12 @@ impl Parser {
             let requirement = self.requirement();
             requirements
                 .push(requirement.map_err(|why| format!("unable to parse requirement: {why}"))?);
-            let (token, text) = self.take();
+            let (token, text) = self.next_token();
             match token {
-                Token::End => return Ok(requirements),
-                Token::Comma => {
-                    let (next, text) = self.look();
-                    if next != Token::Identifier && next != Token::Not {
+                LabelToken::End => return Ok(requirements),
+                LabelToken::Comma => {
+                    let (next, text) = self.peek();
+                    if next != LabelToken::Identifier && next != LabelToken::Not {
                         return Err(format!("found '{text}', expected: identifier after ','"));
                     }
                 }
@@ -240,23 +248,23 @@ impl Parser {
     }
 
     fn requirement(&mut self) -> Result<Requirement, String> {
-        let (mut token, mut text) = self.take();
-        let negated = token == Token::Not;
+        let (mut token, mut text) = self.next_token();
+        let negated = token == LabelToken::Not;
         if negated {
-            (token, text) = self.take();
+            (token, text) = self.next_token();
         }
-        if token != Token::Identifier {
+        if token != LabelToken::Identifier {
             return Err(format!("found '{text}', expected: identifier"));
         }
-        let wrong = names::qualified_name(&text);
+        let wrong = name_validation::validate_qualified_name(&text);
         if !wrong.is_empty() {
             return Err(FieldError::invalid("<nil>", text, wrong.join("; ")).to_string());
         }
         if negated {
-            return Requirement::new(text, Operator::DoesNotExist, BTreeSet::new());
+            return Requirement::new(text, LabelOperator::DoesNotExist, BTreeSet::new());
         }
-        if matches!(self.look().0, Token::End | Token::Comma) {
-            return Requirement::new(text, Operator::Exists, BTreeSet::new());
+        if matches!(self.peek().0, LabelToken::End | LabelToken::Comma) {
+            return Requirement::new(text, LabelOperator::Exists, BTreeSet::new());
         }
         let (operator, set) = self.operator()?;
         let values = if set { self.values()? } else { self.exact_value()? };
@@ -264,37 +272,37 @@ impl Parser {
     }
 
     /// The operator, and whether a set follows.
-    fn operator(&mut self) -> Result<(Operator, bool), String> {
+    fn operator(&mut self) -> Result<(LabelOperator, bool), String> {
         let Some((token, text)) = self.tokens.get(self.position).cloned() else {
             return Err("found '', expected: in, notin, =, ==, !=, gt, lt".to_owned());
         };
         self.position += 1;
         Ok(match token {
-            Token::In => (Operator::In, true),
-            Token::NotIn => (Operator::NotIn, true),
-            Token::Equals | Token::DoubleEquals => (Operator::In, false),
-            Token::NotEquals => (Operator::NotIn, false),
-            Token::Greater => (Operator::GreaterThan, false),
-            Token::Less => (Operator::LessThan, false),
+            LabelToken::In => (LabelOperator::In, true),
+            LabelToken::NotIn => (LabelOperator::NotIn, true),
+            LabelToken::Equals | LabelToken::DoubleEquals => (LabelOperator::In, false),
+            LabelToken::NotEquals => (LabelOperator::NotIn, false),
+            LabelToken::Greater => (LabelOperator::GreaterThan, false),
+            LabelToken::Less => (LabelOperator::LessThan, false),
             _ => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
         })
     }
 
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
-        let (token, text) = self.take();
-        if token != Token::Open {
+        let (token, text) = self.next_token();
+        if token != LabelToken::Open {
             return Err(format!("found '{text}' expected: '('"));
         }
-        let (token, text) = self.look();
+        let (token, text) = self.peek();
         match token {
-            Token::Identifier | Token::Comma => {
+            LabelToken::Identifier | LabelToken::Comma => {
                 let values = self.identifiers()?;
-                if self.take().0 != Token::Close {
+                if self.next_token().0 != LabelToken::Close {
                     return Err(format!("found '{text}', expected: ')'"));
                 }
                 Ok(values)
             }
-            Token::Close => {
+            LabelToken::Close => {
                 self.position += 1;
                 Ok(BTreeSet::from([String::new()]))
             }
@@ -305,26 +313,26 @@ impl Parser {
     fn identifiers(&mut self) -> Result<BTreeSet<String>, String> {
         let mut values = BTreeSet::new();
         loop {
-            let (token, text) = self.take();
+            let (token, text) = self.next_token();
             match token {
-                Token::Identifier => {
+                LabelToken::Identifier => {
                     values.insert(text);
-                    match self.look() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => return Ok(values),
+                    match self.peek() {
+                        (LabelToken::Comma, _) => {}
+                        (LabelToken::Close, _) => return Ok(values),
                         (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
                     }
                 }
-                Token::Comma => {
+                LabelToken::Comma => {
                     if values.is_empty() {
                         values.insert(String::new());
                     }
-                    match self.look().0 {
-                        Token::Close => {
+                    match self.peek().0 {
+                        LabelToken::Close => {
                             values.insert(String::new());
                             return Ok(values);
                         }
-                        Token::Comma => {
+                        LabelToken::Comma => {
                             self.position += 1;
                             values.insert(String::new());
                         }
@@ -337,11 +345,11 @@ impl Parser {
     }
 
     fn exact_value(&mut self) -> Result<BTreeSet<String>, String> {
-        if matches!(self.look().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, LabelToken::End | LabelToken::Comma) {
             return Ok(BTreeSet::from([String::new()]));
         }
-        match self.take() {
-            (Token::Identifier, text) => Ok(BTreeSet::from([text])),
+        match self.next_token() {
+            (LabelToken::Identifier, text) => Ok(BTreeSet::from([text])),
             (_, text) => Err(format!("found '{text}', expected: identifier")),
         }
     }

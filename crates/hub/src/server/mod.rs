@@ -7,7 +7,7 @@
 //! | [`limits`] | what a connection may take: time, memory, places |
 //! | [`guests`] | connections of which nobody knows whose they are: the oldest makes room |
 
-mod guests;
+mod anonymous_connections;
 mod limits;
 mod tls;
 
@@ -26,51 +26,53 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-pub use limits::Limits;
-pub use tls::{Certificate, ServerError};
+pub use limits::ConnectionLimits;
+pub use tls::{HubServingCertificate, ServerError};
 
-use crate::router::{Identified, Peer};
-use guests::{Guest, Guests};
-use tls::AnyClient;
+use crate::router::{Authenticated, PeerCertificate};
+use anonymous_connections::{AnonymousConnection, AnonymousConnections};
+use tls::ClientVerifier;
 
 /// How long running requests may go on after the stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait when no connection can be accepted.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// A server that is ready to run.
-pub struct Server {
+pub struct HubServer {
     acceptor: TlsAcceptor,
-    clients: Arc<AnyClient>,
-    limits: Limits,
+    client_verifier: Arc<ClientVerifier>,
+    limits: ConnectionLimits,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for HubServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl HubServer {
     /// A server with a certificate, for clients of a CA.
     ///
     /// # Errors
     /// The CA is not usable.
-    pub fn new(certificate: &Certificate, ca: &str) -> Result<Self, ServerError> {
-        let (acceptor, clients) = tls::acceptor(certificate, ca)?;
-        Ok(Self { acceptor, clients, limits: Limits::default() })
+    pub fn new(certificate: &HubServingCertificate, ca: &str) -> Result<Self, ServerError> {
+        let (acceptor, clients) = tls::tls_acceptor(certificate, ca)?;
+        Ok(Self { acceptor, client_verifier: clients, limits: ConnectionLimits::default() })
     }
 
     /// The same with other limits.
     #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: ConnectionLimits) -> Self {
         Self { limits, ..self }
     }
 
     /// Serves until it is stopped, then lets running requests end.
     pub async fn run(self, listener: TcpListener, router: Router, stop: CancellationToken) {
-        let slots = Arc::new(Semaphore::new(self.limits.connections));
-        let guests = Guests::new(self.limits.guests.min(self.limits.connections));
+        let slots = Arc::new(Semaphore::new(self.limits.max_connections));
+        let guests = AnonymousConnections::new(
+            self.limits.max_anonymous_connections.min(self.limits.max_connections),
+        );
         let server = Arc::new(self);
         let graceful = GracefulShutdown::new();
         loop {
@@ -80,30 +82,31 @@ impl Server {
             };
             let (server, router, watcher) =
                 (Arc::clone(&server), router.clone(), graceful.watcher());
-            let guest = guests.enter();
+            let guest = guests.register();
             tokio::spawn(async move {
-                server.connection(stream, address, router, guest, watcher).await;
+                server.serve_connection(stream, address, router, guest, watcher).await;
                 drop(slot);
             });
         }
         drop(listener);
         // Whoever still sends after that is cut off.
-        let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
     }
 
-    async fn connection(
+    async fn serve_connection(
         &self,
         stream: TcpStream,
         address: SocketAddr,
         router: Router,
-        guest: Guest,
+        guest: AnonymousConnection,
         watcher: Watcher,
     ) {
-        self.limits.set_up(&stream);
-        let handshake = tokio::time::timeout(self.limits.handshake, self.acceptor.accept(stream));
+        self.limits.configure_socket(&stream);
+        let handshake =
+            tokio::time::timeout(self.limits.handshake_timeout, self.acceptor.accept(stream));
         let stream = tokio::select! {
             stream = handshake => stream,
-            () = guest.shown_out() => return tracing::debug!(%address, "made room for others"),
+            () = guest.evicted() => return tracing::debug!(%address, "made room for others"),
         };
         let stream = match stream {
             Ok(Ok(stream)) => stream,
@@ -111,10 +114,11 @@ impl Server {
             Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
         };
         let tls = stream.get_ref().1;
-        let peer = self.clients.peer(tls.peer_certificates().unwrap_or_default());
+        let peer =
+            self.client_verifier.peer_certificate(tls.peer_certificates().unwrap_or_default());
         let http2 = tls.alpn_protocol() == Some(b"h2");
-        if matches!(peer, Some(Peer::Known(_))) {
-            guest.is_known();
+        if matches!(peer, Some(PeerCertificate::Trusted(_))) {
+            guest.mark_authenticated();
         }
         let (guest, spoke) = (Arc::new(guest), Arc::new(AtomicBool::new(false)));
         let (known, heard) = (Arc::clone(&guest), Arc::clone(&spoke));
@@ -127,12 +131,12 @@ impl Server {
                 request
             })
             .map_response(move |response: axum::response::Response| {
-                if response.extensions().get::<Identified>().is_some() {
-                    known.is_known();
+                if response.extensions().get::<Authenticated>().is_some() {
+                    known.mark_authenticated();
                 }
                 response
             });
-        let builder = self.limits.builder(http2);
+        let builder = self.limits.connection_builder(http2);
         let connection =
             builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         tokio::select! {
@@ -141,8 +145,8 @@ impl Server {
                     tracing::debug!(%address, %error, "connection ended");
                 }
             }
-            () = guest.shown_out() => tracing::debug!(%address, "made room for others"),
-            () = silence(self.limits.first_request, &spoke) => {
+            () = guest.evicted() => tracing::debug!(%address, "made room for others"),
+            () = wait_until_idle(self.limits.first_request_timeout, &spoke) => {
                 tracing::debug!(%address, "no request in time");
             }
         }
@@ -154,26 +158,26 @@ impl Server {
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-    guests: &Guests,
+    guests: &AnonymousConnections,
 ) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
     if slots.available_permits() == 0 {
-        guests.show_one_out();
+        guests.evict_oldest();
     }
     let slot = Arc::clone(slots).acquire_owned().await.ok(); // it is never closed
     loop {
         match listener.accept().await {
             Ok((stream, address)) => return (slot, stream, address),
             Err(error) => {
-                let room = guests.show_one_out();
+                let room = guests.evict_oldest();
                 tracing::warn!(%error, room, "cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
 /// Ends when a client has asked nothing for so long since it came.
-async fn silence(limit: Duration, spoke: &AtomicBool) {
+async fn wait_until_idle(limit: Duration, spoke: &AtomicBool) {
     tokio::time::sleep(limit).await;
     if spoke.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;

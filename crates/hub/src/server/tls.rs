@@ -15,8 +15,8 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::certificates::{self, Pair};
-use crate::router::Peer;
+use crate::auth::certificates::{self, PemKeyPair};
+use crate::router::PeerCertificate;
 
 /// The server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -26,72 +26,72 @@ pub enum ServerError {
     Tls(String),
 }
 
-fn bad<E: std::fmt::Display>(error: E) -> ServerError {
+fn tls_error<E: std::fmt::Display>(error: E) -> ServerError {
     ServerError::Tls(format!("{error}"))
 }
 
 /// The certificate of the server; it can be changed while the server runs.
 #[derive(Debug, Clone)]
-pub struct Certificate {
+pub struct HubServingCertificate {
     current: Arc<RwLock<Arc<CertifiedKey>>>,
 }
 
-impl Certificate {
+impl HubServingCertificate {
     /// Takes a certificate.
     ///
     /// # Errors
     /// The PEM is not usable.
-    pub fn new(pair: &Pair) -> Result<Self, ServerError> {
-        Ok(Self { current: Arc::new(RwLock::new(certified(pair)?)) })
+    pub fn new(pair: &PemKeyPair) -> Result<Self, ServerError> {
+        Ok(Self { current: Arc::new(RwLock::new(certified_key(pair)?)) })
     }
 
     /// New connections get this one from now on.
     ///
     /// # Errors
     /// The PEM is not usable; the old one stays.
-    pub fn replace(&self, pair: &Pair) -> Result<(), ServerError> {
-        *self.current.write() = certified(pair)?;
+    pub fn replace(&self, pair: &PemKeyPair) -> Result<(), ServerError> {
+        *self.current.write() = certified_key(pair)?;
         Ok(())
     }
 }
 
-impl ResolvesServerCert for Certificate {
+impl ResolvesServerCert for HubServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.current.read()))
     }
 }
 
-fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>, ServerError> {
+fn certified_key(pair: &PemKeyPair) -> Result<Arc<CertifiedKey>, ServerError> {
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(bad)?;
-    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(bad)?;
-    CertifiedKey::from_der(chain, key, &provider()).map(Arc::new).map_err(bad)
+        .map_err(tls_error)?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(tls_error)?;
+    CertifiedKey::from_der(chain, key, &crypto_provider()).map(Arc::new).map_err(tls_error)
 }
 
-fn provider() -> CryptoProvider {
+fn crypto_provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
 /// Takes every client certificate into the connection. Whether it is to be trusted is decided per
 /// connection, so that a client with an old or a strange one is told 401 and not cut off.
 #[derive(Debug)]
-pub(super) struct AnyClient {
+pub(super) struct ClientVerifier {
     trusted: Arc<dyn ClientCertVerifier>,
 }
 
-impl AnyClient {
+impl ClientVerifier {
     /// Whom the certificates of a client name.
-    pub(super) fn peer(&self, chain: &[CertificateDer<'_>]) -> Option<Peer> {
+    pub(super) fn peer_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
         let (first, rest) = chain.split_first()?;
         let trusted = self.trusted.verify_client_cert(first, rest, UnixTime::now());
-        let identity = trusted.ok().and_then(|_| certificates::identity(first).ok());
+        let identity = trusted.ok().and_then(|_| certificates::user_of_certificate(first).ok());
         let known = identity.filter(|identity| !identity.user.is_empty());
-        Some(known.map_or(Peer::Untrusted, Peer::Known))
+        Some(known.map_or(PeerCertificate::Untrusted, PeerCertificate::Trusted))
     }
 }
 
-impl ClientCertVerifier for AnyClient {
+impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
         true
     }
@@ -137,24 +137,24 @@ impl ClientCertVerifier for AnyClient {
 }
 
 /// What takes connections of clients of a CA, and what says who they are.
-pub(super) fn acceptor(
-    certificate: &Certificate,
+pub(super) fn tls_acceptor(
+    certificate: &HubServingCertificate,
     ca: &str,
-) -> Result<(TlsAcceptor, Arc<AnyClient>), ServerError> {
+) -> Result<(TlsAcceptor, Arc<ClientVerifier>), ServerError> {
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-        roots.add(root.map_err(bad)?).map_err(bad)?;
+        roots.add(root.map_err(tls_error)?).map_err(tls_error)?;
     }
-    let provider = Arc::new(provider());
+    let provider = Arc::new(crypto_provider());
     let trusted =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
-            .map_err(bad)?;
-    let clients = Arc::new(AnyClient { trusted });
+            .map_err(tls_error)?;
+    let clients = Arc::new(ClientVerifier { trusted });
     let verifier = Arc::clone(&clients) as Arc<dyn ClientCertVerifier>;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(bad)?
+        .map_err(tls_error)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(certificate.clone()));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -17,23 +17,23 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::codec::{self, Reader};
-use super::dir::{DataDir, FORMAT, sync_dir};
-use super::disk::{self, Contents};
+use super::codec::{self, ByteReader};
+use super::data_dir::{DataDir, FORMAT_VERSION, sync_dir};
+use super::data_file::FileControl;
+use super::disk::{self, DataFileContents};
 use super::error::StoreError;
-use super::file::Switch;
-use super::types::{Entry, Event};
+use super::types::{StoreEntry, StoreEvent};
 
 const MAGIC: &[u8; 16] = b"machinist-backup";
-const CHECKSUM: usize = 32;
-const CHUNK: usize = 256 << 10;
+const CHECKSUM_BYTES: usize = 32;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// How far above the backup's revision a restored store starts.
 const REVISION_JUMP: u64 = 1_000_000_000;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backup {
+pub struct BackupInfo {
     /// The revision it is a view of.
     pub revision: u64,
     /// How many entries it has.
@@ -46,21 +46,21 @@ pub struct Backup {
 pub(super) async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     revision: u64,
-    entries: &[Entry],
-) -> std::io::Result<Backup> {
+    entries: &[StoreEntry],
+) -> std::io::Result<BackupInfo> {
     let mut hash = Sha256::new();
     let mut bytes = 0;
-    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     chunk.extend_from_slice(MAGIC);
-    chunk.extend_from_slice(&FORMAT.to_le_bytes());
+    chunk.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     chunk.extend_from_slice(&revision.to_le_bytes());
     chunk.extend_from_slice(&(entries.len() as u64).to_le_bytes());
     for entry in entries {
-        codec::put_bytes(&mut chunk, entry.key.as_bytes());
+        codec::encode_bytes(&mut chunk, entry.key.as_bytes());
         chunk.extend_from_slice(&entry.created.to_le_bytes());
         chunk.extend_from_slice(&entry.revision.to_le_bytes());
-        codec::put_bytes(&mut chunk, &entry.value);
-        if chunk.len() >= CHUNK {
+        codec::encode_bytes(&mut chunk, &entry.value);
+        if chunk.len() >= CHUNK_BYTES {
             hash.update(&chunk);
             to.write_all(&chunk).await?;
             bytes += chunk.len() as u64;
@@ -72,15 +72,15 @@ pub(super) async fn write(
     to.write_all(&chunk).await?;
     to.flush().await?;
     bytes += chunk.len() as u64;
-    Ok(Backup { revision, entries: entries.len(), bytes })
+    Ok(BackupInfo { revision, entries: entries.len(), bytes })
 }
 
 /// Writes a backup to a file, all of it or nothing.
 pub(super) async fn write_file(
     path: &Path,
     revision: u64,
-    entries: &[Entry],
-) -> Result<Backup, StoreError> {
+    entries: &[StoreEntry],
+) -> Result<BackupInfo, StoreError> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = Path::new(&partial);
@@ -101,7 +101,11 @@ pub(super) async fn write_file(
     Ok(backup)
 }
 
-async fn write_partial(path: &Path, revision: u64, entries: &[Entry]) -> std::io::Result<Backup> {
+async fn write_partial(
+    path: &Path,
+    revision: u64,
+    entries: &[StoreEntry],
+) -> std::io::Result<BackupInfo> {
     let mut options = tokio::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(path).await?;
@@ -114,22 +118,26 @@ async fn write_partial(path: &Path, revision: u64, entries: &[Entry]) -> std::io
 pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
     let (revision, entries) = read(from)?;
     let dir = DataDir::lock(dir)?;
-    dir.must_be_fresh()?;
+    dir.ensure_empty()?;
     let start = revision.saturating_add(REVISION_JUMP);
-    let none: [Arc<Event>; 0] = [];
-    let contents =
-        Contents { revision: start, floor: start, entries: entries.iter(), history: none.iter() };
-    let switch = Switch::default();
-    let database = disk::build(&dir, &switch, contents)?;
+    let none: [Arc<StoreEvent>; 0] = [];
+    let contents = DataFileContents {
+        revision: start,
+        floor: start,
+        entries: entries.iter(),
+        history: none.iter(),
+    };
+    let switch = FileControl::default();
+    let database = disk::build_data_file(&dir, &switch, contents)?;
     switch.seal();
     drop(database);
-    dir.mark()?;
+    dir.write_format()?;
     tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "restored");
     Ok(())
 }
 
 /// Reads a backup and checks all of it.
-fn read(path: &Path) -> Result<(u64, Vec<Entry>), StoreError> {
+fn read(path: &Path) -> Result<(u64, Vec<StoreEntry>), StoreError> {
     let bad = |what: &str| {
         let (path, what) = (path.to_owned(), what.to_owned());
         StoreError::Corrupt { path, what, remedy: "use another backup" }
@@ -138,33 +146,33 @@ fn read(path: &Path) -> Result<(u64, Vec<Entry>), StoreError> {
     if !file.starts_with(MAGIC) {
         return Err(bad("it is not a backup of the hub"));
     }
-    let format = Reader(&file[MAGIC.len()..]).short().ok_or_else(|| bad("it is cut off"))?;
-    if format != FORMAT {
+    let format = ByteReader(&file[MAGIC.len()..]).read_u32().ok_or_else(|| bad("it is cut off"))?;
+    if format != FORMAT_VERSION {
         let (path, found) = (path.to_owned(), format.to_string());
-        return Err(StoreError::Format { path, found, known: FORMAT });
+        return Err(StoreError::Format { path, found, known: FORMAT_VERSION });
     }
-    let end = file.len().checked_sub(CHECKSUM).ok_or_else(|| bad("it is cut off"))?;
+    let end = file.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| bad("it is cut off"))?;
     if Sha256::digest(&file[..end])[..] != file[end..] {
         return Err(bad("its checksum does not match"));
     }
     parse(&file.slice(MAGIC.len() + 4..end)).ok_or_else(|| bad("its entries make no sense"))
 }
 
-fn parse(body: &Bytes) -> Option<(u64, Vec<Entry>)> {
-    let mut reader = Reader(body);
-    let (revision, count) = (reader.number()?, reader.number()?);
-    let mut entries: Vec<Entry> = Vec::new();
+fn parse(body: &Bytes) -> Option<(u64, Vec<StoreEntry>)> {
+    let mut reader = ByteReader(body);
+    let (revision, count) = (reader.read_u64()?, reader.read_u64()?);
+    let mut entries: Vec<StoreEntry> = Vec::new();
     for _ in 0..count {
-        let key = reader.text()?;
+        let key = reader.read_str()?;
         if entries.last().is_some_and(|last| &*last.key >= key) {
             return None;
         }
-        let (created, written) = (reader.number()?, reader.number()?);
+        let (created, written) = (reader.read_u64()?, reader.read_u64()?);
         if created > written || written > revision {
             return None;
         }
-        let value = body.slice_ref(reader.bytes()?);
-        entries.push(Entry { key: key.into(), value, created, revision: written });
+        let value = body.slice_ref(reader.read_bytes()?);
+        entries.push(StoreEntry { key: key.into(), value, created, revision: written });
     }
     reader.0.is_empty().then_some((revision, entries))
 }

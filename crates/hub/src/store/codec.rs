@@ -13,117 +13,117 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::types::{Entry, Event, EventKind};
+use super::types::{StoreEntry, StoreEvent, StoreEventKind};
 
 /// The length of an entry beside its value.
-pub(super) const ENTRY_HEAD: usize = 16;
+pub(super) const ENTRY_HEADER_BYTES: usize = 16;
 
 /// The largest value: lengths are `u32`, and a value is held in memory several times on its way.
-pub(super) const MAX_VALUE: usize = 64 << 20;
+pub(super) const MAX_VALUE_BYTES: usize = 64 << 20;
 
 /// An event as it was written.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) kind: EventKind,
+pub(super) struct EventRecord {
+    pub(super) kind: StoreEventKind,
     pub(super) key: String,
-    pub(super) previous: Option<Entry>,
+    pub(super) previous: Option<StoreEntry>,
 }
 
-pub(super) fn put_entry(out: &mut [u8], entry: &Entry) {
-    let (head, value) = out.split_at_mut(ENTRY_HEAD);
+pub(super) fn encode_entry(out: &mut [u8], entry: &StoreEntry) {
+    let (head, value) = out.split_at_mut(ENTRY_HEADER_BYTES);
     head[..8].copy_from_slice(&entry.created.to_le_bytes());
     head[8..].copy_from_slice(&entry.revision.to_le_bytes());
     value.copy_from_slice(&entry.value);
 }
 
-pub(super) fn get_entry(key: &str, row: &[u8]) -> Option<Entry> {
-    let mut row = Reader(row);
-    let (created, revision) = (row.number()?, row.number()?);
-    Some(Entry { key: key.into(), value: Bytes::copy_from_slice(row.0), created, revision })
+pub(super) fn decode_entry(key: &str, row: &[u8]) -> Option<StoreEntry> {
+    let mut row = ByteReader(row);
+    let (created, revision) = (row.read_u64()?, row.read_u64()?);
+    Some(StoreEntry { key: key.into(), value: Bytes::copy_from_slice(row.0), created, revision })
 }
 
-pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
+pub(super) fn encode_event(out: &mut Vec<u8>, event: &StoreEvent) {
     out.push(match event.kind {
-        EventKind::Put => 0,
-        EventKind::Delete => 1,
+        StoreEventKind::Put => 0,
+        StoreEventKind::Delete => 1,
     });
-    put_bytes(out, event.entry.key.as_bytes());
+    encode_bytes(out, event.entry.key.as_bytes());
     out.push(u8::from(event.previous.is_some()));
     if let Some(previous) = &event.previous {
         out.extend_from_slice(&previous.created.to_le_bytes());
         out.extend_from_slice(&previous.revision.to_le_bytes());
-        put_bytes(out, &previous.value);
+        encode_bytes(out, &previous.value);
     }
 }
 
 /// All events of a row, oldest first.
-pub(super) fn get_events(row: &[u8]) -> Option<Vec<Record>> {
-    let mut row = Reader(row);
+pub(super) fn decode_events(row: &[u8]) -> Option<Vec<EventRecord>> {
+    let mut row = ByteReader(row);
     let mut records = Vec::new();
     while !row.0.is_empty() {
-        records.push(get_event(&mut row)?);
+        records.push(decode_event(&mut row)?);
     }
     Some(records)
 }
 
-fn get_event(row: &mut Reader<'_>) -> Option<Record> {
-    let kind = match row.byte()? {
-        0 => EventKind::Put,
-        1 => EventKind::Delete,
+fn decode_event(row: &mut ByteReader<'_>) -> Option<EventRecord> {
+    let kind = match row.read_u8()? {
+        0 => StoreEventKind::Put,
+        1 => StoreEventKind::Delete,
         _ => return None,
     };
-    let key = row.text()?;
-    let previous = match row.byte()? {
+    let key = row.read_str()?;
+    let previous = match row.read_u8()? {
         0 => None,
         1 => {
-            let (created, revision) = (row.number()?, row.number()?);
-            let value = Bytes::copy_from_slice(row.bytes()?);
-            Some(Entry { key: Arc::from(key), value, created, revision })
+            let (created, revision) = (row.read_u64()?, row.read_u64()?);
+            let value = Bytes::copy_from_slice(row.read_bytes()?);
+            Some(StoreEntry { key: Arc::from(key), value, created, revision })
         }
         _ => return None,
     };
-    Some(Record { kind, key: key.to_owned(), previous })
+    Some(EventRecord { kind, key: key.to_owned(), previous })
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     // Lengths are checked when a transaction comes in.
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
 /// Takes values off the front.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    fn read_u8(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub(super) fn short(&mut self) -> Option<u32> {
+    pub(super) fn read_u32(&mut self) -> Option<u32> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*bytes))
     }
 
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(super) fn read_u64(&mut self) -> Option<u64> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u64::from_le_bytes(*bytes))
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = self.short()?;
+    pub(super) fn read_bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.read_u32()?;
         self.take(usize::try_from(length).ok()?)
     }
 
-    pub(super) fn text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.bytes()?).ok()
+    pub(super) fn read_str(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.read_bytes()?).ok()
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
 
     use super::*;
 
-    fn entry() -> impl Strategy<Value = Entry> {
+    fn entry() -> impl Strategy<Value = StoreEntry> {
         ("[a-z/é]{0,9}", proptest::collection::vec(any::<u8>(), 0..40), any::<u64>(), any::<u64>())
-            .prop_map(|(key, value, created, revision)| Entry {
+            .prop_map(|(key, value, created, revision)| StoreEntry {
                 key: key.into(),
                 value: value.into(),
                 created,
@@ -145,30 +145,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back(entry in entry()) {
-            let mut row = vec![0; ENTRY_HEAD + entry.value.len()];
-            put_entry(&mut row, &entry);
-            prop_assert_eq!(get_entry(&entry.key, &row), Some(entry));
+        fn entries_round_trip(entry in entry()) {
+            let mut row = vec![0; ENTRY_HEADER_BYTES + entry.value.len()];
+            encode_entry(&mut row, &entry);
+            prop_assert_eq!(decode_entry(&entry.key, &row), Some(entry));
         }
 
         #[test]
-        fn events_come_back(entries in proptest::collection::vec((entry(), any::<bool>()), 0..5)) {
+        fn events_round_trip(entries in proptest::collection::vec((entry(), any::<bool>()), 0..5)) {
             let mut row = Vec::new();
             let mut expected = Vec::new();
             for (entry, delete) in entries {
-                let kind = if delete { EventKind::Delete } else { EventKind::Put };
+                let kind = if delete { StoreEventKind::Delete } else { StoreEventKind::Put };
                 let previous = (entry.created % 2 == 0).then(|| entry.clone());
                 let key = entry.key.to_string();
-                put_event(&mut row, &Event { revision: 7, kind, entry, previous: previous.clone() });
-                expected.push(Record { kind, key, previous });
+                encode_event(&mut row, &StoreEvent { revision: 7, kind, entry, previous: previous.clone() });
+                expected.push(EventRecord { kind, key, previous });
             }
-            prop_assert_eq!(get_events(&row), Some(expected));
+            prop_assert_eq!(decode_events(&row), Some(expected));
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(row in proptest::collection::vec(0u8..4, 0..60)) {
-            let _ = get_events(&row);
-            let _ = get_entry("", &row);
+            let _ = decode_events(&row);
+            let _ = decode_entry("", &row);
         }
     }
 }

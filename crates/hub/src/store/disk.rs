@@ -21,16 +21,16 @@ use std::sync::Arc;
 use redb::{Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable};
 use redb::{TableDefinition, WriteTransaction};
 
-use super::codec::{self, Record};
-use super::dir::{DATA, DataDir, FORMAT, NEW_DATA};
+use super::codec::{self, EventRecord};
+use super::data_dir::{DATA_FILE, DataDir, FORMAT_VERSION, NEW_DATA_FILE};
+use super::data_file::{DataFile, FileControl};
 use super::error::StoreError;
-use super::file::{DataFile, Switch};
 use super::history::History;
-use super::memory::{Batch, State};
-use super::types::{Entry, Event, EventKind, Options};
+use super::state::{StoreState, WriteBatch};
+use super::types::{StoreEntry, StoreEvent, StoreEventKind, StoreOptions};
 
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
-const PAST: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("history");
+const HISTORY: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("history");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// redb's cache: only the inner pages matter, as reads are answered from memory.
@@ -40,22 +40,22 @@ const CACHE_BYTES: usize = 32 << 20;
 const ROW_BYTES: usize = 16 << 10;
 
 /// An open data directory.
-pub(super) struct Disk {
+pub(super) struct DiskStorage {
     dir: DataDir,
     path: PathBuf,
-    switch: Switch,
+    file_control: FileControl,
     database: Option<Database>,
 }
 
 /// All that a data file holds.
-pub(super) struct Contents<E, H> {
+pub(super) struct DataFileContents<E, H> {
     pub(super) revision: u64,
     pub(super) floor: u64,
     pub(super) entries: E,
     pub(super) history: H,
 }
 
-impl Disk {
+impl DiskStorage {
     /// The data file.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -64,49 +64,53 @@ impl Disk {
     /// Opens a data directory, or makes it, and reads all of it.
     pub(super) fn open(
         dir: &Path,
-        options: Options,
-        switch: Switch,
-    ) -> Result<(Self, State), StoreError> {
+        options: StoreOptions,
+        switch: FileControl,
+    ) -> Result<(Self, StoreState), StoreError> {
         let dir = DataDir::lock(dir)?;
-        let path = dir.file(DATA);
-        let (database, state) = if dir.check()? {
+        let path = dir.file(DATA_FILE);
+        let (database, state) = if dir.has_data()? {
             let database = open_existing(&path, &switch)?;
             let state = load(&path, &database, options)?;
             dir.check_revision(state.revision)?;
             dir.discard_new_data()?;
             (database, state)
         } else {
-            let state = State::empty(options);
-            (build(&dir, &switch, Contents::of(&state))?, state)
+            let state = StoreState::empty(options);
+            (build_data_file(&dir, &switch, DataFileContents::from_state(&state))?, state)
         };
-        dir.mark()?;
-        dir.mark_revision(state.revision)?;
+        dir.write_format()?;
+        dir.write_revision(state.revision)?;
         tracing::info!(
             path = %path.display(),
             revision = state.revision,
             entries = state.entries.len(),
             "store opened"
         );
-        Ok((Self { dir, path, switch, database: Some(database) }, state))
+        Ok((Self { dir, path, file_control: switch, database: Some(database) }, state))
     }
 
     /// Makes a batch durable, and forgets the history up to `floor`.
-    pub(super) fn write(&self, batch: &Batch, floor: u64) -> Result<(), StoreError> {
+    pub(super) fn write(&self, batch: &WriteBatch, floor: u64) -> Result<(), StoreError> {
         let Some(database) = &self.database else { return Err(StoreError::Closed) };
         write_batch(database, batch, floor)
-            .map_err(|source| self.failed(Arc::new(source) as Arc<_>))
+            .map_err(|source| self.write_error(Arc::new(source) as Arc<_>))
     }
 
     /// Makes the data file usable after an error: it then holds what is in memory, and no more.
-    pub(super) fn recover(&mut self, state: &State) -> Result<(), StoreError> {
+    pub(super) fn recover(&mut self, state: &StoreState) -> Result<(), StoreError> {
         self.database = None;
         self.database = match self.reopen(state) {
             Some(database) => Some(database),
             None => {
-                let database = build(&self.dir, &self.switch, Contents::of(state));
+                let database = build_data_file(
+                    &self.dir,
+                    &self.file_control,
+                    DataFileContents::from_state(state),
+                );
                 let database =
-                    database.map_err(|source| self.failed(Arc::new(source) as Arc<_>))?;
-                self.switch.replaced();
+                    database.map_err(|source| self.write_error(Arc::new(source) as Arc<_>))?;
+                self.file_control.clear_sync_failure();
                 Some(database)
             }
         };
@@ -114,11 +118,11 @@ impl Disk {
     }
 
     /// The data file as it is, if it can be trusted and is at the revision of the memory.
-    fn reopen(&self, state: &State) -> Option<Database> {
-        if self.switch.unsynced() {
+    fn reopen(&self, state: &StoreState) -> Option<Database> {
+        if self.file_control.sync_failed() {
             return None;
         }
-        let database = open_existing(&self.path, &self.switch).ok()?;
+        let database = open_existing(&self.path, &self.file_control).ok()?;
         let transaction = database.begin_read().ok()?;
         let revision = transaction.open_table(META).ok()?.get("revision").ok()??.value();
         drop(transaction);
@@ -127,79 +131,85 @@ impl Disk {
 
     /// Closes the data file, all of whose batches are durable already.
     pub(super) fn close(mut self, revision: u64) {
-        self.switch.seal();
+        self.file_control.seal();
         self.database = None;
-        if let Err(error) = self.dir.mark_revision(revision) {
+        if let Err(error) = self.dir.write_revision(revision) {
             tracing::warn!(%error, "store closed, its revision not written down");
         }
     }
 
-    fn failed(&self, source: Arc<dyn std::error::Error + Send + Sync>) -> StoreError {
+    fn write_error(&self, source: Arc<dyn std::error::Error + Send + Sync>) -> StoreError {
         StoreError::Write { path: self.path.clone(), source }
     }
 }
 
-impl fmt::Debug for Disk {
+impl fmt::Debug for DiskStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Disk").field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 
-impl<'a> Contents<(), ()> {
-    fn of(
-        state: &'a State,
-    ) -> Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>> {
-        Contents {
+impl<'a> DataFileContents<(), ()> {
+    fn from_state(
+        state: &'a StoreState,
+    ) -> DataFileContents<
+        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = &'a Arc<StoreEvent>>,
+    > {
+        DataFileContents {
             revision: state.revision,
             floor: state.history.floor(),
             entries: state.entries.values(),
-            history: state.history.since(0),
+            history: state.history.events_after(0),
         }
     }
 }
 
 /// Writes a new data file beside the old one and puts it in its place.
-pub(super) fn build<'a>(
+pub(super) fn build_data_file<'a>(
     dir: &DataDir,
-    switch: &Switch,
-    contents: Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>>,
+    switch: &FileControl,
+    contents: DataFileContents<
+        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = &'a Arc<StoreEvent>>,
+    >,
 ) -> Result<Database, StoreError> {
-    let path = dir.file(NEW_DATA);
+    let path = dir.file(NEW_DATA_FILE);
     dir.discard_new_data()?;
     let database = DataFile::open(&path, switch.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
         .map_err(StoreError::database("create", &path))?;
     write_all(&database, contents).map_err(StoreError::database("write", &path))?;
-    dir.adopt_new_data()?;
+    dir.activate_new_data()?;
     Ok(database)
 }
 
 /// Opens the data file and checks all of it.
-fn open_existing(path: &Path, switch: &Switch) -> Result<Database, StoreError> {
+fn open_existing(path: &Path, switch: &FileControl) -> Result<Database, StoreError> {
     let length = std::fs::metadata(path).map_err(StoreError::io("read", path))?.len();
     if length == 0 {
-        return Err(StoreError::damaged(path, "it is empty")); // redb would make a new one of it
+        return Err(StoreError::corrupt(path, "it is empty")); // redb would make a new one of it
     }
     DataFile::open(path, switch.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
-        .map_err(opening(path))
+        .map_err(open_error(path))
 }
 
-fn opening(path: &Path) -> impl FnOnce(DatabaseError) -> StoreError {
+fn open_error(path: &Path) -> impl FnOnce(DatabaseError) -> StoreError {
     let path = path.to_owned();
     move |error| match error {
         DatabaseError::Storage(redb::StorageError::Io(error)) => match error.kind() {
             std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
-                StoreError::damaged(&path, error.to_string())
+                StoreError::corrupt(&path, error.to_string())
             }
             _ => StoreError::io("open", &path)(error),
         },
-        DatabaseError::RepairAborted => StoreError::damaged(&path, error.to_string()),
+        DatabaseError::RepairAborted => StoreError::corrupt(&path, error.to_string()),
         error => StoreError::database("open", &path)(error),
     }
 }
 
-fn write_batch(database: &Database, batch: &Batch, floor: u64) -> Result<(), redb::Error> {
+fn write_batch(database: &Database, batch: &WriteBatch, floor: u64) -> Result<(), redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     {
@@ -207,14 +217,14 @@ fn write_batch(database: &Database, batch: &Batch, floor: u64) -> Result<(), red
         for (key, entry) in &batch.changed {
             match entry {
                 Some(entry) => {
-                    let size = codec::ENTRY_HEAD + entry.value.len();
+                    let size = codec::ENTRY_HEADER_BYTES + entry.value.len();
                     let mut row = entries.insert_reserve(&**key, size)?;
-                    codec::put_entry(row.as_mut(), entry);
+                    codec::encode_entry(row.as_mut(), entry);
                 }
                 None => drop(entries.remove(&**key)?),
             }
         }
-        let mut past = transaction.open_table(PAST)?;
+        let mut past = transaction.open_table(HISTORY)?;
         while past.first()?.is_some_and(|(key, _)| key.value().0 <= floor) {
             past.pop_first()?;
         }
@@ -227,16 +237,19 @@ fn write_batch(database: &Database, batch: &Batch, floor: u64) -> Result<(), red
 
 fn write_all<'a>(
     database: &Database,
-    contents: Contents<impl Iterator<Item = &'a Entry>, impl Iterator<Item = &'a Arc<Event>>>,
+    contents: DataFileContents<
+        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = &'a Arc<StoreEvent>>,
+    >,
 ) -> Result<(), redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     {
         let mut entries = transaction.open_table(ENTRIES)?;
         for entry in contents.entries {
-            let size = codec::ENTRY_HEAD + entry.value.len();
+            let size = codec::ENTRY_HEADER_BYTES + entry.value.len();
             let mut row = entries.insert_reserve(&*entry.key, size)?;
-            codec::put_entry(row.as_mut(), entry);
+            codec::encode_entry(row.as_mut(), entry);
         }
     }
     write_events(&transaction, contents.history, contents.floor)?;
@@ -248,14 +261,14 @@ fn write_all<'a>(
 /// Adds the events after `floor`, at least a row for each revision.
 fn write_events<'a>(
     transaction: &WriteTransaction,
-    events: impl Iterator<Item = &'a Arc<Event>>,
+    events: impl Iterator<Item = &'a Arc<StoreEvent>>,
     floor: u64,
 ) -> Result<(), redb::Error> {
-    let mut past = transaction.open_table(PAST)?;
+    let mut past = transaction.open_table(HISTORY)?;
     let mut events = events.filter(|event| event.revision > floor).peekable();
     let (mut row, mut part) = (Vec::new(), 0);
     while let Some(event) = events.next() {
-        codec::put_event(&mut row, event);
+        codec::encode_event(&mut row, event);
         let last = events.peek().is_none_or(|next| next.revision != event.revision);
         if last || row.len() >= ROW_BYTES {
             past.insert((event.revision, part), row.as_slice())?;
@@ -272,24 +285,24 @@ fn write_meta(
     floor: u64,
 ) -> Result<(), redb::Error> {
     let mut meta = transaction.open_table(META)?;
-    meta.insert("format", u64::from(FORMAT))?;
+    meta.insert("format", u64::from(FORMAT_VERSION))?;
     meta.insert("revision", revision)?;
     meta.insert("floor", floor)?;
     Ok(())
 }
 
-fn load(path: &Path, database: &Database, options: Options) -> Result<State, StoreError> {
+fn load(path: &Path, database: &Database, options: StoreOptions) -> Result<StoreState, StoreError> {
     let loaded = read_all(database).map_err(StoreError::database("read", path))?;
-    let bad = |what: &str| StoreError::damaged(path, what);
+    let bad = |what: &str| StoreError::corrupt(path, what);
     let number = |name: &str| {
         loaded.meta.get(name).copied().ok_or_else(|| bad("its revision or format is missing"))
     };
     let format = number("format")?;
-    if format != u64::from(FORMAT) {
+    if format != u64::from(FORMAT_VERSION) {
         let (path, found) = (path.to_owned(), format.to_string());
-        return Err(StoreError::Format { path, found, known: FORMAT });
+        return Err(StoreError::Format { path, found, known: FORMAT_VERSION });
     }
-    let mut state = State::empty(options);
+    let mut state = StoreState::empty(options);
     state.revision = number("revision")?;
     state.history = History::new(number("floor")?, options);
     state.entries = loaded.entries.ok_or_else(|| bad("an entry cannot be read"))?;
@@ -299,23 +312,24 @@ fn load(path: &Path, database: &Database, options: Options) -> Result<State, Sto
         return Err(bad("an entry is newer than the revision"));
     }
     let rows = loaded.history.ok_or_else(|| bad("an event cannot be read"))?;
-    let events = redo(&state, rows).ok_or_else(|| bad("history and entries do not agree"))?;
+    let events =
+        rebuild_events(&state, rows).ok_or_else(|| bad("history and entries do not agree"))?;
     for event in events.into_iter().rev() {
         state.history.push(event);
     }
     let floor = state.history.floor_with([].iter());
-    state.history.forget(floor);
+    state.history.compact(floor);
     Ok(state)
 }
 
 /// The rows of a data file; none where one of them makes no sense.
-struct Loaded {
+struct LoadedRows {
     meta: HashMap<String, u64>,
-    entries: Option<std::collections::BTreeMap<Arc<str>, Entry>>,
-    history: Option<Vec<(u64, Vec<Record>)>>,
+    entries: Option<std::collections::BTreeMap<Arc<str>, StoreEntry>>,
+    history: Option<Vec<(u64, Vec<EventRecord>)>>,
 }
 
-fn read_all(database: &Database) -> Result<Loaded, redb::Error> {
+fn read_all(database: &Database) -> Result<LoadedRows, redb::Error> {
     let transaction = database.begin_read()?;
     let mut meta = HashMap::new();
     for row in transaction.open_table(META)?.iter()? {
@@ -325,15 +339,15 @@ fn read_all(database: &Database) -> Result<Loaded, redb::Error> {
     let mut entries = Vec::new();
     for row in transaction.open_table(ENTRIES)?.iter()? {
         let (key, row) = row?;
-        let entry = codec::get_entry(key.value(), row.value());
+        let entry = codec::decode_entry(key.value(), row.value());
         entries.push(entry.map(|entry| (Arc::clone(&entry.key), entry)));
     }
     let mut history = Vec::new();
-    for row in transaction.open_table(PAST)?.iter()? {
+    for row in transaction.open_table(HISTORY)?.iter()? {
         let (key, row) = row?;
-        history.push(codec::get_events(row.value()).map(|events| (key.value().0, events)));
+        history.push(codec::decode_events(row.value()).map(|events| (key.value().0, events)));
     }
-    Ok(Loaded {
+    Ok(LoadedRows {
         meta,
         entries: entries.into_iter().collect(),
         history: history.into_iter().collect(),
@@ -342,26 +356,31 @@ fn read_all(database: &Database) -> Result<Loaded, redb::Error> {
 
 /// The events, newest first, with the entries after them: found by going back from the live ones.
 /// None if the entries are not what the events say.
-fn redo(state: &State, rows: Vec<(u64, Vec<Record>)>) -> Option<Vec<Arc<Event>>> {
-    let mut now: HashMap<String, Option<Entry>> = HashMap::new();
+fn rebuild_events(
+    state: &StoreState,
+    rows: Vec<(u64, Vec<EventRecord>)>,
+) -> Option<Vec<Arc<StoreEvent>>> {
+    let mut now: HashMap<String, Option<StoreEntry>> = HashMap::new();
     let mut events = Vec::new();
     for (revision, records) in rows.into_iter().rev() {
         if revision > state.revision || revision <= state.history.floor() {
             return None;
         }
-        for Record { kind, key, mut previous } in records.into_iter().rev() {
+        for EventRecord { kind, key, mut previous } in records.into_iter().rev() {
             let live = state.entries.get(key.as_str());
             let after = now.get(&key).cloned().unwrap_or_else(|| live.cloned());
             if let (Some(previous), Some(after)) = (&mut previous, &after) {
                 previous.key = Arc::clone(&after.key);
             }
             let entry = match kind {
-                EventKind::Put => after.filter(|after| after.revision == revision)?,
-                EventKind::Delete if after.is_none() => Entry { revision, ..previous.clone()? },
-                EventKind::Delete => return None,
+                StoreEventKind::Put => after.filter(|after| after.revision == revision)?,
+                StoreEventKind::Delete if after.is_none() => {
+                    StoreEntry { revision, ..previous.clone()? }
+                }
+                StoreEventKind::Delete => return None,
             };
             now.insert(key, previous.clone());
-            events.push(Arc::new(Event { revision, kind, entry, previous }));
+            events.push(Arc::new(StoreEvent { revision, kind, entry, previous }));
         }
     }
     Some(events)

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::types::Entry;
+use super::types::StoreEntry;
 
 /// The store cannot do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -112,12 +112,12 @@ impl StoreError {
     ) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();
         move |error| match error.into() {
-            redb::Error::Corrupted(what) => Self::damaged(&path, what),
+            redb::Error::Corrupted(what) => Self::corrupt(&path, what),
             source => Self::Database { action, path, source: Arc::new(source) },
         }
     }
 
-    pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+    pub(super) fn corrupt(path: &Path, what: impl Into<String>) -> Self {
         const REMEDY: &str = "restore a backup into a fresh directory";
         Self::Corrupt { path: path.to_owned(), what: what.into(), remedy: REMEDY }
     }
@@ -132,14 +132,14 @@ pub enum CommitError {
         /// The step whose expectation it was.
         op: usize,
         /// What was found.
-        found: Option<Entry>,
+        found: Option<StoreEntry>,
     },
     /// The store could not keep it.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-fn conflict(op: usize, found: Option<&Entry>) -> String {
+fn conflict(op: usize, found: Option<&StoreEntry>) -> String {
     match found {
         Some(entry) => format!(
             "step {op}: {} is at revision {}: read it again and retry",
@@ -151,7 +151,7 @@ fn conflict(op: usize, found: Option<&Entry>) -> String {
 
 /// A revision cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooOld {
+pub enum RevisionError {
     /// The history does not reach back that far any more.
     #[error("revision {requested} is too old, the history starts at {oldest}: list again")]
     Compacted {
@@ -162,7 +162,7 @@ pub enum TooOld {
     },
     /// The revision is in the future.
     #[error("revision {requested} is not there yet, the newest is {current}: try again later")]
-    NotYet {
+    FutureRevision {
         /// The revision that was asked for.
         requested: u64,
         /// The newest revision.

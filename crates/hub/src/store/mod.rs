@@ -21,14 +21,14 @@
 
 mod backup;
 mod codec;
-mod dir;
+mod data_dir;
+mod data_file;
 mod disk;
 mod error;
 #[cfg(test)]
-mod faults;
-mod file;
+mod fault_tests;
 mod history;
-mod memory;
+mod state;
 mod types;
 mod watch;
 mod writer;
@@ -44,27 +44,30 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::io::AsyncWrite;
 use tokio::sync::{mpsc, oneshot};
 
-pub use backup::Backup;
-pub use error::{CommitError, StoreError, TooOld};
-pub use types::{Committed, Entry, Event, EventKind, Expect, Op, Options, Page};
-pub use watch::Watch;
+pub use backup::BackupInfo;
+pub use error::{CommitError, RevisionError, StoreError};
+pub use types::{
+    Precondition, StoreEntry, StoreEvent, StoreEventKind, StoreOp, StoreOptions, StorePage,
+    TransactionResult,
+};
+pub use watch::StoreWatch;
 
-use crate::figures;
-use disk::Disk;
-use file::Switch;
-use memory::State;
-use watch::Shared;
-use writer::{Message, Transaction, Writer};
+use crate::metrics;
+use data_file::FileControl;
+use disk::DiskStorage;
+use state::StoreState;
+use watch::SharedState;
+use writer::{PendingTransaction, StoreWriter, WriterCommand};
 
 /// The store. A clone is the same store; when the last one goes, the store is closed.
 #[derive(Clone, Debug)]
 pub struct Store {
-    handle: Arc<Handle>,
+    handle: Arc<StoreHandle>,
 }
 
 /// How large a store is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Usage {
+pub(crate) struct StoreUsage {
     /// How many entries it has.
     pub(crate) objects: u64,
     /// How many bytes their keys and values have.
@@ -74,13 +77,13 @@ pub(crate) struct Usage {
 }
 
 #[derive(Debug)]
-struct Handle {
-    shared: Arc<Shared>,
-    inbox: Option<mpsc::Sender<Message>>,
+struct StoreHandle {
+    shared: Arc<SharedState>,
+    writer: Option<mpsc::Sender<WriterCommand>>,
     writable: Arc<AtomicBool>,
-    commits: Histogram,
+    commit_duration: Histogram,
     /// The data file, where there is a disk.
-    file: Option<PathBuf>,
+    data_file: Option<PathBuf>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -90,30 +93,34 @@ impl Store {
     /// # Errors
     /// If another process has the directory, the data are damaged or of a newer format, or the disk
     /// does not work.
-    pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
-        Self::open_with(dir, options, Switch::default())
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        Self::open_with(dir, options, FileControl::default())
     }
 
-    fn open_with(dir: &Path, options: Options, switch: Switch) -> Result<Self, StoreError> {
-        let (disk, state) = Disk::open(dir, options, switch)?;
+    fn open_with(
+        dir: &Path,
+        options: StoreOptions,
+        switch: FileControl,
+    ) -> Result<Self, StoreError> {
+        let (disk, state) = DiskStorage::open(dir, options, switch)?;
         Ok(Self::start(state, Some(disk)))
     }
 
     /// An empty store without a disk: the same behaviour, for tests.
     #[must_use]
-    pub fn in_memory(options: Options) -> Self {
-        Self::start(State::empty(options), None)
+    pub fn in_memory(options: StoreOptions) -> Self {
+        Self::start(StoreState::empty(options), None)
     }
 
-    fn start(state: State, disk: Option<Disk>) -> Self {
-        let shared = Arc::new(Shared::new(state));
+    fn start(state: StoreState, disk: Option<DiskStorage>) -> Self {
+        let shared = Arc::new(SharedState::new(state));
         let file = disk.as_ref().map(|disk| disk.path().to_owned());
-        let (sender, inbox) = mpsc::channel(writer::QUEUE);
+        let (sender, inbox) = mpsc::channel(writer::QUEUE_CAPACITY);
         let writable = Arc::new(AtomicBool::new(true));
-        let writer = Writer {
+        let writer = StoreWriter {
             shared: Arc::clone(&shared),
             disk,
-            inbox,
+            commands: inbox,
             writable: Arc::clone(&writable),
             failure: None,
         };
@@ -122,12 +129,12 @@ impl Store {
             .spawn(move || writer.run())
             .inspect_err(|error| tracing::error!(%error, "store has no writer thread"))
             .ok(); // the inbox is gone with the writer: commits answer `Closed`
-        let handle = Handle {
+        let handle = StoreHandle {
             shared,
-            inbox: Some(sender),
+            writer: Some(sender),
             writable,
-            commits: figures::durations(),
-            file,
+            commit_duration: metrics::duration_histogram(),
+            data_file: file,
             thread: Mutex::new(thread),
         };
         Self { handle: Arc::new(handle) }
@@ -141,14 +148,14 @@ impl Store {
 
     /// The entry of a key.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<Entry> {
+    pub fn get(&self, key: &str) -> Option<StoreEntry> {
         self.handle.shared.state.read().entries.get(key).cloned()
     }
 
     /// The entries whose keys start with `prefix`, sorted by key: those after `start_after`, at
     /// most `limit` of them.
     #[must_use]
-    pub fn list(&self, prefix: &str, start_after: Option<&str>, limit: Option<usize>) -> Page {
+    pub fn list(&self, prefix: &str, start_after: Option<&str>, limit: Option<usize>) -> StorePage {
         self.handle.shared.state.read().list(prefix, start_after, limit)
     }
 
@@ -162,7 +169,7 @@ impl Store {
         prefix: &str,
         start_after: Option<&str>,
         limit: Option<usize>,
-    ) -> Result<Page, TooOld> {
+    ) -> Result<StorePage, RevisionError> {
         self.handle.shared.state.read().list_at(revision, prefix, start_after, limit)
     }
 
@@ -172,29 +179,29 @@ impl Store {
     ///
     /// # Errors
     /// If an expectation does not hold, or the store cannot keep it.
-    pub async fn commit(&self, ops: Vec<Op>) -> Result<Committed, CommitError> {
+    pub async fn commit(&self, ops: Vec<StoreOp>) -> Result<TransactionResult, CommitError> {
         ops.iter().try_for_each(check_size)?;
         let started = Instant::now();
         let (answer, result) = oneshot::channel();
-        let message = Message::Commit(Transaction { ops, answer });
-        let inbox = self.handle.inbox.as_ref().ok_or(StoreError::Closed)?;
+        let message = WriterCommand::Commit(PendingTransaction { ops, reply: answer });
+        let inbox = self.handle.writer.as_ref().ok_or(StoreError::Closed)?;
         inbox.send(message).await.map_err(|_| StoreError::Closed)?;
         let result = result.await.map_err(|_| StoreError::Closed)?;
-        self.handle.commits.observe(started.elapsed().as_secs_f64());
+        self.handle.commit_duration.observe(started.elapsed().as_secs_f64());
         result
     }
 
     /// How long transactions took.
-    pub(crate) fn commits(&self) -> &Histogram {
-        &self.handle.commits
+    pub(crate) fn commit_duration(&self) -> &Histogram {
+        &self.handle.commit_duration
     }
 
     /// How large it is.
-    pub(crate) fn usage(&self) -> Usage {
-        let file = self.handle.file.as_ref().and_then(|path| std::fs::metadata(path).ok());
+    pub(crate) fn usage(&self) -> StoreUsage {
+        let file = self.handle.data_file.as_ref().and_then(|path| std::fs::metadata(path).ok());
         let state = self.handle.shared.state.read();
         let bytes = state.entries.values().map(|entry| entry.key.len() + entry.value.len());
-        Usage {
+        StoreUsage {
             objects: state.entries.len() as u64,
             bytes: bytes.sum::<usize>() as u64,
             file_bytes: file.map_or(0, |file| file.len()),
@@ -205,7 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// If the history does not reach back that far, or the revision is in the future.
-    pub fn watch(&self, prefix: &str, after: u64) -> Result<Watch, TooOld> {
+    pub fn watch(&self, prefix: &str, after: u64) -> Result<StoreWatch, RevisionError> {
         self.handle.shared.watch(prefix, after)
     }
 
@@ -214,16 +221,16 @@ impl Store {
         {
             let mut state = self.handle.shared.state.write();
             let floor = before.min(state.revision);
-            state.history.forget(floor);
+            state.history.compact(floor);
         }
-        if let Some(inbox) = &self.handle.inbox {
-            let _ = inbox.try_send(Message::Compact); // if full: the next batch does it as well
+        if let Some(inbox) = &self.handle.writer {
+            let _ = inbox.try_send(WriterCommand::Compact); // if full: the next batch does it as well
         }
     }
 
     /// Whether the last write to the disk worked.
     #[must_use]
-    pub fn writable(&self) -> bool {
+    pub fn is_writable(&self) -> bool {
         self.handle.writable.load(Ordering::Relaxed)
     }
 
@@ -231,7 +238,7 @@ impl Store {
     ///
     /// # Errors
     /// If `to` does not take it.
-    pub async fn backup(&self, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<Backup> {
+    pub async fn backup(&self, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<BackupInfo> {
         let page = self.list("", None, None);
         backup::write(to, page.revision, &page.entries).await
     }
@@ -240,7 +247,7 @@ impl Store {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub async fn backup_file(&self, path: &Path) -> Result<Backup, StoreError> {
+    pub async fn backup_file(&self, path: &Path) -> Result<BackupInfo, StoreError> {
         let page = self.list("", None, None);
         backup::write_file(path, page.revision, &page.entries).await
     }
@@ -261,25 +268,25 @@ impl Store {
     /// further transactions with [`StoreError::Closed`]; watches end.
     pub async fn close(self) {
         let (done, closed) = oneshot::channel();
-        if let Some(inbox) = &self.handle.inbox
-            && inbox.send(Message::Close(done)).await.is_ok()
+        if let Some(inbox) = &self.handle.writer
+            && inbox.send(WriterCommand::Close(done)).await.is_ok()
         {
             let _ = closed.await; // an error means that it is closed already
         }
     }
 }
 
-impl Drop for Handle {
+impl Drop for StoreHandle {
     fn drop(&mut self) {
-        self.inbox = None;
+        self.writer = None;
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join(); // at most one batch is under way
         }
     }
 }
 
-fn check_size(op: &Op) -> Result<(), StoreError> {
-    let (size, limit) = (op.size(), codec::MAX_VALUE);
+fn check_size(op: &StoreOp) -> Result<(), StoreError> {
+    let (size, limit) = (op.size(), codec::MAX_VALUE_BYTES);
     if size > limit {
         return Err(StoreError::TooLarge { key: op.key().to_owned(), size, limit });
     }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 /// How much of the past a store keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct StoreOptions {
     /// How many events are kept for watches and for views of older revisions.
     pub history: usize,
     /// How many bytes these events may hold beside the live objects.
     pub history_bytes: usize,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     fn default() -> Self {
         Self { history: 100_000, history_bytes: 256 << 20 }
     }
@@ -21,7 +21,7 @@ impl Default for Options {
 
 /// A key with its value. A clone shares both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoreEntry {
     /// Its key.
     pub key: Arc<str>,
     /// Its value.
@@ -34,9 +34,9 @@ pub struct Entry {
 
 /// A part of a sorted list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct StorePage {
     /// The entries, sorted by key.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<StoreEntry>,
     /// The revision that the list is a view of.
     pub revision: u64,
     /// How many entries follow after the last of this page.
@@ -45,7 +45,7 @@ pub struct Page {
 
 /// What must be true of a key for a transaction to go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// Nothing.
     Any,
     /// It does not exist.
@@ -56,8 +56,8 @@ pub enum Expect {
     Revision(u64),
 }
 
-impl Expect {
-    pub(super) fn holds(self, found: Option<&Entry>) -> bool {
+impl Precondition {
+    pub(super) fn is_met(self, found: Option<&StoreEntry>) -> bool {
         match self {
             Self::Any => true,
             Self::Absent => found.is_none(),
@@ -69,7 +69,7 @@ impl Expect {
 
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum StoreOp {
     /// Writes a key.
     Put {
         /// The key.
@@ -77,25 +77,25 @@ pub enum Op {
         /// Its new value.
         value: Bytes,
         /// What must be true before.
-        expect: Expect,
+        expect: Precondition,
     },
     /// Removes a key. To remove what is not there changes nothing.
     Delete {
         /// The key.
         key: String,
         /// What must be true before.
-        expect: Expect,
+        expect: Precondition,
     },
 }
 
-impl Op {
+impl StoreOp {
     pub(super) fn key(&self) -> &str {
         match self {
             Self::Put { key, .. } | Self::Delete { key, .. } => key,
         }
     }
 
-    pub(super) fn expect(&self) -> Expect {
+    pub(super) fn precondition(&self) -> Precondition {
         match self {
             Self::Put { expect, .. } | Self::Delete { expect, .. } => *expect,
         }
@@ -111,16 +111,16 @@ impl Op {
 
 /// A transaction that went through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct TransactionResult {
     /// Its revision. A transaction that changed nothing has the revision it was checked at.
     pub revision: u64,
     /// For each step: the entry after a put; for a delete the entry that it removed.
-    pub entries: Vec<Option<Entry>>,
+    pub entries: Vec<Option<StoreEntry>>,
 }
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub enum StoreEventKind {
     /// It was written.
     Put,
     /// It was removed.
@@ -129,22 +129,24 @@ pub enum EventKind {
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct StoreEvent {
     /// The revision of the change; all changes of one transaction share it.
     pub revision: u64,
     /// What happened.
-    pub kind: EventKind,
+    pub kind: StoreEventKind,
     /// The entry after a put; for a delete the last value, with the revision of the delete.
-    pub entry: Entry,
+    pub entry: StoreEntry,
     /// The entry before, if there was one.
-    pub previous: Option<Entry>,
+    pub previous: Option<StoreEntry>,
 }
 
-impl Event {
+impl StoreEvent {
     /// What keeping the event costs beside the live objects: the new value is either live, or the
     /// `previous` of a later event.
-    pub(super) fn cost(&self) -> usize {
-        const FIXED: usize = 200;
-        FIXED + self.entry.key.len() + self.previous.as_ref().map_or(0, |entry| entry.value.len())
+    pub(super) fn history_bytes(&self) -> usize {
+        const FIXED_OVERHEAD_BYTES: usize = 200;
+        FIXED_OVERHEAD_BYTES
+            + self.entry.key.len()
+            + self.previous.as_ref().map_or(0, |entry| entry.value.len())
     }
 }

@@ -21,23 +21,23 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::TooOld;
-use super::memory::State;
-use super::types::Event;
+use super::error::RevisionError;
+use super::state::StoreState;
+use super::types::StoreEvent;
 
 /// How many sequence numbers a waiter notes one by one.
-const NOTES: usize = 4;
+const INLINE_SEQUENCES: usize = 4;
 
 /// The published state and those who wait for it to change.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) state: RwLock<State>,
-    pub(super) index: Mutex<Index>,
+pub(super) struct SharedState {
+    pub(super) state: RwLock<StoreState>,
+    pub(super) index: Mutex<WaiterIndex>,
 }
 
-impl Shared {
-    pub(super) fn new(state: State) -> Self {
-        Self { state: RwLock::new(state), index: Mutex::new(Index::default()) }
+impl SharedState {
+    pub(super) fn new(state: StoreState) -> Self {
+        Self { state: RwLock::new(state), index: Mutex::new(WaiterIndex::default()) }
     }
 
     /// Ends all watches.
@@ -47,34 +47,38 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    pub(super) fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch, TooOld> {
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        prefix: &str,
+        after: u64,
+    ) -> Result<StoreWatch, RevisionError> {
         let state = self.state.read();
-        state.check(after)?;
-        let start = state.history.after(after);
-        let scan = (start < state.history.end()).then_some(start);
-        let waiter = Arc::new(Waiter {
+        state.check_revision(after)?;
+        let start = state.history.sequence_after(after);
+        let scan = (start < state.history.next_sequence()).then_some(start);
+        let waiter = Arc::new(WatchWaiter {
             prefix: prefix.as_bytes().into(),
-            place: AtomicUsize::new(0),
-            notes: Mutex::new(Notes { scan, ..Notes::default() }),
+            index_position: AtomicUsize::new(0),
+            pending: Mutex::new(PendingEvents { scan_from: scan, ..PendingEvents::default() }),
         });
         self.index.lock().add(Arc::clone(&waiter));
-        Ok(Watch { shared: Arc::clone(self), waiter, last: after })
+        Ok(StoreWatch { shared: Arc::clone(self), waiter, last_revision: after })
     }
 }
 
 /// The waiters by their prefix.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    waiters: BTreeMap<Arc<[u8]>, Vec<Arc<Waiter>>>,
+pub(super) struct WaiterIndex {
+    waiters: BTreeMap<Arc<[u8]>, Vec<Arc<WatchWaiter>>>,
 }
 
-impl Index {
+impl WaiterIndex {
     /// Notes an event in all waiters it concerns, and collects who is to be woken.
     ///
     /// The stored prefixes of a key are found from the longest to the shortest: the greatest stored
     /// string up to the key either is a prefix of it, or tells by its common part with the key how
     /// long the next candidate can be at most.
-    pub(super) fn note(&self, key: &str, sequence: u64, wakers: &mut Vec<Waker>) {
+    pub(super) fn notify(&self, key: &str, sequence: u64, wakers: &mut Vec<Waker>) {
         let key = key.as_bytes();
         let mut bound = Bound::Included(key);
         while let Some((prefix, waiters)) =
@@ -85,30 +89,30 @@ impl Index {
                 bound = Bound::Included(&key[..common]);
                 continue;
             }
-            wakers.extend(waiters.iter().filter_map(|waiter| waiter.note(sequence)));
+            wakers.extend(waiters.iter().filter_map(|waiter| waiter.notify(sequence)));
             bound = Bound::Excluded(&key[..common]);
         }
     }
 
     fn wakers(&self) -> Vec<Waker> {
         let waiters = self.waiters.values().flatten();
-        waiters.filter_map(|waiter| waiter.notes.lock().waker.take()).collect()
+        waiters.filter_map(|waiter| waiter.pending.lock().waker.take()).collect()
     }
 
-    fn add(&mut self, waiter: Arc<Waiter>) {
+    fn add(&mut self, waiter: Arc<WatchWaiter>) {
         let waiters = self.waiters.entry(Arc::clone(&waiter.prefix)).or_default();
-        waiter.place.store(waiters.len(), Ordering::Relaxed);
+        waiter.index_position.store(waiters.len(), Ordering::Relaxed);
         waiters.push(waiter);
     }
 
-    fn remove(&mut self, waiter: &Waiter) {
+    fn remove(&mut self, waiter: &WatchWaiter) {
         let Some(waiters) = self.waiters.get_mut(&waiter.prefix) else { return };
-        let place = waiter.place.load(Ordering::Relaxed);
+        let place = waiter.index_position.load(Ordering::Relaxed);
         if place < waiters.len() {
             waiters.swap_remove(place);
         }
         if let Some(moved) = waiters.get(place) {
-            moved.place.store(place, Ordering::Relaxed);
+            moved.index_position.store(place, Ordering::Relaxed);
         }
         if waiters.is_empty() {
             self.waiters.remove(&waiter.prefix);
@@ -118,16 +122,16 @@ impl Index {
 
 /// The part of a watch that publishing knows.
 #[derive(Debug)]
-struct Waiter {
+struct WatchWaiter {
     prefix: Arc<[u8]>,
     /// Its place among the waiters of its prefix; guarded by the index's lock.
-    place: AtomicUsize,
-    notes: Mutex<Notes>,
+    index_position: AtomicUsize,
+    pending: Mutex<PendingEvents>,
 }
 
-impl Waiter {
-    fn note(&self, sequence: u64) -> Option<Waker> {
-        let mut notes = self.notes.lock();
+impl WatchWaiter {
+    fn notify(&self, sequence: u64) -> Option<Waker> {
+        let mut notes = self.pending.lock();
         notes.push(sequence);
         notes.waker.take()
     }
@@ -135,18 +139,18 @@ impl Waiter {
 
 /// What a watch has not handed out yet.
 #[derive(Debug, Default)]
-struct Notes {
+struct PendingEvents {
     /// The next events, `count` of them.
-    next: [u64; NOTES],
+    next: [u64; INLINE_SEQUENCES],
     count: usize,
     /// After these: from where on to search the history.
-    scan: Option<u64>,
+    scan_from: Option<u64>,
     waker: Option<Waker>,
 }
 
-impl Notes {
+impl PendingEvents {
     fn push(&mut self, sequence: u64) {
-        if self.scan.is_some() {
+        if self.scan_from.is_some() {
             return;
         }
         match self.next.get_mut(self.count) {
@@ -154,12 +158,12 @@ impl Notes {
                 *slot = sequence;
                 self.count += 1;
             }
-            None => self.scan = Some(sequence),
+            None => self.scan_from = Some(sequence),
         }
     }
 
     fn first(&self) -> Option<u64> {
-        if self.count > 0 { Some(self.next[0]) } else { self.scan }
+        if self.count > 0 { Some(self.next[0]) } else { self.scan_from }
     }
 
     fn pop(&mut self) {
@@ -170,20 +174,20 @@ impl Notes {
 
 /// A stream of the events after a revision whose keys start with a prefix.
 #[derive(Debug)]
-pub struct Watch {
-    shared: Arc<Shared>,
-    waiter: Arc<Waiter>,
+pub struct StoreWatch {
+    shared: Arc<SharedState>,
+    waiter: Arc<WatchWaiter>,
     /// The least that [`Watch::seen`] tells.
-    last: u64,
+    last_revision: u64,
 }
 
-impl Watch {
+impl StoreWatch {
     /// The next event; waits until there is one. Cancel safe: an event is lost only with the watch.
     ///
     /// # Errors
     /// If the watch is so far behind that the history has forgotten its next event: list again.
     /// Also when the store was closed and all its events were handed out.
-    pub async fn next(&mut self) -> Result<Arc<Event>, TooOld> {
+    pub async fn next(&mut self) -> Result<Arc<StoreEvent>, RevisionError> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
@@ -191,7 +195,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::next`].
-    pub fn try_next(&mut self) -> Result<Option<Arc<Event>>, TooOld> {
+    pub fn try_next(&mut self) -> Result<Option<Arc<StoreEvent>>, RevisionError> {
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => event.map(Some),
             Poll::Pending => Ok(None),
@@ -202,14 +206,17 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::next`].
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Arc<Event>, TooOld>> {
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Arc<StoreEvent>, RevisionError>> {
         let state = self.shared.state.read();
-        let mut notes = self.waiter.notes.lock();
-        let event = match take(&state, &mut notes, &self.waiter.prefix) {
+        let mut notes = self.waiter.pending.lock();
+        let event = match next_pending(&state, &mut notes, &self.waiter.prefix) {
             Ok(Some(event)) => event,
-            Ok(None) if state.closed => return Poll::Ready(Err(TooOld::Closed)),
+            Ok(None) if state.closed => return Poll::Ready(Err(RevisionError::Closed)),
             Ok(None) => {
-                self.last = state.revision;
+                self.last_revision = state.revision;
                 let stale = notes.waker.replace(context.waker().clone());
                 drop((notes, state));
                 drop(stale); // may end a task, and with it other watches: not under a lock
@@ -217,46 +224,53 @@ impl Watch {
             }
             Err(()) => {
                 let oldest = state.history.floor();
-                return Poll::Ready(Err(TooOld::Compacted { requested: self.last, oldest }));
+                return Poll::Ready(Err(RevisionError::Compacted {
+                    requested: self.last_revision,
+                    oldest,
+                }));
             }
         };
-        self.last = seen(&state, &notes, self.last);
+        self.last_revision = seen(&state, &notes, self.last_revision);
         Poll::Ready(Ok(event))
     }
 
     /// Every matching event up to this revision was handed out. It grows also when nothing matched.
     #[must_use]
-    pub fn seen(&self) -> u64 {
+    pub fn observed_revision(&self) -> u64 {
         let state = self.shared.state.read();
-        let notes = self.waiter.notes.lock();
-        seen(&state, &notes, self.last)
+        let notes = self.waiter.pending.lock();
+        seen(&state, &notes, self.last_revision)
     }
 }
 
-impl Drop for Watch {
+impl Drop for StoreWatch {
     fn drop(&mut self) {
         self.shared.index.lock().remove(&self.waiter);
     }
 }
 
 /// The next event, no longer noted afterwards. `Err` if the history has forgotten it.
-fn take(state: &State, notes: &mut Notes, prefix: &[u8]) -> Result<Option<Arc<Event>>, ()> {
+fn next_pending(
+    state: &StoreState,
+    notes: &mut PendingEvents,
+    prefix: &[u8],
+) -> Result<Option<Arc<StoreEvent>>, ()> {
     if notes.count > 0 {
         let event = state.history.get(notes.next[0]).ok_or(())?;
         notes.pop();
         return Ok(Some(Arc::clone(event)));
     }
-    let Some(scan) = notes.scan else { return Ok(None) };
-    let Some(found) = state.history.find(scan, prefix).map_err(|_| ())? else {
-        notes.scan = None;
+    let Some(scan) = notes.scan_from else { return Ok(None) };
+    let Some(found) = state.history.find_prefix(scan, prefix).map_err(|_| ())? else {
+        notes.scan_from = None;
         return Ok(None);
     };
     let next = found + 1;
-    notes.scan = (next < state.history.end()).then_some(next);
+    notes.scan_from = (next < state.history.next_sequence()).then_some(next);
     Ok(state.history.get(found).cloned())
 }
 
-fn seen(state: &State, notes: &Notes, last: u64) -> u64 {
+fn seen(state: &StoreState, notes: &PendingEvents, last: u64) -> u64 {
     match notes.first() {
         None => state.revision,
         Some(next) => state.history.get(next).map_or(last, |event| last.max(event.revision - 1)),

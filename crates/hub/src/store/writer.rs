@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::disk::Disk;
+use super::disk::DiskStorage;
 use super::error::{CommitError, StoreError};
-use super::memory::Batch;
-use super::types::{Committed, Op};
-use super::watch::Shared;
+use super::state::WriteBatch;
+use super::types::{StoreOp, TransactionResult};
+use super::watch::SharedState;
 
 /// How many transactions may wait; who comes later waits to be let in.
-pub(super) const QUEUE: usize = 4096;
+pub(super) const QUEUE_CAPACITY: usize = 4096;
 /// How many bytes a batch may hold before it is closed: who waits behind it must not wait long.
 const BATCH_BYTES: usize = 4 << 20;
 /// How long to leave a disk alone that failed.
-const RETRY: Duration = Duration::from_millis(500);
+const DISK_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The answer to a transaction.
-pub(super) type Answer = Result<Committed, CommitError>;
+pub(super) type CommitResult = Result<TransactionResult, CommitError>;
 
 /// What the writer is asked to do.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum WriterCommand {
     /// To make a transaction.
-    Commit(Transaction),
+    Commit(PendingTransaction),
     /// To forget on disk what memory has forgotten.
     Compact,
     /// To stop, after all that was asked before.
@@ -40,72 +40,74 @@ pub(super) enum Message {
 
 /// A transaction that waits.
 #[derive(Debug)]
-pub(super) struct Transaction {
-    pub(super) ops: Vec<Op>,
-    pub(super) answer: oneshot::Sender<Answer>,
+pub(super) struct PendingTransaction {
+    pub(super) ops: Vec<StoreOp>,
+    pub(super) reply: oneshot::Sender<CommitResult>,
 }
 
 /// The writer's side of the store.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) disk: Option<Disk>,
-    pub(super) inbox: mpsc::Receiver<Message>,
+pub(super) struct StoreWriter {
+    pub(super) shared: Arc<SharedState>,
+    pub(super) disk: Option<DiskStorage>,
+    pub(super) commands: mpsc::Receiver<WriterCommand>,
     pub(super) writable: Arc<AtomicBool>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<DiskFailure>,
 }
 
 /// The disk failed: nothing is written until the data file could be recovered.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct DiskFailure {
     error: StoreError,
-    retry: Instant,
+    retry_at: Instant,
 }
 
 /// All that waited when the writer looked.
 #[derive(Default)]
-struct Work {
-    transactions: Vec<Transaction>,
+struct QueuedWork {
+    transactions: Vec<PendingTransaction>,
     bytes: usize,
     compact: bool,
     close: Option<oneshot::Sender<()>>,
 }
 
-impl Work {
-    fn add(&mut self, message: Message) {
+impl QueuedWork {
+    fn add(&mut self, message: WriterCommand) {
         match message {
-            Message::Commit(transaction) => {
-                self.bytes += transaction.ops.iter().map(Op::size).sum::<usize>();
+            WriterCommand::Commit(transaction) => {
+                self.bytes += transaction.ops.iter().map(StoreOp::size).sum::<usize>();
                 self.transactions.push(transaction);
             }
-            Message::Compact => self.compact = true,
-            Message::Close(done) => self.close = Some(done),
+            WriterCommand::Compact => self.compact = true,
+            WriterCommand::Close(done) => self.close = Some(done),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.close.is_some() || self.bytes >= BATCH_BYTES || self.transactions.len() >= QUEUE
+        self.close.is_some()
+            || self.bytes >= BATCH_BYTES
+            || self.transactions.len() >= QUEUE_CAPACITY
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Works until it is told to stop or nobody is left who could ask.
     pub(super) fn run(mut self) {
         let mut close = None;
-        while let Some(message) = self.inbox.blocking_recv() {
-            let mut work = Work::default();
+        while let Some(message) = self.commands.blocking_recv() {
+            let mut work = QueuedWork::default();
             work.add(message);
             while !work.is_full() {
-                let Ok(message) = self.inbox.try_recv() else { break };
+                let Ok(message) = self.commands.try_recv() else { break };
                 work.add(message);
             }
             close = work.close.take();
-            self.batch(work);
+            self.commit_batch(work);
             if close.is_some() {
                 break;
             }
         }
-        self.inbox.close();
+        self.commands.close();
         if let Some(disk) = self.disk.take() {
             disk.close(self.shared.state.read().revision);
         }
@@ -115,14 +117,14 @@ impl Writer {
         }
     }
 
-    fn batch(&mut self, work: Work) {
+    fn commit_batch(&mut self, work: QueuedWork) {
         let (batch, answers, floor) = {
             let state = self.shared.state.read();
-            let mut batch = Batch::new(state.revision);
-            let answers: Vec<(oneshot::Sender<Answer>, Answer)> = work
+            let mut batch = WriteBatch::new(state.revision);
+            let answers: Vec<(oneshot::Sender<CommitResult>, CommitResult)> = work
                 .transactions
                 .into_iter()
-                .map(|Transaction { ops, answer }| (answer, batch.add(&state, &ops)))
+                .map(|PendingTransaction { ops, reply: answer }| (answer, batch.add(&state, &ops)))
                 .collect();
             let floor = state.history.floor_with(batch.events.iter());
             (batch, answers, floor)
@@ -147,10 +149,10 @@ impl Writer {
         }
     }
 
-    fn persist(&mut self, batch: &Batch, floor: u64) -> Result<(), StoreError> {
+    fn persist(&mut self, batch: &WriteBatch, floor: u64) -> Result<(), StoreError> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         if let Some(failure) = &self.failure {
-            if Instant::now() < failure.retry {
+            if Instant::now() < failure.retry_at {
                 return Err(failure.error.clone());
             }
             let started = Instant::now();
@@ -169,20 +171,20 @@ impl Writer {
         let source = std::error::Error::source(&error).map(ToString::to_string);
         tracing::error!(%error, source, "store cannot write: changes are refused until it can");
         self.writable.store(false, Ordering::Relaxed);
-        let retry = Instant::now() + RETRY.max(took * 4);
-        self.failure = Some(Failure { error: error.clone(), retry });
+        let retry = Instant::now() + DISK_RETRY_DELAY.max(took * 4);
+        self.failure = Some(DiskFailure { error: error.clone(), retry_at: retry });
         error
     }
 
-    fn publish(&self, batch: &Batch, floor: u64) {
+    fn publish(&self, batch: &WriteBatch, floor: u64) {
         let mut wakers = Vec::new();
         {
             let mut state = self.shared.state.write();
-            let first = state.history.end();
+            let first = state.history.next_sequence();
             state.publish(batch, floor);
             let index = self.shared.index.lock();
             for (sequence, event) in (first..).zip(&batch.events) {
-                index.note(&event.entry.key, sequence, &mut wakers);
+                index.notify(&event.entry.key, sequence, &mut wakers);
             }
         }
         wakers.into_iter().for_each(Waker::wake);

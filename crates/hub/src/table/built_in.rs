@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use super::human_duration;
-use crate::registry::Kind;
+use crate::kind_registry::ResourceKind;
 
 /// Makes the cells of one object.
-pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
+pub(super) type PrintCells = fn(&Value, Timestamp) -> Vec<Value>;
 
 /// The printer of a built-in kind.
-pub(super) fn cells(kind: &Kind) -> Option<Cells> {
+pub(super) fn cell_printer(kind: &ResourceKind) -> Option<PrintCells> {
     if !kind.built_in {
         return None;
     }
@@ -24,13 +24,13 @@ pub(super) fn cells(kind: &Kind) -> Option<Cells> {
         ("" | "events.k8s.io", "Event") => event,
         ("coordination.k8s.io", "Lease") => lease,
         ("certificates.k8s.io", "CertificateSigningRequest") => signing_request,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd,
         _ => return None,
     })
 }
 
 /// Whether the kind's columns name the object themselves.
-pub(super) fn names_itself(kind: &Kind) -> bool {
+pub(super) fn has_name_column(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind == "Event"
 }
 
@@ -39,12 +39,12 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// The first of several places that has a text.
-fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
+fn first_text<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
     let mut texts = pointers.iter().map(|pointer| text(object, pointer));
     texts.find(|text| !text.is_empty()).unwrap_or_default()
 }
 
-fn or<'a>(text: &'a str, default: &'a str) -> &'a str {
+fn or_default<'a>(text: &'a str, default: &'a str) -> &'a str {
     if text.is_empty() { default } else { text }
 }
 
@@ -95,9 +95,9 @@ fn node(object: &Value, now: Timestamp) -> Vec<Value> {
         info("kubeletVersion").into(),
         address("InternalIP").into(),
         address("ExternalIP").into(),
-        or(&info("osImage"), "<unknown>").into(),
-        or(&info("kernelVersion"), "<unknown>").into(),
-        or(&info("containerRuntimeVersion"), "<unknown>").into(),
+        or_default(&info("osImage"), "<unknown>").into(),
+        or_default(&info("kernelVersion"), "<unknown>").into(),
+        or_default(&info("containerRuntimeVersion"), "<unknown>").into(),
     ]
 }
 
@@ -135,7 +135,7 @@ fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// An event of either API: the newer one has other names for the same fields.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
-    let seen = |pointers: &[&str]| since(first(object, pointers), now);
+    let seen = |pointers: &[&str]| since(first_text(object, pointers), now);
     let started = seen(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
     let started = started.unwrap_or_else(unknown);
     let mut last = seen(&["/lastTimestamp", "/deprecatedLastTimestamp"]);
@@ -149,13 +149,13 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     }
     let about = |field: &str| {
         let places = [format!("/involvedObject/{field}"), format!("/regarding/{field}")];
-        first(object, &[&places[0], &places[1]]).to_owned()
+        first_text(object, &[&places[0], &places[1]]).to_owned()
     };
     let target = match about("name") {
         none if none.is_empty() => about("kind").to_lowercase(),
         name => format!("{}/{name}", about("kind").to_lowercase()),
     };
-    let component = first(
+    let component = first_text(
         object,
         &[
             "/source/component",
@@ -164,7 +164,8 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
             "/reportingController",
         ],
     );
-    let instance = first(object, &["/source/host", "/deprecatedSource/host", "/reportingInstance"]);
+    let instance =
+        first_text(object, &["/source/host", "/deprecatedSource/host", "/reportingInstance"]);
     let source =
         if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
     vec![
@@ -174,7 +175,7 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         target.into(),
         about("fieldPath").into(),
         source.into(),
-        first(object, &["/message", "/note"]).trim().into(),
+        first_text(object, &["/message", "/note"]).trim().into(),
         started.into(),
         count.into(),
         name(object),
@@ -204,13 +205,13 @@ fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         name(object),
         age(object, now),
-        or(text(object, "/spec/signerName"), "<none>").into(),
+        or_default(text(object, "/spec/signerName"), "<none>").into(),
         text(object, "/spec/username").into(),
         lasts.unwrap_or_else(|| "<none>".to_owned()).into(),
         status.into(),
     ]
 }
 
-fn definition(object: &Value, _: Timestamp) -> Vec<Value> {
+fn crd(object: &Value, _: Timestamp) -> Vec<Value> {
     vec![name(object), text(object, "/metadata/creationTimestamp").into()]
 }

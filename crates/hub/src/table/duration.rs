@@ -15,24 +15,24 @@ pub fn human_duration(duration: SignedDuration) -> String {
     } else if seconds < 120 {
         format!("{seconds}s")
     } else if minutes < 10 {
-        two(minutes, 'm', seconds % 60, 's')
+        two_units(minutes, 'm', seconds % 60, 's')
     } else if minutes < 180 {
         format!("{minutes}m")
     } else if hours < 8 {
-        two(hours, 'h', minutes % 60, 'm')
+        two_units(hours, 'h', minutes % 60, 'm')
     } else if hours < 48 {
         format!("{hours}h")
     } else if hours < 24 * 8 {
-        two(days, 'd', hours % 24, 'h')
+        two_units(days, 'd', hours % 24, 'h')
     } else if hours < 24 * 365 * 2 {
         format!("{days}d")
     } else if hours < 24 * 365 * 8 {
-        two(days / 365, 'y', days % 365, 'd')
+        two_units(days / 365, 'y', days % 365, 'd')
     } else {
         format!("{}y", days / 365)
     }
 }
 
-fn two(large: i64, unit: char, small: i64, part: char) -> String {
+fn two_units(large: i64, unit: char, small: i64, part: char) -> String {
     if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{part}") }
 }

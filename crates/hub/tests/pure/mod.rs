@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use machinist_hub::built_in;
-use machinist_hub::registry::{Kind, Registry};
+use machinist_hub::kind_registry::{KindRegistry, ResourceKind};
 use serde_json::Value;
 
 /// The top of the repository.
@@ -30,13 +30,13 @@ pub fn definitions() -> Vec<Value> {
 }
 
 /// All kinds: the built-in ones and those of the definitions.
-pub fn registry() -> &'static Registry {
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(read_registry);
+pub fn registry() -> &'static KindRegistry {
+    static REGISTRY: LazyLock<KindRegistry> = LazyLock::new(read_registry);
     &REGISTRY
 }
 
-fn read_registry() -> Registry {
-    let mut registry = Registry::default();
+fn read_registry() -> KindRegistry {
+    let mut registry = KindRegistry::default();
     built_in::kinds().into_iter().for_each(|kind| registry.add(kind));
     for definition in definitions() {
         built_in::from_crd(&definition).into_iter().for_each(|kind| registry.add(kind));
@@ -45,7 +45,7 @@ fn read_registry() -> Registry {
 }
 
 /// The kind of an object.
-pub fn kind_of(object: &Value) -> &'static Kind {
+pub fn kind_of(object: &Value) -> &'static ResourceKind {
     let wanted = (object["apiVersion"].as_str(), object["kind"].as_str());
     let mut kinds = registry().kinds();
     kinds

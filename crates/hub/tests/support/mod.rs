@@ -6,40 +6,47 @@ use std::time::Duration;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use machinist_hub::auth::certificates::Ca;
-use machinist_hub::auth::roles::{Names, READ, Rule};
-use machinist_hub::auth::{Identity, MACHINES};
-use machinist_hub::store::{Options, Store};
-use machinist_hub::{Hub, Settings};
+use machinist_hub::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
+use machinist_hub::auth::certificates::CertificateAuthority;
+use machinist_hub::auth::{NODE_GROUP, UserInfo};
+use machinist_hub::store::{Store, StoreOptions};
+use machinist_hub::{Hub, HubConfig};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-pub(crate) struct Server {
+pub(crate) struct TestHub {
     pub(crate) hub: Hub,
 }
 
-impl Server {
+impl TestHub {
     pub(crate) async fn start() -> Self {
-        Self::start_with(Options::default()).await
+        Self::start_with(StoreOptions::default()).await
     }
 
-    pub(crate) async fn start_with(options: Options) -> Self {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
-        let settings = Settings {
-            crds: vec![definition()],
-            rules: vec![Rule::new(MACHINES, READ, "g.io", "things", Names::Any)],
+    pub(crate) async fn start_with(options: StoreOptions) -> Self {
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let settings = HubConfig {
+            crds: vec![test_crd()],
+            rules: vec![PolicyRule::new(
+                NODE_GROUP,
+                READ_VERBS,
+                "g.io",
+                "things",
+                ResourceNames::Any,
+            )],
             ca: Some(ca),
-            ..Settings::default()
+            ..HubConfig::default()
         };
         let hub = Hub::start(Store::in_memory(options), settings).await.unwrap();
         Self { hub }
     }
 
     pub(crate) fn client(&self) -> kube::Client {
-        self.client_as(Identity::admin())
+        self.client_as(UserInfo::admin())
     }
 
-    pub(crate) fn client_as(&self, who: Identity) -> kube::Client {
+    pub(crate) fn client_as(&self, who: UserInfo) -> kube::Client {
         kube::Client::new(self.hub.router_as(who), "default")
     }
 
@@ -51,7 +58,7 @@ impl Server {
         headers: &[(&str, &str)],
         body: String,
     ) -> (StatusCode, Value) {
-        let router = self.hub.router_as(Identity::admin());
+        let router = self.hub.router_as(UserInfo::admin());
         send(router, method, path, headers, body).await
     }
 }
@@ -76,7 +83,7 @@ pub(crate) async fn send(
 }
 
 /// The kind of the tests.
-fn definition() -> Value {
+fn test_crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -107,12 +114,12 @@ fn definition() -> Value {
 }
 
 /// All objects of the kind of the tests.
-pub(crate) fn api(server: &Server, plural: &str) -> Api<DynamicObject> {
+pub(crate) fn api(server: &TestHub, plural: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("g.io", "v1", "Thing");
     Api::all_with(server.client(), &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
-pub(crate) fn thing(name: &str, spec: Value) -> DynamicObject {
+pub(crate) fn test_object(name: &str, spec: Value) -> DynamicObject {
     serde_json::from_value(json!({
         "apiVersion": "g.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec,
         "status": {"ready": false},
@@ -129,7 +136,7 @@ pub(crate) fn status(error: kube::Error) -> (u16, String) {
 }
 
 /// Waits for something that comes by itself.
-pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     for _ in 0..500 {
         if done().await {
             return;

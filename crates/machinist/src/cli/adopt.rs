@@ -10,12 +10,12 @@ use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OS
 use machinist_core::render::ImageSources;
 use serde::Serialize;
 
-use super::generate_inputs::cluster;
-use super::live::session::SessionArgs;
-use super::output::{ERROR, FAINT, HEADING, TextOrJson};
+use super::cluster::session::SessionArgs;
+use super::generate_inputs::cluster_object;
+use super::output::{DIMMED, ERROR, HEADING, OutputFormat};
 use super::pool_inputs::of_kind;
-use super::{Outcome, live, output};
-use crate::manifests::{self, Document};
+use super::{CommandOutcome, cluster, output};
+use crate::manifests::{self, ManifestDocument};
 
 /// Say whether a running cluster can be taken over without touching a machine
 ///
@@ -35,23 +35,23 @@ pub(super) struct Adopt {
     filename: Vec<PathBuf>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct AdoptReport<'a> {
     safe: bool,
     pools: &'a [AdoptionVerdict],
 }
 
 impl Adopt {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let (pools, configs, controller_config, streams) =
-            if self.filename.is_empty() { self.ask()? } else { self.read()? };
+            if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
         if pools.is_empty() {
             bail!("there is no MachineConfigPool; nothing to take over");
         }
@@ -60,29 +60,30 @@ impl Adopt {
         let verdicts = adopt::check(&pools, &configs, system);
         let safe = verdicts.iter().all(AdoptionVerdict::is_safe);
         match self.output {
-            TextOrJson::Json => output::print_json(&Answer { safe, pools: &verdicts })?,
-            TextOrJson::Text => output::print(&text(&verdicts, safe))?,
+            OutputFormat::Json => output::print_json(&AdoptReport { safe, pools: &verdicts })?,
+            OutputFormat::Text => output::print(&text(&verdicts, safe))?,
         }
-        Ok(if safe { Outcome::Done } else { Outcome::Refused })
+        Ok(if safe { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 
-    fn ask(&self) -> Result<Inputs> {
-        let world = live::run(async { self.session.open().await?.world().await })?;
+    fn from_cluster(&self) -> Result<AdoptInputs> {
+        let world = cluster::block_on(async { self.session.connect().await?.world().await })?;
         let controller_config = world.controller_config().cloned();
         Ok((world.pools, world.configs, controller_config, world.streams))
     }
 
-    fn read(&self) -> Result<Inputs> {
+    fn from_manifests(&self) -> Result<AdoptInputs> {
         let documents = manifests::read(&self.filename)?;
         let typed = |kind| of_kind(&documents, kind);
-        let pools = typed("MachineConfigPool").map(Document::typed).collect::<Result<_>>()?;
-        let configs = typed("MachineConfig").map(Document::typed).collect::<Result<_>>()?;
-        let controller_config = typed("ControllerConfig").next().map(Document::typed);
-        Ok((pools, configs, controller_config.transpose()?, cluster(&documents)?))
+        let pools =
+            typed("MachineConfigPool").map(ManifestDocument::typed).collect::<Result<_>>()?;
+        let configs = typed("MachineConfig").map(ManifestDocument::typed).collect::<Result<_>>()?;
+        let controller_config = typed("ControllerConfig").next().map(ManifestDocument::typed);
+        Ok((pools, configs, controller_config.transpose()?, cluster_object(&documents)?))
     }
 }
 
-type Inputs =
+type AdoptInputs =
     (Vec<MachineConfigPool>, Vec<MachineConfig>, Option<ControllerConfig>, Option<OSImageStream>);
 
 fn text(verdicts: &[AdoptionVerdict], safe: bool) -> String {
@@ -115,7 +116,7 @@ fn text(verdicts: &[AdoptionVerdict], safe: bool) -> String {
                     [] => writeln!(text, "  {}", difference.what),
                     sources => writeln!(
                         text,
-                        "  {} {FAINT}(from {}){FAINT:#}",
+                        "  {} {DIMMED}(from {}){DIMMED:#}",
                         difference.what,
                         sources.join(", ")
                     ),

@@ -8,15 +8,15 @@ use clap::{Args, ValueEnum};
 use http::Method;
 use serde_json::Value;
 
-use super::live;
-use super::live::session::{Session, SessionArgs, Target};
-use super::{Outcome, output};
-use crate::home::apply::{last_applied, patch, recorded};
-use crate::home::request::{Answer, JSON, MERGE_PATCH, refused, with};
-use crate::manifests::{self, Document};
+use super::cluster;
+use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
+use super::{CommandOutcome, output};
+use crate::client::apply::{last_applied, patch, with_last_applied};
+use crate::client::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
+use crate::manifests::{self, ManifestDocument};
 
 /// How often a write is tried again after somebody else was quicker.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 
 /// Make objects as their manifests say: create what is missing, change what differs
 ///
@@ -25,7 +25,7 @@ const TRIES: usize = 5;
 /// replaced as a whole. All manifests are read and checked before the first write.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist apply -f examples/chrony.yaml")]
-pub(super) struct Apply {
+pub(super) struct ApplyArgs {
     /// Manifests: a file, a folder or - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
@@ -35,15 +35,15 @@ pub(super) struct Apply {
     dry_run: bool,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = ApplyOutputFormat::Text)]
+    output: ApplyOutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ApplyOutputFormat {
     Text,
     Name,
     Json,
@@ -52,28 +52,28 @@ enum Form {
 
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ApplyResult {
     Created,
     Configured,
     Unchanged,
 }
 
-impl Apply {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl ApplyArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.filename)?;
         if documents.is_empty() {
             bail!("there are no objects in these files");
         }
-        live::run(async {
-            let session = self.session.open().await?;
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let wanted = session.manifests(&documents)?;
-            let mut outcome = Outcome::Done;
+            let mut outcome = CommandOutcome::Done;
             for (target, manifest) in &wanted {
                 let result = self.apply(&session, target, manifest).await;
                 let shown = result.and_then(|(change, object)| self.show(target, change, &object));
                 if let Err(error) = shown {
-                    output::error(&format!("{}: {error:#}", target.object()));
-                    outcome = Outcome::Failed;
+                    output::print_error(&format!("{}: {error:#}", target.object_name()));
+                    outcome = CommandOutcome::Failed;
                 }
             }
             Ok(outcome)
@@ -82,73 +82,76 @@ impl Apply {
 
     async fn apply(
         &self,
-        session: &Session,
-        target: &Target<'_>,
+        session: &ClusterSession,
+        target: &ObjectTarget<'_>,
         manifest: &Value,
-    ) -> Result<(Change, Value)> {
-        let wanted = recorded(manifest);
+    ) -> Result<(ApplyResult, Value)> {
+        let wanted = with_last_applied(manifest);
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.attempt(session, target, &wanted).await {
+            match self.try_apply(session, target, &wanted).await {
                 // Somebody changed, made or removed it in between: look again.
-                Err(error) if tries < TRIES && matches!(refused(&error), Some(404 | 409)) => {}
+                Err(error)
+                    if tries < MAX_CONFLICT_RETRIES
+                        && matches!(status_code(&error), Some(404 | 409)) => {}
                 result => return result,
             }
         }
     }
 
-    async fn attempt(
+    async fn try_apply(
         &self,
-        session: &Session,
-        target: &Target<'_>,
+        session: &ClusterSession,
+        target: &ObjectTarget<'_>,
         wanted: &Value,
-    ) -> Result<(Change, Value)> {
+    ) -> Result<(ApplyResult, Value)> {
         let dry_run = if self.dry_run { "All" } else { "" };
         let query = |path: &str| {
             let fixed = [("fieldManager", "machinist"), ("fieldValidation", "Strict")];
-            with(&with(path, &fixed), &[("dryRun", dry_run)])
+            with_query(&with_query(path, &fixed), &[("dryRun", dry_run)])
         };
-        let live = match session.home.get(&target.path()).await {
+        let live = match session.client.get(&target.path()).await {
             Ok(live) => live,
-            Err(error) if refused(&error) == Some(404) => {
+            Err(error) if status_code(&error) == Some(404) => {
                 let list = target.resource.path(target.namespace.as_deref(), None);
-                let made = session.home.write(Method::POST, &query(&list), JSON, wanted).await;
+                let made =
+                    session.client.write(Method::POST, &query(&list), ACCEPT_JSON, wanted).await;
                 // Whatever else is missing (the namespace) does not come by asking again.
-                let answer = made.map_err(|error| match refused(&error) {
+                let answer = made.map_err(|error| match status_code(&error) {
                     Some(404) => anyhow!("{error:#}"),
                     _ => error,
                 })?;
-                return Ok((Change::Created, warned(answer)));
+                return Ok((ApplyResult::Created, print_warnings(answer)));
             }
             Err(error) => return Err(error),
         };
         let patch = patch(last_applied(&live).as_ref(), &live, wanted);
         if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-            return Ok((Change::Unchanged, live));
+            return Ok((ApplyResult::Unchanged, live));
         }
         let path = query(&target.path());
-        let answer = session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+        let answer = session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
         let revision = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
         let is_same = !self.dry_run && revision(&answer.body) == revision(&live);
-        let change = if is_same { Change::Unchanged } else { Change::Configured };
-        Ok((change, warned(answer)))
+        let change = if is_same { ApplyResult::Unchanged } else { ApplyResult::Configured };
+        Ok((change, print_warnings(answer)))
     }
 
-    fn show(&self, target: &Target<'_>, change: Change, object: &Value) -> Result<()> {
+    fn show(&self, target: &ObjectTarget<'_>, change: ApplyResult, object: &Value) -> Result<()> {
         match self.output {
-            Form::Text => {
+            ApplyOutputFormat::Text => {
                 let word = match change {
-                    Change::Created => "created",
-                    Change::Configured => "configured",
-                    Change::Unchanged => "unchanged",
+                    ApplyResult::Created => "created",
+                    ApplyResult::Configured => "configured",
+                    ApplyResult::Unchanged => "unchanged",
                 };
                 let note = if self.dry_run { " (server dry run)" } else { "" };
-                output::print(&format!("{} {word}{note}\n", target.object()))
+                output::print(&format!("{} {word}{note}\n", target.object_name()))
             }
-            Form::Name => output::print(&format!("{}\n", target.object())),
-            Form::Json => output::print_json(object),
-            Form::Yaml => {
+            ApplyOutputFormat::Name => output::print(&format!("{}\n", target.object_name())),
+            ApplyOutputFormat::Json => output::print_json(object),
+            ApplyOutputFormat::Yaml => {
                 output::print("---\n")?;
                 output::print_yaml(object)
             }
@@ -157,19 +160,22 @@ impl Apply {
 }
 
 /// The object of an answer; what the server warns of is told.
-fn warned(answer: Answer) -> Value {
+fn print_warnings(answer: JsonResponse) -> Value {
     for warning in &answer.warnings {
-        output::warning(warning);
+        output::print_warning(warning);
     }
     answer.body
 }
 
-impl Session {
+impl ClusterSession {
     /// The objects of manifests, each with its place in the home. All faults are told at once.
     ///
     /// # Errors
     /// One of them cannot be an object of this home.
-    pub(super) fn manifests(&self, documents: &[Document]) -> Result<Vec<(Target<'_>, Value)>> {
+    pub(super) fn manifests(
+        &self,
+        documents: &[ManifestDocument],
+    ) -> Result<Vec<(ObjectTarget<'_>, Value)>> {
         let (mut good, mut bad, mut seen) = (Vec::new(), Vec::new(), HashMap::new());
         for document in documents {
             let read = self.manifest(document).and_then(|(target, object)| {
@@ -181,7 +187,7 @@ impl Session {
             match read {
                 Ok(object) => good.push(object),
                 Err(error) => {
-                    bad.push(format!("{}: {}: {error:#}", document.origin, document.object()));
+                    bad.push(format!("{}: {}: {error:#}", document.origin, document.object_name()));
                 }
             }
         }
@@ -191,7 +197,7 @@ impl Session {
         Ok(good)
     }
 
-    fn manifest(&self, document: &Document) -> Result<(Target<'_>, Value)> {
+    fn manifest(&self, document: &ManifestDocument) -> Result<(ObjectTarget<'_>, Value)> {
         for (field, value) in [
             ("apiVersion", document.api_version()),
             ("kind", document.kind()),
@@ -202,7 +208,7 @@ impl Session {
             }
         }
         let (version, kind) = (document.api_version(), document.kind());
-        let resource = self.resources.of(version, kind).with_context(|| {
+        let resource = self.resources.by_kind(version, kind).with_context(|| {
             format!("the server has no kind {kind} in {version}: correct apiVersion and kind, or install its CustomResourceDefinition first")
         })?;
         let mut target = self.target(resource, document.name());
@@ -212,7 +218,7 @@ impl Session {
         }
         let own = object.pointer("/metadata/namespace").and_then(Value::as_str);
         if let Some(own) = own.filter(|own| !own.is_empty()) {
-            if let Some(named) = self.named_namespace.as_ref().filter(|named| *named != own) {
+            if let Some(named) = self.explicit_namespace.as_ref().filter(|named| *named != own) {
                 bail!("metadata.namespace: is {own}, but --namespace is {named}: leave one out");
             }
             target.namespace = Some(own.to_owned());

@@ -13,11 +13,11 @@ use machinist_core::api::{ControllerConfig, MachineConfigPool};
 use machinist_core::bootstrap::{self, BootstrapError, BootstrapOutput};
 use serde_json::{Value, json};
 
-use super::Outcome;
-use super::generate_inputs::{GenerateInputs, of};
-use super::output::{self, TextOrJson};
+use super::CommandOutcome;
+use super::generate_inputs::{GenerateInputs, objects_of_kind};
+use super::output::{self, OutputFormat};
 use super::template_args::TemplateArgs;
-use crate::manifests::{self, Document, Text};
+use crate::manifests::{self, ManifestDocument, ManifestText};
 
 /// What the controller calls itself in what it makes, and so do we.
 const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
@@ -33,7 +33,7 @@ const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
 #[command(
     after_help = "Example:\n  machinist bootstrap --manifests examples/kubelet-config.yaml --out bootstrap"
 )]
-pub(super) struct Bootstrap {
+pub(super) struct BootstrapArgs {
     /// The manifests: a folder or a file; may be given more than once
     #[arg(long, value_name = "DIR", required = true, alias = "manifest-dir")]
     manifests: Vec<PathBuf>,
@@ -55,29 +55,29 @@ pub(super) struct Bootstrap {
     default_node_config: bool,
 
     /// text, or json for programs: each pool, its rendered config and the sources of it
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Bootstrap {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl BootstrapArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = self.documents()?;
-        let Some(made) = self.make(&documents)? else { return Ok(Outcome::Failed) };
+        let Some(made) = self.build(&documents)? else { return Ok(CommandOutcome::Failed) };
         for warning in &made.warnings {
-            output::warning(warning);
+            output::print_warning(warning);
         }
         crate::bootstrap::write(&self.out, &bootstrap::files(&made))?;
-        output::note(&format!("wrote {}", self.out.display()));
+        output::print_note(&format!("wrote {}", self.out.display()));
         match self.output {
-            TextOrJson::Text => output::print(&text(&made))?,
-            TextOrJson::Json => output::print_json(&summary(&made, &self.out))?,
+            OutputFormat::Text => output::print(&text(&made))?,
+            OutputFormat::Json => output::print_json(&summary(&made, &self.out))?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    fn documents(&self) -> Result<Vec<Document>> {
+    fn documents(&self) -> Result<Vec<ManifestDocument>> {
         let documents = manifests::read(&self.manifests)?;
-        let is_pull_secret = |document: &Document| {
+        let is_pull_secret = |document: &ManifestDocument| {
             self.pull_secret
                 .as_deref()
                 .is_some_and(|path| is_same_file(path, &document.origin.file))
@@ -90,14 +90,14 @@ impl Bootstrap {
             bail!(
                 "{}: {}: apiVersion and kind have to say what it is; add them, or move the file elsewhere",
                 document.origin,
-                document.object()
+                document.object_name()
             );
         }
         Ok(documents)
     }
 
     /// Nothing: the inputs have errors, which are shown.
-    fn make(&self, documents: &[Document]) -> Result<Option<BootstrapOutput>> {
+    fn build(&self, documents: &[ManifestDocument]) -> Result<Option<BootstrapOutput>> {
         let controller_config = GenerateInputs::controller_config_of(documents)?;
         let mut declared = Vec::new();
         for document in documents.iter().filter(|document| is_pool(document)) {
@@ -106,7 +106,7 @@ impl Bootstrap {
         }
         let pools = match bootstrap::choose_pools(declared, controller_config.as_ref()) {
             Ok(pools) => pools,
-            Err(errors) => return Ok(refused(&errors)),
+            Err(errors) => return Ok(print_errors(&errors)),
         };
         let mut inputs = GenerateInputs::find_with(documents, pools)?;
         inputs.pull_secret = self.pull_secret(documents, controller_config.as_ref())?;
@@ -114,7 +114,7 @@ impl Bootstrap {
             inputs.node = Some(Node::new(CLUSTER, Default::default()));
         }
         if inputs.node.is_none() && inputs.feature_gate.is_some() {
-            output::warning(
+            output::print_warning(
                 "Node cluster is not among the manifests: where the cluster will have one, as OpenShift's do, \
                  add it or use --default-node-config, or its machines will get another config",
             );
@@ -122,13 +122,13 @@ impl Bootstrap {
         let templates = self.templates.read()?;
         match bootstrap::bootstrap(&inputs.sources(&templates), inputs.streams.as_ref(), VERSION) {
             Ok(made) => Ok(Some(made)),
-            Err(errors) => Ok(refused(&errors)),
+            Err(errors) => Ok(print_errors(&errors)),
         }
     }
 
     fn pull_secret(
         &self,
-        documents: &[Document],
+        documents: &[ManifestDocument],
         config: Option<&ControllerConfig>,
     ) -> Result<Option<Vec<u8>>> {
         if let Some(path) = &self.pull_secret {
@@ -140,7 +140,7 @@ impl Bootstrap {
         let namespace = reference.namespace.as_deref().unwrap_or(CONFIG_NAMESPACE);
         let name = reference.name.as_deref().unwrap_or_default();
         // Twice the same one would be a guess.
-        let _: Vec<Secret> = of(documents)?;
+        let _: Vec<Secret> = objects_of_kind(documents)?;
         let found = documents.iter().find(|document| {
             let at = |pointer: &str| document.value.pointer(pointer).and_then(Value::as_str);
             document.kind() == "Secret"
@@ -154,7 +154,7 @@ impl Bootstrap {
             );
         };
         let bytes = bootstrap::pull_secret(&document.value, "")
-            .with_context(|| format!("{}: {}", document.origin, document.object()))?;
+            .with_context(|| format!("{}: {}", document.origin, document.object_name()))?;
         Ok(Some(bytes))
     }
 }
@@ -162,13 +162,13 @@ impl Bootstrap {
 fn read_pull_secret(path: &Path) -> Result<Vec<u8>> {
     let shown = || format!("--pull-secret {}", path.display());
     let text = fs::read_to_string(path).with_context(shown)?;
-    let file = Text { file: path.to_owned(), text };
+    let file = ManifestText { file: path.to_owned(), text };
     let documents = manifests::parse(&file).with_context(shown)?;
     let object = documents.first().map(|document| &document.value).unwrap_or(&Value::Null);
     bootstrap::pull_secret(object, &file.text).with_context(shown)
 }
 
-fn is_pool(document: &Document) -> bool {
+fn is_pool(document: &ManifestDocument) -> bool {
     document.kind() == "MachineConfigPool"
         && document.api_version().starts_with("machineconfiguration.openshift.io/")
 }
@@ -178,9 +178,9 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
         || fs::canonicalize(one).ok().is_some_and(|it| fs::canonicalize(other).ok() == Some(it))
 }
 
-fn refused(errors: &[BootstrapError]) -> Option<BootstrapOutput> {
+fn print_errors(errors: &[BootstrapError]) -> Option<BootstrapOutput> {
     for error in errors {
-        output::error(&error.to_string());
+        output::print_error(&error.to_string());
     }
     None
 }

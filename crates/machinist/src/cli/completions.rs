@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{Cli, Outcome, output};
+use super::{Cli, CommandOutcome, output};
 
 /// Print the completion script for a shell
 #[derive(Debug, Args)]
@@ -15,10 +15,10 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "machinist", &mut script);
         output::print(&String::from_utf8_lossy(&script))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

@@ -9,12 +9,12 @@ use clap::Args;
 use machinist_core::api::names::object;
 use machinist_core::user_data::secret;
 
-use super::Outcome;
-use super::home_args::HomeArgs;
+use super::CommandOutcome;
+use super::connection_args::ConnectionArgs;
 use super::lease_args::LeaseArgs;
-use super::signals::told_to_stop;
+use super::signals::shutdown_signal;
 use super::template_args::TemplateArgs;
-use crate::controller::{self, Files, Options, UserData};
+use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::telemetry;
 
 /// Run the controller: render pools, roll configs out, drain machines, report
@@ -23,9 +23,9 @@ use crate::telemetry;
 /// one inside.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist controller --kubeconfig ~/.kube/config")]
-pub(super) struct Controller {
+pub(super) struct ControllerArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The namespace of the system's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
@@ -67,41 +67,41 @@ pub(super) struct Controller {
     user_data_namespace: String,
 }
 
-impl Controller {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+impl ControllerArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         let mut options = self.options()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             options.user_data = self.user_data()?;
-            let client = self.home.patient_client().await?;
-            let stop = told_to_stop()?;
+            let client = self.connection.long_running_client().await?;
+            let stop = shutdown_signal()?;
             controller::run(client, options, stop).await?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         })
     }
 
-    fn options(&self) -> Result<Options> {
+    fn options(&self) -> Result<ControllerOptions> {
         let namespace = self.resourcelock_namespace.as_ref().unwrap_or(&self.namespace);
         let identity = self.identity.clone().unwrap_or_else(identity);
-        Ok(Options {
+        Ok(ControllerOptions {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
             metrics_listen: Some(self.metrics_listen_address),
-            more_figures: Vec::new(),
+            extra_metrics: Vec::new(),
             user_data: None,
         })
     }
 
     fn user_data(&self) -> Result<Option<UserData>> {
         let Some(url) = self.server_url.clone() else { return Ok(None) };
-        let files = Files {
+        let files = EndpointFiles {
             url,
-            authority: self.server_ca_file.clone(),
+            ca: self.server_ca_file.clone(),
             token: self.server_token_file.clone(),
         };
-        let endpoint = files.follow()?;
+        let endpoint = files.watch()?;
         Ok(Some(UserData { namespace: self.user_data_namespace.clone(), endpoint }))
     }
 }

@@ -4,44 +4,44 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use machinist_core::api::crds;
 
-use super::{Outcome, output};
+use super::{CommandOutcome, output};
 
 /// Print the CustomResourceDefinitions of all kinds that Machinist serves and reads
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist crds -o name")]
 pub(super) struct Crds {
     /// The form of the manifests; `name` is only their names
-    #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = CrdsOutputFormat::Yaml)]
+    output: CrdsOutputFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum CrdsOutputFormat {
     Yaml,
     Json,
     Name,
 }
 
 impl Crds {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let crds = crds::crds();
         match self.output {
-            Form::Yaml => {
+            CrdsOutputFormat::Yaml => {
                 for crd in &crds {
                     output::print("---\n")?;
                     output::print_yaml(crd)?;
                 }
             }
-            Form::Json => {
+            CrdsOutputFormat::Json => {
                 let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": crds});
                 output::print_json(&list)?;
             }
-            Form::Name => {
+            CrdsOutputFormat::Name => {
                 for crd in &crds {
                     output::print(&format!("{}\n", crd.metadata.name.as_deref().unwrap_or("")))?;
                 }
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

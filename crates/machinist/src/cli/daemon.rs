@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 use machinist_core::drift::DriftPolicy;
 use tokio_util::sync::CancellationToken;
 
-use super::Outcome;
-use super::daemon_looks::{Plan, Status};
-use super::firstboot::FirstBoot;
-use super::home_args::HomeArgs;
-use super::signals::told_to_stop;
-use crate::daemon::agent::{self, Ended, Options, Registration};
-use crate::daemon::join::places::Places;
+use super::CommandOutcome;
+use super::connection_args::ConnectionArgs;
+use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs};
+use super::firstboot::FirstBootArgs;
+use super::signals::shutdown_signal;
+use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
+use crate::daemon::join::paths::JoinPaths;
 use crate::telemetry;
 
 /// Run the daemon of this machine, and ask what it is doing
@@ -24,28 +24,28 @@ use crate::telemetry;
 /// power cut at any instant does no harm, restarts or reloads what has to be, and reports.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(super) struct Daemon {
+pub(super) struct DaemonArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<DaemonCommand>,
 
     #[command(flatten)]
-    start: Start,
+    start: DaemonStartArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Start(Start),
-    Status(Status),
-    Plan(Plan),
+enum DaemonCommand {
+    Start(DaemonStartArgs),
+    Status(DaemonStatusArgs),
+    Plan(DaemonPlanArgs),
 }
 
-impl Daemon {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl DaemonArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match &self.command {
             None => self.start.run(),
-            Some(Command::Start(start)) => start.run(),
-            Some(Command::Status(status)) => status.run(),
-            Some(Command::Plan(plan)) => plan.run(),
+            Some(DaemonCommand::Start(start)) => start.run(),
+            Some(DaemonCommand::Status(status)) => status.run(),
+            Some(DaemonCommand::Plan(plan)) => plan.run(),
         }
     }
 }
@@ -58,9 +58,9 @@ impl Daemon {
 #[command(
     after_help = "Example:\n  machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name worker-1 --register"
 )]
-pub(super) struct Start {
+pub(super) struct DaemonStartArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
@@ -110,8 +110,8 @@ pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-impl Start {
-    fn run(&self) -> Result<Outcome> {
+impl DaemonStartArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         if let Some(file) = &self.once_from {
             ensure!(
                 !file.to_string_lossy().contains("://"),
@@ -119,9 +119,9 @@ impl Start {
                 file.display()
             );
             let (file, root) = (file.clone(), self.root.clone());
-            return FirstBoot::once_from(file, root, self.skip_reboot).run();
+            return FirstBootArgs::once_from(file, root, self.skip_reboot).run();
         }
-        telemetry::start_log();
+        telemetry::init_logging();
         // One thread: a daemon that does nothing must cost nothing.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -129,16 +129,16 @@ impl Start {
             .context("cannot start the runtime")?;
         let ended = runtime.block_on(async {
             let stop = CancellationToken::new();
-            let (told, waiting) = (told_to_stop()?, stop.clone());
+            let (told, waiting) = (shutdown_signal()?, stop.clone());
             tokio::spawn(async move {
                 told.await;
                 waiting.cancel();
             });
             loop {
-                let client = self.home.patient_client().await?;
+                let client = self.connection.long_running_client().await?;
                 match agent::run(client, self.options()?, stop.clone()).await? {
-                    Ended::Told => return Ok(Outcome::Done),
-                    Ended::Renewed => {}
+                    ExitReason::Stopped => return Ok(CommandOutcome::Done),
+                    ExitReason::CertificateRenewed => {}
                 }
             }
         });
@@ -147,20 +147,22 @@ impl Start {
         ended
     }
 
-    fn options(&self) -> Result<Options> {
+    fn options(&self) -> Result<DaemonOptions> {
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
-        let registration = Registration { labels, root: self.root.clone() };
-        Ok(Options {
+        let registration = NodeRegistration { labels, root: self.root.clone() };
+        Ok(DaemonOptions {
             name: self.node_name.clone().map_or_else(host_name, Ok)?,
             root: self.root.clone(),
-            listen: self.listen,
+            metrics_listen: self.listen,
             registration: self.register.then_some(registration),
-            drift: self.drift,
-            kubelet: self
+            drift_policy: self.drift,
+            kubelet_healthz: self
                 .kubelet_healthz_enabled
                 .unwrap_or(!self.register)
                 .then(|| self.kubelet_healthz_endpoint.clone()),
-            renews: self.home.is(&Places::new(&self.root).kubeconfig()),
+            renews_certificate: self
+                .connection
+                .is_kubeconfig(&JoinPaths::new(&self.root).kubeconfig()),
         })
     }
 }

@@ -8,12 +8,12 @@ use clap::{ArgAction, Args};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::live::duration;
-use super::live::goal::Goal;
-use super::live::session::{Session, SessionArgs, Target, WhichArgs};
-use super::live::{self, usage};
-use super::{Outcome, output};
-use crate::home::request::{JSON, refused};
+use super::cluster::duration;
+use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
+use super::cluster::wait_condition::WaitCondition;
+use super::cluster::{self, usage_error};
+use super::{CommandOutcome, output};
+use crate::client::request::{ACCEPT_JSON, status_code};
 use crate::manifests;
 
 /// Delete objects by name, by label, all of a kind, or those of manifests
@@ -31,7 +31,7 @@ pub(super) struct Delete {
     filename: Vec<PathBuf>,
 
     #[command(flatten)]
-    which: WhichArgs,
+    selection: SelectionArgs,
 
     /// What is not there is no error
     #[arg(long)]
@@ -50,45 +50,47 @@ pub(super) struct Delete {
 }
 
 impl Delete {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents =
             if self.filename.is_empty() { Vec::new() } else { manifests::read(&self.filename)? };
         if self.words.is_empty() == self.filename.is_empty() {
-            return Err(usage("give either a kind and objects, or -f"));
+            return Err(usage_error("give either a kind and objects, or -f"));
         }
-        let many = if self.words.is_empty() { None } else { Some(self.which.with(&self.words)?) };
-        live::run(async {
-            let session = self.session.open().await?;
+        let many =
+            if self.words.is_empty() { None } else { Some(self.selection.select(&self.words)?) };
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let targets = match &many {
                 Some(many) => session.targets(many).await?,
                 None => session.manifests(&documents)?.into_iter().map(|(one, _)| one).collect(),
             };
             if targets.is_empty() {
-                output::note("No resources found");
+                output::print_note("No resources found");
             }
-            let mut outcome = Outcome::Done;
+            let mut outcome = CommandOutcome::Done;
             for target in &targets {
                 if let Err(error) = self.delete(&session, target).await {
-                    output::error(&format!("{error:#}"));
-                    outcome = Outcome::Failed;
+                    output::print_error(&format!("{error:#}"));
+                    outcome = CommandOutcome::Failed;
                 }
             }
             Ok(outcome)
         })
     }
 
-    async fn delete(&self, session: &Session, target: &Target<'_>) -> Result<()> {
+    async fn delete(&self, session: &ClusterSession, target: &ObjectTarget<'_>) -> Result<()> {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
         });
-        let answer = session.home.write(Method::DELETE, &target.path(), JSON, &options).await;
+        let answer =
+            session.client.write(Method::DELETE, &target.path(), ACCEPT_JSON, &options).await;
         let answer = match answer {
             // Those that were listed a moment ago may well be gone.
             Err(error)
-                if refused(&error) == Some(404)
+                if status_code(&error) == Some(404)
                     && (self.ignore_not_found
-                        || self.which.all
-                        || self.which.selector.is_some()) =>
+                        || self.selection.all
+                        || self.selection.selector.is_some()) =>
             {
                 return Ok(());
             }
@@ -96,21 +98,25 @@ impl Delete {
         };
         let place = target.namespace.as_ref().map(|name| format!(" from {name} namespace"));
         let place = place.unwrap_or_default();
-        output::print(&format!("{} {:?} deleted{place}\n", target.resource.label(), target.name))?;
+        output::print(&format!(
+            "{} {:?} deleted{place}\n",
+            target.resource.kind_and_group(),
+            target.name
+        ))?;
         if self.wait { self.wait_until_gone(session, target, &answer.body).await } else { Ok(()) }
     }
 
     /// Waits until the very object that was deleted is gone; a new one of its name may come.
     async fn wait_until_gone(
         &self,
-        session: &Session,
-        target: &Target<'_>,
+        session: &ClusterSession,
+        target: &ObjectTarget<'_>,
         answer: &Value,
     ) -> Result<()> {
         let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
         let is_other = |object: &Value| uid.is_some() && object.pointer("/metadata/uid") != uid;
         let mut now = String::new();
-        let check = |object: Option<&Value>| match Goal::Delete
+        let check = |object: Option<&Value>| match WaitCondition::Deleted
             .check(object.filter(|object| !is_other(object)))
         {
             Ok(()) => Some(()),
@@ -120,14 +126,15 @@ impl Delete {
             }
         };
         let gone =
-            session.home.until(target.resource, target.namespace.as_deref(), &target.name, check);
-        let context = || format!("{}: cannot see whether it is gone", target.object());
+            session.client.until(target.resource, target.namespace.as_deref(), &target.name, check);
+        let context = || format!("{}: cannot see whether it is gone", target.object_name());
         let Some(timeout) = self.timeout else { return gone.await.with_context(context) };
         match tokio::time::timeout(timeout, gone).await {
             Ok(gone) => gone.with_context(context),
-            Err(_) => {
-                Err(anyhow!("{}: timed out waiting for it to be deleted: {now}", target.object()))
-            }
+            Err(_) => Err(anyhow!(
+                "{}: timed out waiting for it to be deleted: {now}",
+                target.object_name()
+            )),
         }
     }
 }

@@ -4,13 +4,13 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::live::report::report;
-use super::live::session::{Session, SessionArgs, Target};
-use super::live::words::Words;
-use super::live::{self, usage};
-use super::{Outcome, output};
-use crate::home::Resource;
-use crate::home::request::{JSON, with};
+use super::cluster::describe::describe;
+use super::cluster::resource_args::ResourceArgs;
+use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
+use super::cluster::{self, usage_error};
+use super::{CommandOutcome, output};
+use crate::client::ServedResource;
+use crate::client::request::{ACCEPT_JSON, with_query};
 
 /// Show everything about objects: metadata, spec, status, conditions and events
 ///
@@ -32,15 +32,15 @@ pub(super) struct Describe {
 }
 
 impl Describe {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        let words = Words::parse(&self.words)?;
-        let is_named = !matches!(&words, Words::Kinds(_, names) if names.is_empty());
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let words = ResourceArgs::parse(&self.words)?;
+        let is_named = !matches!(&words, ResourceArgs::Kinds(_, names) if names.is_empty());
         if is_named && self.selector.is_some() {
-            return Err(usage("give either names or a selector"));
+            return Err(usage_error("give either names or a selector"));
         }
-        live::run(async {
-            let session = self.session.open().await?;
-            let (mut is_first, mut outcome) = (true, Outcome::Done);
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
+            let (mut is_first, mut outcome) = (true, CommandOutcome::Done);
             for object in self.objects(&session, words).await? {
                 let shown = match object {
                     Ok((resource, object)) => show(&session, resource, object, is_first).await,
@@ -49,13 +49,13 @@ impl Describe {
                 match shown {
                     Ok(()) => is_first = false,
                     Err(error) => {
-                        output::error(&format!("{error:#}"));
-                        outcome = Outcome::Failed;
+                        output::print_error(&format!("{error:#}"));
+                        outcome = CommandOutcome::Failed;
                     }
                 }
             }
-            if is_first && outcome == Outcome::Done {
-                output::note("No resources found");
+            if is_first && outcome == CommandOutcome::Done {
+                output::print_note("No resources found");
             }
             Ok(outcome)
         })
@@ -64,20 +64,20 @@ impl Describe {
     /// The objects that are meant; one that is not there is an error by itself.
     async fn objects<'a>(
         &self,
-        session: &'a Session,
-        words: Words,
-    ) -> Result<Vec<Result<(&'a Resource, Value)>>> {
-        let mut targets: Vec<Target<'a>> = Vec::new();
+        session: &'a ClusterSession,
+        words: ResourceArgs,
+    ) -> Result<Vec<Result<(&'a ServedResource, Value)>>> {
+        let mut targets: Vec<ObjectTarget<'a>> = Vec::new();
         let mut objects = Vec::new();
         match words {
-            Words::Objects(pairs) => {
+            ResourceArgs::Objects(pairs) => {
                 for (kind, name) in pairs {
-                    targets.push(session.target(session.resources.named(&kind)?, &name));
+                    targets.push(session.target(session.resources.by_name(&kind)?, &name));
                 }
             }
-            Words::Kinds(kinds, names) => {
+            ResourceArgs::Kinds(kinds, names) => {
                 for kind in kinds {
-                    let resource = session.resources.named(&kind)?;
+                    let resource = session.resources.by_name(&kind)?;
                     targets.extend(names.iter().map(|name| session.target(resource, name)));
                     if names.is_empty() {
                         objects.extend(self.list(session, resource).await?.into_iter().map(Ok));
@@ -86,7 +86,7 @@ impl Describe {
             }
         }
         for target in targets {
-            let found = session.home.get(&target.path()).await;
+            let found = session.client.get(&target.path()).await;
             objects.push(found.map(|object| (target.resource, object)));
         }
         Ok(objects)
@@ -94,21 +94,21 @@ impl Describe {
 
     async fn list<'a>(
         &self,
-        session: &Session,
-        resource: &'a Resource,
-    ) -> Result<Vec<(&'a Resource, Value)>> {
+        session: &ClusterSession,
+        resource: &'a ServedResource,
+    ) -> Result<Vec<(&'a ServedResource, Value)>> {
         let path = resource.path(session.namespace_of(resource), None);
         let selector = self.selector.as_deref().unwrap_or_default();
-        let path = with(&path, &[("labelSelector", selector)]);
-        let list = session.home.list_as(&path, JSON).await?;
+        let path = with_query(&path, &[("labelSelector", selector)]);
+        let list = session.client.list_as(&path, ACCEPT_JSON).await?;
         let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok(items.into_iter().map(|item| (resource, item)).collect())
     }
 }
 
 async fn show(
-    session: &Session,
-    resource: &Resource,
+    session: &ClusterSession,
+    resource: &ServedResource,
     mut object: Value,
     is_first: bool,
 ) -> Result<()> {
@@ -118,12 +118,12 @@ async fn show(
     }
     let events = events(session, resource, &object).await;
     let gap = if is_first { "" } else { "\n" };
-    output::print(&format!("{gap}{}", report(&object, &events)))
+    output::print(&format!("{gap}{}", describe(&object, &events)))
 }
 
 /// The events about an object. Who may not read them, or has none, sees the object all the same.
-async fn events(session: &Session, resource: &Resource, object: &Value) -> Vec<Value> {
-    let Some(kind) = session.resources.of("v1", "Event") else { return Vec::new() };
+async fn events(session: &ClusterSession, resource: &ServedResource, object: &Value) -> Vec<Value> {
+    let Some(kind) = session.resources.by_kind("v1", "Event") else { return Vec::new() };
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let namespace = text("/metadata/namespace");
     let path = kind.path(Some(namespace).filter(|name| !name.is_empty()), None);
@@ -132,11 +132,11 @@ async fn events(session: &Session, resource: &Resource, object: &Value) -> Vec<V
         text("/metadata/name"),
         resource.kind
     );
-    let list = session.home.get(&with(&path, &[("fieldSelector", &fields)])).await;
+    let list = session.client.get(&with_query(&path, &[("fieldSelector", &fields)])).await;
     let mut list = match list {
         Ok(list) => list.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
         Err(error) => {
-            output::warning(&format!("cannot read its events: {error:#}"));
+            output::print_warning(&format!("cannot read its events: {error:#}"));
             Vec::new()
         }
     };

@@ -19,9 +19,9 @@ use machinist_core::disruption::{Disruption, disruption, system_policy, with_sys
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
-use super::output::{ADDED, ERROR, FAINT, HEADING, REMOVED, TextOrJson};
-use super::{Outcome, output};
-use crate::manifests::{self, Document};
+use super::output::{ADDED, DIMMED, ERROR, HEADING, OutputFormat, REMOVED};
+use super::{CommandOutcome, output};
+use crate::manifests::{self, ManifestDocument};
 
 /// Show what differs between two MachineConfigs, and whether a running machine would accept it
 ///
@@ -32,7 +32,7 @@ use crate::manifests::{self, Document};
 #[command(
     after_help = "Example:\n  machinist diff examples/chrony.yaml examples/chrony-and-hugepages.yaml"
 )]
-pub(super) struct Diff {
+pub(super) struct DiffArgs {
     /// The MachineConfig that the machine has: a file or -
     old: PathBuf,
 
@@ -45,12 +45,12 @@ pub(super) struct Diff {
     policy: Option<PathBuf>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct DiffReport {
     reconcilable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -60,8 +60,8 @@ struct Answer {
     diff: Option<diff::ConfigDiff>,
 }
 
-impl Diff {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl DiffArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         if self.old == Path::new("-") && self.new == Path::new("-") {
             bail!("only one of OLD and NEW can be standard input");
         }
@@ -78,21 +78,21 @@ impl Diff {
             .zip(diff.as_ref())
             .filter(|_| accepted)
             .map(|(change, diff)| disruption(change, diff.flags, &policy));
-        let answer = Answer { reconcilable: accepted, reason, disruption, diff };
+        let answer = DiffReport { reconcilable: accepted, reason, disruption, diff };
         match self.output {
-            TextOrJson::Json => output::print_json(&answer)?,
-            TextOrJson::Text => output::print(&text(&answer))?,
+            OutputFormat::Json => output::print_json(&answer)?,
+            OutputFormat::Text => output::print(&text(&answer))?,
         }
-        Ok(if answer.reconcilable { Outcome::Done } else { Outcome::Refused })
+        Ok(if answer.reconcilable { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 }
 
-impl Diff {
+impl DiffArgs {
     /// The administrator's policy over that of the system.
     fn read_policy(&self) -> Result<NodeDisruptionPolicy> {
         let Some(path) = &self.policy else { return Ok(system_policy()) };
         let documents = manifests::read(std::slice::from_ref(path))?;
-        let found: Vec<&Document> =
+        let found: Vec<&ManifestDocument> =
             documents.iter().filter(|document| document.kind() == "MachineConfiguration").collect();
         let [one] = found.as_slice() else {
             bail!(
@@ -110,12 +110,12 @@ impl Diff {
 /// The one MachineConfig in a file. Other objects beside it are passed over.
 fn read_one(path: &Path) -> Result<MachineConfig> {
     let documents = manifests::read(&[path.to_owned()])?;
-    let is_machine_config = |document: &&Document| {
+    let is_machine_config = |document: &&ManifestDocument| {
         // Also without kind, as configs are often cut out of something larger.
         matches!(document.kind(), "MachineConfig" | "") && document.value.get("spec").is_some()
             || document.kind() == "MachineConfig"
     };
-    let found: Vec<&Document> = documents.iter().filter(is_machine_config).collect();
+    let found: Vec<&ManifestDocument> = documents.iter().filter(is_machine_config).collect();
     match found.as_slice() {
         [one] => one.typed(),
         [] => bail!("{}: no MachineConfig in this file", path.display()),
@@ -131,7 +131,7 @@ fn read_one(path: &Path) -> Result<MachineConfig> {
     }
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &DiffReport) -> String {
     let mut text = String::new();
     if let Some(diff) = &answer.diff {
         show_diff(&mut text, diff);
@@ -237,7 +237,7 @@ fn show_contents(text: &mut String, change: &ContentChange) {
     };
     let (Some(old), Some(new)) = (as_text(&change.old), as_text(&change.new)) else {
         let line = format!("contents: {} → {}", label(&change.old), label(&change.new));
-        let _ = writeln!(text, "    {FAINT}{line}{FAINT:#}");
+        let _ = writeln!(text, "    {DIMMED}{line}{DIMMED:#}");
         return;
     };
     for line in diff::line_diff(&old, &new, 3) {
@@ -245,7 +245,7 @@ fn show_contents(text: &mut String, change: &ContentChange) {
             DiffLineKind::Added => ("+", ADDED),
             DiffLineKind::Removed => ("-", REMOVED),
             DiffLineKind::Context => (" ", Style::new()),
-            DiffLineKind::Gap => (" ", FAINT),
+            DiffLineKind::Gap => (" ", DIMMED),
         };
         let _ = writeln!(text, "    {style}{sign}{}{style:#}", printable(&line.text));
     }

@@ -14,9 +14,9 @@ use machinist_core::serve::enrol::{
 };
 use serde_json::json;
 
-use super::home_args::HomeArgs;
-use super::live::duration;
-use super::{Outcome, output};
+use super::cluster::duration;
+use super::connection_args::ConnectionArgs;
+use super::{CommandOutcome, output};
 use crate::{enrol, telemetry};
 
 /// Fetch the sealed half of this machine's config: enrol with a key of its own, wait, write
@@ -26,7 +26,7 @@ use crate::{enrol, telemetry};
 /// somebody approves it. The exit code is 3 when the server says no.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrol --root /")]
-pub(super) struct Enrol {
+pub(super) struct EnrolArgs {
     /// The root of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -40,15 +40,15 @@ pub(super) struct Enrol {
     timeout: Option<Duration>,
 }
 
-impl Enrol {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+impl EnrolArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = self.name.as_deref().unwrap_or(&host);
-        let options = enrol::Options { root: &self.root, name, timeout: self.timeout };
+        let options = enrol::EnrolOptions { root: &self.root, name, timeout: self.timeout };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-        match runtime.block_on(enrol::run(&options, output::note))? {
-            enrol::Outcome::Done { paths, units } => {
+        match runtime.block_on(enrol::run(&options, output::print_note))? {
+            enrol::EnrolOutcome::Done { paths, units } => {
                 for path in &paths {
                     output::print(&format!("wrote {path}\n"))?;
                 }
@@ -56,19 +56,19 @@ impl Enrol {
                     enrol::start_units(&units)?;
                 }
                 output::print("The machine has all of its config.\n")?;
-                Ok(Outcome::Done)
+                Ok(CommandOutcome::Done)
             }
-            enrol::Outcome::Already => {
+            enrol::EnrolOutcome::AlreadyEnrolled => {
                 output::print("The machine has all of its config already.\n")?;
-                Ok(Outcome::Done)
+                Ok(CommandOutcome::Done)
             }
-            enrol::Outcome::Refused(why) => {
-                output::error(&why);
-                Ok(Outcome::Refused)
+            enrol::EnrolOutcome::Refused(why) => {
+                output::print_error(&why);
+                Ok(CommandOutcome::Refused)
             }
-            enrol::Outcome::Waiting => {
-                output::error("nobody has approved this machine yet; run it again");
-                Ok(Outcome::Failed)
+            enrol::EnrolOutcome::TimedOut => {
+                output::print_error("nobody has approved this machine yet; run it again");
+                Ok(CommandOutcome::Failed)
             }
         }
     }
@@ -76,20 +76,20 @@ impl Enrol {
 
 /// List, approve and deny machines that want the sealed half of their config
 #[derive(Debug, Subcommand)]
-pub(super) enum Enrolment {
-    List(List),
-    Approve(Approve),
-    Deny(Deny),
+pub(super) enum EnrolmentCommand {
+    List(ListEnrolmentsArgs),
+    Approve(ApproveArgs),
+    Deny(DenyArgs),
 }
 
-impl Enrolment {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl EnrolmentCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             match self {
                 Self::List(command) => command.run().await,
-                Self::Approve(command) => command.chosen.set(EnrolmentState::Approved).await,
-                Self::Deny(command) => command.chosen.set(EnrolmentState::Denied).await,
+                Self::Approve(command) => command.ids.set(EnrolmentState::Approved).await,
+                Self::Deny(command) => command.ids.set(EnrolmentState::Denied).await,
             }
         })
     }
@@ -97,36 +97,40 @@ impl Enrolment {
 
 /// Which home, and where in it.
 #[derive(Debug, Args)]
-struct Place {
+struct EnrolmentNamespaceArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The namespace of the system's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 }
 
-impl Place {
+impl EnrolmentNamespaceArgs {
     async fn api(&self) -> Result<Api<Secret>> {
-        Ok(Api::namespaced(self.home.client().await?, &self.namespace))
+        Ok(Api::namespaced(self.connection.client().await?, &self.namespace))
     }
 }
 
 /// List machines that have asked, and what became of it
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment list")]
-pub(super) struct List {
+pub(super) struct ListEnrolmentsArgs {
     #[command(flatten)]
-    place: Place,
+    namespace_args: EnrolmentNamespaceArgs,
 }
 
-impl List {
-    async fn run(&self) -> Result<Outcome> {
-        let all =
-            self.place.api().await?.list(&ListParams::default().labels(ENROLMENT_LABEL)).await?;
+impl ListEnrolmentsArgs {
+    async fn run(&self) -> Result<CommandOutcome> {
+        let all = self
+            .namespace_args
+            .api()
+            .await?
+            .list(&ListParams::default().labels(ENROLMENT_LABEL))
+            .await?;
         let records: Vec<EnrolmentRecord> = all.items.iter().filter_map(read).collect();
         output::print(&table(&records))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -144,14 +148,14 @@ fn table(records: &[EnrolmentRecord]) -> String {
         // A machine may call itself anything.
         rows.push(cells.map(|cell| cell.chars().filter(|c| !c.is_control()).collect()));
     }
-    output::columns(&rows)
+    output::format_columns(&rows)
 }
 
 /// Which requests are meant.
 #[derive(Debug, Args)]
-struct Chosen {
+struct EnrolmentIdArgs {
     #[command(flatten)]
-    place: Place,
+    namespace_args: EnrolmentNamespaceArgs,
 
     /// The ids: the machine shows its own while it waits
     #[arg(required = true, value_name = "ID")]
@@ -161,23 +165,23 @@ struct Chosen {
 /// Approve machines: compare the id with what the machine shows
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment approve 0123456789abcdef0123456789abcdef")]
-pub(super) struct Approve {
+pub(super) struct ApproveArgs {
     #[command(flatten)]
-    chosen: Chosen,
+    ids: EnrolmentIdArgs,
 }
 
 /// Deny machines: they get nothing, not even with a token
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment deny 0123456789abcdef0123456789abcdef")]
-pub(super) struct Deny {
+pub(super) struct DenyArgs {
     #[command(flatten)]
-    chosen: Chosen,
+    ids: EnrolmentIdArgs,
 }
 
-impl Chosen {
-    async fn set(&self, state: EnrolmentState) -> Result<Outcome> {
-        let api = self.place.api().await?;
-        let mut outcome = Outcome::Done;
+impl EnrolmentIdArgs {
+    async fn set(&self, state: EnrolmentState) -> Result<CommandOutcome> {
+        let api = self.namespace_args.api().await?;
+        let mut outcome = CommandOutcome::Done;
         for id in &self.ids {
             let patch = json!({"metadata": {"labels": {ENROLMENT_LABEL: state.as_str()}}});
             let name = format!("{SECRET_PREFIX}{id}");
@@ -185,8 +189,8 @@ impl Chosen {
                 Ok(_) => output::print(&format!("enrolment {id} {}\n", state.as_str()))?,
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     let hint = "see machinist enrolment list";
-                    output::error(&format!("there is no enrolment {id}; {hint}"));
-                    outcome = Outcome::Failed;
+                    output::print_error(&format!("there is no enrolment {id}; {hint}"));
+                    outcome = CommandOutcome::Failed;
                 }
                 Err(error) => return Err(error).context(format!("enrolment {id}")),
             }

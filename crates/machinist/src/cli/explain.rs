@@ -10,13 +10,13 @@ use machinist_core::generate::overridden::overridden;
 use machinist_core::generate::reconcile::{is_generated, with_ownership};
 use machinist_core::render::provenance::{Contribution, ProvenanceItem, provenance};
 use machinist_core::render::render;
-use machinist_core::template::{ShippedProfile, shipped_templates};
+use machinist_core::template::{BuiltinProfile, builtin_templates};
 use serde::Serialize;
 
 use super::generate_inputs::GenerateInputs;
-use super::output::{FAINT, HEADING, TextOrJson};
+use super::output::{DIMMED, HEADING, OutputFormat};
 use super::pool_inputs::{PoolArgs, find};
-use super::{Outcome, output};
+use super::{CommandOutcome, output};
 use crate::manifests;
 
 /// Tell where a file, unit or argument of a pool comes from, and what it overrode
@@ -27,7 +27,7 @@ use crate::manifests;
 #[command(
     after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf"
 )]
-pub(super) struct Explain {
+pub(super) struct ExplainArgs {
     #[command(flatten)]
     inputs: PoolArgs,
 
@@ -36,27 +36,27 @@ pub(super) struct Explain {
     name: Option<String>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ExplainReport<'a> {
     rendered: &'a str,
     items: Vec<ProvenanceItem>,
 }
 
-impl Explain {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl ExplainArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.inputs.filename)?;
         let mut inputs = find(&documents, &self.inputs.pool)?;
         let generated = GenerateInputs::find(&documents)?;
         add_generated(&mut inputs.machine_configs, &generated);
         for file in overridden(&inputs.pool, &inputs.machine_configs, is_generated)? {
-            output::warning(&file.message());
+            output::print_warning(&file.message());
         }
         let controller_config = inputs.controller_config.as_ref();
-        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.system())?;
+        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.image_inputs())?;
         let cc_name = controller_config.map(|cc| cc.metadata.name.as_deref().unwrap_or_default());
         let mut items = provenance(&rendered, cc_name);
         if let Some(name) = &self.name {
@@ -75,24 +75,24 @@ impl Explain {
             }
         }
         match self.output {
-            TextOrJson::Json => {
-                output::print_json(&Answer { rendered: &rendered.name, items })?;
+            OutputFormat::Json => {
+                output::print_json(&ExplainReport { rendered: &rendered.name, items })?;
             }
-            TextOrJson::Text if self.name.is_some() => {
+            OutputFormat::Text if self.name.is_some() => {
                 output::print(&details(&rendered.name, &items))?;
             }
-            TextOrJson::Text => output::print(&overview(&rendered.name, &items))?,
+            OutputFormat::Text => output::print(&overview(&rendered.name, &items))?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// Adds what would be generated from the inputs, where it is not among them.
 fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInputs) {
-    let templates = shipped_templates(ShippedProfile::Kubernetes);
+    let templates = builtin_templates(BuiltinProfile::Kubernetes);
     let made = generate(&inputs.sources(&templates));
     for error in &made.errors {
-        output::warning(&format!("nothing is generated from it: {error}"));
+        output::print_warning(&format!("nothing is generated from it: {error}"));
     }
     for generated in made.generated {
         let config = generated.machine_config;
@@ -113,7 +113,7 @@ fn overview(rendered: &str, items: &[ProvenanceItem]) -> String {
         let over = if earlier.is_empty() {
             String::new()
         } else {
-            format!("{FAINT} over {}{FAINT:#}", earlier.join(", "))
+            format!("{DIMMED} over {}{DIMMED:#}", earlier.join(", "))
         };
         // Writing to a String cannot fail, here and below.
         let kind = item.kind.to_string();

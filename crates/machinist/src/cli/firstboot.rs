@@ -11,14 +11,14 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use machinist_core::api::names::object;
 
 use super::daemon::host_name;
-use super::output::TextOrJson;
-use super::{Outcome, once, output};
-use crate::daemon::first_boot::{Birth, Born, Refused, complete};
-use crate::daemon::join::{Joining, SERVICE};
+use super::output::OutputFormat;
+use super::{CommandOutcome, once, output};
+use crate::daemon::first_boot::{FirstBootOptions, FirstBootRefused, FirstBootReport, complete};
+use crate::daemon::join::{JoinOptions, SERVICE};
 use crate::telemetry;
 
 /// The pool of machines about which nothing is said.
-const POOL: &str = object::POOL_WORKER;
+const DEFAULT_POOL: &str = object::POOL_WORKER;
 
 /// Complete the first boot of this machine: kernel arguments, the OS image, FIPS, joining
 ///
@@ -33,7 +33,7 @@ const POOL: &str = object::POOL_WORKER;
     alias = "firstboot-complete-machineconfig",
     after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine\n  machinist firstboot --file config.yaml --write"
 )]
-pub(super) struct FirstBoot {
+pub(super) struct FirstBootArgs {
     /// A MachineConfig to complete instead, in a file or -
     #[arg(long, value_name = "FILE", alias = "machineconfig-file")]
     file: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) struct FirstBoot {
     join: bool,
 
     /// The pool that the machine is to be in
-    #[arg(long, value_name = "NAME", default_value = POOL)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_POOL)]
     pool: String,
 
     /// The name of the machine's Node [default: the name of the host]
@@ -63,73 +63,78 @@ pub(super) struct FirstBoot {
     root: PathBuf,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl FirstBoot {
+impl FirstBootArgs {
     /// What `machinist daemon start --once-from` is: everything that a config says, and then a restart.
     pub(super) fn once_from(file: PathBuf, root: PathBuf, no_reboot: bool) -> Self {
         Self {
             file: Some(file),
             write: true,
             join: false,
-            pool: POOL.to_owned(),
+            pool: DEFAULT_POOL.to_owned(),
             node_name: None,
             no_reboot,
             root,
-            output: TextOrJson::Text,
+            output: OutputFormat::Text,
         }
     }
 
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
-        let joining = self.join.then(|| self.joining()).transpose()?;
-        let config = self.file.as_deref().map(once::read).transpose()?;
-        let birth = Birth { root: self.root.clone(), config, writes: self.write, joining };
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
+        let joining = self.join.then(|| self.join_options()).transpose()?;
+        let config = self.file.as_deref().map(once::read_config).transpose()?;
+        let birth = FirstBootOptions {
+            root: self.root.clone(),
+            config,
+            write_files: self.write,
+            join: joining,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let born = runtime.context("cannot start the runtime")?.block_on(complete(&birth));
         let born = match born {
-            Err(error) if error.is::<Refused>() => {
+            Err(error) if error.is::<FirstBootRefused>() => {
                 tracing::error!("{error:#}");
-                return Ok(Outcome::Refused);
+                return Ok(CommandOutcome::Refused);
             }
             born => born?,
         };
         match self.output {
-            TextOrJson::Json => output::print_json(&born)?,
-            TextOrJson::Text => output::print(&text(&born))?,
+            OutputFormat::Json => output::print_json(&born)?,
+            OutputFormat::Text => output::print(&text(&born))?,
         }
         match &born {
             // Another root is that of a machine that does not run here.
             _ if self.root != Path::new("/") => {}
-            born if born.needs_restart() => self.restart()?,
+            born if born.needs_reboot() => self.reboot()?,
             // Not waited for: the daemon comes after this very service.
-            Born { node: Some(_), .. } => {
+            FirstBootReport { node: Some(_), .. } => {
                 systemctl(&["daemon-reload"])?;
                 systemctl(&["start", "--no-block", SERVICE])?;
             }
             _ => {}
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    fn restart(&self) -> Result<()> {
+    fn reboot(&self) -> Result<()> {
         if self.no_reboot { Ok(()) } else { systemctl(&["reboot"]) }
     }
 
-    fn joining(&self) -> Result<Joining> {
+    fn join_options(&self) -> Result<JoinOptions> {
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let label = format!("{NODE_ROLE_PREFIX}{}", self.pool);
-        Ok(Joining {
+        Ok(JoinOptions {
             name,
             root: self.root.clone(),
             labels: BTreeMap::from([(label, String::new())]),
             has_kubelet: false,
             keep_identity: false,
-            program: std::env::current_exe().context("cannot tell where this program is")?,
-            listen: None,
-            starts: false,
+            binary: std::env::current_exe().context("cannot tell where this program is")?,
+            metrics_listen: None,
+            start_now: false,
         })
     }
 }
@@ -141,7 +146,7 @@ fn systemctl(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn text(born: &Born) -> String {
+fn text(born: &FirstBootReport) -> String {
     let Some(config) = &born.config else {
         return "Nothing is left to be done.\n".to_owned();
     };

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::generate_inputs::GenerateInputs;
 use super::template_args::TemplateArgs;
-use super::{Outcome, output};
+use super::{CommandOutcome, output};
 use crate::manifests;
 
 /// Show which MachineConfigs a pool gets out of image mirrors, image policies and settings
@@ -46,17 +46,17 @@ pub(super) struct Generate {
 }
 
 impl Generate {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.filename)?;
         let inputs = GenerateInputs::find(&documents)?;
         let pool = inputs.pool(&self.pool)?;
         let templates = self.templates.read()?;
         let made = generate(&inputs.sources(&templates));
         for error in &made.errors {
-            output::error(&error.to_string());
+            output::print_error(&error.to_string());
         }
         if !made.errors.is_empty() {
-            return Ok(Outcome::Failed);
+            return Ok(CommandOutcome::Failed);
         }
         let mut ours = Vec::new();
         for generated in made.generated {
@@ -65,10 +65,10 @@ impl Generate {
             }
         }
         for warning in ours.iter().flat_map(|generated| &generated.warnings) {
-            output::warning(warning);
+            output::print_warning(warning);
         }
         if ours.is_empty() {
-            output::note(&format!("nothing is generated for the pool {}", self.pool));
+            output::print_note(&format!("nothing is generated for the pool {}", self.pool));
         }
         let ours: Vec<MachineConfig> = ours.into_iter().map(with_origin).collect();
         match self.output.as_str() {
@@ -78,7 +78,7 @@ impl Generate {
             }
             folder => write(Path::new(folder), &ours)?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -124,7 +124,7 @@ fn write(folder: &Path, configs: &[MachineConfig]) -> Result<()> {
             let place = folder.join(&name).join("files").join(path.trim_start_matches('/'));
             write_file(&place, &contents)?;
         }
-        output::note(&format!("wrote {}", manifest.display()));
+        output::print_note(&format!("wrote {}", manifest.display()));
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use machinist_core::template::{TemplateInputs, TemplateTree};
 use serde::de::DeserializeOwned;
 
 use super::output;
-use crate::manifests::Document;
+use crate::manifests::ManifestDocument;
 
 /// The objects that generators read.
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ pub(super) struct GenerateInputs {
 impl GenerateInputs {
     /// Finds them among documents. The pools that come with every system are there even where no
     /// manifest names them.
-    pub(super) fn find(documents: &[Document]) -> Result<Self> {
-        let mut pools: Vec<MachineConfigPool> = of(documents)?;
+    pub(super) fn find(documents: &[ManifestDocument]) -> Result<Self> {
+        let mut pools: Vec<MachineConfigPool> = objects_of_kind(documents)?;
         for name in [POOL_MASTER, POOL_WORKER] {
             if !pools.iter().any(|pool| pool.name_any() == name) {
                 pools.push(built_in_pool(name));
@@ -64,47 +64,54 @@ impl GenerateInputs {
     }
 
     /// The facts that templates are filled in with, where they are among documents.
-    pub(super) fn controller_config_of(documents: &[Document]) -> Result<Option<ControllerConfig>> {
-        let all: Vec<ControllerConfig> = of(documents)?;
+    pub(super) fn controller_config_of(
+        documents: &[ManifestDocument],
+    ) -> Result<Option<ControllerConfig>> {
+        let all: Vec<ControllerConfig> = objects_of_kind(documents)?;
         Ok(all.into_iter().find(|found| found.name_any() == CONTROLLER_CONFIG))
     }
 
     /// Finds them among documents, for these pools.
-    pub(super) fn find_with(documents: &[Document], pools: Vec<MachineConfigPool>) -> Result<Self> {
-        let images: Vec<Image> = of(documents)?;
+    pub(super) fn find_with(
+        documents: &[ManifestDocument],
+        pools: Vec<MachineConfigPool>,
+    ) -> Result<Self> {
+        let images: Vec<Image> = objects_of_kind(documents)?;
         for image in images.iter().filter(|image| image.name_any() != CLUSTER) {
             let name = image.name_any();
-            output::warning(&format!("Image {name}: only the one with the name {CLUSTER} counts"));
+            output::print_warning(&format!(
+                "Image {name}: only the one with the name {CLUSTER} counts"
+            ));
         }
         let image = images.into_iter().find(|image| image.name_any() == CLUSTER);
-        let versions: Vec<ClusterVersion> = of(documents)?;
+        let versions: Vec<ClusterVersion> = objects_of_kind(documents)?;
         let version = versions.into_iter().find(|version| version.name_any() == CLUSTER_VERSION);
         let running = version.and_then(|version| version.status?.desired);
         let controller_config = Self::controller_config_of(documents)?;
         let installed =
             controller_config.as_ref().and_then(|found| found.spec.release_image.clone());
-        let feature_gate: Option<FeatureGate> = cluster(documents)?;
-        let mut machine_configs: Vec<MachineConfig> = of(documents)?;
+        let feature_gate: Option<FeatureGate> = cluster_object(documents)?;
+        let mut machine_configs: Vec<MachineConfig> = objects_of_kind(documents)?;
         machine_configs.retain(|config| !config.name_any().starts_with("rendered-"));
         Ok(Self {
             pools,
             machine_configs,
             image,
-            content_source_policies: of(documents)?,
-            digest_mirror_sets: of(documents)?,
-            tag_mirror_sets: of(documents)?,
-            cluster_image_policies: of(documents)?,
-            image_policies: of(documents)?,
-            container_runtime_configs: of(documents)?,
+            content_source_policies: objects_of_kind(documents)?,
+            digest_mirror_sets: objects_of_kind(documents)?,
+            tag_mirror_sets: objects_of_kind(documents)?,
+            cluster_image_policies: objects_of_kind(documents)?,
+            image_policies: objects_of_kind(documents)?,
+            container_runtime_configs: objects_of_kind(documents)?,
             release_image: running.map(|release| release.image).or(installed),
             pull_secret: pull_secret(documents, controller_config.as_ref())?,
             controller_config,
-            api_server: cluster(documents)?,
-            node: cluster(documents)?,
+            api_server: cluster_object(documents)?,
+            node: cluster_object(documents)?,
             gates: feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default(),
             feature_gate,
-            kubelet_configs: of(documents)?,
-            streams: cluster(documents)?,
+            kubelet_configs: objects_of_kind(documents)?,
+            streams: cluster_object(documents)?,
         })
     }
 
@@ -157,11 +164,11 @@ impl GenerateInputs {
 }
 
 /// The objects of a kind. The same object twice is refused: which one counts would be a guess.
-pub(super) fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(
-    documents: &[Document],
+pub(super) fn objects_of_kind<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    documents: &[ManifestDocument],
 ) -> Result<Vec<K>> {
     let (kind, group) = (K::kind(&()), K::group(&()));
-    let mut seen: HashMap<(String, &str), &Document> = HashMap::new();
+    let mut seen: HashMap<(String, &str), &ManifestDocument> = HashMap::new();
     let mut objects = Vec::new();
     for document in documents {
         let given = document.api_version().split('/').next().unwrap_or_default();
@@ -173,7 +180,7 @@ pub(super) fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(
         if let Some(first) = seen.insert(key, document) {
             bail!(
                 "{} is given twice: in {} and in {}; remove one",
-                document.object(),
+                document.object_name(),
                 first.origin,
                 document.origin
             );
@@ -184,21 +191,21 @@ pub(super) fn of<K: Resource<DynamicType = ()> + DeserializeOwned>(
 }
 
 /// The one object of a kind.
-pub(super) fn cluster<K: Resource<DynamicType = ()> + DeserializeOwned>(
-    documents: &[Document],
+pub(super) fn cluster_object<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    documents: &[ManifestDocument],
 ) -> Result<Option<K>> {
-    Ok(of::<K>(documents)?.into_iter().find(|object| object.name_any() == CLUSTER))
+    Ok(objects_of_kind::<K>(documents)?.into_iter().find(|object| object.name_any() == CLUSTER))
 }
 
 /// The pull secret that the ControllerConfig refers to, where it is among the manifests.
 fn pull_secret(
-    documents: &[Document],
+    documents: &[ManifestDocument],
     config: Option<&ControllerConfig>,
 ) -> Result<Option<Vec<u8>>> {
     let Some(reference) = config.and_then(|config| config.spec.pull_secret.as_ref()) else {
         return Ok(None);
     };
-    let secrets: Vec<Secret> = of(documents)?;
+    let secrets: Vec<Secret> = objects_of_kind(documents)?;
     let found = secrets.into_iter().find(|secret| {
         secret.metadata.name == reference.name && secret.metadata.namespace == reference.namespace
     });

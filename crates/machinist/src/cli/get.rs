@@ -4,15 +4,15 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::live::part::{Part, name_of, objects};
-use super::live::session::{Session, SessionArgs};
-use super::live::table::{Printer, Table};
-use super::live::words::Words;
-use super::live::{self, usage};
-use super::{Outcome, output};
-use crate::home::Resource;
-use crate::home::request::{JSON, TABLE, with};
-use crate::home::watch::{Event, Watch, revision};
+use super::cluster::query::{ResourceQuery, name_of, objects};
+use super::cluster::resource_args::ResourceArgs;
+use super::cluster::session::{ClusterSession, SessionArgs};
+use super::cluster::table::{ServerTable, TablePrinter};
+use super::cluster::{self, usage_error};
+use super::{CommandOutcome, output};
+use crate::client::ServedResource;
+use crate::client::request::{ACCEPT_JSON, ACCEPT_TABLE, with_query};
+use crate::client::watch::{ObjectWatch, WatchEvent, revision};
 
 /// Show objects of a hub or a Kubernetes: a table, or the objects whole
 ///
@@ -42,15 +42,15 @@ pub(super) struct Get {
     watch: bool,
 
     /// The form of the answer; `wide` is a table with all columns
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = GetOutputFormat::Text)]
+    output: GetOutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum GetOutputFormat {
     Text,
     Wide,
     Name,
@@ -58,28 +58,28 @@ enum Form {
     Yaml,
 }
 
-impl Form {
+impl GetOutputFormat {
     fn is_table(self) -> bool {
         matches!(self, Self::Text | Self::Wide)
     }
 
     /// What to ask the server for.
     fn accept(self) -> &'static str {
-        if self.is_table() { TABLE } else { JSON }
+        if self.is_table() { ACCEPT_TABLE } else { ACCEPT_JSON }
     }
 }
 
 /// The answers to each part.
-type Answers = Vec<Vec<Value>>;
+type QueryResults = Vec<Vec<Value>>;
 
 impl Get {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        let words = Words::parse(&self.words)?;
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let words = ResourceArgs::parse(&self.words)?;
         self.check(&words)?;
-        live::run(async {
-            let session = self.session.open().await?;
-            let parts = Part::all(&session, words)?;
-            let (answers, outcome) = self.read(&session, &parts).await?;
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
+            let parts = ResourceQuery::resolve(&session, words)?;
+            let (answers, outcome) = self.fetch(&session, &parts).await?;
             let mut printers = Vec::new();
             if self.output.is_table() {
                 printers = self.print_tables(&session, &parts, &answers)?;
@@ -89,33 +89,38 @@ impl Get {
             if let (true, [part], [answers]) = (self.watch, &parts[..], &answers[..])
                 && let Some(from) = answers.first().and_then(revision)
             {
-                self.follow(&session, part, from, printers.first_mut()).await?;
+                self.watch_changes(&session, part, from, printers.first_mut()).await?;
             }
             Ok(outcome)
         })
     }
 
     /// Finds wrong usage before anyone is asked.
-    fn check(&self, words: &Words) -> Result<()> {
+    fn check(&self, words: &ResourceArgs) -> Result<()> {
         let (kinds, names) = match words {
-            Words::Kinds(kinds, names) => (kinds.len(), names.len()),
-            Words::Objects(pairs) => (1, pairs.len()),
+            ResourceArgs::Kinds(kinds, names) => (kinds.len(), names.len()),
+            ResourceArgs::Objects(pairs) => (1, pairs.len()),
         };
         let has_selector = self.selector.is_some() || self.field_selector.is_some();
         if names > 0 && has_selector {
-            return Err(usage("give either names or a selector"));
+            return Err(usage_error("give either names or a selector"));
         }
         if names > 0 && self.all_namespaces {
-            return Err(usage("an object is in one namespace: give either its name or -A"));
+            return Err(usage_error("an object is in one namespace: give either its name or -A"));
         }
         if self.watch && (kinds > 1 || names > 1) {
-            return Err(usage("-w watches one object, or all of one kind"));
+            return Err(usage_error("-w watches one object, or all of one kind"));
         }
         Ok(())
     }
 
     /// The path of a part's list, or of one of its objects.
-    fn path(&self, session: &Session, resource: &Resource, name: Option<&str>) -> String {
+    fn path(
+        &self,
+        session: &ClusterSession,
+        resource: &ServedResource,
+        name: Option<&str>,
+    ) -> String {
         let namespace = session.namespace_of(resource).filter(|_| !self.all_namespaces);
         resource.path(namespace, name)
     }
@@ -123,26 +128,30 @@ impl Get {
     fn query(&self, path: &str) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let (labels, fields) = (text(&self.selector), text(&self.field_selector));
-        with(path, &[("labelSelector", &labels), ("fieldSelector", &fields)])
+        with_query(path, &[("labelSelector", &labels), ("fieldSelector", &fields)])
     }
 
     /// Asks for everything. What is not there is told, and the rest is shown all the same.
-    async fn read(&self, session: &Session, parts: &[Part<'_>]) -> Result<(Answers, Outcome)> {
-        let (mut answers, mut outcome) = (Vec::new(), Outcome::Done);
+    async fn fetch(
+        &self,
+        session: &ClusterSession,
+        parts: &[ResourceQuery<'_>],
+    ) -> Result<(QueryResults, CommandOutcome)> {
+        let (mut answers, mut outcome) = (Vec::new(), CommandOutcome::Done);
         let accept = self.output.accept();
         for part in parts {
             let mut found = Vec::new();
             if part.names.is_empty() {
                 let path = self.query(&self.path(session, part.resource, None));
-                found.push(session.home.list_as(&path, accept).await?);
+                found.push(session.client.list_as(&path, accept).await?);
             }
             for name in &part.names {
                 let path = self.path(session, part.resource, Some(name));
-                match session.home.get_as(&path, accept).await {
+                match session.client.get_as(&path, accept).await {
                     Ok(answer) => found.push(answer),
                     Err(error) => {
-                        output::error(&format!("{error:#}"));
-                        outcome = Outcome::Failed;
+                        output::print_error(&format!("{error:#}"));
+                        outcome = CommandOutcome::Failed;
                     }
                 }
             }
@@ -153,35 +162,39 @@ impl Get {
 
     fn print_tables(
         &self,
-        session: &Session,
-        parts: &[Part<'_>],
+        session: &ClusterSession,
+        parts: &[ResourceQuery<'_>],
         answers: &[Vec<Value>],
-    ) -> Result<Vec<Printer>> {
+    ) -> Result<Vec<TablePrinter>> {
         let (mut printers, mut is_empty) = (Vec::new(), true);
         for (part, answers) in parts.iter().zip(answers) {
-            let mut table = Table::default();
+            let mut table = ServerTable::default();
             for answer in answers {
-                table.extend(Table::read(answer));
+                table.extend(ServerTable::parse(answer));
             }
-            let prefix =
-                if parts.len() > 1 { format!("{}/", part.resource.label()) } else { String::new() };
+            let prefix = if parts.len() > 1 {
+                format!("{}/", part.resource.kind_and_group())
+            } else {
+                String::new()
+            };
             let with_namespace = self.all_namespaces && part.resource.namespaced;
-            let mut printer = Printer::new(self.output == Form::Wide, with_namespace, prefix);
+            let mut printer =
+                TablePrinter::new(self.output == GetOutputFormat::Wide, with_namespace, prefix);
             if !table.is_empty() {
                 let gap = if is_empty { "" } else { "\n" };
-                output::print(&format!("{gap}{}", printer.text(&table)))?;
+                output::print(&format!("{gap}{}", printer.render(&table)))?;
                 is_empty = false;
             }
             printers.push(printer);
         }
         let asked_for_all = parts.iter().any(|part| part.names.is_empty());
         if is_empty && asked_for_all && !self.watch {
-            output::note(&self.nothing(session, parts));
+            output::print_note(&self.not_found_message(session, parts));
         }
         Ok(printers)
     }
 
-    fn nothing(&self, session: &Session, parts: &[Part<'_>]) -> String {
+    fn not_found_message(&self, session: &ClusterSession, parts: &[ResourceQuery<'_>]) -> String {
         let namespaced = parts.iter().any(|part| part.resource.namespaced);
         if namespaced && !self.all_namespaces {
             format!("No resources found in {} namespace.", session.namespace)
@@ -190,19 +203,19 @@ impl Get {
         }
     }
 
-    fn print_objects(&self, parts: &[Part<'_>], answers: &[Vec<Value>]) -> Result<()> {
+    fn print_objects(&self, parts: &[ResourceQuery<'_>], answers: &[Vec<Value>]) -> Result<()> {
         let mut all = Vec::new();
         for (part, answers) in parts.iter().zip(answers) {
             for object in answers.iter().flat_map(|answer| objects(part.resource, answer)) {
-                if self.output == Form::Name {
-                    output::print(&format!("{}\n", part.resource.object(name_of(&object))))?;
+                if self.output == GetOutputFormat::Name {
+                    output::print(&format!("{}\n", part.resource.object_name(name_of(&object))))?;
                 }
                 all.push(object);
             }
         }
         let is_one = matches!(parts, [part] if part.names.len() == 1);
         match (self.output, is_one) {
-            (Form::Name, _) => Ok(()),
+            (GetOutputFormat::Name, _) => Ok(()),
             (_, true) => all.first().map_or(Ok(()), |object| self.print_object(object)),
             (_, false) => self.print_object(&json!({
                 "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": all,
@@ -211,7 +224,7 @@ impl Get {
     }
 
     fn print_object(&self, object: &Value) -> Result<()> {
-        if self.output == Form::Json {
+        if self.output == GetOutputFormat::Json {
             output::print_json(object)
         } else {
             output::print_yaml(object)
@@ -219,27 +232,27 @@ impl Get {
     }
 
     /// Shows what happens from a revision on.
-    async fn follow(
+    async fn watch_changes(
         &self,
-        session: &Session,
-        part: &Part<'_>,
+        session: &ClusterSession,
+        part: &ResourceQuery<'_>,
         from: &str,
-        mut printer: Option<&mut Printer>,
+        mut printer: Option<&mut TablePrinter>,
     ) -> Result<()> {
         let name = part.names.first().map(|name| format!("metadata.name={name}"));
         let path = self.query(&self.path(session, part.resource, None));
-        let path = with(&path, &[("fieldSelector", name.as_deref().unwrap_or_default())]);
+        let path = with_query(&path, &[("fieldSelector", name.as_deref().unwrap_or_default())]);
         let accept = self.output.accept();
         let mut from = from.to_owned();
         loop {
-            let mut watch = Watch::new(&session.home, path.clone(), accept, &from);
+            let mut watch = ObjectWatch::new(&session.client, path.clone(), accept, &from);
             while let Some(event) = watch.next().await? {
-                if let Event::Set(object) | Event::Removed(object) = event {
+                if let WatchEvent::Applied(object) | WatchEvent::Deleted(object) = event {
                     self.print_change(part.resource, &object, printer.as_deref_mut())?;
                 }
             }
             // The revision is too old: everything as it is now, and on from there.
-            let list = session.home.list_as(&path, accept).await?;
+            let list = session.client.list_as(&path, accept).await?;
             from = revision(&list).unwrap_or_default().to_owned();
             self.print_change(part.resource, &list, printer.as_deref_mut())?;
         }
@@ -247,17 +260,19 @@ impl Get {
 
     fn print_change(
         &self,
-        resource: &Resource,
+        resource: &ServedResource,
         answer: &Value,
-        printer: Option<&mut Printer>,
+        printer: Option<&mut TablePrinter>,
     ) -> Result<()> {
         if let Some(printer) = printer {
-            return output::print(&printer.text(&Table::read(answer)));
+            return output::print(&printer.render(&ServerTable::parse(answer)));
         }
         for object in objects(resource, answer) {
             match self.output {
-                Form::Name => output::print(&format!("{}\n", resource.object(name_of(&object))))?,
-                Form::Json => output::print_json(&object)?,
+                GetOutputFormat::Name => {
+                    output::print(&format!("{}\n", resource.object_name(name_of(&object))))?
+                }
+                GetOutputFormat::Json => output::print_json(&object)?,
                 _ => {
                     output::print("---\n")?;
                     output::print_yaml(&object)?;

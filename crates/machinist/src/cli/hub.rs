@@ -13,19 +13,19 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use machinist_hub::store::Store;
 use serde_json::{Value, json};
 
-use super::up::Data;
-use super::{Outcome, output};
+use super::up::DataDirArgs;
+use super::{CommandOutcome, output};
 
 /// Back up and restore the store of `machinist up`, and make tokens for it
 #[derive(Debug, Subcommand)]
-pub(super) enum Hub {
+pub(super) enum HubCommand {
     Backup(Backup),
     Restore(Restore),
-    Token(Token),
+    Token(HubTokenArgs),
 }
 
-impl Hub {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl HubCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match self {
             Self::Backup(command) => command.run(),
             Self::Restore(command) => command.run(),
@@ -42,33 +42,33 @@ impl Hub {
 #[command(after_help = "Example:\n  machinist hub backup hub.backup")]
 pub(super) struct Backup {
     #[command(flatten)]
-    data: Data,
+    data_dir: DataDirArgs,
 
     /// Where to write it; it must not be there
     file: PathBuf,
 }
 
 impl Backup {
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<CommandOutcome> {
         if self.file.exists() {
             bail!("{} is there already", self.file.display());
         }
         let size = runtime()?.block_on(async {
-            let client = client(&self.data).await?;
+            let client = hub_client(&self.data_dir).await?;
             let request = http::Request::get("/machinist/v1/backup").body(Body::empty())?;
             let response = client.send(request).await.context("cannot reach the hub")?;
             if !response.status().is_success() {
                 bail!("the hub answered {}", response.status());
             }
-            save(&self.file, response.into_body()).await
+            write_backup(&self.file, response.into_body()).await
         })?;
         output::print(&format!("{}: {size} bytes\n", self.file.display()))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// Writes a stream to a file that is there only once it is complete.
-async fn save(path: &Path, mut body: Body) -> Result<u64> {
+async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
     let mut part = path.to_owned().into_os_string();
     part.push(".part");
     let context = || format!("cannot write {}", path.display());
@@ -100,22 +100,22 @@ async fn save(path: &Path, mut body: Body) -> Result<u64> {
 #[command(after_help = "Example:\n  machinist hub restore --data /tmp/machinist hub.backup")]
 pub(super) struct Restore {
     #[command(flatten)]
-    data: Data,
+    data_dir: DataDirArgs,
 
     /// The backup
     file: PathBuf,
 }
 
 impl Restore {
-    fn run(&self) -> Result<Outcome> {
-        let directory = self.data.directory()?;
-        directory.make()?;
+    fn run(&self) -> Result<CommandOutcome> {
+        let directory = self.data_dir.directory()?;
+        directory.create()?;
         Store::restore(&self.file, &directory.store())?;
         let place = directory.path().display();
         output::print(&format!(
             "restored into {place}; start it with machinist up --data {place}\n"
         ))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -124,13 +124,13 @@ impl Restore {
 /// Its text is printed this once; the hub keeps only a hash of it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 3600")]
-pub(super) struct Token {
+pub(super) struct HubTokenArgs {
     #[command(flatten)]
-    data: Data,
+    data_dir: DataDirArgs,
 
     /// What it is for
     #[arg(long, value_enum)]
-    role: Role,
+    role: TokenRoleArg,
 
     /// How many seconds it lasts [default: a day for bootstrap, else for ever]
     #[arg(long, value_name = "SECONDS")]
@@ -138,7 +138,7 @@ pub(super) struct Token {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Role {
+enum TokenRoleArg {
     /// May do everything
     Admin,
     /// May look at everything but secrets
@@ -149,24 +149,24 @@ enum Role {
     Bootstrap,
 }
 
-impl Token {
-    fn run(&self) -> Result<Outcome> {
+impl HubTokenArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         let role = match self.role {
-            Role::Admin => "admin",
-            Role::Viewer => "viewer",
-            Role::Controller => "controller",
-            Role::Bootstrap => "bootstrap",
+            TokenRoleArg::Admin => "admin",
+            TokenRoleArg::Viewer => "viewer",
+            TokenRoleArg::Controller => "controller",
+            TokenRoleArg::Bootstrap => "bootstrap",
         };
         let asked = json!({"role": role, "ttlSeconds": self.ttl});
         let made: Value = runtime()?.block_on(async {
-            let client = client(&self.data).await?;
+            let client = hub_client(&self.data_dir).await?;
             let request = http::Request::post("/machinist/v1/tokens")
                 .header("content-type", "application/json")
                 .body(serde_json::to_vec(&asked)?)?;
             client.request(request).await.context("the hub did not make the token")
         })?;
         output::print(&format!("{}\n", made["token"].as_str().unwrap_or_default()))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -175,7 +175,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 /// A client for the hub of a data directory.
-async fn client(data: &Data) -> Result<kube::Client> {
+async fn hub_client(data: &DataDirArgs) -> Result<kube::Client> {
     let path = data.directory()?.kubeconfig();
     let kubeconfig = Kubeconfig::read_from(&path).with_context(|| {
         format!("cannot read {}: is this the directory of machinist up?", path.display())

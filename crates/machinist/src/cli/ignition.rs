@@ -8,18 +8,18 @@ use machinist_core::ignition::convert::{convert, from_current};
 use machinist_core::ignition::{IgnitionVersion, merge, parse_and_upgrade, report::IgnitionReport};
 use serde_json::Value;
 
-use super::{Outcome, output};
+use super::{CommandOutcome, output};
 use crate::manifests;
 
 /// Convert and merge Ignition configs
 #[derive(Debug, Subcommand)]
-pub(super) enum Ignition {
-    Convert(Convert),
-    Merge(Merge),
+pub(super) enum IgnitionCommand {
+    Convert(ConvertArgs),
+    Merge(MergeArgs),
 }
 
-impl Ignition {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl IgnitionCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match self {
             Self::Convert(command) => command.run(),
             Self::Merge(command) => command.run(),
@@ -34,7 +34,7 @@ impl Ignition {
 /// 2.0 to 2.2 is converted with --upgrade.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist ignition convert --to 2.2.0 examples/motd.ign")]
-pub(super) struct Convert {
+pub(super) struct ConvertArgs {
     /// The version to convert to, as 3.2.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     to: IgnitionVersion,
@@ -51,8 +51,8 @@ fn parse_version(text: &str) -> Result<IgnitionVersion, String> {
     IgnitionVersion::parse(text).ok_or_else(|| "not a version: write it as 3.2.0".to_owned())
 }
 
-impl Convert {
-    fn run(&self) -> Result<Outcome> {
+impl ConvertArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         let raw = read_one(&self.file)?;
         let name = self.file.display();
         let converted = if self.upgrade {
@@ -63,7 +63,7 @@ impl Convert {
             convert(&raw, &self.to)
         };
         output::print_json(&converted.with_context(|| name.to_string())?)?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -74,14 +74,14 @@ impl Convert {
 #[command(
     after_help = "Example:\n  machinist ignition merge examples/motd.ign examples/motd-more.ign"
 )]
-pub(super) struct Merge {
+pub(super) struct MergeArgs {
     /// The configs: files or -
     #[arg(required = true, num_args = 1..)]
     files: Vec<PathBuf>,
 }
 
-impl Merge {
-    fn run(&self) -> Result<Outcome> {
+impl MergeArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         let mut configs = Vec::new();
         for file in &self.files {
             let raw = read_one(file)?;
@@ -91,13 +91,13 @@ impl Merge {
             configs.push(config);
         }
         output::print_json(&merge(configs))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 fn show_warnings(file: &Path, report: &IgnitionReport) {
     for entry in &report.entries {
-        output::warning(&format!("{}: {entry}", file.display()));
+        output::print_warning(&format!("{}: {entry}", file.display()));
     }
 }
 

@@ -10,9 +10,9 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use serde_json::Value;
 
 use super::daemon::host_name;
-use super::output::TextOrJson;
-use super::{Outcome, output};
-use crate::daemon::join::{self, Joining, credentials};
+use super::output::OutputFormat;
+use super::{CommandOutcome, output};
+use crate::daemon::join::{self, JoinOptions, credentials};
 use crate::telemetry;
 
 /// Have this machine join a hub or a Kubernetes: an identity of its own, a service, a Node
@@ -25,7 +25,7 @@ use crate::telemetry;
     group = ArgGroup::new("any_token").multiple(true),
     after_help = "Example:\n  machinist join --server https://hub.example:6443 --ca-file ca.crt --token-file token --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
 )]
-pub(super) struct Join {
+pub(super) struct JoinArgs {
     /// A kubeconfig to join with: of an administrator, or of the machine
     #[arg(long, value_name = "PATH", required_unless_present = "server")]
     kubeconfig: Option<PathBuf>,
@@ -91,14 +91,14 @@ pub(super) struct Join {
     root: PathBuf,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Join {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
-        let given = self.given()?;
+impl JoinArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
+        let given = self.join_kubeconfig()?;
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let mut labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         labels.insert(format!("{NODE_ROLE_PREFIX}{}", self.pool), String::new());
@@ -108,20 +108,20 @@ impl Join {
                 std::env::current_exe().context("--program: cannot tell where this program is")?
             }
         };
-        let joining = Joining {
+        let joining = JoinOptions {
             name,
             root: self.root.clone(),
             labels,
             has_kubelet: self.kubelet,
             keep_identity: self.keep_identity,
-            program,
-            listen: self.listen.clone(),
-            starts: true,
+            binary: program,
+            metrics_listen: self.listen.clone(),
+            start_now: true,
         };
         let joined = runtime()?.block_on(join::join(&given, &joining))?;
         match self.output {
-            TextOrJson::Json => output::print_json(&joined)?,
-            TextOrJson::Text => {
+            OutputFormat::Json => output::print_json(&joined)?,
+            OutputFormat::Text => {
                 let runs = if joined.is_started { "runs" } else { "starts at the next boot" };
                 output::print(&format!(
                     "{} has joined pool {}; {} {runs}. See: machinist daemon status\n",
@@ -129,20 +129,20 @@ impl Join {
                 ))?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// What to join with.
-    fn given(&self) -> Result<Value> {
+    fn join_kubeconfig(&self) -> Result<Value> {
         if let Some(path) = &self.kubeconfig {
-            return credentials::read(path);
+            return credentials::read_flattened(path);
         }
         let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("--ca-file {}", path.display()))
         };
         let authority = read(self.ca_file.as_deref().context("--ca-file is missing")?)?;
         let server = self.server.as_deref().unwrap_or_default();
-        Ok(credentials::with_token(server, &self.token()?, &authority))
+        Ok(credentials::token_kubeconfig(server, &self.token()?, &authority))
     }
 
     /// The token, from wherever it is.
@@ -173,7 +173,7 @@ impl Join {
 /// not answer keeps no machine from leaving.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist leave")]
-pub(super) struct Leave {
+pub(super) struct LeaveArgs {
     /// A kubeconfig to let the Node go with [default: the machine's own]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -187,24 +187,26 @@ pub(super) struct Leave {
     root: PathBuf,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Leave {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+impl LeaveArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let left = runtime()?.block_on(async {
             let client = match &self.kubeconfig {
-                Some(path) => Some(credentials::client(&credentials::read(path)?).await?),
+                Some(path) => {
+                    Some(credentials::client_for(&credentials::read_flattened(path)?).await?)
+                }
                 None => None,
             };
             join::leave(&self.root, &name, client).await
         })?;
         match self.output {
-            TextOrJson::Json => output::print_json(&left)?,
-            TextOrJson::Text => {
+            OutputFormat::Json => output::print_json(&left)?,
+            OutputFormat::Text => {
                 let mut text = String::new();
                 for change in &left.changes {
                     let _ = writeln!(text, "gave back {}", change.path.escape_default());
@@ -213,7 +215,7 @@ impl Leave {
                 output::print(&text)?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 

@@ -5,23 +5,23 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::live;
-use super::live::keys::Changes;
-use super::live::session::{Session, SessionArgs, Target, WhichArgs};
-use super::{Outcome, output};
-use crate::home::request::{MERGE_PATCH, refused, with};
+use super::cluster;
+use super::cluster::metadata_changes::MetadataChanges;
+use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
+use super::{CommandOutcome, output};
+use crate::client::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 
 /// Set and remove labels of objects
 ///
 /// A value that is there already is replaced only with --overwrite.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist label mcp worker team=storage old-")]
-pub(super) struct Label {
+pub(super) struct LabelArgs {
     #[command(flatten)]
-    change: ChangeArgs,
+    change: MetadataChangeArgs,
 }
 
 /// Set and remove annotations of objects
@@ -29,13 +29,13 @@ pub(super) struct Label {
 /// A value that is there already is replaced only with --overwrite.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist annotate mcp worker why=testing old-")]
-pub(super) struct Annotate {
+pub(super) struct AnnotateArgs {
     #[command(flatten)]
-    change: ChangeArgs,
+    change: MetadataChangeArgs,
 }
 
 #[derive(Debug, Args)]
-struct ChangeArgs {
+struct MetadataChangeArgs {
     /// A kind and names (mcp worker) or objects (mcp/worker), then what to set (key=value) and
     /// what to remove (key-)
     #[arg(value_name = "TYPE NAME KEY=VALUE", required = true)]
@@ -46,7 +46,7 @@ struct ChangeArgs {
     overwrite: bool,
 
     #[command(flatten)]
-    which: WhichArgs,
+    selection: SelectionArgs,
 
     #[command(flatten)]
     session: SessionArgs,
@@ -54,46 +54,50 @@ struct ChangeArgs {
 
 /// Which map, and what its changes are called.
 #[derive(Debug, Clone, Copy)]
-struct Map {
+struct MetadataField {
     field: &'static str,
     changed: &'static str,
     removed: &'static str,
     unchanged: &'static str,
 }
 
-const LABELS: Map =
-    Map { field: "labels", changed: "labeled", removed: "unlabeled", unchanged: "not labeled" };
+const LABELS: MetadataField = MetadataField {
+    field: "labels",
+    changed: "labeled",
+    removed: "unlabeled",
+    unchanged: "not labeled",
+};
 // kubectl says the same whatever was done; so do we.
-const ANNOTATIONS: Map = Map {
+const ANNOTATIONS: MetadataField = MetadataField {
     field: "annotations",
     changed: "annotated",
     removed: "annotated",
     unchanged: "annotated",
 };
 
-impl Label {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl LabelArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         self.change.run(LABELS)
     }
 }
 
-impl Annotate {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl AnnotateArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         self.change.run(ANNOTATIONS)
     }
 }
 
-impl ChangeArgs {
-    fn run(&self, map: Map) -> Result<Outcome> {
-        let (words, changes) = Changes::split(&self.words)?;
-        let many = self.which.with(&words)?;
-        live::run(async {
-            let session = self.session.open().await?;
+impl MetadataChangeArgs {
+    fn run(&self, map: MetadataField) -> Result<CommandOutcome> {
+        let (words, changes) = MetadataChanges::split(&self.words)?;
+        let many = self.selection.select(&words)?;
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let targets = session.targets(&many).await?;
             if targets.is_empty() {
-                output::note("No resources found");
+                output::print_note("No resources found");
             }
-            let mut outcome = Outcome::Done;
+            let mut outcome = CommandOutcome::Done;
             for target in &targets {
                 let result = self.change(&session, target, map, &changes).await;
                 let shown = result.and_then(|is_changed| {
@@ -102,11 +106,11 @@ impl ChangeArgs {
                         true if changes.only_removes() => map.removed,
                         true => map.changed,
                     };
-                    output::print(&format!("{} {word}\n", target.object()))
+                    output::print(&format!("{} {word}\n", target.object_name()))
                 });
                 if let Err(error) = shown {
-                    output::error(&format!("{error:#}"));
-                    outcome = Outcome::Failed;
+                    output::print_error(&format!("{error:#}"));
+                    outcome = CommandOutcome::Failed;
                 }
             }
             Ok(outcome)
@@ -116,27 +120,27 @@ impl ChangeArgs {
     /// Whether anything had to change.
     async fn change(
         &self,
-        session: &Session,
-        target: &Target<'_>,
-        map: Map,
-        changes: &Changes,
+        session: &ClusterSession,
+        target: &ObjectTarget<'_>,
+        map: MetadataField,
+        changes: &MetadataChanges,
     ) -> Result<bool> {
-        let path = with(&target.path(), &[("fieldManager", "machinist")]);
+        let path = with_query(&target.path(), &[("fieldManager", "machinist")]);
         let mut tries = 0;
         loop {
             tries += 1;
-            let object = session.home.get(&target.path()).await?;
+            let object = session.client.get(&target.path()).await?;
             let metadata = object.get("metadata");
             let now = metadata.and_then(|metadata| metadata.get(map.field));
-            let patch = changes.patch(now, self.overwrite).with_context(|| target.object())?;
+            let patch = changes.patch(now, self.overwrite).with_context(|| target.object_name())?;
             let Some(patch) = patch else { return Ok(false) };
             // The revision makes sure that nobody's value is overwritten unseen.
             let revision = metadata.and_then(|metadata| metadata.get("resourceVersion"));
             let revision = revision.unwrap_or(&Value::Null);
             let patch = json!({"metadata": {map.field: patch, "resourceVersion": revision}});
-            match session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
+            match session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
                 Ok(_) => return Ok(true),
-                Err(error) if tries < TRIES && refused(&error) == Some(409) => {}
+                Err(error) if tries < MAX_CONFLICT_RETRIES && status_code(&error) == Some(409) => {}
                 Err(error) => return Err(error),
             }
         }

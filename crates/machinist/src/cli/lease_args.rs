@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::live::duration;
-use crate::controller::leader::Election;
+use super::cluster::duration;
+use crate::controller::leader::ElectionConfig;
 
 /// The lease; the times are those of the original.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(super) struct LeaseArgs {
 
 impl LeaseArgs {
     /// The election in a namespace, under a name.
-    pub(super) fn election(&self, namespace: String, identity: String) -> Result<Election> {
+    pub(super) fn election(&self, namespace: String, identity: String) -> Result<ElectionConfig> {
         ensure!(
             self.lease_renew_deadline < self.lease_duration,
             "--lease-renew-deadline has to be shorter than --lease-duration: one must stop before another begins"
@@ -35,12 +35,12 @@ impl LeaseArgs {
             self.lease_retry_period < self.lease_renew_deadline,
             "--lease-retry-period has to be shorter than --lease-renew-deadline"
         );
-        Ok(Election {
+        Ok(ElectionConfig {
             namespace,
             identity,
             duration: self.lease_duration,
             renew_deadline: self.lease_renew_deadline,
-            retry: self.lease_retry_period,
+            retry_period: self.lease_retry_period,
         })
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man as Page;
 
-use super::{Cli, Outcome, output};
+use super::{Cli, CommandOutcome, output};
 
 /// Print the man page of a command, or write those of all commands
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let pages = pages()?;
         if let Some(folder) = &self.out {
             fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
@@ -33,8 +33,8 @@ impl Man {
                 let path = folder.join(format!("{name}.1"));
                 fs::write(&path, page).with_context(|| format!("write {}", path.display()))?;
             }
-            output::note(&format!("wrote {} pages into {}", pages.len(), folder.display()));
-            return Ok(Outcome::Done);
+            output::print_note(&format!("wrote {} pages into {}", pages.len(), folder.display()));
+            return Ok(CommandOutcome::Done);
         }
         let words = ["machinist"].into_iter().chain(self.command.iter().map(String::as_str));
         let wanted = words.collect::<Vec<_>>().join("-");
@@ -42,7 +42,7 @@ impl Man {
             bail!("there is no command {:?}; machinist --help lists them", self.command.join(" "));
         };
         output::print(&String::from_utf8_lossy(page))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 

@@ -6,32 +6,32 @@
 mod adopt;
 mod apply;
 mod bootstrap;
+mod cluster;
 mod completions;
+mod connection_args;
 mod controller;
 mod crds;
 mod daemon;
-mod daemon_looks;
+mod daemon_status;
 mod delete;
 mod describe;
 mod diff;
 #[cfg(test)]
 #[allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-mod documented;
+mod docs_test;
 mod enrol;
 mod explain;
 mod firstboot;
 mod generate;
 mod generate_inputs;
 mod get;
-mod home_args;
 mod hub;
 mod ignition;
 mod join;
 mod label;
 mod lease_args;
-mod live;
 mod man;
-mod move_house;
+mod migrate;
 mod must_gather;
 mod once;
 mod operator;
@@ -61,7 +61,7 @@ use clap::{Parser, Subcommand};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Done.
     Done,
     /// It ran, and what it looked at has errors (already shown).
@@ -70,12 +70,12 @@ pub enum Outcome {
     Refused,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<CommandOutcome> for ExitCode {
+    fn from(outcome: CommandOutcome) -> Self {
         match outcome {
-            Outcome::Done => Self::SUCCESS,
-            Outcome::Failed => Self::from(1),
-            Outcome::Refused => Self::from(3),
+            CommandOutcome::Done => Self::SUCCESS,
+            CommandOutcome::Failed => Self::from(1),
+            CommandOutcome::Refused => Self::from(3),
         }
     }
 }
@@ -98,109 +98,109 @@ impl From<Outcome> for ExitCode {
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Up(up::Up),
-    Controller(controller::Controller),
-    Operator(operator::Operator),
+enum CliCommand {
+    Up(up::UpArgs),
+    Controller(controller::ControllerArgs),
+    Operator(operator::OperatorArgs),
     #[command(subcommand)]
-    Server(server::Server),
-    Bootstrap(bootstrap::Bootstrap),
+    Server(server::ServerCommand),
+    Bootstrap(bootstrap::BootstrapArgs),
     #[command(subcommand)]
-    Token(token::Token),
-    Pointer(pointer::Pointer),
-    Enrol(enrol::Enrol),
+    Token(token::TokenCommand),
+    Pointer(pointer::PointerArgs),
+    Enrol(enrol::EnrolArgs),
     #[command(subcommand)]
-    Enrolment(enrol::Enrolment),
+    Enrolment(enrol::EnrolmentCommand),
     #[command(subcommand)]
-    Hub(hub::Hub),
+    Hub(hub::HubCommand),
     Get(get::Get),
-    Apply(apply::Apply),
+    Apply(apply::ApplyArgs),
     Delete(delete::Delete),
     Describe(describe::Describe),
-    Label(label::Label),
-    Annotate(label::Annotate),
-    Wait(wait::Wait),
-    Plan(plan::Plan),
+    Label(label::LabelArgs),
+    Annotate(label::AnnotateArgs),
+    Wait(wait::WaitArgs),
+    Plan(plan::PlanArgs),
     #[command(subcommand)]
-    Rollout(rollout::Rollout),
-    Rollback(rollback::Rollback),
+    Rollout(rollout::RolloutCommand),
+    Rollback(rollback::RollbackArgs),
     Pause(pause::Pause),
     Resume(pause::Resume),
-    Reboot(reboot::Reboot),
+    Reboot(reboot::RebootArgs),
     Adopt(adopt::Adopt),
-    Move(move_house::Move),
+    Migrate(migrate::MigrateArgs),
     MustGather(must_gather::MustGather),
-    Join(join::Join),
-    Leave(join::Leave),
-    Daemon(Box<daemon::Daemon>),
-    Once(once::Once),
+    Join(join::JoinArgs),
+    Leave(join::LeaveArgs),
+    Daemon(Box<daemon::DaemonArgs>),
+    Once(once::OnceArgs),
     #[command(name = "firstboot")]
-    FirstBoot(firstboot::FirstBoot),
+    FirstBoot(firstboot::FirstBootArgs),
     #[command(subcommand)]
     Os(os::OsCommand),
-    Render(render::Render),
-    Diff(diff::Diff),
-    Validate(validate::Validate),
-    Explain(explain::Explain),
+    Render(render::RenderArgs),
+    Diff(diff::DiffArgs),
+    Validate(validate::ValidateArgs),
+    Explain(explain::ExplainArgs),
     Generate(generate::Generate),
     #[command(subcommand)]
-    Ignition(ignition::Ignition),
+    Ignition(ignition::IgnitionCommand),
     Crds(crds::Crds),
     Completions(completions::Completions),
     Man(man::Man),
-    Version(version::Version),
+    Version(version::VersionArgs),
 }
 
 /// Reads the command line and runs the command.
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Up(command) => command.run(),
-        Command::Controller(command) => command.run(),
-        Command::Operator(command) => command.run(),
-        Command::Server(command) => command.run(),
-        Command::Bootstrap(command) => command.run(),
-        Command::Token(command) => command.run(),
-        Command::Pointer(command) => command.run(),
-        Command::Enrol(command) => command.run(),
-        Command::Enrolment(command) => command.run(),
-        Command::Hub(command) => command.run(),
-        Command::Get(command) => command.run(),
-        Command::Apply(command) => command.run(),
-        Command::Delete(command) => command.run(),
-        Command::Describe(command) => command.run(),
-        Command::Label(command) => command.run(),
-        Command::Annotate(command) => command.run(),
-        Command::Wait(command) => command.run(),
-        Command::Plan(command) => command.run(),
-        Command::Rollback(command) => command.run(),
-        Command::Pause(command) => command.run(),
-        Command::Resume(command) => command.run(),
-        Command::Reboot(command) => command.run(),
-        Command::Adopt(command) => command.run(),
-        Command::Move(command) => command.run(),
-        Command::MustGather(command) => command.run(),
-        Command::Join(command) => command.run(),
-        Command::Leave(command) => command.run(),
-        Command::Daemon(command) => command.run(),
-        Command::Once(command) => command.run(),
-        Command::FirstBoot(command) => command.run(),
-        Command::Os(command) => command.run(),
-        Command::Render(command) => command.run(),
-        Command::Diff(command) => command.run(),
-        Command::Validate(command) => command.run(),
-        Command::Explain(command) => command.run(),
-        Command::Generate(command) => command.run(),
-        Command::Ignition(command) => command.run(),
-        Command::Rollout(command) => command.run(),
-        Command::Crds(command) => command.run(),
-        Command::Completions(command) => command.run(),
-        Command::Man(command) => command.run(),
-        Command::Version(command) => command.run(),
+        CliCommand::Up(command) => command.run(),
+        CliCommand::Controller(command) => command.run(),
+        CliCommand::Operator(command) => command.run(),
+        CliCommand::Server(command) => command.run(),
+        CliCommand::Bootstrap(command) => command.run(),
+        CliCommand::Token(command) => command.run(),
+        CliCommand::Pointer(command) => command.run(),
+        CliCommand::Enrol(command) => command.run(),
+        CliCommand::Enrolment(command) => command.run(),
+        CliCommand::Hub(command) => command.run(),
+        CliCommand::Get(command) => command.run(),
+        CliCommand::Apply(command) => command.run(),
+        CliCommand::Delete(command) => command.run(),
+        CliCommand::Describe(command) => command.run(),
+        CliCommand::Label(command) => command.run(),
+        CliCommand::Annotate(command) => command.run(),
+        CliCommand::Wait(command) => command.run(),
+        CliCommand::Plan(command) => command.run(),
+        CliCommand::Rollback(command) => command.run(),
+        CliCommand::Pause(command) => command.run(),
+        CliCommand::Resume(command) => command.run(),
+        CliCommand::Reboot(command) => command.run(),
+        CliCommand::Adopt(command) => command.run(),
+        CliCommand::Migrate(command) => command.run(),
+        CliCommand::MustGather(command) => command.run(),
+        CliCommand::Join(command) => command.run(),
+        CliCommand::Leave(command) => command.run(),
+        CliCommand::Daemon(command) => command.run(),
+        CliCommand::Once(command) => command.run(),
+        CliCommand::FirstBoot(command) => command.run(),
+        CliCommand::Os(command) => command.run(),
+        CliCommand::Render(command) => command.run(),
+        CliCommand::Diff(command) => command.run(),
+        CliCommand::Validate(command) => command.run(),
+        CliCommand::Explain(command) => command.run(),
+        CliCommand::Generate(command) => command.run(),
+        CliCommand::Ignition(command) => command.run(),
+        CliCommand::Rollout(command) => command.run(),
+        CliCommand::Crds(command) => command.run(),
+        CliCommand::Completions(command) => command.run(),
+        CliCommand::Man(command) => command.run(),
+        CliCommand::Version(command) => command.run(),
     };
     match result {
         Ok(outcome) => outcome.into(),
@@ -208,7 +208,7 @@ pub fn run() -> ExitCode {
         Err(error) => {
             // Wrong usage that only showed while the command ran.
             let is_usage = error.is::<clap::Error>();
-            output::error(format!("{error:#}").trim_start_matches("error: ").trim_end());
+            output::print_error(format!("{error:#}").trim_start_matches("error: ").trim_end());
             ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }

@@ -11,9 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use machinist_core::redact::Redactor;
 use serde_json::Value;
 
-use super::home_args::HomeArgs;
-use super::{Outcome, output};
-use crate::home::Home;
+use super::connection_args::ConnectionArgs;
+use super::{CommandOutcome, output};
+use crate::client::ApiClient;
 use crate::must_gather::{self, Collected};
 
 /// Collect the state of a home, and of this machine, into one archive without secrets
@@ -28,7 +28,7 @@ use crate::must_gather::{self, Collected};
 )]
 pub(super) struct MustGather {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The archive [default: machinist-must-gather-TIME.tar.gz]; or json: a summary for programs
     #[arg(short, long, value_name = "FILE|json")]
@@ -44,7 +44,7 @@ pub(super) struct MustGather {
 }
 
 impl MustGather {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let time = Timestamp::now();
         let stamp = time.strftime("%Y%m%d-%H%M%S").to_string();
         let folder = format!("machinist-must-gather-{stamp}");
@@ -52,7 +52,7 @@ impl MustGather {
         let named = self.output.as_deref().filter(|_| !is_json).map(PathBuf::from);
         let file = self.file.clone().or(named);
         let file = file.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
-        let redactor = Redactor::new(key()?);
+        let redactor = Redactor::new(random_key()?);
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         let collected = runtime.block_on(self.collect(&redactor))?;
         let mut summary = collected.summary(&time.to_string());
@@ -68,18 +68,20 @@ impl MustGather {
             false => output::print(&format!("{}\n", file.display()))?,
         }
         for missing in &collected.missing {
-            output::error(&format!("{} is missing: {}", missing.what, missing.why));
+            output::print_error(&format!("{} is missing: {}", missing.what, missing.why));
         }
-        Ok(if collected.missing.is_empty() { Outcome::Done } else { Outcome::Failed })
+        Ok(if collected.missing.is_empty() { CommandOutcome::Done } else { CommandOutcome::Failed })
     }
 
     async fn collect(&self, redactor: &Redactor) -> Result<Collected> {
-        let is_machine = must_gather::is_machine(&self.root);
+        let is_machine = must_gather::is_managed(&self.root);
         let mut collected = Collected::default();
-        match self.home.patient_client().await {
+        match self.connection.long_running_client().await {
             Ok(client) => {
-                let told = |line: &str| output::note(line);
-                collected.merge(must_gather::home(&Home::new(client), redactor, told).await);
+                let told = |line: &str| output::print_note(line);
+                collected.merge(
+                    must_gather::collect_cluster(&ApiClient::new(client), redactor, told).await,
+                );
                 if collected.objects.is_empty() && !is_machine {
                     let why = collected.missing.first().map(|it| it.why.clone());
                     bail!(
@@ -89,21 +91,21 @@ impl MustGather {
                 }
             }
             Err(error) if !is_machine => return Err(error),
-            Err(error) => collected.missing.push(must_gather::Missing {
+            Err(error) => collected.missing.push(must_gather::MissingItem {
                 what: "the home".to_owned(),
                 why: format!("{error:#}"),
             }),
         }
         if is_machine {
-            output::note("this machine");
-            collected.merge(must_gather::machine(&self.root, redactor).await);
+            output::print_note("this machine");
+            collected.merge(must_gather::collect_machine(&self.root, redactor).await);
         }
         Ok(collected)
     }
 }
 
 /// A key that nobody else has, and that is forgotten with the process.
-fn key() -> Result<[u8; 32]> {
+fn random_key() -> Result<[u8; 32]> {
     let mut key = [0; 32];
     let mut random = fs::File::open("/dev/urandom").context("/dev/urandom")?;
     std::io::Read::read_exact(&mut random, &mut key).context("/dev/urandom")?;

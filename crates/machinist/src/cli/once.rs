@@ -8,10 +8,10 @@ use clap::Args;
 use machinist_core::api::MachineConfig;
 use machinist_core::apply;
 
-use super::output::{ERROR, FAINT, TextOrJson};
-use super::{Outcome, output};
-use crate::daemon::once::{self, Action, Recovered, Report};
-use crate::manifests::{self, Document};
+use super::output::{DIMMED, ERROR, OutputFormat};
+use super::{CommandOutcome, output};
+use crate::daemon::transaction::{self, FsAction, Recovery, TransactionReport};
+use crate::manifests::{self, ManifestDocument};
 
 /// Bring the root of one machine to a config: files, units, keys; completely or not at all
 ///
@@ -23,7 +23,7 @@ use crate::manifests::{self, Document};
 #[command(
     after_help = "Example:\n  mkdir -p /tmp/machine/etc\n  machinist once --root /tmp/machine -f examples/chrony.yaml"
 )]
-pub(super) struct Once {
+pub(super) struct OnceArgs {
     /// The root of the machine
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
@@ -37,40 +37,43 @@ pub(super) struct Once {
     recover: bool,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Once {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        let config = self.file.as_deref().map(read).transpose()?;
-        let root = once::open(&self.root)?;
-        let Some(config) = config else { return self.recover(once::recover(&root)?.as_ref()) };
-        let report = once::once(&root, &config)?;
+impl OnceArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let config = self.file.as_deref().map(read_config).transpose()?;
+        let root = transaction::open_root(&self.root)?;
+        let Some(config) = config else {
+            return self.recover(transaction::recover(&root)?.as_ref());
+        };
+        let report = transaction::apply_once(&root, &config)?;
         match self.output {
-            TextOrJson::Json => output::print_json(&report)?,
-            TextOrJson::Text => output::print(&text(&report))?,
+            OutputFormat::Json => output::print_json(&report)?,
+            OutputFormat::Text => output::print(&text(&report))?,
         }
-        Ok(if report.refused.is_some() { Outcome::Refused } else { Outcome::Done })
+        Ok(if report.refused.is_some() { CommandOutcome::Refused } else { CommandOutcome::Done })
     }
 
-    fn recover(&self, recovered: Option<&Recovered>) -> Result<Outcome> {
+    fn recover(&self, recovered: Option<&Recovery>) -> Result<CommandOutcome> {
         match self.output {
-            TextOrJson::Json => output::print_json(&serde_json::json!({"recovered": recovered}))?,
-            TextOrJson::Text => output::print(
+            OutputFormat::Json => output::print_json(&serde_json::json!({"recovered": recovered}))?,
+            OutputFormat::Text => output::print(
                 &recovered.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery),
             )?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// The one config in a file.
-pub(super) fn read(path: &Path) -> Result<MachineConfig> {
+pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
     let documents = manifests::read(&[path.to_owned()])?;
-    let is_machine_config = |document: &&Document| document.kind() == "MachineConfig";
-    let is_ignition = |document: &&Document| document.value.get("ignition").is_some();
-    let machine_configs: Vec<&Document> = documents.iter().filter(is_machine_config).collect();
+    let is_machine_config = |document: &&ManifestDocument| document.kind() == "MachineConfig";
+    let is_ignition = |document: &&ManifestDocument| document.value.get("ignition").is_some();
+    let machine_configs: Vec<&ManifestDocument> =
+        documents.iter().filter(is_machine_config).collect();
     match machine_configs.as_slice() {
         [one] if one.name().is_empty() => {
             bail!("{}: metadata.name: the MachineConfig has no name: give it one", one.origin)
@@ -88,17 +91,17 @@ pub(super) fn read(path: &Path) -> Result<MachineConfig> {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &TransactionReport) -> String {
     let mut text = report.recovered.as_ref().map(recovery).unwrap_or_default();
     if let Some(reason) = &report.refused {
         let _ = writeln!(text, "{ERROR}Refused, nothing was written:{ERROR:#} {reason}");
         return text;
     }
     for change in &report.changes {
-        let _ = writeln!(text, "{} {}", done_verb(change.action), printable(&change.path));
+        let _ = writeln!(text, "{} {}", past_verb(change.action), printable(&change.path));
     }
     for note in &report.notes {
-        let _ = writeln!(text, "{FAINT}note:{FAINT:#} {}", printable(note));
+        let _ = writeln!(text, "{DIMMED}note:{DIMMED:#} {}", printable(note));
     }
     let _ = match report.changes.len() {
         0 => writeln!(text, "Nothing to do: the root has {}.", report.to),
@@ -111,30 +114,30 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn done_verb(action: Action) -> &'static str {
+fn past_verb(action: FsAction) -> &'static str {
     match action {
-        Action::MakeFolder => "made folder",
-        Action::Write => "wrote",
-        Action::Replace => "replaced",
-        Action::Link => "linked",
-        Action::SetPermissions => "set permissions of",
-        Action::Remove => "removed",
+        FsAction::MakeDirectory => "made folder",
+        FsAction::Create => "wrote",
+        FsAction::Replace => "replaced",
+        FsAction::Link => "linked",
+        FsAction::SetPermissions => "set permissions of",
+        FsAction::Remove => "removed",
     }
 }
 
 /// What an action would do.
-pub(super) fn verb(action: Action) -> &'static str {
+pub(super) fn verb(action: FsAction) -> &'static str {
     match action {
-        Action::MakeFolder => "make folder",
-        Action::Write => "write",
-        Action::Replace => "replace",
-        Action::Link => "link",
-        Action::SetPermissions => "set permissions",
-        Action::Remove => "remove",
+        FsAction::MakeDirectory => "make folder",
+        FsAction::Create => "write",
+        FsAction::Replace => "replace",
+        FsAction::Link => "link",
+        FsAction::SetPermissions => "set permissions",
+        FsAction::Remove => "remove",
     }
 }
 
-fn recovery(recovered: &Recovered) -> String {
+fn recovery(recovered: &Recovery) -> String {
     format!("Before this, {}.\n", printable(&recovered.to_string()))
 }
 

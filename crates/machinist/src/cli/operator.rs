@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
 
-use super::Outcome;
+use super::CommandOutcome;
+use super::connection_args::ConnectionArgs;
 use super::controller::identity;
-use super::home_args::HomeArgs;
 use super::lease_args::LeaseArgs;
-use super::signals::told_to_stop;
-use crate::operator::{self, Options};
+use super::signals::shutdown_signal;
+use crate::operator::{self, OperatorOptions};
 use crate::telemetry;
 
 /// Run the operator: deploy controller, server and daemons into a Kubernetes, and keep them so
@@ -23,9 +23,9 @@ use crate::telemetry;
 #[command(
     after_help = "Example:\n  machinist operator --kubeconfig ~/.kube/config --image localhost/machinist:0.1.0"
 )]
-pub(super) struct Operator {
+pub(super) struct OperatorArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The namespace of the system
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = object::NAMESPACE)]
@@ -51,10 +51,10 @@ pub(super) struct Operator {
     metrics_listen_address: SocketAddr,
 }
 
-impl Operator {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
-        let options = Options {
+impl OperatorArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
+        let options = OperatorOptions {
             namespace: self.namespace.clone(),
             image: self.image.clone(),
             pod: self.pod_name.clone(),
@@ -67,10 +67,10 @@ impl Operator {
             .build()
             .context("cannot start the runtime")?;
         runtime.block_on(async {
-            let client = self.home.patient_client().await?;
-            let stop = told_to_stop()?;
+            let client = self.connection.long_running_client().await?;
+            let stop = shutdown_signal()?;
             operator::run(client, options, stop).await?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         })
     }
 }

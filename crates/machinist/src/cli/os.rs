@@ -9,9 +9,9 @@ use machinist_core::os::kernel_arguments::split;
 use machinist_core::os::{KernelArgumentsChange, OsChange, OsDeployment, OsStatus};
 
 use super::once::printable;
-use super::output::{ERROR, TextOrJson};
-use super::{Outcome, output};
-use crate::daemon::os::{Os, host};
+use super::output::{ERROR, OutputFormat};
+use super::{CommandOutcome, output};
+use crate::daemon::os::{HostOs, detect};
 
 /// Look at the operating system of this machine, and change its image and kernel arguments by hand
 ///
@@ -19,15 +19,15 @@ use crate::daemon::os::{Os, host};
 /// out why a change does not come.
 #[derive(Debug, Subcommand)]
 pub(super) enum OsCommand {
-    Status(Status),
-    Fetch(Fetch),
-    Stage(Stage),
-    Unstage(Unstage),
-    Confirm(Confirm),
+    Status(OsStatusArgs),
+    Fetch(OsFetchArgs),
+    Stage(OsStageArgs),
+    Unstage(OsUnstageArgs),
+    Confirm(OsConfirmArgs),
 }
 
 impl OsCommand {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match self {
             Self::Status(command) => command.run(),
             Self::Fetch(command) => command.run(),
@@ -39,39 +39,39 @@ impl OsCommand {
 }
 
 #[derive(Debug, Args)]
-struct Where {
+struct RootArgs {
     /// The root of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 }
 
-impl Where {
-    fn os(&self) -> Box<dyn Os> {
-        host::find(&self.root).os
+impl RootArgs {
+    fn host_os(&self) -> Box<dyn HostOs> {
+        detect::detect(&self.root).os
     }
 }
 
 /// Show what is booted, what the next boot starts, and what is kept
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os status -o json")]
-pub(super) struct Status {
+pub(super) struct OsStatusArgs {
     #[command(flatten)]
-    place: Where,
+    root: RootArgs,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Status {
-    fn run(&self) -> Result<Outcome> {
-        let os = self.place.os();
+impl OsStatusArgs {
+    fn run(&self) -> Result<CommandOutcome> {
+        let os = self.root.host_os();
         let status = os.status()?;
         match self.output {
-            TextOrJson::Json => output::print_json(&status)?,
-            TextOrJson::Text => output::print(&text(os.name(), &status))?,
+            OutputFormat::Json => output::print_json(&status)?,
+            OutputFormat::Text => output::print(&text(os.backend_name(), &status))?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -100,19 +100,19 @@ fn line(deployment: &OsDeployment) -> String {
 #[command(
     after_help = "Example:\n  machinist os fetch registry.example.com/os/debian@sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 )]
-pub(super) struct Fetch {
+pub(super) struct OsFetchArgs {
     #[command(flatten)]
-    place: Where,
+    root: RootArgs,
 
     /// The image, by digest: NAME@sha256:…
     #[arg(value_name = "IMAGE")]
     image: String,
 }
 
-impl Fetch {
-    fn run(&self) -> Result<Outcome> {
+impl OsFetchArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         let change = OsChange { image: Some(self.image.clone()), ..OsChange::default() };
-        carry_out(&self.place, &change, |os| {
+        apply_change(&self.root, &change, |os| {
             os.fetch(&change)?;
             output::print(&format!("{} is on this machine.\n", self.image))
         })
@@ -127,9 +127,9 @@ impl Fetch {
     after_help = "Example:\n  machinist os stage --append 'hugepagesz=1G hugepages=4' --delete quiet"
 )]
 #[group(id = "what", required = true, multiple = true, args = ["image", "checksum", "append", "delete"])]
-pub(super) struct Stage {
+pub(super) struct OsStageArgs {
     #[command(flatten)]
-    place: Where,
+    root: RootArgs,
 
     /// The image, by digest: NAME@sha256:…
     #[arg(long, value_name = "IMAGE", conflicts_with = "checksum")]
@@ -152,14 +152,14 @@ pub(super) struct Stage {
     now: bool,
 }
 
-impl Stage {
-    fn run(&self) -> Result<Outcome> {
+impl OsStageArgs {
+    fn run(&self) -> Result<CommandOutcome> {
         let words = |lines: &[String]| lines.iter().flat_map(|line| split(line)).collect();
         let kernel_arguments =
             KernelArgumentsChange { delete: words(&self.delete), append: words(&self.append) };
         let (image, checksum) = (self.image.clone(), self.checksum.clone());
         let change = OsChange { image, checksum, kernel_arguments, ..OsChange::default() };
-        carry_out(&self.place, &change, |os| {
+        apply_change(&self.root, &change, |os| {
             os.fetch(&change)?;
             os.stage(&change, self.now)?;
             output::print("The next boot starts it.\n")
@@ -168,48 +168,48 @@ impl Stage {
 }
 
 /// Does something for a change, unless this machine cannot make it.
-fn carry_out(
-    place: &Where,
+fn apply_change(
+    place: &RootArgs,
     change: &OsChange,
-    act: impl FnOnce(&dyn Os) -> Result<()>,
-) -> Result<Outcome> {
-    let os = place.os();
+    act: impl FnOnce(&dyn HostOs) -> Result<()>,
+) -> Result<CommandOutcome> {
+    let os = place.host_os();
     if let Some(reason) = os.refusal(change) {
         output::print(&format!("{ERROR}Refused, nothing was done:{ERROR:#} {reason}\n"))?;
-        return Ok(Outcome::Refused);
+        return Ok(CommandOutcome::Refused);
     }
     act(os.as_ref())?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Take back what the next boot would start
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os unstage")]
-pub(super) struct Unstage {
+pub(super) struct OsUnstageArgs {
     #[command(flatten)]
-    place: Where,
+    root: RootArgs,
 }
 
-impl Unstage {
-    fn run(&self) -> Result<Outcome> {
-        self.place.os().unstage()?;
+impl OsUnstageArgs {
+    fn run(&self) -> Result<CommandOutcome> {
+        self.root.host_os().unstage()?;
         output::print("The next boot starts what runs now.\n")?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// Remove what was kept for the way back, but for the system before this one, and all downloads
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os confirm")]
-pub(super) struct Confirm {
+pub(super) struct OsConfirmArgs {
     #[command(flatten)]
-    place: Where,
+    root: RootArgs,
 }
 
-impl Confirm {
-    fn run(&self) -> Result<Outcome> {
-        self.place.os().confirm()?;
+impl OsConfirmArgs {
+    fn run(&self) -> Result<CommandOutcome> {
+        self.root.host_os().confirm()?;
         output::print("What is no longer needed is gone.\n")?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

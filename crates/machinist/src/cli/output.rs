@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// `-o` where there is a text for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum TextOrJson {
+pub(super) enum OutputFormat {
     /// For people.
     Text,
     /// For programs.
@@ -23,7 +23,7 @@ pub(super) const REMOVED: Style = AnsiColor::Red.on_default();
 /// Headings.
 pub(super) const HEADING: Style = Style::new().bold();
 /// Things of little weight.
-pub(super) const FAINT: Style = Style::new().dimmed();
+pub(super) const DIMMED: Style = Style::new().dimmed();
 /// Warnings.
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Errors.
@@ -45,7 +45,7 @@ pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
 }
 
 /// Rows in columns; the first row is the heading.
-pub(super) fn columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+pub(super) fn format_columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| widest(column).unwrap_or_default());
     let line = |row: &[String; COLUMNS]| {
@@ -56,17 +56,17 @@ pub(super) fn columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Strin
 }
 
 /// Says something that is no result.
-pub(super) fn note(message: &str) {
+pub(super) fn print_note(message: &str) {
     let _ = writeln!(anstream::stderr(), "{message}");
 }
 
 /// Says that something went wrong.
-pub(super) fn error(message: &str) {
+pub(super) fn print_error(message: &str) {
     // Nothing is left to tell anyone if standard error is gone.
     let _ = writeln!(anstream::stderr(), "{ERROR}error:{ERROR:#} {message}");
 }
 
 /// Says that something is odd.
-pub(super) fn warning(message: &str) {
+pub(super) fn print_warning(message: &str) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning:{WARNING:#} {message}");
 }

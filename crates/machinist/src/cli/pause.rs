@@ -7,10 +7,10 @@ use machinist_core::api::MachineConfigPool;
 use machinist_core::rollout::{NodeView, max_unavailable};
 use serde_json::json;
 
-use super::live::session::SessionArgs;
-use super::live::world::{Kind, World};
-use super::{Outcome, live, output};
-use crate::home::request::{MERGE_PATCH, with};
+use super::cluster::session::SessionArgs;
+use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
+use super::{CommandOutcome, cluster, output};
+use crate::client::request::{MERGE_PATCH, with_query};
 
 /// Keep the machines of a pool as they are until it is resumed
 ///
@@ -37,35 +37,35 @@ pub(super) struct Resume {
 }
 
 impl Pause {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        set(&self.session, &self.pool, true)
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        set_paused(&self.session, &self.pool, true)
     }
 }
 
 impl Resume {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        set(&self.session, &self.pool, false)
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        set_paused(&self.session, &self.pool, false)
     }
 }
 
-fn set(session: &SessionArgs, name: &str, paused: bool) -> Result<Outcome> {
-    live::run(async {
-        let session = session.open().await?;
+fn set_paused(session: &SessionArgs, name: &str, paused: bool) -> Result<CommandOutcome> {
+    cluster::block_on(async {
+        let session = session.connect().await?;
         let world = session.world().await?;
         let pool = world.pool(name)?;
         if pool.spec.paused.unwrap_or_default() != paused {
-            let path = session.needed(Kind::Pool)?.path(None, Some(name));
-            let path = with(&path, &[("fieldManager", "machinist")]);
+            let path = session.needed(SnapshotKind::Pool)?.path(None, Some(name));
+            let path = with_query(&path, &[("fieldManager", "machinist")]);
             let patch = json!({"spec": {"paused": paused}});
-            session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+            session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
         }
         output::print(&text(&world, pool, paused))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     })
 }
 
 /// What it means for the machines.
-fn text(world: &World, pool: &MachineConfigPool, paused: bool) -> String {
+fn text(world: &ClusterSnapshot, pool: &MachineConfigPool, paused: bool) -> String {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
     let members = world.members(pool);
@@ -77,7 +77,7 @@ fn text(world: &World, pool: &MachineConfigPool, paused: bool) -> String {
     let behind = views().filter(|view| view.needs_target(target)).count();
     let working = views().filter(|view| !view.needs_target(target) && !view.is_done()).count();
     let mut text = match (paused, behind) {
-        (true, 0) => format!("{name} is paused; {} {target}", stay(members.len())),
+        (true, 0) => format!("{name} is paused; {} {target}", stay_message(members.len())),
         (true, _) => {
             let mut configs: Vec<&str> =
                 views().filter(|v| v.needs_target(target)).map(NodeView::current_config).collect();
@@ -85,7 +85,7 @@ fn text(world: &World, pool: &MachineConfigPool, paused: bool) -> String {
             configs.dedup();
             format!(
                 "{name} is paused; {} {}, and {} not get {target}",
-                stay(behind),
+                stay_message(behind),
                 configs.join(" or "),
                 if behind == 1 { "does" } else { "do" }
             )
@@ -110,6 +110,6 @@ fn machines(count: usize) -> String {
     if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
 }
 
-fn stay(count: usize) -> String {
+fn stay_message(count: usize) -> String {
     if count == 1 { "1 machine stays on".to_owned() } else { format!("{count} machines stay on") }
 }

@@ -18,16 +18,16 @@ use machinist_hub::patch::PatchKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::live::session::{Session, SessionArgs};
-use super::live::world::{Kind, World, typed};
-use super::live::{self, usage};
-use super::output::{ERROR, FAINT, HEADING, TextOrJson, WARNING};
-use super::{Outcome, diff, output};
-use crate::home::apply::{last_applied, patch};
-use crate::manifests::{self, Document};
+use super::cluster::session::{ClusterSession, SessionArgs};
+use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind, deserialize};
+use super::cluster::{self, usage_error};
+use super::output::{DIMMED, ERROR, HEADING, OutputFormat, WARNING};
+use super::{CommandOutcome, diff, output};
+use crate::client::apply::{last_applied, patch};
+use crate::manifests::{self, ManifestDocument};
 
 /// How many machines are named.
-const NAMED: usize = 5;
+const MAX_NAMED_MACHINES: usize = 5;
 
 /// Show what a change would do to pools and machines, without making it
 ///
@@ -37,7 +37,7 @@ const NAMED: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
         Others:\n  machinist plan --delete mc/50-worker-chrony -o json")]
-pub(super) struct Plan {
+pub(super) struct PlanArgs {
     /// MachineConfigs and MachineConfigPools as they are to be: a file, a folder or - for standard
     /// input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "delete")]
@@ -49,29 +49,29 @@ pub(super) struct Plan {
     delete: Vec<String>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct PlanReport<'a> {
     #[serde(flatten)]
     plan: &'a Answer,
     /// Objects of kinds that are not looked into.
     ignored: &'a [String],
 }
 
-impl Plan {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl PlanArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.filename)?;
         if documents.is_empty() && self.delete.is_empty() {
             bail!("there are no objects in these files");
         }
-        live::run(async {
-            let session = self.session.open().await?;
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let world = session.world().await?;
             let (mut changes, ignored) = changes(&session, &world, &documents)?;
             self.deletions(&session, &world, &mut changes)?;
@@ -87,41 +87,44 @@ impl Plan {
             };
             let answer = plan_changes(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
             for object in &ignored {
-                output::warning(&format!(
+                output::print_warning(&format!(
                     "{object}: plans look into MachineConfigs and MachineConfigPools only; what it does is not shown"
                 ));
             }
             match self.output {
-                TextOrJson::Json => {
-                    output::print_json(&Shown { plan: &answer, ignored: &ignored })?;
+                OutputFormat::Json => {
+                    output::print_json(&PlanReport { plan: &answer, ignored: &ignored })?;
                 }
-                TextOrJson::Text => output::print(&text(&answer))?,
+                OutputFormat::Text => output::print(&text(&answer))?,
             }
-            Ok(if answer.refused { Outcome::Refused } else { Outcome::Done })
+            Ok(if answer.refused { CommandOutcome::Refused } else { CommandOutcome::Done })
         })
     }
 
     fn deletions(
         &self,
-        session: &Session,
-        world: &World,
+        session: &ClusterSession,
+        world: &ClusterSnapshot,
         changes: &mut PlannedChanges,
     ) -> Result<()> {
         for word in &self.delete {
             let Some((kind, name)) = word.split_once('/').filter(|(_, name)| !name.is_empty())
             else {
-                return Err(usage(format!("{word}: write KIND/NAME, such as mc/50-worker-chrony")));
+                return Err(usage_error(format!(
+                    "{word}: write KIND/NAME, such as mc/50-worker-chrony"
+                )));
             };
-            let resource = session.resources.named(kind)?;
+            let resource = session.resources.by_name(kind)?;
             let is = |kind| session.kind(kind) == Some(resource);
-            if is(Kind::Config) && world.configs.iter().any(|one| one.name_any() == name) {
+            if is(SnapshotKind::Config) && world.configs.iter().any(|one| one.name_any() == name) {
                 changes.deleted_machine_configs.push(name.to_owned());
-            } else if is(Kind::Pool) && world.pools.iter().any(|one| one.name_any() == name) {
+            } else if is(SnapshotKind::Pool) && world.pools.iter().any(|one| one.name_any() == name)
+            {
                 changes.deleted_pools.push(name.to_owned());
-            } else if is(Kind::Config) || is(Kind::Pool) {
-                bail!("{} is not there", resource.object(name));
+            } else if is(SnapshotKind::Config) || is(SnapshotKind::Pool) {
+                bail!("{} is not there", resource.object_name(name));
             } else {
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "{word}: only MachineConfigs and MachineConfigPools are looked into: write mc/NAME or mcp/NAME"
                 )));
             }
@@ -132,29 +135,29 @@ impl Plan {
 
 /// The objects as they would be after `machinist apply`, and those that are passed over.
 fn changes(
-    session: &Session,
-    world: &World,
-    documents: &[Document],
+    session: &ClusterSession,
+    world: &ClusterSnapshot,
+    documents: &[ManifestDocument],
 ) -> Result<(PlannedChanges, Vec<String>)> {
     let (mut changes, mut ignored) = (PlannedChanges::default(), Vec::new());
     for (target, manifest) in session.manifests(documents)? {
         let is = |kind| session.kind(kind) == Some(target.resource);
-        if is(Kind::Config) {
+        if is(SnapshotKind::Config) {
             let live = world.configs.iter().find(|one| one.name_any() == target.name);
-            let object: MachineConfig = applied(Kind::Config, live, &manifest)?;
+            let object: MachineConfig = applied(SnapshotKind::Config, live, &manifest)?;
             if changes.machine_configs.iter().any(|one| one.name_any() == target.name) {
-                bail!("{} is given twice; remove one", target.object());
+                bail!("{} is given twice; remove one", target.object_name());
             }
             changes.machine_configs.push(object);
-        } else if is(Kind::Pool) {
+        } else if is(SnapshotKind::Pool) {
             let live = world.pools.iter().find(|one| one.name_any() == target.name);
-            let object: MachineConfigPool = applied(Kind::Pool, live, &manifest)?;
+            let object: MachineConfigPool = applied(SnapshotKind::Pool, live, &manifest)?;
             if changes.pools.iter().any(|one| one.name_any() == target.name) {
-                bail!("{} is given twice; remove one", target.object());
+                bail!("{} is given twice; remove one", target.object_name());
             }
             changes.pools.push(object);
         } else {
-            ignored.push(target.object());
+            ignored.push(target.object_name());
         }
     }
     Ok((changes, ignored))
@@ -162,14 +165,14 @@ fn changes(
 
 /// An object with its manifest applied to it.
 fn applied<T: Serialize + serde::de::DeserializeOwned>(
-    kind: Kind,
+    kind: SnapshotKind,
     live: Option<&T>,
     manifest: &Value,
 ) -> Result<T> {
-    let Some(live) = live else { return typed(kind, manifest) };
+    let Some(live) = live else { return deserialize(kind, manifest) };
     let live = serde_json::to_value(live)?;
     let patch = patch(last_applied(&live).as_ref(), &live, manifest);
-    typed(kind, &machinist_hub::patch::apply(PatchKind::Merge, &live, &patch, None)?)
+    deserialize(kind, &machinist_hub::patch::apply(PatchKind::Merge, &live, &patch, None)?)
 }
 
 fn text(plan: &Answer) -> String {
@@ -188,7 +191,7 @@ fn text(plan: &Answer) -> String {
         moves.entry(key).or_default().push(&one.machine);
     }
     for ((from, to), machines) in moves {
-        let _ = writeln!(text, "{} would go from {from} to {to}", some(&machines));
+        let _ = writeln!(text, "{} would go from {from} to {to}", abbreviate(&machines));
     }
     for pool in &plan.pools {
         show_pool(&mut text, pool);
@@ -215,7 +218,8 @@ fn show_pool(text: &mut String, pool: &PoolPlan) {
     }
     for warning in &pool.warnings {
         let names: Vec<&str> = warning.machines.iter().map(String::as_str).collect();
-        let who = if names.is_empty() { String::new() } else { format!(" [{}]", some(&names)) };
+        let who =
+            if names.is_empty() { String::new() } else { format!(" [{}]", abbreviate(&names)) };
         let _ = writeln!(text, "  {WARNING}warning:{WARNING:#} {}{who}", warning.message);
     }
     show_machines(text, pool);
@@ -248,11 +252,11 @@ fn show_machines(text: &mut String, pool: &PoolPlan) {
         costs.entry(key).or_default().push(&machine.machine);
     }
     for ((_, what), machines) in costs {
-        let _ = writeln!(text, "  {what}: {FAINT}{}{FAINT:#}", some(&machines));
+        let _ = writeln!(text, "  {what}: {DIMMED}{}{DIMMED:#}", abbreviate(&machines));
     }
     if !pool.next.is_empty() {
         let first: Vec<&str> = pool.next.iter().map(String::as_str).collect();
-        let _ = writeln!(text, "  first: {}", some(&first));
+        let _ = writeln!(text, "  first: {}", abbreviate(&first));
     }
 }
 
@@ -274,9 +278,9 @@ fn cost(machine: &MachinePlan) -> String {
 }
 
 /// A few of many.
-fn some(names: &[&str]) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let shown = names[..names.len().min(NAMED)].join(", ");
+fn abbreviate(names: &[&str]) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED_MACHINES);
+    let shown = names[..names.len().min(MAX_NAMED_MACHINES)].join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use machinist_core::user_data::{PointerVersion, manual, pointer_config};
-use machinist_hub::selector::names::dns_label;
+use machinist_hub::selector::name_validation::validate_dns_label;
 
-use super::{Outcome, output};
-use crate::controller::Files;
+use super::{CommandOutcome, output};
+use crate::controller::EndpointFiles;
 
 /// Print what points a machine at its pool's config on its first boot
 ///
@@ -18,7 +18,7 @@ use crate::controller::Files;
 #[command(
     after_help = "Example:\n  machinist pointer --pool worker --server https://hub.example.com:22623"
 )]
-pub(super) struct Pointer {
+pub(super) struct PointerArgs {
     /// The pool that the machine is to be in
     #[arg(long, value_name = "NAME")]
     pool: String,
@@ -37,15 +37,15 @@ pub(super) struct Pointer {
 
     /// Which version of Ignition's configs (with --as ignition)
     #[arg(long, value_name = "SPEC", value_enum, default_value = "3")]
-    spec: Spec,
+    spec: IgnitionSpec,
 
     /// What it is for
     #[arg(long = "as", value_name = "FORM", value_enum, default_value = "ignition")]
-    form: Form,
+    form: PointerFormat,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Spec {
+enum IgnitionSpec {
     /// For boot images of today
     #[value(name = "3")]
     Three,
@@ -55,7 +55,7 @@ enum Spec {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum PointerFormat {
     /// An Ignition config, for user data
     Ignition,
     /// Arguments for the kernel of a boot image with Ignition
@@ -64,36 +64,36 @@ enum Form {
     Script,
 }
 
-impl Pointer {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        if let Some(problem) = dns_label(&self.pool).first() {
+impl PointerArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        if let Some(problem) = validate_dns_label(&self.pool).first() {
             bail!("--pool: {:?} is no name of a pool: {problem}", self.pool);
         }
-        let files = Files {
+        let files = EndpointFiles {
             url: self.server.clone(),
-            authority: self.ca_file.clone(),
+            ca: self.ca_file.clone(),
             token: self.token_file.clone(),
         };
         let endpoint = files.read()?;
         let text = match self.form {
-            Form::Ignition => {
+            PointerFormat::Ignition => {
                 let version = match self.spec {
-                    Spec::Three => PointerVersion::V3,
-                    Spec::Two => PointerVersion::V2,
+                    IgnitionSpec::Three => PointerVersion::V3,
+                    IgnitionSpec::Two => PointerVersion::V2,
                 };
                 pointer_config(&endpoint, &self.pool, version) + "\n"
             }
-            Form::KernelArguments => {
+            PointerFormat::KernelArguments => {
                 if endpoint.ca_bundle.is_some() {
-                    output::warning(
+                    output::print_warning(
                         "a command line cannot hold the CA: the boot image has to trust the server already",
                     );
                 }
                 manual::kernel_arguments(&endpoint, &self.pool) + "\n"
             }
-            Form::Script => manual::script(&endpoint, &self.pool),
+            PointerFormat::Script => manual::script(&endpoint, &self.pool),
         };
         output::print(&text)?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

@@ -10,8 +10,8 @@ use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER};
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use machinist_core::render::ImageSources;
 
-use super::generate_inputs::cluster;
-use crate::manifests::{self, Document};
+use super::generate_inputs::cluster_object;
+use crate::manifests::{self, ManifestDocument};
 
 /// The arguments that name the inputs of one pool.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(super) struct PoolInputs {
 
 impl PoolInputs {
     /// What the images come from, beside MachineConfigs.
-    pub(super) fn system(&self) -> ImageSources<'_> {
+    pub(super) fn image_inputs(&self) -> ImageSources<'_> {
         ImageSources {
             controller_config: self.controller_config.as_ref(),
             streams: self.streams.as_ref(),
@@ -54,9 +54,9 @@ impl PoolArgs {
 }
 
 /// Finds what a pool needs among documents.
-pub(super) fn find(documents: &[Document], pool: &str) -> Result<PoolInputs> {
+pub(super) fn find(documents: &[ManifestDocument], pool: &str) -> Result<PoolInputs> {
     refuse_duplicates(documents)?;
-    let pools: Vec<&Document> = of_kind(documents, "MachineConfigPool").collect();
+    let pools: Vec<&ManifestDocument> = of_kind(documents, "MachineConfigPool").collect();
     let Some(found) = pools.iter().find(|document| document.name() == pool) else {
         let names: Vec<&str> = pools.iter().map(|document| document.name()).collect();
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -67,9 +67,10 @@ pub(super) fn find(documents: &[Document], pool: &str) -> Result<PoolInputs> {
     };
     let machine_configs = of_kind(documents, "MachineConfig")
         .filter(|document| !document.name().starts_with("rendered-"))
-        .map(Document::typed)
+        .map(ManifestDocument::typed)
         .collect::<Result<Vec<MachineConfig>>>()?;
-    let controller_configs: Vec<&Document> = of_kind(documents, "ControllerConfig").collect();
+    let controller_configs: Vec<&ManifestDocument> =
+        of_kind(documents, "ControllerConfig").collect();
     let controller_config = match controller_configs.as_slice() {
         [] => None,
         [one] => Some(one.typed()?),
@@ -86,16 +87,16 @@ pub(super) fn find(documents: &[Document], pool: &str) -> Result<PoolInputs> {
         pool: found.typed()?,
         machine_configs,
         controller_config,
-        streams: cluster(documents)?,
+        streams: cluster_object(documents)?,
         worker: worker.map(|document| document.typed()).transpose()?,
     })
 }
 
 /// The documents of one of our kinds. A document without `apiVersion` is taken at its word.
 pub(super) fn of_kind<'a>(
-    documents: &'a [Document],
+    documents: &'a [ManifestDocument],
     kind: &'static str,
-) -> impl Iterator<Item = &'a Document> {
+) -> impl Iterator<Item = &'a ManifestDocument> {
     documents.iter().filter(move |document| {
         let group = document.api_version().split('/').next().unwrap_or_default();
         document.kind() == kind && matches!(group, "" | "machineconfiguration.openshift.io")
@@ -103,14 +104,14 @@ pub(super) fn of_kind<'a>(
 }
 
 /// The same object twice: which one counts would be a guess.
-fn refuse_duplicates(documents: &[Document]) -> Result<()> {
-    let mut seen: HashMap<(&str, &str), &Document> = HashMap::new();
+fn refuse_duplicates(documents: &[ManifestDocument]) -> Result<()> {
+    let mut seen: HashMap<(&str, &str), &ManifestDocument> = HashMap::new();
     for kind in ["MachineConfigPool", "MachineConfig", "ControllerConfig"] {
         for document in of_kind(documents, kind) {
             if let Some(first) = seen.insert((kind, document.name()), document) {
                 bail!(
                     "{} is given twice: in {} and in {}; remove one",
-                    document.object(),
+                    document.object_name(),
                     first.origin,
                     document.origin
                 );

@@ -9,13 +9,13 @@ use machinist_core::api::names::annotation::machinist;
 use machinist_core::rollout::{NodeView, RolloutPolicy, pools_of};
 use serde_json::json;
 
-use super::live::session::SessionArgs;
-use super::live::world::{Kind, typed};
-use super::{Outcome, live, output};
-use crate::home::request::{MERGE_PATCH, refused, with};
+use super::cluster::session::SessionArgs;
+use super::cluster::snapshot::{SnapshotKind, deserialize};
+use super::{CommandOutcome, cluster, output};
+use crate::client::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 
 /// Let a machine restart that has its config all but for a restart
 ///
@@ -23,7 +23,7 @@ const TRIES: usize = 5;
 /// no restart, the exit code is 3 and the text says what it is doing.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist reboot worker-1")]
-pub(super) struct Reboot {
+pub(super) struct RebootArgs {
     /// The machine
     node: String,
 
@@ -31,21 +31,21 @@ pub(super) struct Reboot {
     session: SessionArgs,
 }
 
-impl Reboot {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        live::run(async {
-            let session = self.session.open().await?;
-            let path = session.needed(Kind::Node)?.path(None, Some(&self.node));
+impl RebootArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
+            let path = session.needed(SnapshotKind::Node)?.path(None, Some(&self.node));
             let mut tries = 0;
             loop {
                 tries += 1;
-                let object = session.home.get(&path).await?;
-                let node: Node = typed(Kind::Node, &object)?;
+                let object = session.client.get(&path).await?;
+                let node: Node = deserialize(SnapshotKind::Node, &object)?;
                 let view = NodeView(&node);
-                let pools: Vec<MachineConfigPool> = session.all(Kind::Pool).await?;
+                let pools: Vec<MachineConfigPool> = session.all(SnapshotKind::Pool).await?;
                 if let Some(why_not) = why_not(view, &pools) {
-                    output::error(&why_not);
-                    return Ok(Outcome::Refused);
+                    output::print_error(&why_not);
+                    return Ok(CommandOutcome::Refused);
                 }
                 let config = view.desired_config();
                 // The revision makes sure that it still waits for this.
@@ -53,16 +53,17 @@ impl Reboot {
                     "resourceVersion": node.metadata.resource_version,
                     "annotations": {machinist::REBOOT_APPROVED: config},
                 }});
-                let path = with(&path, &[("fieldManager", "machinist")]);
-                match session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
-                    Err(error) if tries < TRIES && refused(&error) == Some(409) => {}
+                let path = with_query(&path, &[("fieldManager", "machinist")]);
+                match session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
+                    Err(error)
+                        if tries < MAX_CONFLICT_RETRIES && status_code(&error) == Some(409) => {}
                     Err(error) => return Err(error),
                     Ok(_) => {
                         output::print(&format!(
                             "{} restarts for {config}, as soon as it is drained\n",
                             self.node
                         ))?;
-                        return Ok(Outcome::Done);
+                        return Ok(CommandOutcome::Done);
                     }
                 }
             }

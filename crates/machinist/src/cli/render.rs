@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use machinist_core::render::{MAX_RENDERED_BYTES, render};
 
 use super::pool_inputs::PoolArgs;
-use super::{Outcome, output};
+use super::{CommandOutcome, output};
 
 /// Render one pool: merge its MachineConfigs into one and name it
 ///
@@ -16,47 +16,49 @@ use super::{Outcome, output};
 #[command(
     after_help = "Example:\n  machinist render --pool worker -f examples/chrony.yaml -o name"
 )]
-pub(super) struct Render {
+pub(super) struct RenderArgs {
     #[command(flatten)]
     inputs: PoolArgs,
 
     /// The form of the result; `name` is only its name
-    #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = RenderOutputFormat::Yaml)]
+    output: RenderOutputFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum RenderOutputFormat {
     Yaml,
     Json,
     Name,
 }
 
-impl Render {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl RenderArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let inputs = self.inputs.read()?;
         let controller_config = inputs.controller_config.as_ref();
-        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.system())?;
+        let rendered = render(&inputs.pool, &inputs.machine_configs, inputs.image_inputs())?;
         for (machine_config, report) in &rendered.warnings {
             for entry in &report.entries {
-                output::warning(&format!("MachineConfig {machine_config}: spec.config: {entry}"));
+                output::print_warning(&format!(
+                    "MachineConfig {machine_config}: spec.config: {entry}"
+                ));
             }
         }
         let version = concat!("machinist-", env!("CARGO_PKG_VERSION"));
         let object = rendered.into_object(&inputs.pool, controller_config, version)?;
         let size = serde_json::to_vec(&object)?.len();
         if size > MAX_RENDERED_BYTES / 5 * 4 {
-            output::warning(&format!(
+            output::print_warning(&format!(
                 "the rendered config has {size} of at most {MAX_RENDERED_BYTES} bytes"
             ));
         }
         match self.output {
-            Form::Yaml => output::print_yaml(&object)?,
-            Form::Json => output::print_json(&object)?,
-            Form::Name => {
+            RenderOutputFormat::Yaml => output::print_yaml(&object)?,
+            RenderOutputFormat::Json => output::print_json(&object)?,
+            RenderOutputFormat::Name => {
                 output::print(&format!("{}\n", object.metadata.name.unwrap_or_default()))?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

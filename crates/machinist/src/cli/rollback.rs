@@ -14,15 +14,15 @@ use machinist_core::rollout::{NodeView, max_unavailable};
 use machinist_hub::table::human_duration;
 use serde_json::{Value, json};
 
-use super::live::session::{Session, SessionArgs};
-use super::live::world::{Kind, World};
-use super::{Outcome, live, output};
-use crate::home::request::{MERGE_PATCH, refused, with};
+use super::cluster::session::{ClusterSession, SessionArgs};
+use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
+use super::{CommandOutcome, cluster, output};
+use crate::client::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 /// How many machines of a config are named.
-const NAMED: usize = 5;
+const MAX_NAMED_MACHINES: usize = 5;
 
 /// Send a pool back to a rendered config that it had before
 ///
@@ -31,7 +31,7 @@ const NAMED: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollback worker\n\n\
         Others:\n  machinist rollback worker --undo")]
-pub(super) struct Rollback {
+pub(super) struct RollbackArgs {
     /// The pool
     pool: String,
 
@@ -47,10 +47,10 @@ pub(super) struct Rollback {
     session: SessionArgs,
 }
 
-impl Rollback {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        live::run(async {
-            let session = self.session.open().await?;
+impl RollbackArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let mut tries = 0;
             loop {
                 tries += 1;
@@ -58,24 +58,30 @@ impl Rollback {
                 let result = if self.undo {
                     self.undo(&session, &world).await
                 } else {
-                    self.back(&session, &world).await
+                    self.roll_back(&session, &world).await
                 };
                 match result {
-                    Err(error) if tries < TRIES && refused(&error) == Some(409) => {}
+                    Err(error)
+                        if tries < MAX_CONFLICT_RETRIES && status_code(&error) == Some(409) => {}
                     result => return result,
                 }
             }
         })
     }
 
-    async fn back(&self, session: &Session, world: &World) -> Result<Outcome> {
+    async fn roll_back(
+        &self,
+        session: &ClusterSession,
+        world: &ClusterSnapshot,
+    ) -> Result<CommandOutcome> {
         let pool = world.pool(&self.pool)?;
         let members = world.members(pool);
         let wanted = self.to.as_deref();
-        let back = match plan_rollback(pool, &members, &world.configs, world.system(), wanted) {
+        let back = match plan_rollback(pool, &members, &world.configs, world.image_inputs(), wanted)
+        {
             Ok(back) => back,
             Err(refusal) => {
-                output::error(&refusal.to_string());
+                output::print_error(&refusal.to_string());
                 let names_others = matches!(
                     refusal,
                     RollbackError::NotOfThisPool { .. }
@@ -83,12 +89,12 @@ impl Rollback {
                         | RollbackError::AlreadyCurrent { .. }
                 );
                 if names_others {
-                    output::note(&listed(
+                    output::print_note(&config_table(
                         &rendered_revisions(pool, &members, &world.configs),
                         &now(),
                     ));
                 }
-                return Ok(Outcome::Refused);
+                return Ok(CommandOutcome::Refused);
             }
         };
         write(session, pool, json!(back.from), json!(back.to)).await?;
@@ -112,23 +118,27 @@ impl Rollback {
         );
         text.push_str(&paused(pool));
         output::print(&text)?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    async fn undo(&self, session: &Session, world: &World) -> Result<Outcome> {
+    async fn undo(
+        &self,
+        session: &ClusterSession,
+        world: &ClusterSnapshot,
+    ) -> Result<CommandOutcome> {
         let pool = world.pool(&self.pool)?;
         let annotations = pool.metadata.annotations.as_ref();
         let keys = [machinist::ROLLED_BACK_FROM, machinist::ROLLED_BACK_TO];
         if !keys.iter().any(|key| annotations.is_some_and(|all| all.contains_key(*key))) {
             output::print(&format!("{} was not rolled back; nothing changes\n", self.pool))?;
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         }
         write(session, pool, Value::Null, Value::Null).await?;
         let from = Back::from_annotations(pool)
             .map_or_else(|| "what its MachineConfigs make".to_owned(), |b| b.from);
         let text = format!("{} goes forward again, to {from}\n{}", self.pool, paused(pool));
         output::print(&text)?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -146,19 +156,24 @@ fn paused(pool: &MachineConfigPool) -> String {
 }
 
 /// Writes where a pool is to be, unless it changed since we looked.
-async fn write(session: &Session, pool: &MachineConfigPool, from: Value, to: Value) -> Result<()> {
-    let path = session.needed(Kind::Pool)?.path(None, pool.metadata.name.as_deref());
-    let path = with(&path, &[("fieldManager", "machinist")]);
+async fn write(
+    session: &ClusterSession,
+    pool: &MachineConfigPool,
+    from: Value,
+    to: Value,
+) -> Result<()> {
+    let path = session.needed(SnapshotKind::Pool)?.path(None, pool.metadata.name.as_deref());
+    let path = with_query(&path, &[("fieldManager", "machinist")]);
     let patch = json!({"metadata": {
         "resourceVersion": pool.metadata.resource_version,
         "annotations": {machinist::ROLLED_BACK_FROM: from, machinist::ROLLED_BACK_TO: to},
     }});
-    session.home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+    session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
     Ok(())
 }
 
 /// The rendered configs that there are, with their age and who has them.
-fn listed(known: &[RenderedRevision], now: &Time) -> String {
+fn config_table(known: &[RenderedRevision], now: &Time) -> String {
     if known.is_empty() {
         return "It has no rendered configs.".to_owned();
     }
@@ -166,8 +181,8 @@ fn listed(known: &[RenderedRevision], now: &Time) -> String {
     for one in known {
         let age =
             one.created.as_ref().map(|created| human_duration(now.0.duration_since(created.0)));
-        let more = one.machines.len().saturating_sub(NAMED);
-        let mut who = one.machines[..one.machines.len().min(NAMED)].join(", ");
+        let more = one.machines.len().saturating_sub(MAX_NAMED_MACHINES);
+        let mut who = one.machines[..one.machines.len().min(MAX_NAMED_MACHINES)].join(", ");
         if more > 0 {
             let _ = write!(who, " and {more} more");
         }

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 /// The schemas of our kinds, compiled when they are needed.
 #[derive(Debug, Default)]
-pub(super) struct Schemas(HashMap<(String, String), Option<Schema>>);
+pub(super) struct SchemaCache(HashMap<(String, String), Option<Schema>>);
 
-impl Schemas {
+impl SchemaCache {
     /// What is wrong with an object, by the definition of its kind.
     ///
     /// # Errors

@@ -11,12 +11,13 @@ use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::tls_profile;
 use tokio_util::sync::CancellationToken;
 
-use super::Outcome;
-use super::home_args::HomeArgs;
-use super::signals::told_to_stop;
+use super::CommandOutcome;
+use super::connection_args::ConnectionArgs;
+use super::signals::shutdown_signal;
 use crate::manifests;
 use crate::server::{
-    self, Access, Enrolment, Folder, Identity, Introduction, Listen, Options, Place, Program, tls,
+    self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenOptions,
+    ManifestDirectory, ServedBinary, ServerOptions, ServingIdentity, tls,
 };
 use crate::telemetry;
 use crate::up::raise_file_limit;
@@ -28,13 +29,13 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Serve Ignition configs to machines on their first boot
 #[derive(Debug, Subcommand)]
-pub(super) enum Server {
-    Start(Box<Start>),
-    Bootstrap(Box<Bootstrap>),
+pub(super) enum ServerCommand {
+    Start(Box<ServerStartArgs>),
+    Bootstrap(Box<ServerBootstrapArgs>),
 }
 
-impl Server {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl ServerCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match self {
             Self::Start(command) => command.run(),
             Self::Bootstrap(command) => command.run(),
@@ -142,53 +143,57 @@ fn parse_unknown_pool(text: &str) -> Result<u16, String> {
 }
 
 impl ListenArgs {
-    fn listen(&self) -> Result<Listen> {
+    fn listen(&self) -> Result<ListenOptions> {
         let version = self.payload_version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
         tracing::info!(version, "machine config server");
         let address = self.listen_address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
-        let at = |port: u16| Some(Place::Address(SocketAddr::new(address, port)));
-        let metrics = self.metrics_listen_address.map(Place::Address);
-        let (secure, insecure, metrics) = match server::inherited()? {
+        let at = |port: u16| Some(ListenAddress::Address(SocketAddr::new(address, port)));
+        let metrics = self.metrics_listen_address.map(ListenAddress::Address);
+        let (secure, insecure, metrics) = match server::inherited_sockets()? {
             Some(opened) => (opened.secure, opened.insecure, opened.metrics.or(metrics)),
             None => (at(self.secure_port), at(self.insecure_port), metrics),
         };
-        Ok(Listen {
+        Ok(ListenOptions {
             secure,
             insecure,
-            metrics,
-            figures: server::Figures::default(),
-            tls: tls::Settings {
+            metrics_listen: metrics,
+            metrics_registry: server::ServerMetrics::default(),
+            tls: tls::ServerTlsSettings {
                 min_version: self.tls_min_version.clone(),
                 cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
             },
-            unknown_pool: self.unknown_pool,
-            access: Access {
-                tokens: self.require_token,
+            unknown_pool_status: self.unknown_pool,
+            access: AccessOptions {
+                require_token: self.require_token,
                 allowed: self.allow_from.clone(),
                 denied: self.deny_from.clone(),
-                per_minute: self.rate_limit,
-                connections: self.connection_limit,
+                max_requests_per_minute: self.rate_limit,
+                max_connections: self.connection_limit,
             },
         })
     }
 
-    fn enrolment(&self) -> Result<Option<Enrolment>> {
+    fn enrolment(&self) -> Result<Option<EnrolmentOptions>> {
         let (Some(url), Some(file)) = (&self.sealed_url, &self.sealed_ca) else { return Ok(None) };
         ensure!(url.starts_with("https://"), "--sealed-url {url}: it has to begin with https://");
         let authority = std::fs::read_to_string(file)
             .with_context(|| format!("--sealed-ca: cannot read {}", file.display()))?;
         let authority_file = Some(file.clone());
-        Ok(Some(Enrolment { url: url.trim_end_matches('/').to_owned(), authority, authority_file }))
+        Ok(Some(EnrolmentOptions {
+            url: url.trim_end_matches('/').to_owned(),
+            ca: authority,
+            ca_file: authority_file,
+        }))
     }
 
-    fn program(&self) -> Result<Option<Program>> {
-        let program = |url: &String| Program::own(url, self.first_boot_join);
+    fn binary(&self) -> Result<Option<ServedBinary>> {
+        let program = |url: &String| ServedBinary::current(url, self.first_boot_join);
         self.first_boot_url.as_ref().map(program).transpose()
     }
 
-    fn identity(&self) -> Identity {
-        Identity::Files { certificate: self.cert.clone(), key: self.key.clone() }
+    fn identity(&self) -> ServingIdentity {
+        ServingIdentity::Files { certificate: self.cert.clone(), key: self.key.clone() }
     }
 }
 
@@ -200,9 +205,9 @@ impl ListenArgs {
 #[command(
     after_help = "Example:\n  machinist server start --apiserver-url https://api-int.example.com:6443 --cert tls.crt --key tls.key"
 )]
-pub(super) struct Start {
+pub(super) struct ServerStartArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     #[command(flatten)]
     listen: ListenArgs,
@@ -229,35 +234,35 @@ pub(super) struct Start {
     allow_missing_controller_config: bool,
 }
 
-impl Start {
-    fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+impl ServerStartArgs {
+    fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         ensure!(!self.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
-        let options = Options {
+        let options = ServerOptions {
             namespace: self.namespace.clone(),
             access_namespace: self.access_namespace.as_ref().unwrap_or(&self.namespace).clone(),
-            introduction: Introduction::Files {
+            api_access: ApiAccess::Files {
                 api_server: self.apiserver_url.clone(),
                 folder: self.bootstrap_token_dir.clone(),
             },
-            may_lack_controller_config: self.allow_missing_controller_config,
+            controller_config_optional: self.allow_missing_controller_config,
             enrolment: self.listen.enrolment()?,
-            program: self.listen.program()?,
+            binary: self.listen.binary()?,
         };
         let (listen, identity) = (self.listen.listen()?, self.listen.identity());
-        let done = until_stopped(|stop| async {
-            let client = self.home.patient_client().await?;
+        let done = run_until_signal(|stop| async {
+            let client = self.connection.long_running_client().await?;
             server::start(client, options, listen, identity, |_| {}, stop).await
         });
         if let Err(error) = &done {
-            leave_word(error);
+            write_termination_log(error);
         }
         done
     }
 }
 
 /// Tells Kubernetes why. Only where it wants to know: elsewhere there is no such file.
-fn leave_word(error: &anyhow::Error) {
+fn write_termination_log(error: &anyhow::Error) {
     if Path::new(TERMINATION_LOG).exists() {
         let _ = std::fs::write(TERMINATION_LOG, format!("{error:#}\n"));
     }
@@ -272,7 +277,7 @@ fn leave_word(error: &anyhow::Error) {
 #[command(
     after_help = "Example:\n  machinist server bootstrap --server-basedir bootstrap --bootstrap-kubeconfig kubeconfig --cert tls.crt --key tls.key"
 )]
-pub(super) struct Bootstrap {
+pub(super) struct ServerBootstrapArgs {
     #[command(flatten)]
     listen: ListenArgs,
 
@@ -293,30 +298,30 @@ pub(super) struct Bootstrap {
     all_pools: bool,
 }
 
-impl Bootstrap {
-    fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+impl ServerBootstrapArgs {
+    fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         if !self.bootstrap_kubeconfig.exists() {
             bail!("kubeconfig not found at location: {}", self.bootstrap_kubeconfig.display());
         }
-        let mut folder = Folder::new(
+        let mut folder = ManifestDirectory::new(
             self.server_basedir.clone(),
             self.bootstrap_kubeconfig.clone(),
             self.bootstrap_certs.clone(),
             self.all_pools,
         );
         folder.enrolment = self.listen.enrolment()?;
-        folder.program = self.listen.program()?;
+        folder.binary = self.listen.binary()?;
         let (mut listen, identity) = (self.listen.listen()?, self.listen.identity());
         if self.listen.tls_cipher_suites.is_empty() {
-            listen.tls = tls_of_installer(Path::new(API_SERVER));
+            listen.tls = installer_tls_settings(Path::new(API_SERVER));
         }
-        until_stopped(|stop| server::bootstrap(folder, listen, identity, stop))
+        run_until_signal(|stop| server::bootstrap(folder, listen, identity, stop))
     }
 }
 
 /// What is spoken by the profile of the cluster that is being made; without one, what is usual.
-fn tls_of_installer(path: &Path) -> tls::Settings {
+fn installer_tls_settings(path: &Path) -> tls::ServerTlsSettings {
     let mut found: Option<APIServer> = None;
     if path.exists() {
         let documents = manifests::read(&[path.to_owned()]);
@@ -329,25 +334,25 @@ fn tls_of_installer(path: &Path) -> tls::Settings {
         }
     }
     let profile = found.as_ref().and_then(|object| object.spec.tls_security_profile.as_ref());
-    let spoken = tls_profile::tls_settings(profile);
-    tls::Settings { min_version: spoken.min_version, cipher_suites: spoken.cipher_suites }
+    let spoken = tls_profile::tls_parameters(profile);
+    tls::ServerTlsSettings { min_version: spoken.min_version, cipher_suites: spoken.cipher_suites }
 }
 
 /// Runs a server until a signal says to stop.
-fn until_stopped<F: Future<Output = Result<()>>>(
+fn run_until_signal<F: Future<Output = Result<()>>>(
     serve: impl FnOnce(CancellationToken) -> F,
-) -> Result<Outcome> {
+) -> Result<CommandOutcome> {
     raise_file_limit();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let (told, waiting) = (told_to_stop()?, stop.clone());
+        let (told, waiting) = (shutdown_signal()?, stop.clone());
         tokio::spawn(async move {
             told.await;
             waiting.cancel();
         });
         serve(stop).await.context("Machine Config Server exited with error")?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     })
 }
 
@@ -359,12 +364,12 @@ mod tests {
     fn the_profile_of_the_installer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("api-server.yaml");
-        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS12");
+        assert_eq!(installer_tls_settings(&path).min_version, "VersionTLS12");
         let object = "apiVersion: config.openshift.io/v1\nkind: APIServer\nmetadata: {name: cluster}\n\
                       spec: {tlsSecurityProfile: {type: Modern, modern: {}}}\n";
         std::fs::write(&path, object).unwrap();
-        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS13");
+        assert_eq!(installer_tls_settings(&path).min_version, "VersionTLS13");
         std::fs::write(&path, "junk").unwrap();
-        assert_eq!(tls_of_installer(&path).min_version, "VersionTLS12");
+        assert_eq!(installer_tls_settings(&path).min_version, "VersionTLS12");
     }
 }

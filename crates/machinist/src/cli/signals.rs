@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ends when the process is told to stop; it listens from now on.
-pub(super) fn told_to_stop() -> Result<impl Future<Output = ()>> {
+pub(super) fn shutdown_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -37,11 +37,11 @@ impl TemplateArgs {
         match (&self.templates, self.profile) {
             (Some(folder), _) => read_templates(folder),
             (None, TemplateProfile::Kubernetes) => {
-                Ok(template::shipped_templates(template::ShippedProfile::Kubernetes))
+                Ok(template::builtin_templates(template::BuiltinProfile::Kubernetes))
             }
             (None, TemplateProfile::None) => Ok(TemplateTree::new()),
             (None, TemplateProfile::Machine) => {
-                Ok(template::shipped_templates(template::ShippedProfile::Machine))
+                Ok(template::builtin_templates(template::BuiltinProfile::Machine))
             }
         }
     }

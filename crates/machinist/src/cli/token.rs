@@ -15,21 +15,21 @@ use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::provisioning_token::{self, SECRET_PREFIX, SECRET_TYPE, TOKEN_LABEL};
 use rustls::crypto::ring::default_provider;
 
-use super::home_args::HomeArgs;
-use super::live::duration;
-use super::{Outcome, output};
+use super::cluster::duration;
+use super::connection_args::ConnectionArgs;
+use super::{CommandOutcome, output};
 use crate::server::TokenFile;
 
 /// Make, list and revoke provisioning tokens for machines on their first boot
 #[derive(Debug, Subcommand)]
-pub(super) enum Token {
-    Create(Create),
-    List(List),
-    Revoke(Revoke),
+pub(super) enum TokenCommand {
+    Create(CreateTokenArgs),
+    List(ListTokensArgs),
+    Revoke(RevokeTokenArgs),
 }
 
-impl Token {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl TokenCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             match self {
@@ -43,9 +43,9 @@ impl Token {
 
 /// Which home, and where in it.
 #[derive(Debug, Args)]
-struct Place {
+struct TokenStoreArgs {
     #[command(flatten)]
-    home: HomeArgs,
+    connection: ConnectionArgs,
 
     /// The namespace of the system's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
@@ -57,26 +57,26 @@ struct Place {
     file: Option<PathBuf>,
 }
 
-impl Place {
-    async fn keeper(&self) -> Result<Keeper> {
+impl TokenStoreArgs {
+    async fn open(&self) -> Result<CliTokenStore> {
         if let Some(path) = &self.file {
-            return Ok(Keeper::File(TokenFile::new(path.clone())));
+            return Ok(CliTokenStore::File(TokenFile::new(path.clone())));
         }
-        let api = Api::namespaced(self.home.client().await?, &self.namespace);
-        Ok(Keeper::Home(Box::new(api)))
+        let api = Api::namespaced(self.connection.client().await?, &self.namespace);
+        Ok(CliTokenStore::Api(Box::new(api)))
     }
 }
 
 /// Where tokens are kept.
-enum Keeper {
-    Home(Box<Api<Secret>>),
+enum CliTokenStore {
+    Api(Box<Api<Secret>>),
     File(TokenFile),
 }
 
-impl Keeper {
+impl CliTokenStore {
     async fn add(&self, secret: Secret) -> Result<()> {
         match self {
-            Self::Home(api) => {
+            Self::Api(api) => {
                 api.create(&PostParams::default(), &secret).await?;
             }
             Self::File(file) => {
@@ -90,7 +90,7 @@ impl Keeper {
 
     async fn tokens(&self) -> Result<Vec<provisioning_token::ProvisioningToken>> {
         let secrets = match self {
-            Self::Home(api) => api.list(&ListParams::default().labels(TOKEN_LABEL)).await?.items,
+            Self::Api(api) => api.list(&ListParams::default().labels(TOKEN_LABEL)).await?.items,
             Self::File(file) => return file.tokens(),
         };
         let read = |secret: &Secret| {
@@ -105,7 +105,7 @@ impl Keeper {
     /// Says whether it was there.
     async fn remove(&self, name: &str) -> Result<bool> {
         match self {
-            Self::Home(api) => match api.delete(name, &DeleteParams::default()).await {
+            Self::Api(api) => match api.delete(name, &DeleteParams::default()).await {
                 Ok(_) => Ok(true),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
                 Err(error) => Err(error.into()),
@@ -129,9 +129,9 @@ impl Keeper {
 /// httpHeaders, or in the URL as ?token=TOKEN.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist token create --pool worker --expires 24h --uses 20")]
-pub(super) struct Create {
+pub(super) struct CreateTokenArgs {
     #[command(flatten)]
-    place: Place,
+    store: TokenStoreArgs,
 
     /// A pool that the token is for (repeatable)
     #[arg(long, value_name = "NAME", required_unless_present = "all_pools")]
@@ -154,8 +154,8 @@ pub(super) struct Create {
     from: Vec<IpNetwork>,
 }
 
-impl Create {
-    async fn run(&self) -> Result<Outcome> {
+impl CreateTokenArgs {
+    async fn run(&self) -> Result<CommandOutcome> {
         let mut random = [0; 32];
         let filled = default_provider().secure_random.fill(&mut random);
         if filled.is_err() {
@@ -178,26 +178,26 @@ impl Create {
             data: Some(new.token.to_secret_data()),
             ..Secret::default()
         };
-        let added = self.place.keeper().await?.add(secret).await;
+        let added = self.store.open().await?.add(secret).await;
         added.context("cannot keep the token")?;
         output::print(&format!("{}\n", new.text))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// List the tokens, without their secrets
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist token list")]
-pub(super) struct List {
+pub(super) struct ListTokensArgs {
     #[command(flatten)]
-    place: Place,
+    store: TokenStoreArgs,
 }
 
-impl List {
-    async fn run(&self) -> Result<Outcome> {
-        let tokens = self.place.keeper().await?.tokens().await?;
+impl ListTokensArgs {
+    async fn run(&self) -> Result<CommandOutcome> {
+        let tokens = self.store.open().await?.tokens().await?;
         output::print(&table(&tokens, Timestamp::now()))?;
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
@@ -218,25 +218,25 @@ fn table(tokens: &[provisioning_token::ProvisioningToken], now: Timestamp) -> St
             state.to_owned(),
         ]);
     }
-    output::columns(&rows)
+    output::format_columns(&rows)
 }
 
 /// Revoke tokens: from now on nobody gets in with them
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist token revoke abcdef")]
-pub(super) struct Revoke {
+pub(super) struct RevokeTokenArgs {
     #[command(flatten)]
-    place: Place,
+    store: TokenStoreArgs,
 
     /// The ids: what comes before the dot
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }
 
-impl Revoke {
-    async fn run(&self) -> Result<Outcome> {
-        let keeper = self.place.keeper().await?;
-        let mut outcome = Outcome::Done;
+impl RevokeTokenArgs {
+    async fn run(&self) -> Result<CommandOutcome> {
+        let keeper = self.store.open().await?;
+        let mut outcome = CommandOutcome::Done;
         for id in &self.ids {
             // Whoever gives the whole token means its id.
             let id = id.split('.').next().unwrap_or_default();
@@ -245,8 +245,10 @@ impl Revoke {
             match removed.with_context(|| format!("cannot revoke token {id}"))? {
                 true => output::print(&format!("token {id} revoked\n"))?,
                 false => {
-                    output::error(&format!("there is no token {id}; see machinist token list"));
-                    outcome = Outcome::Failed;
+                    output::print_error(&format!(
+                        "there is no token {id}; see machinist token list"
+                    ));
+                    outcome = CommandOutcome::Failed;
                 }
             }
         }

@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use super::template_args::TemplateArgs;
-use super::{Outcome, output};
-use crate::server::Listening;
+use super::{CommandOutcome, output};
+use crate::server::ListenAddresses;
 use crate::telemetry;
-use crate::up::directory::Directory;
-use crate::up::{Config, System, kubeconfig};
+use crate::up::directory::DataDirectory;
+use crate::up::{RunningSystem, UpConfig, kubeconfig};
 
 /// Run everything in one process: the Kubernetes API over its own store, and the controller
 ///
@@ -20,9 +20,9 @@ use crate::up::{Config, System, kubeconfig};
 /// master and worker. A later start finds everything as it was. Stops on Ctrl-C and SIGTERM.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist up --data /tmp/machinist --api-listen 127.0.0.1:0")]
-pub(super) struct Up {
+pub(super) struct UpArgs {
     #[command(flatten)]
-    data: Data,
+    data_dir: DataDirArgs,
 
     /// Where the API listens; port 0 is any free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
@@ -77,22 +77,22 @@ pub(super) struct Up {
 
 /// Where everything is kept.
 #[derive(Debug, Args)]
-pub(super) struct Data {
+pub(super) struct DataDirArgs {
     /// The data directory [default: $XDG_STATE_HOME/machinist, else ~/.local/state/machinist]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
-impl Data {
+impl DataDirArgs {
     /// The directory that is meant.
-    pub(super) fn directory(&self) -> Result<Directory> {
+    pub(super) fn directory(&self) -> Result<DataDirectory> {
         if let Some(path) = &self.data {
             let path = std::path::absolute(path).context("--data")?;
-            return Ok(Directory::at(path));
+            return Ok(DataDirectory::at(path));
         }
         let variable = |name| std::env::var(name).ok();
         let (state, home) = (variable("XDG_STATE_HOME"), variable("HOME"));
-        Directory::of_user(state.as_deref(), home.as_deref())
+        DataDirectory::user_default(state.as_deref(), home.as_deref())
     }
 }
 
@@ -111,21 +111,21 @@ fn parse_san(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-impl Up {
+impl UpArgs {
     /// Whether anybody who asks would get the token that machines join with.
-    fn gives_the_token_away(&self) -> bool {
+    fn exposes_join_token(&self) -> bool {
         let is_open = self.server_anonymous && self.server_sealed.is_none();
         is_open && self.server_join_token_file.is_some()
     }
 
-    pub(super) fn run(&self) -> Result<Outcome> {
-        telemetry::start_log();
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging();
         ensure!(
-            !self.gives_the_token_away(),
+            !self.exposes_join_token(),
             "--server-join-token-file: with --server-anonymous everyone on the network could read the token: add --server-sealed, so that only enrolled machines get it, or leave --server-anonymous out"
         );
-        let config = Config {
-            directory: self.data.directory()?,
+        let config = UpConfig {
+            directory: self.data_dir.directory()?,
             api_listen: self.api_listen,
             sans: self.san.clone(),
             history: self.history,
@@ -141,7 +141,7 @@ impl Up {
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
-            let mut system = System::start(config.clone()).await?;
+            let mut system = RunningSystem::start(config.clone()).await?;
             output::print(&banner(
                 &config.directory,
                 system.address,
@@ -151,16 +151,16 @@ impl Up {
             system.run().await?;
             output::print("Stopping.\n")?;
             system.stop().await;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         })
     }
 }
 
 /// What is where, and what to try next.
 fn banner(
-    directory: &Directory,
+    directory: &DataDirectory,
     address: SocketAddr,
-    listening: Listening,
+    listening: ListenAddresses,
     is_new: bool,
 ) -> String {
     let mut server = String::new();
@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn the_banner_says_where_things_are() {
         let text = "127.0.0.1:1".parse().unwrap();
-        let listening = Listening { secure: "0.0.0.0:2".parse().ok(), insecure: None };
-        let text = banner(&Directory::at("/d".into()), text, listening, true);
+        let listening = ListenAddresses { secure: "0.0.0.0:2".parse().ok(), insecure: None };
+        let text = banner(&DataDirectory::at("/d".into()), text, listening, true);
         assert!(text.contains("https://0.0.0.0:2/config/POOL"), "{text}");
         for part in ["https://127.0.0.1:1", "/d/kubeconfig", "made just now", "KUBECONFIG="] {
             assert!(text.contains(part), "{part}");

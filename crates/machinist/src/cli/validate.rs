@@ -15,11 +15,11 @@ use machinist_core::render::{RenderError, render};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::output::{ERROR, FAINT, TextOrJson, WARNING};
+use super::output::{DIMMED, ERROR, OutputFormat, WARNING};
 use super::pool_inputs::of_kind;
-use super::schema_check::Schemas;
-use super::{Outcome, output};
-use crate::manifests::{self, Document};
+use super::schema_check::SchemaCache;
+use super::{CommandOutcome, output};
+use crate::manifests::{self, ManifestDocument};
 
 /// Find every problem in some manifests
 ///
@@ -29,19 +29,19 @@ use crate::manifests::{self, Document};
 /// The exit code is 1 if there is any error; warnings alone are fine.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist validate -f examples/")]
-pub(super) struct Validate {
+pub(super) struct ValidateArgs {
     /// Manifests: a file, a folder or - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 /// A finding with its place.
 #[derive(Debug, Serialize)]
-struct Placed {
+struct LocatedFinding {
     file: String,
     document: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,42 +52,42 @@ struct Placed {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ValidateReport {
     objects: usize,
     errors: usize,
     warnings: usize,
-    findings: Vec<Placed>,
+    findings: Vec<LocatedFinding>,
 }
 
-impl Validate {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl ValidateArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let mut findings = Vec::new();
         let documents = self.read(&mut findings)?;
         check_duplicates(&documents, &mut findings);
         let known = crds::crds();
-        let mut schemas = Schemas::default();
+        let mut schemas = SchemaCache::default();
         for document in &documents {
             let found = check(document, &known, &mut schemas)?;
-            findings.extend(found.into_iter().map(|finding| place(document, finding)));
+            findings.extend(found.into_iter().map(|finding| locate(document, finding)));
         }
         findings.extend(check_pools(&documents));
         let errors = findings.iter().filter(|placed| placed.finding.is_error()).count();
         let warnings = findings.len() - errors;
-        let answer = Answer { objects: documents.len(), errors, warnings, findings };
+        let answer = ValidateReport { objects: documents.len(), errors, warnings, findings };
         match self.output {
-            TextOrJson::Json => output::print_json(&answer)?,
-            TextOrJson::Text => output::print(&text(&answer))?,
+            OutputFormat::Json => output::print_json(&answer)?,
+            OutputFormat::Text => output::print(&text(&answer))?,
         }
-        Ok(if errors == 0 { Outcome::Done } else { Outcome::Failed })
+        Ok(if errors == 0 { CommandOutcome::Done } else { CommandOutcome::Failed })
     }
 
     /// Reads all files; one that cannot be read is a finding like any other.
-    fn read(&self, findings: &mut Vec<Placed>) -> Result<Vec<Document>> {
+    fn read(&self, findings: &mut Vec<LocatedFinding>) -> Result<Vec<ManifestDocument>> {
         let mut documents = Vec::new();
         for text in manifests::read_paths(&self.filename)? {
             match manifests::parse(&text) {
                 Ok(read) => documents.extend(read),
-                Err(error) => findings.push(Placed {
+                Err(error) => findings.push(LocatedFinding {
                     file: text.file.display().to_string(),
                     document: 1,
                     item: None,
@@ -100,34 +100,34 @@ impl Validate {
     }
 }
 
-fn place(document: &Document, finding: LintFinding) -> Placed {
-    Placed {
+fn locate(document: &ManifestDocument, finding: LintFinding) -> LocatedFinding {
+    LocatedFinding {
         file: document.origin.file.display().to_string(),
         document: document.origin.document,
         item: document.origin.item,
-        object: document.object(),
+        object: document.object_name(),
         finding,
     }
 }
 
-fn check_duplicates(documents: &[Document], findings: &mut Vec<Placed>) {
-    let mut seen: HashMap<(&str, &str, &str), &Document> = HashMap::new();
+fn check_duplicates(documents: &[ManifestDocument], findings: &mut Vec<LocatedFinding>) {
+    let mut seen: HashMap<(&str, &str, &str), &ManifestDocument> = HashMap::new();
     for document in documents.iter().filter(|document| !document.name().is_empty()) {
         let namespace = document.value.pointer("/metadata/namespace");
         let namespace = namespace.and_then(serde_json::Value::as_str).unwrap_or_default();
         if let Some(first) = seen.insert((document.kind(), namespace, document.name()), document) {
             let message = format!("the same object is also in {}", first.origin);
             let finding = LintFinding::error("metadata.name", message, "remove one of the two");
-            findings.push(place(document, finding));
+            findings.push(locate(document, finding));
         }
     }
 }
 
 /// What is wrong with one object by itself.
 fn check(
-    document: &Document,
+    document: &ManifestDocument,
     known: &[CustomResourceDefinition],
-    schemas: &mut Schemas,
+    schemas: &mut SchemaCache,
 ) -> Result<Vec<LintFinding>> {
     let mut findings = Vec::new();
     for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
@@ -180,7 +180,7 @@ fn check(
 }
 
 fn typed<T: DeserializeOwned>(
-    document: &Document,
+    document: &ManifestDocument,
     check: impl Fn(&T) -> Vec<LintFinding>,
 ) -> Vec<LintFinding> {
     match document.try_typed::<T>() {
@@ -192,7 +192,7 @@ fn typed<T: DeserializeOwned>(
 }
 
 /// Renders the pools, for problems that no single object has.
-fn check_pools(documents: &[Document]) -> Vec<Placed> {
+fn check_pools(documents: &[ManifestDocument]) -> Vec<LocatedFinding> {
     let machine_configs: Vec<MachineConfig> = of_kind(documents, "MachineConfig")
         .filter_map(|document| document.try_typed().ok())
         .collect();
@@ -219,12 +219,12 @@ fn check_pools(documents: &[Document]) -> Vec<Placed> {
                 LintFinding::error("spec", error.to_string(), "correct one of the MachineConfigs")
             }
         };
-        findings.push(place(document, finding));
+        findings.push(locate(document, finding));
     }
     findings
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &ValidateReport) -> String {
     let mut text = String::new();
     for placed in &answer.findings {
         let finding = &placed.finding;
@@ -233,7 +233,7 @@ fn text(answer: &Answer) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{style}{}{style:#} {}: {}: {}\n    {FAINT}{}, document {}{item}{FAINT:#}",
+            "{style}{}{style:#} {}: {}: {}\n    {DIMMED}{}, document {}{item}{DIMMED:#}",
             finding.severity,
             placed.object,
             finding.field,

@@ -4,32 +4,32 @@ use anyhow::Result;
 use clap::Args;
 use machinist_core::ignition::parse::SUPPORTED_VERSIONS;
 
-use super::output::TextOrJson;
-use super::{Outcome, output};
+use super::output::OutputFormat;
+use super::{CommandOutcome, output};
 
 /// Print the version of the program and of the Ignition specifications it reads
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist version -o json")]
-pub(super) struct Version {
+pub(super) struct VersionArgs {
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Version {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl VersionArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         let version = env!("CARGO_PKG_VERSION");
         let specs: Vec<&str> = SUPPORTED_VERSIONS.split(',').collect();
         match self.output {
-            TextOrJson::Json => {
+            OutputFormat::Json => {
                 let answer = serde_json::json!({"version": version, "ignitionSpecs": specs});
                 output::print_json(&answer)?;
             }
-            TextOrJson::Text => {
+            OutputFormat::Text => {
                 let specs = specs.join(", ");
                 output::print(&format!("machinist {version} (Ignition specs {specs})\n"))?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

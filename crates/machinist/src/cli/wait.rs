@@ -7,11 +7,11 @@ use clap::Args;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::live;
-use super::live::duration;
-use super::live::goal::Goal;
-use super::live::session::{Session, SessionArgs, Target, WhichArgs};
-use super::{Outcome, output};
+use super::cluster;
+use super::cluster::duration;
+use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
+use super::cluster::wait_condition::WaitCondition;
+use super::{CommandOutcome, output};
 
 /// Wait until objects have a condition or a value, are there, or are gone
 ///
@@ -21,17 +21,17 @@ use super::{Outcome, output};
 #[command(after_help = "Example:\n  machinist wait mcp worker --for=create --timeout=30s\n\n\
         Others:\n  machinist wait mcp --all --for=condition=Updated --timeout=10m\n  \
         machinist wait mcp/worker --for=jsonpath='{.spec.paused}'=true")]
-pub(super) struct Wait {
+pub(super) struct WaitArgs {
     /// A kind and names (mcp worker), or each with its kind (mcp/worker node/a)
     #[arg(value_name = "TYPE NAME", required = true)]
     words: Vec<String>,
 
     #[command(flatten)]
-    which: WhichArgs,
+    selection: SelectionArgs,
 
     /// condition=TYPE[=STATUS], jsonpath={.PATH}[=VALUE], create or delete
-    #[arg(long = "for", value_name = "GOAL", value_parser = Goal::parse)]
-    goal: Goal,
+    #[arg(long = "for", value_name = "GOAL", value_parser = WaitCondition::parse)]
+    goal: WaitCondition,
 
     /// How long to wait for all of them together; 0 only looks
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
@@ -41,29 +41,30 @@ pub(super) struct Wait {
     session: SessionArgs,
 }
 
-impl Wait {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        let many = self.which.with(&self.words)?;
-        live::run(async {
-            let session = self.session.open().await?;
+impl WaitArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let many = self.selection.select(&self.words)?;
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             let targets = session.targets(&many).await?;
             if targets.is_empty() {
-                if self.goal == Goal::Delete {
-                    return Ok(Outcome::Done);
+                if self.goal == WaitCondition::Deleted {
+                    return Ok(CommandOutcome::Done);
                 }
                 bail!("no matching resources found");
             }
             let end = Instant::now() + self.timeout;
-            let mut outcome = Outcome::Done;
+            let mut outcome = CommandOutcome::Done;
             for target in &targets {
                 if let Err(now) = self.wait(&session, target, end).await? {
-                    let (object, goal) = (target.object(), self.goal.text());
-                    output::error(&format!("{object}: timed out waiting for {goal}: {now}"));
-                    outcome = Outcome::Failed;
+                    let (object, goal) = (target.object_name(), self.goal.text());
+                    output::print_error(&format!("{object}: timed out waiting for {goal}: {now}"));
+                    outcome = CommandOutcome::Failed;
                     continue;
                 }
-                let word = if self.goal == Goal::Delete { "deleted" } else { "condition met" };
-                output::print(&format!("{} {word}\n", target.object()))?;
+                let word =
+                    if self.goal == WaitCondition::Deleted { "deleted" } else { "condition met" };
+                output::print(&format!("{} {word}\n", target.object_name()))?;
             }
             Ok(outcome)
         })
@@ -72,8 +73,8 @@ impl Wait {
     /// Waits for one object; the inner error is how it is when the time is over.
     async fn wait(
         &self,
-        session: &Session,
-        target: &Target<'_>,
+        session: &ClusterSession,
+        target: &ObjectTarget<'_>,
         end: Instant,
     ) -> Result<Result<(), String>> {
         let only_look = self.timeout.is_zero();
@@ -86,7 +87,7 @@ impl Wait {
             }
         };
         let namespace = target.namespace.as_deref();
-        let met = session.home.until(target.resource, namespace, &target.name, check);
+        let met = session.client.until(target.resource, namespace, &target.name, check);
         let met = if only_look {
             met.await?
         } else {

@@ -15,36 +15,36 @@ use machinist_core::drain::{
     CORDON_DELAYS, DrainBlocker, DrainError, DrainProgress, DrainRequest, after_failure,
     drain_report, pending_request,
 };
-use machinist_core::rollout::guarded_patch::Preconditions;
+use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::events::Component;
+use super::context::{Context, WriteError};
+use super::debounce::Debounce;
+use super::events::EventComponent;
 use super::evict;
 use super::machine_config_node as machine;
-use super::shell::{Shell, WriteError};
-use super::turn::Turns;
 
 /// Carries out requests for ever.
-pub(super) async fn run(shell: Shell) {
-    let mut turns = Turns::new(Duration::from_millis(10), Duration::from_millis(50));
-    turns.after(shell.world.nodes.changes());
-    shell.world.ready().await;
-    let mut desk = Desk {
+pub(super) async fn run(shell: Context) {
+    let mut turns = Debounce::new(Duration::from_millis(10), Duration::from_millis(50));
+    turns.watch(shell.caches.nodes.subscribe());
+    shell.caches.wait_until_ready().await;
+    let mut desk = DrainQueue {
         shell: &shell,
-        at_work: BTreeSet::new(),
-        bad: BTreeMap::new(),
+        in_progress: BTreeSet::new(),
+        invalid_requests: BTreeMap::new(),
         tasks: JoinSet::new(),
     };
-    desk.look_at_all();
+    desk.enqueue_all();
     loop {
         tokio::select! {
-            () = turns.next(None) => desk.look_at_all(),
+            () = turns.next(None) => desk.enqueue_all(),
             Some(done) = desk.tasks.join_next() => {
                 // It may have asked for more while its task was ending. Only this one: thousands may end.
                 if let Ok(name) = done {
-                    desk.at_work.remove(&name);
-                    desk.look_at(&name);
+                    desk.in_progress.remove(&name);
+                    desk.enqueue_by_name(&name);
                 }
             }
         }
@@ -52,63 +52,69 @@ pub(super) async fn run(shell: Shell) {
 }
 
 /// Who is being served.
-struct Desk<'a> {
-    shell: &'a Shell,
-    at_work: BTreeSet<String>,
+struct DrainQueue<'a> {
+    shell: &'a Context,
+    in_progress: BTreeSet<String>,
     /// Requests that cannot be understood, by machine, to complain of each once.
-    bad: BTreeMap<String, DrainError>,
+    invalid_requests: BTreeMap<String, DrainError>,
     tasks: JoinSet<String>,
 }
 
-impl Desk<'_> {
-    fn look_at_all(&mut self) {
-        let nodes = self.shell.world.nodes.all();
+impl DrainQueue<'_> {
+    fn enqueue_all(&mut self) {
+        let nodes = self.shell.caches.nodes.all();
         for node in &nodes {
-            self.look(node);
+            self.enqueue(node);
         }
     }
 
-    fn look_at(&mut self, name: &str) {
-        if let Some(node) = self.shell.world.nodes.get(name) {
-            self.look(&node);
+    fn enqueue_by_name(&mut self, name: &str) {
+        if let Some(node) = self.shell.caches.nodes.get(name) {
+            self.enqueue(&node);
         }
     }
 
     /// Begins to serve a machine that asks for something.
-    fn look(&mut self, node: &Arc<Node>) {
+    fn enqueue(&mut self, node: &Arc<Node>) {
         let name = node.name_any();
         let request = pending_request(node);
         if request.is_ok() {
-            self.bad.remove(&name);
+            self.invalid_requests.remove(&name);
         }
         match request {
             Ok(DrainRequest::None) => {}
             Ok(_) => {
-                if self.at_work.insert(name.clone()) {
+                if self.in_progress.insert(name.clone()) {
                     let shell = self.shell.clone();
                     self.tasks.spawn(async move {
-                        serve(&shell, &name).await;
+                        process_node(&shell, &name).await;
                         name
                     });
                 }
             }
-            Err(error) if self.bad.get(&name) == Some(&error) => {}
+            Err(error) if self.invalid_requests.get(&name) == Some(&error) => {}
             Err(error) => {
                 let text = error.to_string();
                 let events = &self.shell.events;
-                events.report(Component::Node, node.as_ref(), true, "DrainRequest", text);
-                self.bad.insert(name, error);
+                events.report_event(
+                    EventComponent::Node,
+                    node.as_ref(),
+                    true,
+                    "DrainRequest",
+                    text,
+                );
+                self.invalid_requests.insert(name, error);
             }
         }
     }
 }
 
 /// Serves one machine until it asks for nothing more.
-async fn serve(shell: &Shell, name: &str) {
+async fn process_node(shell: &Context, name: &str) {
     let mut failures = 0usize;
     loop {
-        let Some(node) = shell.world.nodes.get(name) else {
-            shell.metrics.drain_error(name, None);
+        let Some(node) = shell.caches.nodes.get(name) else {
+            shell.metrics.set_drain_error(name, None);
             return;
         };
         let result = match pending_request(&node) {
@@ -120,14 +126,14 @@ async fn serve(shell: &Shell, name: &str) {
             Ok(()) => failures = 0,
             Err(WriteError::NotLeading) => return,
             // The watch brings what is new.
-            Err(error) if error.is_stale() => changed(shell, &node).await,
+            Err(error) if error.is_stale() => node_changed(shell, &node).await,
             Err(error) => {
                 tracing::warn!(node = name, %error, "cannot serve a drain request");
                 let pause = CORDON_DELAYS[failures.min(CORDON_DELAYS.len() - 1)];
                 failures += 1;
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = changed(shell, &node) => {}
+                    () = node_changed(shell, &node) => {}
                 }
             }
         }
@@ -135,11 +141,11 @@ async fn serve(shell: &Shell, name: &str) {
 }
 
 /// Waits until a machine is not as it was, or is gone.
-async fn changed(shell: &Shell, node: &Arc<Node>) {
+async fn node_changed(shell: &Context, node: &Arc<Node>) {
     let name = node.name_any();
-    let mut changes = shell.world.nodes.changes();
+    let mut changes = shell.caches.nodes.subscribe();
     let is_same = || {
-        let now = shell.world.nodes.get(&name);
+        let now = shell.caches.nodes.get(&name);
         now.is_some_and(|now| now.resource_version() == node.resource_version())
     };
     while is_same() {
@@ -149,77 +155,99 @@ async fn changed(shell: &Shell, node: &Arc<Node>) {
     }
 }
 
-async fn uncordon(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
+async fn uncordon(shell: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
     let annotations = json!({
         annotation::LAST_APPLIED_DRAIN: value,
         annotation::machinist::DRAIN_STARTED: Value::Null,
     });
-    match write(shell, node, Some(false), annotations).await {
+    match patch_unschedulable(shell, node, Some(false), annotations).await {
         Ok(node) => {
-            machine::tell(shell, &node, &drain_report(DrainProgress::Uncordoned, &node)).await;
-            shell.metrics.drain_error(&node.name_any(), None);
+            machine::write_status(shell, &node, &drain_report(DrainProgress::Uncordoned, &node))
+                .await;
+            shell.metrics.set_drain_error(&node.name_any(), None);
             Ok(())
         }
         Err(error) => {
             if !error.is_stale() {
                 let error = error.to_string();
                 let step = DrainProgress::UncordonFailed { error: &error };
-                machine::tell(shell, node, &drain_report(step, node)).await;
+                machine::write_status(shell, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
     }
 }
 
-async fn drain(shell: &Shell, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
+async fn drain(shell: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
     // Where there are no pods, a cordoned machine is an empty one.
     if !shell.has_pods {
-        let node =
-            write(shell, node, Some(true), json!({annotation::LAST_APPLIED_DRAIN: value})).await?;
-        machine::tell(shell, &node, &drain_report(DrainProgress::Drained, &node)).await;
+        let node = patch_unschedulable(
+            shell,
+            node,
+            Some(true),
+            json!({annotation::LAST_APPLIED_DRAIN: value}),
+        )
+        .await?;
+        machine::write_status(shell, &node, &drain_report(DrainProgress::Drained, &node)).await;
         return Ok(());
     }
     let node = cordon(shell, node).await?;
-    machine::tell(shell, &node, &drain_report(DrainProgress::Draining, &node)).await;
+    machine::write_status(shell, &node, &drain_report(DrainProgress::Draining, &node)).await;
     let mut blockers = Vec::new();
     loop {
-        match evict::attempt(shell, &node, &mut blockers, still_wanted(shell, &node, value)).await {
-            evict::Outcome::Empty => break,
-            evict::Outcome::NotWanted => return Ok(()),
-            evict::Outcome::Failed(error) => {
-                let pause = failed(shell, &node, &error, &blockers).await;
+        match evict::attempt_drain(
+            shell,
+            &node,
+            &mut blockers,
+            request_withdrawn(shell, &node, value),
+        )
+        .await
+        {
+            evict::EvictionOutcome::Drained => break,
+            evict::EvictionOutcome::Cancelled => return Ok(()),
+            evict::EvictionOutcome::Failed(error) => {
+                let pause = report_failure(shell, &node, &error, &blockers).await;
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = still_wanted(shell, &node, value) => return Ok(()),
+                    () = request_withdrawn(shell, &node, value) => return Ok(()),
                 }
             }
         }
     }
-    shell.metrics.drain_error(&node.name_any(), None);
+    shell.metrics.set_drain_error(&node.name_any(), None);
     // Somebody may have uncordoned it meanwhile: then pods may be back, and it all begins again.
-    let Some(now) = shell.world.nodes.get(&node.name_any()) else { return Ok(()) };
+    let Some(now) = shell.caches.nodes.get(&node.name_any()) else { return Ok(()) };
     if now.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true) {
         return Ok(());
     }
-    let done = write(shell, &now, None, json!({annotation::LAST_APPLIED_DRAIN: value})).await?;
-    machine::tell(shell, &done, &drain_report(DrainProgress::Drained, &done)).await;
+    let done =
+        patch_unschedulable(shell, &now, None, json!({annotation::LAST_APPLIED_DRAIN: value}))
+            .await?;
+    machine::write_status(shell, &done, &drain_report(DrainProgress::Drained, &done)).await;
     Ok(())
 }
 
 /// Cordons a machine, and remembers on it since when it is being drained.
-async fn cordon(shell: &Shell, node: &Arc<Node>) -> Result<Arc<Node>, WriteError> {
+async fn cordon(shell: &Context, node: &Arc<Node>) -> Result<Arc<Node>, WriteError> {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     if is_cordoned && node.annotations().contains_key(annotation::machinist::DRAIN_STARTED) {
         return Ok(Arc::clone(node));
     }
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    match write(shell, node, Some(true), json!({annotation::machinist::DRAIN_STARTED: now})).await {
+    match patch_unschedulable(
+        shell,
+        node,
+        Some(true),
+        json!({annotation::machinist::DRAIN_STARTED: now}),
+    )
+    .await
+    {
         Ok(node) => Ok(node),
         Err(error) => {
             if !error.is_stale() {
                 let error = error.to_string();
                 let step = DrainProgress::CordonFailed { error: &error };
-                machine::tell(shell, node, &drain_report(step, node)).await;
+                machine::write_status(shell, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
@@ -228,11 +256,11 @@ async fn cordon(shell: &Shell, node: &Arc<Node>) -> Result<Arc<Node>, WriteError
 
 /// Ends when the machine does not want this drain any more: it asks for something else, somebody uncordoned it, or it is
 /// gone.
-async fn still_wanted(shell: &Shell, node: &Arc<Node>, value: &str) {
+async fn request_withdrawn(shell: &Context, node: &Arc<Node>, value: &str) {
     let name = node.name_any();
-    let mut changes = shell.world.nodes.changes();
+    let mut changes = shell.caches.nodes.subscribe();
     let is_wanted = || {
-        shell.world.nodes.get(&name).is_some_and(|node| {
+        shell.caches.nodes.get(&name).is_some_and(|node| {
             let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
             is_cordoned
                 && pending_request(&node) == Ok(DrainRequest::Drain { value: value.to_owned() })
@@ -246,8 +274,8 @@ async fn still_wanted(shell: &Shell, node: &Arc<Node>, value: &str) {
 }
 
 /// Tells everyone who may want to know that an attempt failed; how long to wait for the next.
-async fn failed(
-    shell: &Shell,
+async fn report_failure(
+    shell: &Context,
     node: &Arc<Node>,
     error: &str,
     blockers: &[DrainBlocker],
@@ -256,20 +284,26 @@ async fn failed(
     let now = Time(Timestamp::now());
     let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.message_at(&now)).collect();
     let step = DrainProgress::DrainFailed { error, blockers: &sentences };
-    machine::tell(shell, node, &drain_report(step, node)).await;
+    machine::write_status(shell, node, &drain_report(step, node)).await;
     let started = node.annotations().get(annotation::machinist::DRAIN_STARTED);
     let started = started.and_then(|text| text.parse().ok()).map_or(now.clone(), Time);
     let retry = after_failure(&name, error, &started, &now);
-    shell.metrics.drain_error(&name, retry.alert.then_some(1));
+    shell.metrics.set_drain_error(&name, retry.alert.then_some(1));
     for warning in retry.warnings {
-        shell.events.report(Component::Node, node.as_ref(), true, warning.reason, warning.message);
+        shell.events.report_event(
+            EventComponent::Node,
+            node.as_ref(),
+            true,
+            warning.reason,
+            warning.message,
+        );
     }
     retry.after
 }
 
 /// Cordons or uncordons, and writes annotations, in one request, and only if the machine still asks for it.
-async fn write(
-    shell: &Shell,
+async fn patch_unschedulable(
+    shell: &Context,
     node: &Arc<Node>,
     unschedulable: Option<bool>,
     annotations: Value,
@@ -278,6 +312,6 @@ async fn write(
     if let Some(unschedulable) = unschedulable {
         patch["spec"] = json!({"unschedulable": unschedulable});
     }
-    let grounds = Preconditions { annotations: &[annotation::DESIRED_DRAIN], labels: false };
+    let grounds = PatchPreconditions { annotations: &[annotation::DESIRED_DRAIN], labels: false };
     Ok(Arc::new(shell.patch_node(node, &patch, grounds).await?))
 }

@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 /// Events about objects that are in no namespace are here.
 const NAMESPACE: &str = "default";
 /// How many different events are remembered for counting.
-const REMEMBERED: usize = 2048;
+const MAX_DEDUPLICATED: usize = 2048;
 
 /// The parts of the controller and the operator, as they sign their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Component {
+pub(crate) enum EventComponent {
     /// The render loop.
     Render,
     /// The generate loop.
@@ -28,7 +28,7 @@ pub(crate) enum Component {
     Operator,
 }
 
-impl Component {
+impl EventComponent {
     fn name(self) -> &'static str {
         match self {
             Self::Render => "machineconfigcontroller-rendercontroller",
@@ -41,11 +41,11 @@ impl Component {
 
 /// One thing that happened.
 #[derive(Debug, Clone)]
-struct Happening {
+struct PendingEvent {
     /// Who says so.
-    pub component: Component,
+    pub component: EventComponent,
     /// What it is about.
-    pub about: ObjectReference,
+    pub involved_object: ObjectReference,
     /// Whether somebody should look.
     pub warning: bool,
     /// One word.
@@ -57,7 +57,7 @@ struct Happening {
 /// Sends events away without waiting for them: an event that is lost must never stop a rollout.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
-    sender: mpsc::Sender<Happening>,
+    sender: mpsc::Sender<PendingEvent>,
 }
 
 impl Recorder {
@@ -68,9 +68,9 @@ impl Recorder {
     }
 
     /// Reports something about an object.
-    pub(crate) fn report<K: Resource<DynamicType = ()>>(
+    pub(crate) fn report_event<K: Resource<DynamicType = ()>>(
         &self,
-        component: Component,
+        component: EventComponent,
         about: &K,
         warning: bool,
         reason: &'static str,
@@ -85,17 +85,23 @@ impl Recorder {
         }
         let about = about.object_ref(&());
         // When more happens than can be written, the log above has it.
-        let _ = self.sender.try_send(Happening { component, about, warning, reason, message });
+        let _ = self.sender.try_send(PendingEvent {
+            component,
+            involved_object: about,
+            warning,
+            reason,
+            message,
+        });
     }
 }
 
-type Key = (Component, Option<String>, Option<String>, &'static str, String);
+type EventKey = (EventComponent, Option<String>, Option<String>, &'static str, String);
 
-async fn write(client: Client, mut receiver: mpsc::Receiver<Happening>) {
+async fn write(client: Client, mut receiver: mpsc::Receiver<PendingEvent>) {
     let api: Api<Event> = Api::namespaced(client, NAMESPACE);
-    let mut known: HashMap<Key, (String, i32)> = HashMap::new();
+    let mut known: HashMap<EventKey, (String, i32)> = HashMap::new();
     while let Some(happening) = receiver.recv().await {
-        let Happening { component, about, reason, message, .. } = &happening;
+        let PendingEvent { component, involved_object: about, reason, message, .. } = &happening;
         let key = (*component, about.kind.clone(), about.name.clone(), *reason, message.clone());
         if let Some((name, count)) = known.get_mut(&key) {
             *count += 1;
@@ -106,10 +112,10 @@ async fn write(client: Client, mut receiver: mpsc::Receiver<Happening>) {
                 continue;
             }
         }
-        let event = event(&happening, Timestamp::now());
+        let event = build_event(&happening, Timestamp::now());
         match api.create(&PostParams::default(), &event).await {
             Ok(event) => {
-                if known.len() >= REMEMBERED {
+                if known.len() >= MAX_DEDUPLICATED {
                     known.clear();
                 }
                 known.insert(key, (event.name_any(), 1));
@@ -119,8 +125,8 @@ async fn write(client: Client, mut receiver: mpsc::Receiver<Happening>) {
     }
 }
 
-fn event(happening: &Happening, now: Timestamp) -> Event {
-    let name = happening.about.name.clone().unwrap_or_default();
+fn build_event(happening: &PendingEvent, now: Timestamp) -> Event {
+    let name = happening.involved_object.name.clone().unwrap_or_default();
     let time = Time(now);
     Event {
         metadata: ObjectMeta {
@@ -128,7 +134,7 @@ fn event(happening: &Happening, now: Timestamp) -> Event {
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
-        involved_object: happening.about.clone(),
+        involved_object: happening.involved_object.clone(),
         reason: Some(happening.reason.to_owned()),
         message: Some(happening.message.chars().take(1024).collect()),
         type_: Some(if happening.warning { "Warning" } else { "Normal" }.to_owned()),

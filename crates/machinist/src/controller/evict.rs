@@ -19,75 +19,79 @@ use machinist_core::drain::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::events::Component;
-use super::shell::{Shell, WriteError};
-use crate::home::cache::Cache;
+use super::context::{Context, WriteError};
+use super::events::EventComponent;
+use crate::client::cache::Cache;
 
 /// How many pods of a machine are asked at a time.
-const AT_A_TIME: usize = 8;
+const MAX_CONCURRENT_EVICTIONS: usize = 8;
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum EvictionOutcome {
     /// The machine is empty.
-    Empty,
+    Drained,
     /// Nobody wants it any more.
-    NotWanted,
+    Cancelled,
     /// Not in time, or not at all.
     Failed(String),
 }
 
 /// Makes one attempt. `until` ends when nobody wants it any more. `known` are the pods that were in the way so far.
-pub(super) async fn attempt(
-    shell: &Shell,
+pub(super) async fn attempt_drain(
+    shell: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     until: impl Future<Output = ()>,
-) -> Outcome {
+) -> EvictionOutcome {
     tokio::select! {
-        outcome = empty(shell, node, known) => outcome,
-        () = until => Outcome::NotWanted,
+        outcome = drain_node(shell, node, known) => outcome,
+        () = until => EvictionOutcome::Cancelled,
     }
 }
 
-async fn empty(shell: &Shell, node: &Arc<Node>, known: &mut Vec<DrainBlocker>) -> Outcome {
+async fn drain_node(
+    shell: &Context,
+    node: &Arc<Node>,
+    known: &mut Vec<DrainBlocker>,
+) -> EvictionOutcome {
     let name = node.name_any();
     let mut daemon_sets = DaemonSets::default();
-    let pods = match list(shell, &name).await {
+    let pods = match list_pods(shell, &name).await {
         Ok(pods) => pods,
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) => return EvictionOutcome::Failed(error.to_string()),
     };
     match daemon_sets.plan(shell, &pods).await {
         Ok(plan) if plan.is_drained() => {
             known.clear();
-            return Outcome::Empty;
+            return EvictionOutcome::Drained;
         }
         Ok(_) => {}
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) => return EvictionOutcome::Failed(error.to_string()),
     }
     // Somebody has to leave: from here on a watch says who has.
     let pods: Cache<Pod> = Cache::default();
     let mut watching = JoinSet::new();
     let api: Api<Pod> = Api::all(shell.client.clone());
     let here = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
-    watching.spawn(pods.clone().follow(api, here, trim));
+    watching.spawn(pods.clone().reflect(api, here, trim_pod));
     let deadline = Instant::now() + ATTEMPT_TIMEOUT;
-    if timeout_at(deadline, pods.ready()).await.is_err() {
-        return Outcome::Failed("the pods of the machine cannot be watched".to_owned());
+    if timeout_at(deadline, pods.wait_until_ready()).await.is_err() {
+        return EvictionOutcome::Failed("the pods of the machine cannot be watched".to_owned());
     }
-    leave(shell, node, known, &pods, &mut daemon_sets, deadline).await
+    evict_until_gone(shell, node, known, &pods, &mut daemon_sets, deadline).await
 }
 
 /// Asks pods to leave until all that have to have left.
-async fn leave(
-    shell: &Shell,
+async fn evict_until_gone(
+    shell: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     pods: &Cache<Pod>,
     daemon_sets: &mut DaemonSets,
     deadline: Instant,
-) -> Outcome {
-    let mut changes = pods.changes();
+) -> EvictionOutcome {
+    let mut changes = pods.subscribe();
     let mut next_ask = Instant::now();
     let mut refused: Vec<(PodRef, Option<String>, String)> = Vec::new();
     loop {
@@ -95,25 +99,25 @@ async fn leave(
         let found: Vec<Pod> = pods.all().iter().map(|pod| pod.as_ref().clone()).collect();
         let plan = match daemon_sets.plan(shell, &found).await {
             Ok(plan) => plan,
-            Err(error) => return Outcome::Failed(error.to_string()),
+            Err(error) => return EvictionOutcome::Failed(error.to_string()),
         };
         if plan.is_drained() {
             known.clear();
-            return Outcome::Empty;
+            return EvictionOutcome::Drained;
         }
         if Instant::now() >= next_ask && !plan.evict.is_empty() {
             next_ask = Instant::now() + EVICTION_RETRY;
-            refused = match ask(shell, &plan).await {
+            refused = match evict_all(shell, &plan).await {
                 Ok(refused) => refused,
-                Err(error) => return Outcome::Failed(error),
+                Err(error) => return EvictionOutcome::Failed(error),
             };
-            in_the_way(shell, node, known, &refused);
+            report_blockers(shell, node, known, &refused);
         }
         if Instant::now() >= deadline {
             let reason = "it is shutting down and does not end";
             let late = plan.wait.iter().map(|pod| (pod.clone(), None, reason.to_owned()));
-            in_the_way(shell, node, known, &late.chain(refused).collect::<Vec<_>>());
-            return Outcome::Failed(message(known));
+            report_blockers(shell, node, known, &late.chain(refused).collect::<Vec<_>>());
+            return EvictionOutcome::Failed(blockers_message(known));
         }
         let wake = if plan.evict.is_empty() { deadline } else { next_ask.min(deadline) };
         // A change, or the time to ask again: both are worth a look.
@@ -122,8 +126,8 @@ async fn leave(
 }
 
 /// Remembers who is in the way, and says so at once: an administrator should not have to wait for an hour.
-fn in_the_way(
-    shell: &Shell,
+fn report_blockers(
+    shell: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     refused: &[(PodRef, Option<String>, String)],
@@ -134,12 +138,18 @@ fn in_the_way(
     for blocker in known.iter() {
         if !before.iter().any(|old| old.pod == blocker.pod && old.budget == blocker.budget) {
             let text = blocker.message_at(&now);
-            shell.events.report(Component::Node, node.as_ref(), true, "DrainBlocked", text);
+            shell.events.report_event(
+                EventComponent::Node,
+                node.as_ref(),
+                true,
+                "DrainBlocked",
+                text,
+            );
         }
     }
 }
 
-fn message(blockers: &[DrainBlocker]) -> String {
+fn blockers_message(blockers: &[DrainBlocker]) -> String {
     let now = Time(Timestamp::now());
     let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.message_at(&now)).collect();
     if sentences.is_empty() {
@@ -149,14 +159,14 @@ fn message(blockers: &[DrainBlocker]) -> String {
     }
 }
 
-async fn list(shell: &Shell, node: &str) -> Result<Vec<Pod>, WriteError> {
+async fn list_pods(shell: &Context, node: &str) -> Result<Vec<Pod>, WriteError> {
     let api: Api<Pod> = Api::all(shell.client.clone());
     let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
     Ok(shell.write(api.list(&params)).await?.items)
 }
 
 /// What a drain looks at in a pod is in its metadata and its phase.
-fn trim(pod: &mut Pod) {
+fn trim_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.spec = None;
 }
@@ -169,10 +179,10 @@ struct DaemonSets {
 
 impl DaemonSets {
     /// What has to happen to the pods of a machine.
-    async fn plan(&mut self, shell: &Shell, pods: &[Pod]) -> Result<DrainPlan, WriteError> {
+    async fn plan(&mut self, shell: &Context, pods: &[Pod]) -> Result<DrainPlan, WriteError> {
         for daemon_set in daemon_sets(pods) {
             if let Entry::Vacant(unknown) = self.known.entry(daemon_set) {
-                let exists = exists(shell, unknown.key()).await?;
+                let exists = daemon_set_exists(shell, unknown.key()).await?;
                 unknown.insert(exists);
             }
         }
@@ -181,25 +191,25 @@ impl DaemonSets {
     }
 }
 
-async fn exists(shell: &Shell, daemon_set: &DaemonSetRef) -> Result<bool, WriteError> {
+async fn daemon_set_exists(shell: &Context, daemon_set: &DaemonSetRef) -> Result<bool, WriteError> {
     let api: Api<DaemonSet> = Api::namespaced(shell.client.clone(), &daemon_set.namespace);
     Ok(shell.write(api.get_metadata_opt(&daemon_set.name)).await?.is_some())
 }
 
 /// Asks all pods that have to go; who refused, by which budget, in which words.
-async fn ask(
-    shell: &Shell,
+async fn evict_all(
+    shell: &Context,
     plan: &DrainPlan,
 ) -> Result<Vec<(PodRef, Option<String>, String)>, String> {
     let question = |pod| async move { (pod, evict(shell, pod).await) }.boxed();
     let questions: Vec<_> = plan.evict.iter().map(question).collect();
-    let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
+    let mut answers = futures::stream::iter(questions).buffer_unordered(MAX_CONCURRENT_EVICTIONS);
     let mut refused = Vec::new();
     while let Some((pod, result)) = answers.next().await {
         match result {
             Ok(()) => {}
             Err(WriteError::Api(kube::Error::Api(status))) => match eviction_refusal(&status) {
-                EvictionRefusal::Gone | EvictionRefusal::NamespaceTerminating => {}
+                EvictionRefusal::AlreadyGone | EvictionRefusal::NamespaceTerminating => {}
                 EvictionRefusal::Blocked { budget, message } => {
                     refused.push((pod.clone(), budget, message));
                 }
@@ -218,7 +228,7 @@ async fn ask(
 }
 
 /// Asks one pod to leave, in its own time; only this one, not a later one of its name.
-async fn evict(shell: &Shell, pod: &PodRef) -> Result<(), WriteError> {
+async fn evict(shell: &Context, pod: &PodRef) -> Result<(), WriteError> {
     let api: Api<Pod> = Api::namespaced(shell.client.clone(), &pod.namespace);
     let uid = Some(pod.uid.clone()).filter(|uid| !uid.is_empty());
     let preconditions = uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None });

@@ -16,11 +16,11 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 /// The name of the Lease.
-pub const LEASE: &str = "machine-config-controller";
+pub const LEASE_NAME: &str = "machine-config-controller";
 
 /// How leadership is kept.
 #[derive(Debug, Clone)]
-pub struct Election {
+pub struct ElectionConfig {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Our own name; nobody else has it.
@@ -30,36 +30,36 @@ pub struct Election {
     /// How long a leader goes on without having renewed; shorter than `duration`.
     pub renew_deadline: Duration,
     /// How often to try.
-    pub retry: Duration,
+    pub retry_period: Duration,
 }
 
 /// The state of a Lease, and since when we have seen it so.
 #[derive(Debug, Clone)]
-struct Seen {
+struct ObservedLease {
     spec: LeaseSpec,
     since: Instant,
 }
 
 /// Our hold on the Lease. A clone is the same hold.
 #[derive(Debug, Clone)]
-pub struct Lead {
+pub struct Leadership {
     /// Until when we hold it.
     until: Arc<watch::Sender<Instant>>,
 }
 
-impl Lead {
-    fn until(instant: Instant) -> Self {
+impl Leadership {
+    fn with_deadline(instant: Instant) -> Self {
         Self { until: Arc::new(watch::Sender::new(instant)) }
     }
 
     /// Whether we may act.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_leading(&self) -> bool {
         Instant::now() < *self.until.borrow()
     }
 
     /// Waits until we may act no longer.
-    pub async fn lost(&self) {
+    pub async fn wait_until_lost(&self) {
         loop {
             let until = *self.until.borrow();
             if Instant::now() >= until {
@@ -75,7 +75,7 @@ impl Lead {
 }
 
 /// Whether a Lease may be taken: it is ours, nobody's, or was not renewed for as long as it is valid.
-fn may_take(seen: &Seen, identity: &str, now: Instant) -> bool {
+fn can_acquire(seen: &ObservedLease, identity: &str, now: Instant) -> bool {
     let holder = seen.spec.holder_identity.as_deref().unwrap_or_default();
     let seconds = seen.spec.lease_duration_seconds.unwrap_or_default();
     let valid = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
@@ -83,7 +83,7 @@ fn may_take(seen: &Seen, identity: &str, now: Instant) -> bool {
 }
 
 /// What we write into a Lease that we take or renew.
-fn taken(old: &LeaseSpec, election: &Election, now: Timestamp) -> LeaseSpec {
+fn renewed_spec(old: &LeaseSpec, election: &ElectionConfig, now: Timestamp) -> LeaseSpec {
     let is_ours = old.holder_identity.as_ref() == Some(&election.identity);
     let transitions = old.lease_transitions.unwrap_or_default();
     LeaseSpec {
@@ -101,30 +101,30 @@ fn taken(old: &LeaseSpec, election: &Election, now: Timestamp) -> LeaseSpec {
 pub struct Elector {
     api: Api<Lease>,
     lease: &'static str,
-    election: Election,
-    seen: Option<Seen>,
+    election: ElectionConfig,
+    seen: Option<ObservedLease>,
 }
 
 impl Elector {
     /// One that has not looked yet.
     #[must_use]
-    pub fn new(client: Client, election: Election) -> Self {
-        Self::for_lease(LEASE, client, election)
+    pub fn new(client: Client, election: ElectionConfig) -> Self {
+        Self::for_lease(LEASE_NAME, client, election)
     }
 
     /// The same for the Lease of others than controllers.
     #[must_use]
-    pub fn for_lease(lease: &'static str, client: Client, election: Election) -> Self {
+    pub fn for_lease(lease: &'static str, client: Client, election: ElectionConfig) -> Self {
         Self { api: Api::namespaced(client, &election.namespace), lease, election, seen: None }
     }
 
     /// Waits until we lead.
-    pub async fn acquire(&mut self) -> Lead {
+    pub async fn acquire(&mut self) -> Leadership {
         let mut told = String::new();
         loop {
             let start = Instant::now();
-            match self.attempt().await {
-                Ok(true) => return Lead::until(start + self.election.renew_deadline),
+            match self.try_acquire_or_renew().await {
+                Ok(true) => return Leadership::with_deadline(start + self.election.renew_deadline),
                 Ok(false) => {
                     let holder = self.holder();
                     if told != holder {
@@ -136,19 +136,20 @@ impl Elector {
                     tracing::debug!(error = format!("{error:#}"), "cannot take the lease");
                 }
             }
-            tokio::time::sleep(self.election.retry).await;
+            tokio::time::sleep(self.election.retry_period).await;
         }
     }
 
     /// Renews until we have lost the Lease to another or could not renew in time.
-    pub async fn keep(&mut self, lead: &Lead) {
+    pub async fn renew_until_lost(&mut self, lead: &Leadership) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(self.election.retry) => {}
-                () = lead.lost() => return,
+                () = tokio::time::sleep(self.election.retry_period) => {}
+                () = lead.wait_until_lost() => return,
             }
             let start = Instant::now();
-            let attempt = tokio::time::timeout(self.election.renew_deadline, self.attempt());
+            let attempt =
+                tokio::time::timeout(self.election.renew_deadline, self.try_acquire_or_renew());
             match attempt.await {
                 Ok(Ok(true)) => lead.extend(start + self.election.renew_deadline),
                 Ok(Ok(false)) => {
@@ -184,33 +185,33 @@ impl Elector {
     }
 
     /// One attempt to take or renew; whether it is ours now.
-    async fn attempt(&mut self) -> Result<bool> {
+    async fn try_acquire_or_renew(&mut self) -> Result<bool> {
         let now = Timestamp::now();
         let Some(lease) = self.api.get_opt(self.lease).await.context("get the lease")? else {
             let lease = Lease {
                 metadata: ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() },
-                spec: Some(taken(&LeaseSpec::default(), &self.election, now)),
+                spec: Some(renewed_spec(&LeaseSpec::default(), &self.election, now)),
             };
-            return written(self.api.create(&PostParams::default(), &lease).await);
+            return accepted(self.api.create(&PostParams::default(), &lease).await);
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let seen = match self.seen.take() {
             Some(seen) if seen.spec == spec => seen,
-            _ => Seen { spec: spec.clone(), since: Instant::now() },
+            _ => ObservedLease { spec: spec.clone(), since: Instant::now() },
         };
-        let may = may_take(&seen, &self.election.identity, Instant::now());
+        let may = can_acquire(&seen, &self.election.identity, Instant::now());
         self.seen = Some(seen);
         if !may {
             return Ok(false);
         }
         let mut lease = lease;
-        lease.spec = Some(taken(&spec, &self.election, now));
-        written(self.api.replace(self.lease, &PostParams::default(), &lease).await)
+        lease.spec = Some(renewed_spec(&spec, &self.election, now));
+        accepted(self.api.replace(self.lease, &PostParams::default(), &lease).await)
     }
 }
 
 /// A conflict means that somebody was quicker.
-fn written(answer: kube::Result<Lease>) -> Result<bool> {
+fn accepted(answer: kube::Result<Lease>) -> Result<bool> {
     match answer {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
@@ -222,13 +223,13 @@ fn written(answer: kube::Result<Lease>) -> Result<bool> {
 mod tests {
     use super::*;
 
-    fn election() -> Election {
-        Election {
+    fn election() -> ElectionConfig {
+        ElectionConfig {
             namespace: "n".to_owned(),
             identity: "me".to_owned(),
             duration: Duration::from_secs(10),
             renew_deadline: Duration::from_secs(8),
-            retry: Duration::from_secs(2),
+            retry_period: Duration::from_secs(2),
         }
     }
 
@@ -245,25 +246,25 @@ mod tests {
     fn a_lease_is_taken_only_when_it_is_free_ours_or_given_up() {
         let since = Instant::now();
         let later = |seconds| since + Duration::from_secs(seconds);
-        let seen = |holder| Seen { spec: held_by(holder), since };
-        assert!(may_take(&seen(""), "me", later(0)));
-        assert!(may_take(&seen("me"), "me", later(0)));
-        assert!(!may_take(&seen("other"), "me", later(10)));
-        assert!(may_take(&seen("other"), "me", later(11)));
+        let seen = |holder| ObservedLease { spec: held_by(holder), since };
+        assert!(can_acquire(&seen(""), "me", later(0)));
+        assert!(can_acquire(&seen("me"), "me", later(0)));
+        assert!(!can_acquire(&seen("other"), "me", later(10)));
+        assert!(can_acquire(&seen("other"), "me", later(11)));
     }
 
     #[test]
     fn taking_over_counts_as_a_transition_and_renewing_does_not() {
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(taken(&held_by("other"), &election(), now).lease_transitions, Some(4));
-        assert_eq!(taken(&held_by("me"), &election(), now).lease_transitions, Some(3));
+        assert_eq!(renewed_spec(&held_by("other"), &election(), now).lease_transitions, Some(4));
+        assert_eq!(renewed_spec(&held_by("me"), &election(), now).lease_transitions, Some(3));
     }
 
     #[test]
     fn a_hold_ends_by_itself() {
-        let lead = Lead::until(Instant::now() + Duration::from_secs(60));
-        assert!(lead.holds());
+        let lead = Leadership::with_deadline(Instant::now() + Duration::from_secs(60));
+        assert!(lead.is_leading());
         lead.extend(Instant::now());
-        assert!(!lead.holds());
+        assert!(!lead.is_leading());
     }
 }

@@ -14,46 +14,46 @@ use machinist_core::rollout::machine_config_node::{
 };
 use serde_json::json;
 
-use super::shell::{Shell, WriteError};
+use super::context::{Context, WriteError};
 
 /// Makes the object of a machine that has none.
-pub(super) async fn make(shell: &Shell, node: &Node, pool: &str) {
+pub(super) async fn create(shell: &Context, node: &Node, pool: &str) {
     let api: Api<MachineConfigNode> = Api::all(shell.client.clone());
     let object = new_machine_config_node(node, pool);
     match shell.write(api.create(&PostParams::default(), &object)).await {
-        Ok(made) => shell.world.machine_config_nodes.put(made),
+        Ok(made) => shell.caches.machine_config_nodes.upsert(made),
         Err(error) if error.is_conflict() => {}
-        Err(error) => complain(node, &error),
+        Err(error) => log_failure(node, &error),
     }
 }
 
 /// Says which pool a machine is in and which config it is to have.
-pub(super) async fn point(shell: &Shell, node: &Node, pool: &str, config: &str) {
-    let Some(object) = shell.world.machine_config_nodes.get(&node.name_any()) else { return };
+pub(super) async fn set_desired_config(shell: &Context, node: &Node, pool: &str, config: &str) {
+    let Some(object) = shell.caches.machine_config_nodes.get(&node.name_any()) else { return };
     if object.spec.config_version.desired == config && object.spec.pool.name == pool {
         return;
     }
     let patch = json!({"spec": {"pool": {"name": pool}, "configVersion": {"desired": config}}});
-    match shell.merge(&node.name_any(), &patch).await {
-        Ok(written) => shell.world.machine_config_nodes.put(written),
-        Err(error) => complain(node, &error),
+    match shell.merge_patch(&node.name_any(), &patch).await {
+        Ok(written) => shell.caches.machine_config_nodes.upsert(written),
+        Err(error) => log_failure(node, &error),
     }
 }
 
 /// Reports a step of a machine.
-pub(super) async fn tell(shell: &Shell, node: &Arc<Node>, report: &NodeReport) {
-    let Some(object) = shell.world.machine_config_nodes.get(&node.name_any()) else { return };
+pub(super) async fn write_status(shell: &Context, node: &Arc<Node>, report: &NodeReport) {
+    let Some(object) = shell.caches.machine_config_nodes.get(&node.name_any()) else { return };
     let Some(status) = apply_report(&object, node, report, &Time(Timestamp::now())) else { return };
     let patch = json!({
         "metadata": {"resourceVersion": object.resource_version()},
         "status": status,
     });
-    match shell.merge_status(&node.name_any(), &patch).await {
-        Ok(written) => shell.world.machine_config_nodes.put(written),
-        Err(error) => complain(node, &error),
+    match shell.merge_patch_status(&node.name_any(), &patch).await {
+        Ok(written) => shell.caches.machine_config_nodes.upsert(written),
+        Err(error) => log_failure(node, &error),
     }
 }
 
-fn complain(node: &Node, error: &WriteError) {
+fn log_failure(node: &Node, error: &WriteError) {
     tracing::debug!(node = node.name_any(), %error, "cannot write the MachineConfigNode");
 }

@@ -10,51 +10,51 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{self, Source};
+use crate::metrics::{self, MetricsSource};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Pool {
+struct PoolLabels {
     pool: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Node {
+struct NodeLabels {
     node: String,
 }
 
-type OfPool = Family<Pool, Gauge>;
-type OfNode = Family<Node, Gauge>;
+type PoolGauge = Family<PoolLabels, Gauge>;
+type NodeGauge = Family<NodeLabels, Gauge>;
 
 /// All figures. A clone counts into the same.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct ControllerMetrics {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     registry: Registry,
-    machines: OfPool,
-    updated: OfPool,
-    degraded: OfPool,
-    unavailable: OfPool,
-    overridden: OfPool,
-    drain_error: OfNode,
-    pool_alert: OfNode,
+    machines: PoolGauge,
+    updated: PoolGauge,
+    degraded: PoolGauge,
+    unavailable: PoolGauge,
+    overridden: PoolGauge,
+    drain_error: NodeGauge,
+    pool_alert: NodeGauge,
     requests: Counter,
     leading: Gauge,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for ControllerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 
-impl Default for Metrics {
+impl Default for ControllerMetrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let mut of_pool = |name: &str, help: &str| {
-            let family = OfPool::default();
+            let family = PoolGauge::default();
             registry.register(name, help, family.clone());
             family
         };
@@ -65,7 +65,7 @@ impl Default for Metrics {
         let overridden =
             of_pool("os_image_url_override", "Whether a MachineConfig replaces the OS image");
         let mut of_node = |name: &str, help: &str| {
-            let family = OfNode::default();
+            let family = NodeGauge::default();
             registry.register(name, help, family.clone());
             family
         };
@@ -92,21 +92,21 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ControllerMetrics {
     /// A request to the API.
     pub(super) fn count_request(&self) {
         self.inner.requests.inc();
     }
 
     /// Whether this controller leads.
-    pub(super) fn leading(&self, is: bool) {
+    pub(super) fn set_leading(&self, is: bool) {
         self.inner.leading.set(i64::from(is));
     }
 
     /// What a pool says about itself.
-    pub(super) fn pool(&self, pool: &str, status: &MachineConfigPoolStatus) {
-        let label = Pool { pool: pool.to_owned() };
-        let set = |family: &OfPool, count: Option<i32>| {
+    pub(super) fn set_pool(&self, pool: &str, status: &MachineConfigPoolStatus) {
+        let label = PoolLabels { pool: pool.to_owned() };
+        let set = |family: &PoolGauge, count: Option<i32>| {
             family.get_or_create(&label).set(i64::from(count.unwrap_or_default()));
         };
         set(&self.inner.machines, status.machine_count);
@@ -116,14 +116,14 @@ impl Metrics {
     }
 
     /// Whether an administrator chose a pool's OS image.
-    pub(super) fn os_image_overridden(&self, pool: &str, is: bool) {
-        let label = Pool { pool: pool.to_owned() };
+    pub(super) fn set_os_image_overridden(&self, pool: &str, is: bool) {
+        let label = PoolLabels { pool: pool.to_owned() };
         self.inner.overridden.get_or_create(&label).set(i64::from(is));
     }
 
     /// Whether the drain of a machine has been failing for long; none when it is over.
-    pub(super) fn drain_error(&self, node: &str, value: Option<i64>) {
-        let label = Node { node: node.to_owned() };
+    pub(super) fn set_drain_error(&self, node: &str, value: Option<i64>) {
+        let label = NodeLabels { node: node.to_owned() };
         match value {
             Some(value) => {
                 self.inner.drain_error.get_or_create(&label).set(value);
@@ -135,18 +135,18 @@ impl Metrics {
     }
 
     /// The machines that a custom pool wants and `master` has.
-    pub(super) fn kept_by_master(&self, nodes: &[&str]) {
+    pub(super) fn set_pool_alerts(&self, nodes: &[&str]) {
         self.inner.pool_alert.clear();
         for node in nodes {
-            let label = Node { node: (*node).to_owned() };
+            let label = NodeLabels { node: (*node).to_owned() };
             self.inner.pool_alert.get_or_create(&label).set(1);
         }
     }
 
     /// All figures.
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
-        Source::new(move |text| figures::write(&inner.registry, text))
+        MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
     }
 }
 
@@ -156,18 +156,18 @@ mod tests {
 
     #[test]
     fn figures_have_the_real_names() {
-        let metrics = Metrics::default();
+        let metrics = ControllerMetrics::default();
         let status = MachineConfigPoolStatus {
             machine_count: Some(3),
             ..MachineConfigPoolStatus::default()
         };
-        metrics.pool("worker", &status);
-        metrics.drain_error("n1", Some(1));
-        let text = || figures::text(&[metrics.source()]);
+        metrics.set_pool("worker", &status);
+        metrics.set_drain_error("n1", Some(1));
+        let text = || metrics::render(&[metrics.source()]);
         let found = text();
         assert!(found.contains("mco_machine_count{pool=\"worker\"} 3\n"), "{found}");
         assert!(found.contains("mcc_drain_err{node=\"n1\"} 1\n"), "{found}");
-        metrics.drain_error("n1", None);
+        metrics.set_drain_error("n1", None);
         assert!(!text().contains("n1"));
     }
 }

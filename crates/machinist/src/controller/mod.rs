@@ -12,24 +12,24 @@
 //! The loops hold no decision: those are in `machinist_core::{generate, render::sync, update, drain}`. Only the controller that
 //! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
 
+mod caches;
+mod context;
+mod debounce;
 pub(crate) mod events;
 pub mod leader;
 mod metrics;
-mod shell;
-mod turn;
-mod world;
 
 mod drain;
 mod evict;
 mod generate;
-mod history;
 mod machine_config_node;
-mod pin;
-mod pinned;
+mod node_writes;
+mod pin_image;
 mod render;
+mod rendered_backup;
+mod resolve_tag;
 mod rollout;
 mod status;
-mod targets;
 mod user_data;
 
 use std::collections::BTreeSet;
@@ -45,28 +45,28 @@ use machinist_core::template::TemplateTree;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::figures::{Health, Page, Source};
 use crate::listen;
+use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth};
+use caches::WatchContext;
+use context::Context;
 use events::Recorder;
-use leader::{Election, Elector};
-use metrics::Metrics;
-use shell::Shell;
-pub use user_data::{Files, UserData};
-use world::Home;
+use leader::{ElectionConfig, Elector};
+use metrics::ControllerMetrics;
+pub use user_data::{EndpointFiles, UserData};
 
 /// How a controller is to run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ControllerOptions {
     /// The namespace of the system's own objects.
     pub namespace: String,
     /// The templates that the MachineConfigs of every machine are made from.
     pub templates: Arc<TemplateTree>,
     /// How it comes to lead.
-    pub election: Election,
+    pub election: ElectionConfig,
     /// Where figures are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
     /// Figures of others in the same process, for the same page.
-    pub more_figures: Vec<Source>,
+    pub extra_metrics: Vec<MetricsSource>,
     /// What machines are pointed at, where pointer configs are wanted.
     pub user_data: Option<UserData>,
 }
@@ -75,15 +75,19 @@ pub struct Options {
 ///
 /// # Errors
 /// It cannot begin: the address for its figures is taken.
-pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
-    let metrics = Metrics::default();
-    let health = watch::Sender::new(Health::Starting);
+pub async fn run(
+    client: Client,
+    options: ControllerOptions,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let metrics = ControllerMetrics::default();
+    let health = watch::Sender::new(ProcessHealth::Starting);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--metrics-listen-address").await?;
-        let mut sources = options.more_figures.clone();
+        let mut sources = options.extra_metrics.clone();
         sources.push(metrics.source());
-        let page = Page { sources, health: Some(health.subscribe()) };
+        let page = MetricsEndpoint { sources, health: Some(health.subscribe()) };
         tasks.spawn(page.serve(listener));
     }
     let (events, writing) = Recorder::new(client.clone());
@@ -91,22 +95,22 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let mut elector = Elector::new(client.clone(), options.election.clone());
     let lead = async {
         loop {
-            if let Err(error) = prepare(&client, &options).await {
+            if let Err(error) = create_namespaces(&client, &options).await {
                 tracing::debug!(error = format!("{error:#}"), "cannot prepare the namespace");
             }
-            health.send_replace(Health::StandingBy);
+            health.send_replace(ProcessHealth::Standby);
             let lead = elector.acquire().await;
             tracing::info!(identity = options.election.identity, "leading");
-            metrics.leading(true);
+            metrics.set_leading(true);
             let mut term = JoinSet::new();
-            let (has_pods, served) = until_known(|| kinds(&client)).await;
+            let (has_pods, served) = retry_until_ok(|| discover_kinds(&client)).await;
             let served = watch::Sender::new(served);
-            let home = Home {
+            let home = WatchContext {
                 client: client.clone(),
                 namespace: options.namespace.clone(),
-                served: served.subscribe(),
+                served_kinds: served.subscribe(),
             };
-            let shell = Shell::new(
+            let shell = Context::new(
                 client.clone(),
                 events.clone(),
                 metrics.clone(),
@@ -114,15 +118,15 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
                 &options,
                 has_pods,
             );
-            begin(&shell, &home, &mut term, health.clone());
+            start_loops(&shell, &home, &mut term, health.clone());
             // From here on only those have it who wait for a kind.
             drop(home);
-            term.spawn(look_again(client.clone(), served));
+            term.spawn(rediscover_kinds(client.clone(), served));
             if let Some(user_data) = options.user_data.clone() {
                 term.spawn(user_data::run(shell.clone(), user_data));
             }
-            elector.keep(&lead).await;
-            metrics.leading(false);
+            elector.renew_until_lost(&lead).await;
+            metrics.set_leading(false);
             tracing::warn!("this controller does not lead any more");
         }
     };
@@ -135,22 +139,27 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Starts all loops of one time of leadership; they end when the tasks are dropped.
-fn begin(shell: &Shell, home: &Home, term: &mut JoinSet<()>, health: watch::Sender<Health>) {
-    shell.world.follow(home, term);
+fn start_loops(
+    shell: &Context,
+    home: &WatchContext,
+    term: &mut JoinSet<()>,
+    health: watch::Sender<ProcessHealth>,
+) {
+    shell.caches.start_watches(home, term);
     term.spawn(generate::run(shell.clone()));
     term.spawn(render::run(shell.clone()));
     term.spawn(rollout::run(shell.clone()));
     term.spawn(drain::run(shell.clone()));
-    term.spawn(history::run(shell.clone()));
-    let world = shell.world.clone();
+    term.spawn(rendered_backup::run(shell.clone()));
+    let world = shell.caches.clone();
     term.spawn(async move {
-        world.ready().await;
-        health.send_replace(Health::Leading);
+        world.wait_until_ready().await;
+        health.send_replace(ProcessHealth::Leading);
     });
 }
 
 /// Makes the namespaces that the controller writes to, where they are missing.
-async fn prepare(client: &Client, options: &Options) -> Result<()> {
+async fn create_namespaces(client: &Client, options: &ControllerOptions) -> Result<()> {
     let api: Api<Namespace> = Api::all(client.clone());
     let user_data = options.user_data.as_ref().map(|user_data| &user_data.namespace);
     for name in [&options.namespace, &options.election.namespace].into_iter().chain(user_data) {
@@ -167,8 +176,8 @@ async fn prepare(client: &Client, options: &Options) -> Result<()> {
 }
 
 /// When the home is asked again for kinds that it did not serve: soon, then less and less often.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-const LOOK_AGAIN_AT_LATEST: Duration = Duration::from_secs(60);
+const REDISCOVER_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_REDISCOVER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The groups of the kinds that are followed.
 const GROUPS: [&str; 3] = [
@@ -178,7 +187,7 @@ const GROUPS: [&str; 3] = [
 ];
 
 /// Whether the home runs pods, and which of the kinds it serves that are followed.
-async fn kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
+async fn discover_kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
     let core = client.list_core_api_resources("v1").await?;
     let has_pods = core.resources.iter().any(|resource| resource.name == "pods");
     let mut served = BTreeSet::new();
@@ -195,12 +204,12 @@ async fn kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
 
 /// Looks for kinds that come later, for as long as somebody waits for one. A definition that is installed while we run
 /// needs no restart.
-async fn look_again(client: Client, served: watch::Sender<BTreeSet<String>>) {
-    let mut pause = LOOK_AGAIN;
+async fn rediscover_kinds(client: Client, served: watch::Sender<BTreeSet<String>>) {
+    let mut pause = REDISCOVER_INTERVAL;
     while served.receiver_count() > 0 {
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LOOK_AGAIN_AT_LATEST);
-        if let Ok((_, now)) = kinds(&client).await {
+        pause = (pause * 2).min(MAX_REDISCOVER_INTERVAL);
+        if let Ok((_, now)) = discover_kinds(&client).await {
             served.send_if_modified(|known| {
                 let is_news = !now.is_subset(known);
                 known.extend(now);
@@ -211,7 +220,7 @@ async fn look_again(client: Client, served: watch::Sender<BTreeSet<String>>) {
 }
 
 /// Asks until there is an answer.
-async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
+async fn retry_until_ok<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
             Ok(answer) => return answer,

@@ -10,61 +10,61 @@ use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::ImageSources;
-use machinist_core::render::reconcile::{ReconcileError, RenderInputs, RenderPlan, reconcile};
+use machinist_core::render::reconcile::{ReconcileError, RenderInputs, RenderPlan};
 use serde_json::json;
 
-use super::events::Component;
-use super::history;
-use super::pin::Pins;
-use super::pinned::pin_image;
-use super::shell::{Shell, WriteError};
-use super::turn::Turns;
+use super::context::{Context, WriteError};
+use super::debounce::Debounce;
+use super::events::EventComponent;
+use super::pin_image::pin_image;
+use super::rendered_backup;
+use super::resolve_tag::TagResolver;
 
 /// A burst of changes is over when nothing came for this long...
-const QUIET: Duration = Duration::from_millis(150);
+const DEBOUNCE: Duration = Duration::from_millis(150);
 /// ...but nobody waits longer than this.
-const PATIENCE: Duration = Duration::from_millis(700);
+const MAX_WAIT: Duration = Duration::from_millis(700);
 /// After a write that failed.
-pub(super) const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How the rendering of a pool went last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Render {
+pub(super) enum RenderStatus {
     /// The pool has its config.
-    Good,
+    Rendered,
     /// Something else has to happen first.
-    NotYet,
+    Waiting,
     /// There is nothing to render.
-    Nothing(String),
+    NoSources(String),
     /// The sources are bad.
-    Bad(String),
+    Failed(String),
 }
 
 /// By the names of the pools.
-pub(super) type Renders = BTreeMap<String, Render>;
+pub(super) type RenderStatuses = BTreeMap<String, RenderStatus>;
 
 /// What the controller calls itself in what it makes.
 pub(super) const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
 
 /// Renders for ever.
-pub(super) async fn run(shell: Shell) {
-    let world = &shell.world;
-    let mut turns = Turns::new(QUIET, PATIENCE);
-    turns.after(world.pools.changes());
-    turns.after(world.configs.changes());
-    turns.after(world.controller_configs.changes());
-    turns.after(world.os_image_streams.changes());
-    world.ready().await;
-    let (mut again, pins) = (Some(RETRY), Pins::default());
+pub(super) async fn run(shell: Context) {
+    let world = &shell.caches;
+    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
+    turns.watch(world.pools.subscribe());
+    turns.watch(world.configs.subscribe());
+    turns.watch(world.controller_configs.subscribe());
+    turns.watch(world.os_image_streams.subscribe());
+    world.wait_until_ready().await;
+    let (mut again, pins) = (Some(RETRY_DELAY), TagResolver::default());
     loop {
         turns.next(again).await;
-        again = pass(&shell, &pins).await;
+        again = reconcile(&shell, &pins).await;
     }
 }
 
 /// Renders all pools once; when it has to be looked at again by itself.
-async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
-    let world = &shell.world;
+async fn reconcile(shell: &Context, pins: &TagResolver) -> Option<Duration> {
+    let world = &shell.caches;
     let configs = world.configs.all();
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
     let (controller_config, streams) = (world.controller_config(), world.streams());
@@ -74,7 +74,7 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
         streams: streams.as_deref(),
         worker: worker.as_deref(),
     };
-    let mut renders = Renders::new();
+    let mut renders = RenderStatuses::new();
     let mut again = None;
     for pool in world.pools.all() {
         if pool.metadata.deletion_timestamp.is_some() {
@@ -87,28 +87,28 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
             version: VERSION,
             overrides: ValidationOverrides::default(),
         };
-        let render = match reconcile(&inputs) {
+        let render = match machinist_core::render::reconcile::reconcile(&inputs) {
             Ok(mut todo) => {
                 let overridden = todo.os_image_overridden;
-                shell.metrics.os_image_overridden(&pool.name_any(), overridden);
+                shell.metrics.set_os_image_overridden(&pool.name_any(), overridden);
                 let (pinned, later) = pin_image(shell, pins, &pool, &mut todo).await;
-                again = sooner(again, later);
+                again = earlier(again, later);
                 match pinned {
-                    Render::Good => {
-                        if let Err(error) = perform(shell, &pool, todo).await {
-                            again = sooner(again, Some(RETRY));
+                    RenderStatus::Rendered => {
+                        if let Err(error) = write_rendered(shell, &pool, todo).await {
+                            again = earlier(again, Some(RETRY_DELAY));
                             tracing::debug!(pool = pool.name_any(), %error, "cannot write what was rendered");
                         }
-                        Render::Good
+                        RenderStatus::Rendered
                     }
                     waits => waits,
                 }
             }
-            Err(error) => told(shell, &pool, &error),
+            Err(error) => report_failure(shell, &pool, &error),
         };
         renders.insert(pool.name_any(), render);
     }
-    shell.renders.send_if_modified(|known| {
+    shell.render_statuses.send_if_modified(|known| {
         let is_news = *known != renders;
         *known = renders;
         is_news
@@ -116,48 +116,54 @@ async fn pass(shell: &Shell, pins: &Pins) -> Option<Duration> {
     again
 }
 
-fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
 }
 
-fn told(shell: &Shell, pool: &Arc<MachineConfigPool>, error: &ReconcileError) -> Render {
+fn report_failure(
+    shell: &Context,
+    pool: &Arc<MachineConfigPool>,
+    error: &ReconcileError,
+) -> RenderStatus {
     let name = pool.name_any();
     match error {
         ReconcileError::EmptySelector => {
-            let before = shell.renders.borrow().get(&name).cloned();
-            if before != Some(Render::NotYet) {
+            let before = shell.render_statuses.borrow().get(&name).cloned();
+            if before != Some(RenderStatus::Waiting) {
                 let message = error.to_string();
-                shell.events.report(
-                    Component::Render,
+                shell.events.report_event(
+                    EventComponent::Render,
                     pool.as_ref(),
                     true,
                     "SelectingAll",
                     message,
                 );
             }
-            Render::NotYet
+            RenderStatus::Waiting
         }
-        ReconcileError::NotYet(_) => Render::NotYet,
-        ReconcileError::NothingToRender(_) => Render::Nothing(error.to_string()),
-        _ => Render::Bad(format!("Failed to render configuration for pool {name}: {error}")),
+        ReconcileError::NotYet(_) => RenderStatus::Waiting,
+        ReconcileError::NothingToRender(_) => RenderStatus::NoSources(error.to_string()),
+        _ => {
+            RenderStatus::Failed(format!("Failed to render configuration for pool {name}: {error}"))
+        }
     }
 }
 
 /// Writes what has to be written: first the config, then who points at it.
-async fn perform(
-    shell: &Shell,
+async fn write_rendered(
+    shell: &Context,
     pool: &Arc<MachineConfigPool>,
     todo: RenderPlan,
 ) -> Result<(), WriteError> {
-    let world = &shell.world;
+    let world = &shell.caches;
     let api: Api<MachineConfig> = Api::all(shell.client.clone());
     let params = PostParams::default();
     if let Some(wanted) = todo.create {
         match shell.write(api.create(&params, &wanted)).await {
             Ok(made) => {
-                report_made(shell, pool, &made, todo.annotated_by.as_deref());
-                history::keep(shell, &made).await?;
-                world.configs.put(made);
+                report_rendered(shell, pool, &made, todo.annotated_by.as_deref());
+                rendered_backup::back_up(shell, &made).await?;
+                world.configs.upsert(made);
             }
             // Somebody was quicker; the watch brings it.
             Err(error) if error.is_conflict() => {}
@@ -168,14 +174,14 @@ async fn perform(
         let name = wanted.name_any();
         let repaired = shell.write(api.replace(&name, &params, &wanted)).await?;
         let message = format!("{name} was edited; made again from its sources");
-        shell.events.report(
-            Component::Render,
+        shell.events.report_event(
+            EventComponent::Render,
             pool.as_ref(),
             true,
             "RenderedConfigRepaired",
             message,
         );
-        world.configs.put(repaired);
+        world.configs.upsert(repaired);
     }
     let mut patch = json!({});
     if let Some(configuration) = todo.set_configuration {
@@ -191,13 +197,13 @@ async fn perform(
     }
     if patch.as_object().is_some_and(|patch| !patch.is_empty()) {
         patch["metadata"]["resourceVersion"] = json!(pool.resource_version());
-        world.pools.put(shell.merge(&pool.name_any(), &patch).await?);
+        world.pools.upsert(shell.merge_patch(&pool.name_any(), &patch).await?);
     }
     Ok(())
 }
 
-fn report_made(
-    shell: &Shell,
+fn report_rendered(
+    shell: &Context,
     pool: &Arc<MachineConfigPool>,
     made: &MachineConfig,
     annotated_by: Option<&str>,
@@ -209,9 +215,15 @@ fn report_made(
         made.name_any()
     );
     let pool = pool.as_ref();
-    shell.events.report(Component::Render, pool, false, "RenderedConfigGenerated", message);
+    shell.events.report_event(
+        EventComponent::Render,
+        pool,
+        false,
+        "RenderedConfigGenerated",
+        message,
+    );
     if !annotation(annotation::OS_IMAGE_URL_OVERRIDDEN).is_empty() {
-        let base = shell.world.controller_config();
+        let base = shell.caches.controller_config();
         let was = base.and_then(|cc| cc.spec.os_image_url.clone()).unwrap_or_default();
         let is = made.spec.os_image_url.clone().unwrap_or_default();
         let via = annotated_by.map_or_else(
@@ -222,6 +234,12 @@ fn report_made(
             "OSImageURL was overridden via {via} in {} (was: {was} is: {is})",
             made.name_any()
         );
-        shell.events.report(Component::Render, made, false, "OSImageURLOverridden", message);
+        shell.events.report_event(
+            EventComponent::Render,
+            made,
+            false,
+            "OSImageURLOverridden",
+            message,
+        );
     }
 }

@@ -17,93 +17,93 @@ use machinist_core::rollout::{
 };
 use serde_json::json;
 
-use super::events::Component;
-use super::shell::{Shell, WriteError};
+use super::context::{Context, WriteError};
+use super::debounce::Debounce;
+use super::events::EventComponent;
 use super::status;
-use super::turn::Turns;
 
 /// Changes within this time are answered together.
-const QUIET: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_millis(250);
+const DEBOUNCE: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(250);
 /// A turn looks at every machine, so that many machines are looked at less often while they are busy: the work of a rollout
 /// grows with them, not with their square. The end of a burst is answered after [`QUIET`] as ever.
-const PATIENCE_PER_MACHINE: Duration = Duration::from_micros(120);
+const MAX_WAIT_PER_MACHINE: Duration = Duration::from_micros(120);
 /// After something that did not work.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What the loop remembers from one turn to the next, to say things once.
 #[derive(Debug, Default)]
-struct Memory {
+struct RolloutReported {
     /// What was said about a pool and still holds: (pool, message).
-    said: BTreeSet<(String, String)>,
+    warnings: BTreeSet<(String, String)>,
     /// The config that each pool was last seen going to, and whether it had arrived.
-    seen: BTreeMap<String, (String, bool)>,
+    targets: BTreeMap<String, (String, bool)>,
 }
 
 /// When the loop has to look again although nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Again(Duration);
+struct Requeue(Duration);
 
 /// Rolls out for ever.
-pub(super) async fn run(shell: Shell) {
-    let world = &shell.world;
-    let mut turns = Turns::new(QUIET, PATIENCE);
-    turns.after(world.pools.changes());
-    turns.after(world.nodes.changes());
-    turns.after(world.configs.changes());
-    turns.after(world.machine_config_nodes.changes());
-    turns.after(world.controller_configs.changes());
-    turns.after(world.os_configs.changes());
-    turns.after(world.os_builds.changes());
-    turns.after(world.os_image_streams.changes());
-    turns.after(shell.renders.subscribe());
-    turns.after(shell.notes.subscribe());
-    world.ready().await;
-    let mut memory = Memory::default();
+pub(super) async fn run(shell: Context) {
+    let world = &shell.caches;
+    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
+    turns.watch(world.pools.subscribe());
+    turns.watch(world.nodes.subscribe());
+    turns.watch(world.configs.subscribe());
+    turns.watch(world.machine_config_nodes.subscribe());
+    turns.watch(world.controller_configs.subscribe());
+    turns.watch(world.os_configs.subscribe());
+    turns.watch(world.os_builds.subscribe());
+    turns.watch(world.os_image_streams.subscribe());
+    turns.watch(shell.render_statuses.subscribe());
+    turns.watch(shell.pool_notes.subscribe());
+    world.wait_until_ready().await;
+    let mut memory = RolloutReported::default();
     let mut again = Some(Duration::ZERO);
     loop {
-        turns.have_patience(patience(world.nodes.len()));
+        turns.set_max_wait(max_wait(world.nodes.len()));
         turns.next(again).await;
-        again = pass(&shell, &mut memory).await.map(|Again(after)| after);
+        again = reconcile(&shell, &mut memory).await.map(|Requeue(after)| after);
     }
 }
 
 /// How long a burst of changes may last before it is answered.
-fn patience(machines: usize) -> Duration {
-    PATIENCE.max(PATIENCE_PER_MACHINE.saturating_mul(u32::try_from(machines).unwrap_or(u32::MAX)))
+fn max_wait(machines: usize) -> Duration {
+    MAX_WAIT.max(MAX_WAIT_PER_MACHINE.saturating_mul(u32::try_from(machines).unwrap_or(u32::MAX)))
 }
 
 /// Looks at all pools once.
-async fn pass(shell: &Shell, memory: &mut Memory) -> Option<Again> {
-    let world = &shell.world;
+async fn reconcile(shell: &Context, memory: &mut RolloutReported) -> Option<Requeue> {
+    let world = &shell.caches;
     let (pools, nodes) = (world.pools.all(), world.nodes.all());
     let assignment = assign_nodes(&pools, &nodes);
     let machine_config_nodes = world.machine_config_nodes.all();
     let (os_configs, os_builds) = (world.os_configs.all(), world.os_builds.all());
     let os_configs: Vec<&MachineOSConfig> = os_configs.iter().map(AsRef::as_ref).collect();
     let os_builds: Vec<&MachineOSBuild> = os_builds.iter().map(AsRef::as_ref).collect();
-    shell.metrics.kept_by_master(&assignment.kept_by_master);
+    shell.metrics.set_pool_alerts(&assignment.kept_by_master);
     let mut again = None;
     for pool in &pools {
         let name = pool.name_any();
         let none = Vec::new();
-        let turn = Turn {
-            shell,
+        let turn = PoolReconcile {
+            context: shell,
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
-            problems: problems(&assignment, &name),
+            problems: membership_problems(&assignment, &name),
             layering: PoolLayering::for_pool(pool, &os_configs, &os_builds),
             machine_config_nodes: &machine_config_nodes,
             now: Time(Timestamp::now()),
         };
-        let next = turn.take(memory).await;
+        let next = turn.reconcile(memory).await;
         again = [again, next].into_iter().flatten().min();
     }
     again
 }
 
 /// What keeps machines out of a pool that they may belong to.
-fn problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
+fn membership_problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
     let concerns = |error: &&MembershipError| match error {
         MembershipError::MultipleCustomPools { pools, .. } => pools.iter().any(|pool| pool == name),
         MembershipError::InvalidSelector { pool, .. } => pool == name,
@@ -114,8 +114,8 @@ fn problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
 }
 
 /// One pool in one turn.
-pub(super) struct Turn<'a> {
-    pub(super) shell: &'a Shell,
+pub(super) struct PoolReconcile<'a> {
+    pub(super) context: &'a Context,
     pub(super) pool: &'a Arc<MachineConfigPool>,
     pub(super) members: &'a [&'a Node],
     problems: Vec<String>,
@@ -124,39 +124,39 @@ pub(super) struct Turn<'a> {
     now: Time,
 }
 
-impl Turn<'_> {
-    async fn take(&self, memory: &mut Memory) -> Option<Again> {
+impl PoolReconcile<'_> {
+    async fn reconcile(&self, memory: &mut RolloutReported) -> Option<Requeue> {
         let selector = self.pool.spec.node_selector.as_ref();
         if selector.is_some_and(selector::is_empty) {
             let message =
                 "This machineconfigpool is selecting all nodes. A non-empty selector is required.";
-            self.say_once(memory, "SelectingAll", message);
+            self.report_once(memory, "SelectingAll", message);
             return None;
         }
         let mut problems = self.problems.clone();
         for problem in &problems {
-            self.say_once(memory, "Membership", problem);
+            self.report_once(memory, "Membership", problem);
         }
         let decision = match self.decide() {
             Ok(decision) => Some(decision),
             Err(problem) => {
-                self.say_once(memory, "RolloutPolicy", &problem);
+                self.report_once(memory, "RolloutPolicy", &problem);
                 problems.push(problem);
                 None
             }
         };
         // What has been put right is worth saying again when it comes back.
         let name = self.pool.name_any();
-        memory.said.retain(|(pool, message)| *pool != name || problems.contains(message));
+        memory.warnings.retain(|(pool, message)| *pool != name || problems.contains(message));
         let mut again = None;
         if let Some(decision) = &decision {
-            again = self.carry_out(decision).await;
+            again = self.apply_decision(decision).await;
             if let Some(halted) = decision.halted.as_ref() {
-                problems.extend(status::halted(halted));
+                problems.extend(status::halted_message(halted));
             }
         }
-        let result = status::write(
-            self.shell,
+        let result = status::write_status(
+            self.context,
             self.pool,
             &self.layering,
             self.members,
@@ -169,8 +169,10 @@ impl Turn<'_> {
             Ok(Some(written)) => self.report_progress(memory, &written),
             Ok(None) => {}
             Err(error) => {
-                self.complain("cannot write the status of the pool", &error);
-                again = Some(again.map_or(Again(RETRY), |a: Again| a.min(Again(RETRY))));
+                self.log_failure("cannot write the status of the pool", &error);
+                again = Some(
+                    again.map_or(Requeue(RETRY_DELAY), |a: Requeue| a.min(Requeue(RETRY_DELAY))),
+                );
             }
         }
         again
@@ -192,12 +194,13 @@ impl Turn<'_> {
     }
 
     /// Writes what was decided.
-    async fn carry_out(&self, decision: &RolloutDecision) -> Option<Again> {
+    async fn apply_decision(&self, decision: &RolloutDecision) -> Option<Requeue> {
         let mut again = decision.wake.as_ref().map(|wake| {
             let until = wake.0.duration_since(self.now.0);
-            Again(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
+            Requeue(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
         });
-        let mut sooner = |other: Again| again = Some(again.map_or(other, |again| again.min(other)));
+        let mut sooner =
+            |other: Requeue| again = Some(again.map_or(other, |again| again.min(other)));
         if self.pool.metadata.deletion_timestamp.is_some() {
             return None;
         }
@@ -206,57 +209,72 @@ impl Turn<'_> {
                 "resourceVersion": self.pool.resource_version(),
                 "annotations": decision.memory,
             }});
-            match self.shell.merge(&self.pool.name_any(), &patch).await {
-                Ok(written) => self.shell.world.pools.put(written),
-                Err(error) => self.complain("cannot write the annotations of the pool", &error),
+            match self.context.merge_patch(&self.pool.name_any(), &patch).await {
+                Ok(written) => self.context.caches.pools.upsert(written),
+                Err(error) => self.log_failure("cannot write the annotations of the pool", &error),
             }
             // What was to be remembered is remembered before anything follows from it.
-            sooner(Again(Duration::ZERO));
+            sooner(Requeue(Duration::ZERO));
             return again;
         }
         let target = self.target();
-        let exists = self.shell.world.configs.get(target).is_some();
+        let exists = self.context.caches.configs.get(target).is_some();
         if exists {
             let failed = self.send(&decision.next, target).await;
             let failed = failed + self.allow_restart(&decision.restart, target).await;
             if failed > 0 {
-                sooner(Again(RETRY));
+                sooner(Requeue(RETRY_DELAY));
             }
         }
         if self.tend(decision, exists).await {
-            sooner(Again(Duration::ZERO));
+            sooner(Requeue(Duration::ZERO));
         }
         again
     }
 
-    fn report_progress(&self, memory: &mut Memory, written: &MachineConfigPool) {
+    fn report_progress(&self, memory: &mut RolloutReported, written: &MachineConfigPool) {
         let name = self.pool.name_any();
         let target = self.target().to_owned();
         let done = status::is_updated(written);
-        let before = memory.seen.insert(name.clone(), (target.clone(), done));
+        let before = memory.targets.insert(name.clone(), (target.clone(), done));
         if target.is_empty() || before == Some((target.clone(), done)) {
             return;
         }
         if done {
             let text = format!("Pool {name} has completed update to MachineConfig {target}");
-            self.say("Completed", &text);
+            self.report_event("Completed", &text);
         } else if before.is_none_or(|(config, _)| config != target) {
-            self.say("Updating", &format!("Pool {name} now targeting MachineConfig {target}"));
+            self.report_event(
+                "Updating",
+                &format!("Pool {name} now targeting MachineConfig {target}"),
+            );
         }
     }
 
-    pub(super) fn say(&self, reason: &'static str, message: &str) {
-        self.shell.events.report(Component::Node, self.pool.as_ref(), false, reason, message);
+    pub(super) fn report_event(&self, reason: &'static str, message: &str) {
+        self.context.events.report_event(
+            EventComponent::Node,
+            self.pool.as_ref(),
+            false,
+            reason,
+            message,
+        );
     }
 
     /// A warning that is not repeated every turn.
-    fn say_once(&self, memory: &mut Memory, reason: &'static str, message: &str) {
-        if memory.said.insert((self.pool.name_any(), message.to_owned())) {
-            self.shell.events.report(Component::Node, self.pool.as_ref(), true, reason, message);
+    fn report_once(&self, memory: &mut RolloutReported, reason: &'static str, message: &str) {
+        if memory.warnings.insert((self.pool.name_any(), message.to_owned())) {
+            self.context.events.report_event(
+                EventComponent::Node,
+                self.pool.as_ref(),
+                true,
+                reason,
+                message,
+            );
         }
     }
 
-    pub(super) fn complain(&self, what: &str, error: &WriteError) {
+    pub(super) fn log_failure(&self, what: &str, error: &WriteError) {
         if !matches!(error, WriteError::NotLeading) && !error.is_conflict() {
             tracing::warn!(pool = self.pool.name_any(), %error, "{what}");
         }
@@ -269,7 +287,7 @@ mod tests {
 
     #[test]
     fn many_machines_are_looked_at_less_often() {
-        assert_eq!(patience(3), PATIENCE);
-        assert_eq!(patience(5_000), Duration::from_millis(600));
+        assert_eq!(max_wait(3), MAX_WAIT);
+        assert_eq!(max_wait(5_000), Duration::from_millis(600));
     }
 }

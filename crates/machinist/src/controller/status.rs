@@ -14,13 +14,13 @@ use machinist_core::api::{
 use machinist_core::rollout::{PoolLayering, RolloutHalted, pool_status_for, stream_of};
 use serde_json::{Value, json};
 
-use super::generate::Notes;
-use super::render::Render;
-use super::shell::{Shell, WriteError};
+use super::context::{Context, WriteError};
+use super::generate::PoolNotes;
+use super::render::RenderStatus;
 
 /// Brings the status of a pool up to date; the pool as written, or nothing if it said all that before.
-pub(super) async fn write(
-    shell: &Shell,
+pub(super) async fn write_status(
+    shell: &Context,
     pool: &Arc<MachineConfigPool>,
     layering: &PoolLayering<'_>,
     members: &[&Node],
@@ -28,11 +28,11 @@ pub(super) async fn write(
     problems: &[String],
     now: &Time,
 ) -> Result<Option<MachineConfigPool>, WriteError> {
-    let render = shell.renders.borrow().get(&pool.name_any()).cloned();
+    let render = shell.render_statuses.borrow().get(&pool.name_any()).cloned();
     // What was written a moment ago may be newer than what the turn began with.
-    let latest = shell.world.pools.get(&pool.name_any());
+    let latest = shell.caches.pools.get(&pool.name_any());
     let pool = latest.as_ref().unwrap_or(pool);
-    let status = wanted(
+    let status = desired_status(
         shell,
         pool,
         layering,
@@ -42,7 +42,7 @@ pub(super) async fn write(
         problems,
         now,
     );
-    shell.metrics.pool(&pool.name_any(), &status);
+    shell.metrics.set_pool(&pool.name_any(), &status);
     if pool.status.as_ref() == Some(&status) {
         return Ok(None);
     }
@@ -54,19 +54,19 @@ pub(super) async fn write(
         // What is left out of a patch stays.
         patch["status"]["osImageStream"] = Value::Null;
     }
-    let written: MachineConfigPool = shell.merge_status(&pool.name_any(), &patch).await?;
-    shell.world.pools.put(written.clone());
+    let written: MachineConfigPool = shell.merge_patch_status(&pool.name_any(), &patch).await?;
+    shell.caches.pools.upsert(written.clone());
     Ok(Some(written))
 }
 
 #[expect(clippy::too_many_arguments, reason = "all that a status is made of")]
-fn wanted(
-    shell: &Shell,
+fn desired_status(
+    shell: &Context,
     pool: &MachineConfigPool,
     layering: &PoolLayering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
-    render: Option<&Render>,
+    render: Option<&RenderStatus>,
     problems: &[String],
     now: &Time,
 ) -> MachineConfigPoolStatus {
@@ -76,23 +76,23 @@ fn wanted(
     pool.status = Some(conditions);
     // A pool that has never had a config has nothing to say about its machines.
     if pool.spec.configuration.as_ref().is_none_or(|c| c.name.is_none()) {
-        return unrendered(pool.status.take().unwrap_or_default(), &pool, problems, now);
+        return unrendered_status(pool.status.take().unwrap_or_default(), &pool, problems, now);
     }
-    let controller_config = shell.world.controller_config();
+    let controller_config = shell.caches.controller_config();
     let machines: Vec<&MachineConfigNode> =
         machine_config_nodes.iter().map(AsRef::as_ref).collect();
     let mut status =
         pool_status_for(layering, &pool, members, &machines, controller_config.as_deref(), now);
-    let image_of = |name: &str| shell.world.configs.get(name)?.spec.os_image_url.clone();
-    status.os_image_stream = stream_of(&status, image_of, shell.world.streams().as_deref());
+    let image_of = |name: &str| shell.caches.configs.get(name)?.spec.os_image_url.clone();
+    status.os_image_stream = stream_of(&status, image_of, shell.caches.streams().as_deref());
     blocked_condition(status.conditions.get_or_insert_default(), problems, now);
-    let notes = shell.notes.borrow().get(&pool.name_any()).cloned().unwrap_or_default();
+    let notes = shell.pool_notes.borrow().get(&pool.name_any()).cloned().unwrap_or_default();
     generated_conditions(status.conditions.get_or_insert_default(), &notes, now);
     status
 }
 
 /// The status of a pool that has no config yet: only why.
-fn unrendered(
+fn unrendered_status(
     mut status: MachineConfigPoolStatus,
     pool: &MachineConfigPool,
     problems: &[String],
@@ -108,12 +108,12 @@ fn unrendered(
 }
 
 /// How the rendering went. Where it is not known yet, what was said before stands.
-fn render_condition(conditions: &mut Vec<Condition>, render: Option<&Render>, now: &Time) {
+fn render_condition(conditions: &mut Vec<Condition>, render: Option<&RenderStatus>, now: &Time) {
     let (bad, reason, message) = match render {
-        None | Some(Render::NotYet) => return,
-        Some(Render::Good) => (false, "", ""),
-        Some(Render::Nothing(message)) => (false, "NothingToRender", message.as_str()),
-        Some(Render::Bad(message)) => (true, "", message.as_str()),
+        None | Some(RenderStatus::Waiting) => return,
+        Some(RenderStatus::Rendered) => (false, "", ""),
+        Some(RenderStatus::NoSources(message)) => (false, "NothingToRender", message.as_str()),
+        Some(RenderStatus::Failed(message)) => (true, "", message.as_str()),
     };
     set_condition(conditions, condition::RENDER_DEGRADED, bad, reason, message, now);
 }
@@ -121,18 +121,18 @@ fn render_condition(conditions: &mut Vec<Condition>, render: Option<&Render>, no
 /// What keeps the rollout from going on, where the real system would only log it. The condition is there only on pools
 /// that ever needed it.
 fn blocked_condition(conditions: &mut Vec<Condition>, problems: &[String], now: &Time) {
-    only_where_needed(conditions, condition::ROLLOUT_BLOCKED, "Blocked", problems, now);
+    sparse_condition(conditions, condition::ROLLOUT_BLOCKED, "Blocked", problems, now);
 }
 
 /// What is to be said about MachineConfigs that were generated for the pool.
-fn generated_conditions(conditions: &mut Vec<Condition>, notes: &Notes, now: &Time) {
+fn generated_conditions(conditions: &mut Vec<Condition>, notes: &PoolNotes, now: &Time) {
     let (bad, overridden) = (condition::GENERATE_DEGRADED, condition::GENERATED_OVERRIDDEN);
-    only_where_needed(conditions, bad, "InvalidSource", &notes.problems, now);
-    only_where_needed(conditions, overridden, "SameFile", &notes.overridden, now);
+    sparse_condition(conditions, bad, "InvalidSource", &notes.problems, now);
+    sparse_condition(conditions, overridden, "SameFile", &notes.overridden, now);
 }
 
 /// A condition that is there only on pools that ever needed it.
-fn only_where_needed(
+fn sparse_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
     reason: &str,
@@ -148,7 +148,7 @@ fn only_where_needed(
 
 /// What the whole pool stands still for, if a person should know.
 #[must_use]
-pub(super) fn halted(halted: &RolloutHalted) -> Option<String> {
+pub(super) fn halted_message(halted: &RolloutHalted) -> Option<String> {
     match halted {
         RolloutHalted::BadConfig { config, failed } => Some(format!(
             "{config} is remembered as bad ({}); take it out of the annotation {} to try it again",

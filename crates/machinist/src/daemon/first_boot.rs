@@ -14,28 +14,28 @@ use machinist_core::apply::FsTree as _;
 use machinist_core::os::first_boot::{FirstBootHost, drop_kernel_arguments, first_boot_change};
 use serde::Serialize;
 
-use super::join::{self, Joining, credentials, places::Places};
-use super::once;
-use super::os::host;
-use super::root::{Root, split};
+use super::join::{self, JoinOptions, credentials, paths::JoinPaths};
+use super::os::detect;
+use super::root::{HostRoot, split};
+use super::transaction;
 
 /// How to complete a first boot.
 #[derive(Debug)]
-pub(crate) struct Birth {
+pub(crate) struct FirstBootOptions {
     /// The root of the machine.
     pub(crate) root: PathBuf,
     /// The config, if it is not the one that the server has put there.
     pub(crate) config: Option<MachineConfig>,
     /// Whether its files, units and users are written too: there was no Ignition that did.
-    pub(crate) writes: bool,
+    pub(crate) write_files: bool,
     /// How the machine joins, where no kubelet makes a Node for it.
-    pub(crate) joining: Option<Joining>,
+    pub(crate) join: Option<JoinOptions>,
 }
 
 /// How it went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Born {
+pub(crate) struct FirstBootReport {
     /// The config; none where nothing is left to be done.
     pub(crate) config: Option<String>,
     /// What changes with the next boot; none where the system beneath the files is as it should be.
@@ -46,9 +46,9 @@ pub(crate) struct Born {
     pub(crate) node: Option<String>,
 }
 
-impl Born {
+impl FirstBootReport {
     /// Whether something of it is in force with the next boot only.
-    pub(crate) fn needs_restart(&self) -> bool {
+    pub(crate) fn needs_reboot(&self) -> bool {
         self.change.is_some() || self.written > 0
     }
 }
@@ -56,41 +56,42 @@ impl Born {
 /// A machine that cannot be as its config says; to try again is of no use.
 #[derive(Debug, thiserror::Error)]
 #[error("the first boot cannot be completed: {0}")]
-pub(crate) struct Refused(String);
+pub(crate) struct FirstBootRefused(String);
 
 /// Completes the first boot, all but the restart.
-pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
-    let root = Root::open(&birth.root)?;
-    let given = birth.config.clone().map_or_else(|| served(&root), |config| Ok(Some(config)))?;
+pub(crate) async fn complete(birth: &FirstBootOptions) -> Result<FirstBootReport> {
+    let root = HostRoot::open(&birth.root)?;
+    let given =
+        birth.config.clone().map_or_else(|| served_config(&root), |config| Ok(Some(config)))?;
     let Some(config) = given else {
-        return Ok(Born { config: None, change: None, written: 0, node: None });
+        return Ok(FirstBootReport { config: None, change: None, written: 0, node: None });
     };
     let name = config.metadata.name.clone().unwrap_or_default();
-    let found = host::find(&birth.root);
+    let found = detect::detect(&birth.root);
     let status = found.os.status().context("cannot see which system this machine has booted")?;
     let line = found.command_line();
     let newborn = FirstBootHost {
         booted: &status.booted,
         command_line: line.as_deref(),
-        fips: host::fips(&birth.root),
+        fips: detect::fips_enabled(&birth.root),
     };
-    let mut change = first_boot_change(&config, newborn).map_err(Refused)?;
-    if !found.reads_arguments && !change.kernel_arguments.is_empty() {
+    let mut change = first_boot_change(&config, newborn).map_err(FirstBootRefused)?;
+    if !found.supports_kernel_arguments && !change.kernel_arguments.is_empty() {
         tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
-        drop_kernel_arguments(&mut change).map_err(Refused)?;
+        drop_kernel_arguments(&mut change).map_err(FirstBootRefused)?;
     }
     if let Some(reason) = found.os.refusal(&change) {
-        return Err(Refused(reason).into());
+        return Err(FirstBootRefused(reason).into());
     }
     // Before anything is fetched: the files say from where, and whom to trust.
-    let written = if birth.writes { write(&root, &config)? } else { 0 };
+    let written = if birth.write_files { write_config(&root, &config)? } else { 0 };
     let words = (!change.is_empty()).then(|| change.describe());
     if let Some(words) = &words {
         tracing::info!("completing the first boot for {name}: {words}");
         found.os.fetch(&change).context("cannot fetch what the first boot needs")?;
     }
     // Before the next system is made: what is on the disk now is carried over.
-    let node = match &birth.joining {
+    let node = match &birth.join {
         Some(joining) => Some(join(joining).await?),
         None => None,
     };
@@ -100,16 +101,16 @@ pub(crate) async fn complete(birth: &Birth) -> Result<Born> {
         tracing::info!("the machine is as {name} says: no restart is needed");
     }
     if birth.config.is_none() {
-        put_away(&root, words.is_some())?;
+        disable_first_boot(&root, words.is_some())?;
     }
-    Ok(Born { config: Some(name), change: words, written, node })
+    Ok(FirstBootReport { config: Some(name), change: words, written, node })
 }
 
 /// Writes what Ignition would have; says how much.
-fn write(root: &Root, config: &MachineConfig) -> Result<usize> {
-    let report = once::first(root, config)?;
+fn write_config(root: &HostRoot, config: &MachineConfig) -> Result<usize> {
+    let report = transaction::apply_first_config(root, config)?;
     if let Some(reason) = report.refused {
-        return Err(Refused(reason).into());
+        return Err(FirstBootRefused(reason).into());
     }
     for note in &report.notes {
         tracing::info!("{note}");
@@ -118,7 +119,7 @@ fn write(root: &Root, config: &MachineConfig) -> Result<usize> {
 }
 
 /// The config that the server has left to be completed, if it has.
-fn served(root: &Root) -> Result<Option<MachineConfig>> {
+fn served_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
     if !root.exists(ENCAPSULATED)? {
         return Ok(None);
     }
@@ -133,10 +134,10 @@ fn served(root: &Root) -> Result<Option<MachineConfig>> {
 }
 
 /// Joins with the kubeconfig that the server gave, and lets go of it: the machine has its own then.
-async fn join(joining: &Joining) -> Result<String> {
+async fn join(joining: &JoinOptions) -> Result<String> {
     let given = joining.root.join(KUBECONFIG.trim_start_matches('/'));
-    if !Places::new(&joining.root).kubeconfig().exists() {
-        join::join(&credentials::read(&given)?, joining).await?;
+    if !JoinPaths::new(&joining.root).kubeconfig().exists() {
+        join::join(&credentials::read_flattened(&given)?, joining).await?;
     }
     match fs::remove_file(&given) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -147,11 +148,11 @@ async fn join(joining: &Joining) -> Result<String> {
 }
 
 /// Nothing is left to be done.
-fn put_away(root: &Root, restarts: bool) -> Result<()> {
+fn disable_first_boot(root: &HostRoot, restarts: bool) -> Result<()> {
     let done = match restarts {
         true => root.rename(ENCAPSULATED, ENCAPSULATED_BACKUP),
         false => root.remove(ENCAPSULATED),
     };
-    done.and_then(|()| root.sync_folder(split(ENCAPSULATED).0))
+    done.and_then(|()| root.fsync_directory(split(ENCAPSULATED).0))
         .with_context(|| format!("cannot put {ENCAPSULATED} away"))
 }

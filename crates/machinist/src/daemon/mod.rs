@@ -22,15 +22,15 @@
 pub(crate) mod agent;
 mod apply;
 mod drift;
-mod fault;
+mod fault_injection;
 pub(crate) mod first_boot;
 mod health;
 pub(crate) mod join;
 mod journal;
-pub mod once;
 pub(crate) mod os;
 pub(crate) mod preview;
 mod root;
 mod state;
 pub(crate) mod status;
 mod systemd;
+pub mod transaction;

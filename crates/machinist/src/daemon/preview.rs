@@ -17,30 +17,30 @@ use machinist_core::reconcile_check::check_reconcilable;
 use machinist_core::rollout::NodeView;
 use serde::Serialize;
 
-use super::once::{self, Change};
-use super::os::host;
-use super::root::Root;
+use super::os::detect;
+use super::root::HostRoot;
+use super::transaction::{self, FsChange};
 
 /// What a change would do.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Preview {
+pub(crate) struct ChangePreview {
     /// The config that the machine has.
     pub(crate) from: String,
     /// The config that it would have.
     pub(crate) to: String,
     /// What would happen to the operating system, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) os: Vec<String>,
+    pub(crate) os_changes: Vec<String>,
     /// Why it would refuse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
     /// What would change on the disk, in order.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<FsChange>,
     /// What would be done after that.
     pub(crate) actions: Vec<DisruptionAction>,
     /// Whether the machine would be emptied first.
-    pub(crate) drain: bool,
+    pub(crate) needs_drain: bool,
     /// What would be left out or is odd.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
@@ -51,18 +51,18 @@ pub(crate) fn preview(
     path: &Path,
     new: &MachineConfig,
     settings: Option<&MachineConfiguration>,
-) -> Result<Preview> {
-    let root = Root::to_look_at(path)?;
-    let old = once::current(&root)?.unwrap_or_else(empty_config);
+) -> Result<ChangePreview> {
+    let root = HostRoot::open_read_only(path)?;
+    let old = transaction::current_config(&root)?.unwrap_or_else(empty_config);
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
-    let mut preview = Preview {
+    let mut preview = ChangePreview {
         from: name(&old),
         to: name(new),
-        os: Vec::new(),
+        os_changes: Vec::new(),
         refused: None,
         changes: Vec::new(),
         actions: Vec::new(),
-        drain: false,
+        needs_drain: false,
         notes: Vec::new(),
     };
     let change = match check_reconcilable(&old, new, daemon::validation_overrides(settings)) {
@@ -75,22 +75,22 @@ pub(crate) fn preview(
     let mut flags = diff(&old, new, &change).flags;
     let os = os_change(path, &old, new)?;
     flags.os_update = os.image.is_some();
-    preview.os = os.describe_lines();
+    preview.os_changes = os.describe_lines();
     if !os.is_empty() {
-        let found = host::find(path);
+        let found = detect::detect(path);
         preview.refused = found.os.refusal(&os);
         if preview.refused.is_some() {
             return Ok(preview);
         }
-        if !os.kernel_arguments.is_empty() && !found.reads_arguments {
+        if !os.kernel_arguments.is_empty() && !found.supports_kernel_arguments {
             preview.notes.push(format!("nobody reads kernel arguments here: {}", found.reason));
         }
     }
-    let plan = once::plan(&root, &old, new, &change)?;
+    let plan = transaction::plan(&root, &old, new, &change)?;
     preview.actions =
         disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
-    preview.drain = actions::needs_drain(&preview.actions, &change);
-    preview.changes = plan.steps.iter().map(once::describe).collect();
+    preview.needs_drain = actions::needs_drain(&preview.actions, &change);
+    preview.changes = plan.steps.iter().map(transaction::describe).collect();
     preview.notes.extend(plan.notes);
     Ok(preview)
 }
@@ -101,7 +101,7 @@ fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os
     if old == new {
         return Ok(os::OsChange::default());
     }
-    Ok(os::OsChange::between(&old, &new, &host::find(path).os.status()?.booted))
+    Ok(os::OsChange::between(&old, &new, &detect::detect(path).os.status()?.booted))
 }
 
 /// The config that a machine is to have, and what is said about changes.

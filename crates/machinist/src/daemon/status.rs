@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use super::health;
 use super::join::SERVICE;
-use super::join::places::Places;
+use super::join::paths::JoinPaths;
 use super::journal::Journal;
-use super::os::host;
-use super::root::Root;
-use super::state::{self, State};
+use super::os::detect;
+use super::root::HostRoot;
+use super::state::{self, DiskState};
 use super::systemd::Systemd;
 
 /// Where the daemon notes what it does; gone after a restart of the machine.
-const NOTE: &str = "run/machinist/status.json";
+const NOTE_PATH: &str = "run/machinist/status.json";
 
 /// What the daemon noted last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Note {
+pub(crate) struct DaemonNote {
     /// The name of the Node.
     pub(crate) node: String,
     /// `Done`, `Working`, `Degraded` or `Unreconcilable`.
@@ -41,10 +41,10 @@ pub(crate) struct Note {
     pub(crate) waiting: Option<String>,
 }
 
-impl Note {
+impl DaemonNote {
     /// Notes it. That it cannot be noted is no reason to stop.
     pub(super) fn write(&self, root: &Path) {
-        let path = root.join(NOTE);
+        let path = root.join(NOTE_PATH);
         let part = path.with_extension("part");
         let write = || {
             if let Some(folder) = path.parent() {
@@ -59,14 +59,14 @@ impl Note {
     }
 
     fn read(root: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(root.join(NOTE)).ok()?).ok()
+        serde_json::from_slice(&fs::read(root.join(NOTE_PATH)).ok()?).ok()
     }
 }
 
 /// A change that is not complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Incomplete {
+pub(crate) struct IncompleteChange {
     /// The config that it leads to.
     pub(crate) config: String,
     /// The config before.
@@ -74,15 +74,15 @@ pub(crate) struct Incomplete {
     /// What is left to be done, in words.
     pub(crate) actions: String,
     /// Whether the machine has to restart.
-    pub(crate) needs_restart: bool,
+    pub(crate) needs_reboot: bool,
 }
 
 /// How the operating system of a machine is changed, and what it can boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct System {
+pub(crate) struct MachineOsStatus {
     /// `ostree`, `rpm-ostree`, `bootc` or `plain`.
-    pub(crate) back_end: &'static str,
+    pub(crate) backend: &'static str,
     /// Why this one.
     pub(crate) reason: String,
     /// What is booted, what comes next, what is kept.
@@ -93,38 +93,38 @@ pub(crate) struct System {
     pub(crate) problem: Option<String>,
 }
 
-impl System {
-    fn look(path: &Path) -> Self {
-        let found = host::find(path);
+impl MachineOsStatus {
+    fn inspect(path: &Path) -> Self {
+        let found = detect::detect(path);
         let (status, problem) = match found.os.status() {
             Ok(status) => (Some(status), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
-        Self { back_end: found.os.name(), reason: found.reason, status, problem }
+        Self { backend: found.os.backend_name(), reason: found.reason, status, problem }
     }
 }
 
 /// What a machine can say about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub(crate) struct MachineStatus {
     /// What the daemon noted last; none where it has not run since the machine started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) daemon: Option<Note>,
+    pub(crate) daemon: Option<DaemonNote>,
     /// How systemd says its service is; none where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<String>,
     /// The config on the disk.
     pub(crate) current: String,
     /// Its operating system.
-    pub(crate) os: System,
+    pub(crate) os: MachineOsStatus,
     /// A change that is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pending: Option<Incomplete>,
+    pub(crate) pending: Option<IncompleteChange>,
     /// Whether a change was interrupted and has to be put right.
     pub(crate) interrupted: bool,
     /// Whether everything is to be written anew.
-    pub(crate) force: bool,
+    pub(crate) force_rewrite: bool,
     /// How the disk differs from its config, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mismatch: Option<String>,
@@ -133,40 +133,40 @@ pub(crate) struct Status {
     pub(crate) findings: Vec<DriftFinding>,
     /// The config that the machine went back from, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<String>,
+    pub(crate) failed_config: Option<String>,
 }
 
 /// How the service of the daemon is.
-async fn service(path: &Path) -> Option<String> {
-    if !Places::new(path).unit(SERVICE).exists() {
+async fn service_state(path: &Path) -> Option<String> {
+    if !JoinPaths::new(path).unit_file(SERVICE).exists() {
         return None;
     }
     Systemd::connect(path).await.ok()??.active_state(SERVICE).await.ok()
 }
 
 /// Looks.
-pub(crate) async fn gather(path: &Path) -> Result<Status> {
-    let root = Root::to_look_at(path)?;
-    let state = State::read(&root)?;
+pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
+    let root = HostRoot::open_read_only(path)?;
+    let state = DiskState::read(&root)?;
     let boot = &state::boot_id(path).unwrap_or_default();
-    let pending = state.pending.as_ref().map(|pending| Incomplete {
+    let pending = state.pending.as_ref().map(|pending| IncompleteChange {
         config: pending.config.clone(),
         previous: pending.previous.metadata.name.clone().unwrap_or_default(),
         actions: actions::actions_summary(pending.remaining_actions(boot)),
-        needs_restart: pending.needs_reboot(boot),
+        needs_reboot: pending.needs_reboot(boot),
     });
     let current = state.current.clone().unwrap_or_else(empty_config);
     let findings = super::drift::check(path, &DriftReference::new(&current)?)?.findings;
-    Ok(Status {
-        daemon: Note::read(path),
-        service: service(path).await,
-        current: state.disk().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),
-        os: System::look(path),
+    Ok(MachineStatus {
+        daemon: DaemonNote::read(path),
+        service: service_state(path).await,
+        current: state.current_name().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),
+        os: MachineOsStatus::inspect(path),
         pending,
-        interrupted: Journal::is_there(&root)?,
-        force: state.force,
+        interrupted: Journal::exists(&root)?,
+        force_rewrite: state.force_rewrite,
         mismatch: drift::degraded_reason(&findings),
         findings,
-        failed: health::recall(&root)?.map(|marker| marker.reason()),
+        failed_config: health::read(&root)?.map(|marker| marker.reason()),
     })
 }

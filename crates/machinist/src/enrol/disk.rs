@@ -17,13 +17,13 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// No file of a config is larger than this.
-const LIMIT: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 /// Where units lie.
-const UNITS: &str = "/etc/systemd/system";
+const UNIT_DIR: &str = "/etc/systemd/system";
 
 /// What was done.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WriteReport {
     /// Files.
     pub paths: Vec<String>,
     /// Units that are enabled.
@@ -32,12 +32,12 @@ pub(super) struct Written {
 
 /// The root of a machine.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct EnrolRoot {
     root: OwnedFd,
     path: PathBuf,
 }
 
-impl Disk {
+impl EnrolRoot {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty())
@@ -54,7 +54,7 @@ impl Disk {
             file => file.with_context(|| format!("cannot read {path}"))?,
         };
         let mut bytes = Vec::new();
-        let read = File::from(file).take(LIMIT).read_to_end(&mut bytes);
+        let read = File::from(file).take(MAX_FILE_SIZE).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {path}"))?;
         Ok(Some(bytes))
     }
@@ -65,13 +65,13 @@ impl Disk {
     }
 
     /// Writes an empty file.
-    pub(super) fn write_mark(&self, path: &str) -> Result<()> {
+    pub(super) fn write_empty(&self, path: &str) -> Result<()> {
         self.write(path, b"", 0o644, None)
     }
 
     /// Removes a file, if it is there.
     pub(super) fn remove(&self, path: &str) -> Result<()> {
-        let (folder, name) = self.place(path)?;
+        let (folder, name) = self.open_parent(path)?;
         match unlinkat(&folder, name, AtFlags::empty()) {
             Ok(()) => fsync(&folder).with_context(|| format!("cannot remove {path}")),
             Err(Errno::NOENT) => Ok(()),
@@ -80,8 +80,8 @@ impl Disk {
     }
 
     /// Writes everything that a sealed half holds.
-    pub(super) fn apply(&self, config: &Config) -> Result<Written> {
-        let mut written = Written::default();
+    pub(super) fn apply(&self, config: &Config) -> Result<WriteReport> {
+        let mut written = WriteReport::default();
         for file in config.storage.files.iter() {
             self.write_file(file)?;
             written.paths.push(file.path.clone());
@@ -98,26 +98,26 @@ impl Disk {
     }
 
     fn write_file(&self, file: &IgnitionFile) -> Result<()> {
-        let bytes = contents::decode(&file.contents, LIMIT);
+        let bytes = contents::decode(&file.contents, MAX_FILE_SIZE);
         let bytes = bytes.with_context(|| format!("the contents of {}", file.path))?;
         let mode = u32::try_from(file.mode.unwrap_or(0o644)).unwrap_or(0o600);
-        let user = self.number("/etc/passwd", file.user.id, file.user.name.as_deref())?;
-        let group = self.number("/etc/group", file.group.id, file.group.name.as_deref())?;
+        let user = self.resolve_id("/etc/passwd", file.user.id, file.user.name.as_deref())?;
+        let group = self.resolve_id("/etc/group", file.group.id, file.group.name.as_deref())?;
         self.write(&file.path, &bytes, mode, Some((user, group)))
     }
 
-    fn write_unit(&self, unit: &Unit, written: &mut Written) -> Result<()> {
+    fn write_unit(&self, unit: &Unit, written: &mut WriteReport) -> Result<()> {
         let mut write = |path: String, text: &str| -> Result<()> {
             self.write(&path, text.as_bytes(), 0o644, None)?;
             written.paths.push(path);
             Ok(())
         };
         if let Some(text) = unit.contents.as_deref().filter(|text| !text.is_empty()) {
-            write(format!("{UNITS}/{}", unit.name), text)?;
+            write(format!("{UNIT_DIR}/{}", unit.name), text)?;
         }
         for dropin in unit.dropins.iter() {
             let text = dropin.contents.as_deref().unwrap_or_default();
-            write(format!("{UNITS}/{}.d/{}", unit.name, dropin.name), text)?;
+            write(format!("{UNIT_DIR}/{}.d/{}", unit.name, dropin.name), text)?;
         }
         if unit.enabled == Some(true) {
             written.units.push(unit.name.clone());
@@ -126,13 +126,13 @@ impl Disk {
     }
 
     /// The number of a user or group, which a config may name; the machine's own files say which it is.
-    fn number(&self, file: &str, id: Option<i64>, name: Option<&str>) -> Result<u32> {
+    fn resolve_id(&self, file: &str, id: Option<i64>, name: Option<&str>) -> Result<u32> {
         let Some(name) = name.filter(|_| id.is_none()) else {
             return Ok(u32::try_from(id.unwrap_or_default())?);
         };
         let text = self.read(file)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        number_of(&text, name).with_context(|| format!("{file} knows no {name:?}"))
+        lookup_id(&text, name).with_context(|| format!("{file} knows no {name:?}"))
     }
 
     fn set_password(&self, user: &str, hash: &str) -> Result<()> {
@@ -157,7 +157,7 @@ impl Disk {
     /// Writes beside the place, with the right permissions from the first moment, and moves it there.
     fn write(&self, path: &str, bytes: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
         let write = || -> Result<()> {
-            let (folder, name) = self.place(path)?;
+            let (folder, name) = self.open_parent(path)?;
             let part = format!(".{name}.machinist-part");
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             // What a power cut has left.
@@ -177,7 +177,7 @@ impl Disk {
     }
 
     /// The folder of a path, which is made if it is not there, and the name in it.
-    fn place<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a str)> {
+    fn open_parent<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a str)> {
         let (folders, name) = path.rsplit_once('/').context("the path is not absolute")?;
         if !path.starts_with('/') || matches!(name, "" | "." | "..") {
             bail!("{path:?} is no path of a file");
@@ -202,7 +202,7 @@ impl Disk {
 }
 
 /// The number that a line of `/etc/passwd` or `/etc/group` gives a name.
-fn number_of(text: &str, name: &str) -> Option<u32> {
+fn lookup_id(text: &str, name: &str) -> Option<u32> {
     let mut lines = text.lines().map(|line| line.split(':'));
     lines.find_map(|mut fields| {
         let is_it = fields.next() == Some(name);
@@ -223,7 +223,7 @@ mod tests {
         std::fs::create_dir(&outside).unwrap();
         symlink("/var/home", root.join("home")).unwrap();
         symlink("../../outside", root.join("away")).unwrap();
-        let disk = Disk::open(&root).unwrap();
+        let disk = EnrolRoot::open(&root).unwrap();
         disk.write_private("/home/a/key", b"x").unwrap();
         let written = root.join("var/home/a/key");
         assert_eq!(std::fs::read(&written).unwrap(), b"x");
@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn numbers_of_names() {
         let text = "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\nbad\n";
-        assert_eq!(number_of(text, "core"), Some(1000));
-        assert_eq!(number_of(text, "bad"), None);
-        assert_eq!(number_of(text, "none"), None);
+        assert_eq!(lookup_id(text, "core"), Some(1000));
+        assert_eq!(lookup_id(text, "bad"), None);
+        assert_eq!(lookup_id(text, "none"), None);
     }
 }

@@ -5,24 +5,24 @@ use machinist_core::serve::enrol::{self, KEY_FILE as FILE};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _};
 use sha2::{Digest as _, Sha256};
 
-use super::disk::Disk;
+use super::disk::EnrolRoot;
 
 /// A key with the request for its certificate.
-pub(super) struct Key {
+pub(super) struct MachineKey {
     id: String,
-    private: String,
-    request: String,
+    private_key: String,
+    csr: String,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for MachineKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Key {
+impl MachineKey {
     /// The key of a machine; it is made if there is none.
-    pub(super) fn of_machine(disk: &Disk, pool: &str) -> Result<Self> {
+    pub(super) fn load_or_create(disk: &EnrolRoot, pool: &str) -> Result<Self> {
         let known = disk.read(FILE)?.and_then(|pem| String::from_utf8(pem).ok());
         let pair = match known.as_deref().map(KeyPair::from_pem) {
             Some(Ok(pair)) => pair,
@@ -41,7 +41,7 @@ impl Key {
         params.distinguished_name.push(DnType::CommonName, user);
         params.distinguished_name.push(DnType::OrganizationName, group);
         let request = params.serialize_request(&pair).context("cannot ask for a certificate")?;
-        Ok(Self { id, private: pair.serialize_pem(), request: request.pem()? })
+        Ok(Self { id, private_key: pair.serialize_pem(), csr: request.pem()? })
     }
 
     /// What tells it from others.
@@ -50,12 +50,12 @@ impl Key {
     }
 
     /// The key itself, as PEM.
-    pub(super) fn private(&self) -> &str {
-        &self.private
+    pub(super) fn private_key(&self) -> &str {
+        &self.private_key
     }
 
     /// The request for a certificate, as PEM.
-    pub(super) fn request(&self) -> &str {
-        &self.request
+    pub(super) fn csr(&self) -> &str {
+        &self.csr
     }
 }

@@ -10,7 +10,7 @@
 
 mod disk;
 mod key;
-mod link;
+mod server_client;
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,18 +22,18 @@ use machinist_core::serve::enrol::{
 };
 use machinist_core::serve::first_boot;
 
-use disk::Disk;
-use key::Key;
-use link::Link;
+use disk::EnrolRoot;
+use key::MachineKey;
+use server_client::ServerClient;
 
 /// How long to wait after the server could not be reached.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The longest that a server may tell us to wait.
-const LONGEST: u64 = 60;
+const MAX_RETRY_AFTER: u64 = 60;
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EnrolOutcome {
     /// The machine has everything.
     Done {
         /// What was written.
@@ -42,16 +42,16 @@ pub enum Outcome {
         units: Vec<String>,
     },
     /// It had everything before.
-    Already,
+    AlreadyEnrolled,
     /// The server says no, and will not change its mind.
     Refused(String),
     /// The time is over; somebody has yet to look at it.
-    Waiting,
+    TimedOut,
 }
 
 /// What to do on the way.
 #[derive(Debug)]
-pub struct Options<'a> {
+pub struct EnrolOptions<'a> {
     /// The root of the machine.
     pub root: &'a Path,
     /// What the machine calls itself.
@@ -64,10 +64,10 @@ pub struct Options<'a> {
 ///
 /// # Errors
 /// The root has no instructions, or cannot be written.
-pub async fn run(options: &Options<'_>, say: impl Fn(&str)) -> Result<Outcome> {
-    let disk = Disk::open(options.root)?;
+pub async fn run(options: &EnrolOptions<'_>, say: impl Fn(&str)) -> Result<EnrolOutcome> {
+    let disk = EnrolRoot::open(options.root)?;
     if disk.read(DONE_FILE)?.is_some() {
-        return Ok(Outcome::Already);
+        return Ok(EnrolOutcome::AlreadyEnrolled);
     }
     let instructions = disk.read(INSTRUCTIONS_FILE)?.with_context(|| {
         format!("{INSTRUCTIONS_FILE} is not there: this machine's config was not split")
@@ -77,33 +77,33 @@ pub async fn run(options: &Options<'_>, say: impl Fn(&str)) -> Result<Outcome> {
     let authority = disk.read(CA_FILE)?.with_context(|| format!("{CA_FILE} is not there"))?;
     let token =
         disk.read(TOKEN_FILE)?.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
-    let key = Key::of_machine(&disk, &instructions.pool)?;
-    let link = Link::new(&instructions.server, &authority)?;
-    let ask = fetch(&link, &key, &instructions, token.as_deref(), options.name, &say);
+    let key = MachineKey::load_or_create(&disk, &instructions.pool)?;
+    let link = ServerClient::new(&instructions.server, &authority)?;
+    let ask = fetch_sealed(&link, &key, &instructions, token.as_deref(), options.name, &say);
     let sealed = match options.timeout {
         None => ask.await?,
         Some(time) => match tokio::time::timeout(time, ask).await {
             Ok(sealed) => sealed?,
-            Err(_) => return Ok(Outcome::Waiting),
+            Err(_) => return Ok(EnrolOutcome::TimedOut),
         },
     };
     let sealed = match sealed {
         Ok(sealed) => sealed,
-        Err(refused) => return Ok(Outcome::Refused(refused)),
+        Err(refused) => return Ok(EnrolOutcome::Refused(refused)),
     };
     let sealed = serde_json::from_slice(&sealed).context("the server's answer is not JSON")?;
     let (config, _) = parse_and_upgrade(&sealed).context("the server's answer is no config")?;
     let written = disk.apply(&config)?;
     // A token that was used lies about for nobody.
     disk.remove(TOKEN_FILE)?;
-    disk.write_mark(DONE_FILE)?;
-    Ok(Outcome::Done { paths: written.paths, units: written.units })
+    disk.write_empty(DONE_FILE)?;
+    Ok(EnrolOutcome::Done { paths: written.paths, units: written.units })
 }
 
 /// The sealed half; or why the server does not give it.
-async fn fetch(
-    link: &Link,
-    key: &Key,
+async fn fetch_sealed(
+    link: &ServerClient,
+    key: &MachineKey,
     instructions: &EnrolInstructions,
     token: Option<&str>,
     name: &str,
@@ -112,14 +112,14 @@ async fn fetch(
     let pool = &instructions.pool;
     let index = instructions.etcd_index.map(|index| format!("?etcd_index={index}"));
     let sealed = format!("/sealed/{pool}{}", index.unwrap_or_default());
-    let enrol = format!("/enrol/{pool}?name={}", escaped(name));
+    let enrol = format!("/enrol/{pool}?name={}", percent_encode(name));
     let mut has_told = false;
     loop {
-        let told = link.post(&enrol, token, key.request()).await;
+        let told = link.post(&enrol, token, key.csr()).await;
         let answer = match told {
             Ok(answer) if answer.status == 200 => {
                 let certificate = String::from_utf8(answer.body).context("the certificate")?;
-                link.get(&sealed, &certificate, key.private()).await
+                link.get(&sealed, &certificate, key.private_key()).await
             }
             told => told,
         };
@@ -133,29 +133,29 @@ async fn fetch(
                     ));
                     has_told = true;
                 }
-                Duration::from_secs(answer.retry_after.unwrap_or(1).min(LONGEST))
+                Duration::from_secs(answer.retry_after.unwrap_or(1).min(MAX_RETRY_AFTER))
             }
             Ok(answer) if answer.status >= 500 => {
                 tracing::warn!(
                     status = answer.status,
                     "the server cannot answer yet; trying again"
                 );
-                AGAIN
+                RETRY_DELAY
             }
-            Ok(answer) => return Ok(Err(refusal(answer.status, pool))),
+            Ok(answer) => return Ok(Err(refusal_message(answer.status, pool))),
             Err(error) => {
                 tracing::warn!(
                     error = format!("{error:#}"),
                     "the server cannot be reached; trying again"
                 );
-                AGAIN
+                RETRY_DELAY
             }
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-fn refusal(status: u16, pool: &str) -> String {
+fn refusal_message(status: u16, pool: &str) -> String {
     let why = match status {
         401 => format!("it wants a provisioning token: put a good one into {TOKEN_FILE}"),
         403 => "it refuses this machine; see its log".to_owned(),
@@ -166,7 +166,7 @@ fn refusal(status: u16, pool: &str) -> String {
 }
 
 /// A text as it can stand in a query.
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let escape = |byte: u8| match plain(byte) {
         true => char::from(byte).to_string(),
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_in_a_query() {
-        assert_eq!(escaped("n1.example.com"), "n1.example.com");
-        assert_eq!(escaped("a b&c"), "a%20b%26c");
+        assert_eq!(percent_encode("n1.example.com"), "n1.example.com");
+        assert_eq!(percent_encode("a b&c"), "a%20b%26c");
     }
 }

@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use source::{Text, read_paths};
+pub use source::{ManifestText, read_paths};
 pub use templates::read_templates;
 
 /// Where an object was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct ManifestOrigin {
     /// The file, or `-`.
     pub file: PathBuf,
     /// Which document of the file, counted from 1.
@@ -26,7 +26,7 @@ pub struct Origin {
     pub item: Option<usize>,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ManifestOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, document {}", self.file.display(), self.document)?;
         if let Some(item) = self.item {
@@ -38,39 +38,39 @@ impl fmt::Display for Origin {
 
 /// An object as it was read.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub struct ManifestDocument {
     /// Where it was read from.
-    pub origin: Origin,
+    pub origin: ManifestOrigin,
     /// The object.
     pub value: Value,
 }
 
-impl Document {
-    fn text(&self, pointer: &str) -> &str {
+impl ManifestDocument {
+    fn str_at(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Its `kind`, or nothing.
     #[must_use]
     pub fn kind(&self) -> &str {
-        self.text("/kind")
+        self.str_at("/kind")
     }
 
     /// Its `apiVersion`, or nothing.
     #[must_use]
     pub fn api_version(&self) -> &str {
-        self.text("/apiVersion")
+        self.str_at("/apiVersion")
     }
 
     /// Its name, or nothing.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.text("/metadata/name")
+        self.str_at("/metadata/name")
     }
 
     /// `Kind/name`, as far as there is any.
     #[must_use]
-    pub fn object(&self) -> String {
+    pub fn object_name(&self) -> String {
         match (self.kind(), self.name()) {
             ("", "") => "object".to_owned(),
             (kind, "") => kind.to_owned(),
@@ -82,7 +82,7 @@ impl Document {
     /// The object as a type; the error names file, document, object and field.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T> {
         self.try_typed().map_err(|(field, problem)| {
-            anyhow::anyhow!("{}: {}: {field}: {problem}", self.origin, self.object())
+            anyhow::anyhow!("{}: {}: {field}: {problem}", self.origin, self.object_name())
         })
     }
 
@@ -106,7 +106,7 @@ fn without_value(problem: &str) -> String {
 }
 
 /// Reads all objects below some paths, in the order given; folders in the order of their names.
-pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>> {
+pub fn read(paths: &[PathBuf]) -> Result<Vec<ManifestDocument>> {
     let mut documents = Vec::new();
     for text in read_paths(paths)? {
         documents.extend(parse(&text)?);
@@ -115,14 +115,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>> {
 }
 
 /// The objects in one file.
-pub fn parse(text: &Text) -> Result<Vec<Document>> {
+pub fn parse(text: &ManifestText) -> Result<Vec<ManifestDocument>> {
     let values = strict::parse(text).with_context(|| format!("{}", text.file.display()))?;
     let mut documents = Vec::new();
     for (index, value) in values.into_iter().enumerate() {
-        let origin = Origin { file: text.file.clone(), document: index + 1, item: None };
+        let origin = ManifestOrigin { file: text.file.clone(), document: index + 1, item: None };
         match value {
             Value::Null => {} // an empty document between two separators
-            Value::Object(_) => open_list(Document { origin, value }, &mut documents)?,
+            Value::Object(_) => flatten_list(ManifestDocument { origin, value }, &mut documents)?,
             other => bail!("{origin}: expected an object, found {}", describe(&other)),
         }
     }
@@ -140,7 +140,10 @@ fn describe(value: &Value) -> &'static str {
     }
 }
 
-fn open_list(mut document: Document, documents: &mut Vec<Document>) -> Result<()> {
+fn flatten_list(
+    mut document: ManifestDocument,
+    documents: &mut Vec<ManifestDocument>,
+) -> Result<()> {
     let kind = document.kind();
     let is_list = kind.ends_with("List") && document.value.get("items").is_some();
     if !is_list {
@@ -152,10 +155,10 @@ fn open_list(mut document: Document, documents: &mut Vec<Document>) -> Result<()
     let items = match document.value.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         Some(Value::Null) | None => return Ok(()),
-        Some(_) => bail!("{}: {}: items: expected a list", document.origin, document.object()),
+        Some(_) => bail!("{}: {}: items: expected a list", document.origin, document.object_name()),
     };
     for (index, mut value) in items.into_iter().enumerate() {
-        let origin = Origin { item: Some(index + 1), ..document.origin.clone() };
+        let origin = ManifestOrigin { item: Some(index + 1), ..document.origin.clone() };
         let Some(map) = value.as_object_mut() else {
             bail!("{origin}: expected an object, found {}", describe(&value));
         };
@@ -164,7 +167,7 @@ fn open_list(mut document: Document, documents: &mut Vec<Document>) -> Result<()
             map.entry("kind").or_insert_with(|| item_kind.clone().into());
             map.entry("apiVersion").or_insert_with(|| api_version.clone().into());
         }
-        documents.push(Document { origin, value });
+        documents.push(ManifestDocument { origin, value });
     }
     Ok(())
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 /// The largest file that is read.
-pub(super) const MAX_FILE: u64 = 32 << 20;
+pub(super) const MAX_FILE_SIZE: u64 = 32 << 20;
 
 /// The text of one file.
 #[derive(Debug, Clone)]
-pub struct Text {
+pub struct ManifestText {
     /// The file, or `-`.
     pub file: PathBuf,
     /// Its text.
@@ -19,7 +19,7 @@ pub struct Text {
 }
 
 /// Reads files, folders (their `.yaml`, `.yml` and `.json` files, by name) and `-`.
-pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Text>> {
+pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<ManifestText>> {
     let mut texts = Vec::new();
     for path in paths {
         if path == Path::new("-") {
@@ -53,11 +53,11 @@ fn manifests_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<Text> {
+fn read_file(path: &Path) -> Result<ManifestText> {
     let name = path.display().to_string();
     let file = fs::File::open(path).with_context(|| name.clone())?;
     let size = file.metadata().with_context(|| name.clone())?.len();
-    if size > MAX_FILE {
+    if size > MAX_FILE_SIZE {
         bail!("{name}: {}", too_large(size));
     }
     to_text(path, read_limited(file, &name)?)
@@ -65,25 +65,25 @@ fn read_file(path: &Path) -> Result<Text> {
 
 fn too_large(size: u64) -> String {
     format!(
-        "{size} bytes is more than a manifest may have ({MAX_FILE}); an object larger than 1.5 MB cannot be stored anyway"
+        "{size} bytes is more than a manifest may have ({MAX_FILE_SIZE}); an object larger than 1.5 MB cannot be stored anyway"
     )
 }
 
 /// Reads at most the largest size, whatever the file said its size was.
 fn read_limited(reader: impl io::Read, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    reader.take(MAX_FILE + 1).read_to_end(&mut bytes).with_context(|| name.to_owned())?;
-    if bytes.len() as u64 > MAX_FILE {
-        bail!("{name}: {}", too_large(MAX_FILE + 1));
+    reader.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
+        bail!("{name}: {}", too_large(MAX_FILE_SIZE + 1));
     }
     Ok(bytes)
 }
 
-fn to_text(path: &Path, bytes: Vec<u8>) -> Result<Text> {
+fn to_text(path: &Path, bytes: Vec<u8>) -> Result<ManifestText> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
         anyhow::anyhow!("{}: line {line}: not UTF-8 text (byte {at})", path.display())
     })?;
-    Ok(Text { file: path.to_owned(), text })
+    Ok(ManifestText { file: path.to_owned(), text })
 }

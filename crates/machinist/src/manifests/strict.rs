@@ -8,10 +8,10 @@ use anyhow::{Result, anyhow};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::source::Text;
+use super::source::ManifestText;
 
 /// All documents of a file.
-pub(super) fn parse(text: &Text) -> Result<Vec<Value>> {
+pub(super) fn parse(text: &ManifestText) -> Result<Vec<Value>> {
     let is_json = text.file.extension().is_some_and(|ending| ending == "json");
     let looks_like_json = text.text.trim_start().starts_with(['{', '[']);
     if !is_json && !looks_like_json {
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &Text) -> Result<Vec<Value>> {
 
 fn parse_json(text: &str) -> Result<Vec<Value>> {
     serde_json::Deserializer::from_str(text)
-        .into_iter::<Strict<false>>()
+        .into_iter::<StrictValue<false>>()
         .map(|value| {
             value.map(|strict| strict.0).map_err(|error| anyhow!("not valid JSON: {error}"))
         })
@@ -38,7 +38,7 @@ fn parse_yaml(text: &str) -> Result<Vec<Value>> {
     };
     // Manifests hardly use aliases; a "billion laughs" document is nothing but aliases.
     options.alias_limits.max_total_replayed_events = 50_000;
-    let values: Vec<Strict<true>> = serde_saphyr::from_multiple_with_options(text, options)
+    let values: Vec<StrictValue<true>> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| {
             let place = error.location().map_or_else(String::new, |location| {
                 format!("line {}, column {}: ", location.line(), location.column())
@@ -54,11 +54,11 @@ fn one_line(text: &str) -> String {
 
 /// A value read with duplicate keys refused. In YAML a whole number written as a float is whole,
 /// as it is after Kubernetes' clients have turned the YAML into JSON.
-struct Strict<const YAML: bool>(Value);
+struct StrictValue<const YAML: bool>(Value);
 
-impl<'de, const YAML: bool> Deserialize<'de> for Strict<YAML> {
+impl<'de, const YAML: bool> Deserialize<'de> for StrictValue<YAML> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor::<YAML>).map(Strict)
+        deserializer.deserialize_any(StrictVisitor::<YAML>).map(StrictValue)
     }
 }
 
@@ -117,12 +117,12 @@ impl<'de, const YAML: bool> Visitor<'de> for StrictVisitor<YAML> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Strict::<YAML>::deserialize(deserializer).map(|strict| strict.0)
+        StrictValue::<YAML>::deserialize(deserializer).map(|strict| strict.0)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(value) = access.next_element::<Strict<YAML>>()? {
+        while let Some(value) = access.next_element::<StrictValue<YAML>>()? {
             values.push(value.0);
         }
         Ok(Value::Array(values))
@@ -134,7 +134,7 @@ impl<'de, const YAML: bool> Visitor<'de> for StrictVisitor<YAML> {
             if map.contains_key(&key) {
                 return Err(de::Error::custom(format!("the key {key:?} stands here twice")));
             }
-            let value = access.next_value::<Strict<YAML>>()?;
+            let value = access.next_value::<StrictValue<YAML>>()?;
             map.insert(key, value.0);
         }
         Ok(Value::Object(map))
@@ -148,7 +148,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn parse_text(file: &str, text: &str) -> Result<Vec<Value>> {
-        parse(&Text { file: PathBuf::from(file), text: text.to_owned() })
+        parse(&ManifestText { file: PathBuf::from(file), text: text.to_owned() })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_core::template::TemplateTree;
 
 /// No template is as large as this.
-const LARGEST: u64 = 4 << 20;
+const MAX_TEMPLATE_SIZE: u64 = 4 << 20;
 
 /// Reads all templates below a folder.
 ///
@@ -41,7 +41,11 @@ fn walk(folder: &Path, below: &str, templates: &mut TemplateTree) -> Result<()> 
         }
         let about = fs::metadata(&path).with_context(|| path.display().to_string())?;
         if about.is_file() {
-            ensure!(about.len() <= LARGEST, "{} is larger than {LARGEST} bytes", path.display());
+            ensure!(
+                about.len() <= MAX_TEMPLATE_SIZE,
+                "{} is larger than {MAX_TEMPLATE_SIZE} bytes",
+                path.display()
+            );
             let contents = fs::read(&path).with_context(|| path.display().to_string())?;
             templates.add_file(&relative, contents);
         }

@@ -3,9 +3,9 @@
 //! What cannot be read is said, and does not keep the rest from being collected.
 
 mod archive;
-mod machine;
+mod kinds;
+mod local_machine;
 mod overview;
-mod questions;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use archive::pack;
-pub use machine::{is_machine, machine};
+pub use local_machine::{collect_machine, is_managed};
 
-use crate::home::Home;
-use crate::home::request::{JSON, refused};
-use questions::{KINDS, Kind};
+use crate::client::ApiClient;
+use crate::client::request::{ACCEPT_JSON, status_code};
+use kinds::{CollectedKind, KINDS};
 
 /// A home that says nothing for this long says nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many questions are under way at a time.
-const AT_A_TIME: usize = 4;
+const MAX_CONCURRENT_REQUESTS: usize = 4;
 
 /// What could not be collected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Missing {
+pub struct MissingItem {
     /// What it is.
     pub what: String,
     /// Why it is not there.
@@ -47,7 +47,7 @@ pub struct Collected {
     /// Kinds that the home does not have.
     pub absent: Vec<String>,
     /// What could not be collected.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingItem>,
 }
 
 impl Collected {
@@ -57,8 +57,8 @@ impl Collected {
     }
 
     /// Notes that something is missing.
-    fn lacks(&mut self, what: impl Into<String>, why: impl Into<String>) {
-        self.missing.push(Missing { what: what.into(), why: why.into() });
+    fn add_missing(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.missing.push(MissingItem { what: what.into(), why: why.into() });
     }
 
     /// Takes up what was collected elsewhere.
@@ -84,16 +84,22 @@ impl Collected {
 }
 
 /// Collects the state of a home. `tell` is told about every kind.
-pub async fn home(home: &Home, redactor: &Redactor, tell: impl Fn(&str)) -> Collected {
+pub async fn collect_cluster(
+    home: &ApiClient,
+    redactor: &Redactor,
+    tell: impl Fn(&str),
+) -> Collected {
     let mut collected = Collected::default();
     for (path, name) in [("/version", "version.json"), ("/apis", "groups.json")] {
-        match ask(home.get(path)).await {
-            Ok(answer) => collected.add(format!("home/{name}"), pretty(&answer)),
-            Err(why) => collected.lacks(path, why.text()),
+        match send_request(home.get(path)).await {
+            Ok(answer) => collected.add(format!("home/{name}"), to_pretty_json(&answer)),
+            Err(why) => collected.add_missing(path, why.message()),
         }
     }
-    let questions = KINDS.iter().map(async |kind| (kind, ask(home.list_as(kind.path, JSON)).await));
-    let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
+    let questions = KINDS
+        .iter()
+        .map(async |kind| (kind, send_request(home.list_as(kind.path, ACCEPT_JSON)).await));
+    let mut answers = futures::stream::iter(questions).buffer_unordered(MAX_CONCURRENT_REQUESTS);
     let mut known: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     while let Some((kind, answer)) = answers.next().await {
         match answer {
@@ -101,16 +107,16 @@ pub async fn home(home: &Home, redactor: &Redactor, tell: impl Fn(&str)) -> Coll
                 let objects = objects(kind, list, redactor);
                 tell(&format!("{} {}", objects.len(), kind.name));
                 for object in &objects {
-                    collected.add(place(kind, object), to_go_yaml(object));
+                    collected.add(archive_path(kind, object), to_go_yaml(object));
                 }
                 collected.objects.insert(kind.name.to_owned(), objects.len());
                 known.insert(kind.name, objects);
             }
-            Err(Silence::Absent) => collected.absent.push(kind.name.to_owned()),
+            Err(RequestFailure::NotServed) => collected.absent.push(kind.name.to_owned()),
             Err(silence) => {
-                let why = silence.text();
+                let why = silence.message();
                 tell(&format!("cannot read {}: {why}", kind.name));
-                collected.lacks(kind.name, why);
+                collected.add_missing(kind.name, why);
             }
         }
     }
@@ -124,33 +130,38 @@ pub async fn home(home: &Home, redactor: &Redactor, tell: impl Fn(&str)) -> Coll
 }
 
 /// Why there is no answer.
-enum Silence {
+enum RequestFailure {
     /// The home has no such kind.
-    Absent,
+    NotServed,
     /// Something else.
     Failed(String),
 }
 
-impl Silence {
-    fn text(self) -> String {
+impl RequestFailure {
+    fn message(self) -> String {
         match self {
-            Self::Absent => "the home has no such thing".to_owned(),
+            Self::NotServed => "the home has no such thing".to_owned(),
             Self::Failed(why) => why,
         }
     }
 }
 
-async fn ask(question: impl Future<Output = anyhow::Result<Value>>) -> Result<Value, Silence> {
-    match tokio::time::timeout(PATIENCE, question).await {
+async fn send_request(
+    question: impl Future<Output = anyhow::Result<Value>>,
+) -> Result<Value, RequestFailure> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, question).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) if refused(&error) == Some(404) => Err(Silence::Absent),
-        Ok(Err(error)) => Err(Silence::Failed(format!("{error:#}"))),
-        Err(_) => Err(Silence::Failed(format!("no answer for {} seconds", PATIENCE.as_secs()))),
+        Ok(Err(error)) if status_code(&error) == Some(404) => Err(RequestFailure::NotServed),
+        Ok(Err(error)) => Err(RequestFailure::Failed(format!("{error:#}"))),
+        Err(_) => Err(RequestFailure::Failed(format!(
+            "no answer for {} seconds",
+            REQUEST_TIMEOUT.as_secs()
+        ))),
     }
 }
 
 /// The objects of a list, without secrets. The items of a list do not say what they are.
-fn objects(kind: &Kind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
+fn objects(kind: &CollectedKind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
     let items = list.get_mut("items").map(Value::take);
     let Some(Value::Array(mut items)) = items else { return Vec::new() };
     for item in &mut items {
@@ -164,7 +175,7 @@ fn objects(kind: &Kind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
 }
 
 /// Where an object goes.
-fn place(kind: &Kind, object: &Value) -> String {
+fn archive_path(kind: &CollectedKind, object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
     let clean = |text: &str| text.chars().map(plain).collect::<String>();
@@ -173,7 +184,7 @@ fn place(kind: &Kind, object: &Value) -> String {
     format!("home/{}/{folder}{name}.yaml", kind.name)
 }
 
-fn pretty(value: &Value) -> Vec<u8> {
+fn to_pretty_json(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     text
@@ -187,9 +198,12 @@ mod tests {
     fn names_of_objects_stay_in_their_folder() {
         let kind = &KINDS[0];
         let object = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
-        assert_eq!(place(kind, &object("a", "")), "home/machineconfigpools/a.yaml");
-        assert_eq!(place(kind, &object("a", "n")), "home/machineconfigpools/n/a.yaml");
-        assert_eq!(place(kind, &object("../a/b", "")), "home/machineconfigpools/.._a_b.yaml");
+        assert_eq!(archive_path(kind, &object("a", "")), "home/machineconfigpools/a.yaml");
+        assert_eq!(archive_path(kind, &object("a", "n")), "home/machineconfigpools/n/a.yaml");
+        assert_eq!(
+            archive_path(kind, &object("../a/b", "")),
+            "home/machineconfigpools/.._a_b.yaml"
+        );
     }
 
     #[test]

@@ -7,67 +7,72 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use machinist_core::operator::certificates::{
-    CertificateState, CertificateStep, DesiredCertificates, ServingCertificate, SigningCa,
+    CertificateState, CertificateStep, DesiredCertificates, ServerCertificate, SigningCa,
     TrustedCertificate, next_step,
 };
 use machinist_core::operator::events::{self, OperatorEvent};
 use machinist_core::operator::{BUNDLE_KEY, SERVER_CA, SERVER_TLS, labels};
-use machinist_hub::auth::certificates::{Ca, Pair, Validity};
+use machinist_hub::auth::certificates::{CertificateAuthority, CertificateInfo, PemKeyPair};
 use serde_json::{Value, json};
 
-use super::observe::get;
-use super::write::Writer;
+use super::caches::get_optional;
+use super::write::ApplyWriter;
 
 /// On the Secret of the CA: whoever writes something new here asks for a new CA.
-const ROTATE: &str = "machinist.dev/rotate";
+const ROTATE_ANNOTATION: &str = "machinist.dev/rotate";
 /// On the Secret of the CA: the last wish that was fulfilled.
-const ROTATED: &str = "machinist.dev/rotated";
+const ROTATED_ANNOTATION: &str = "machinist.dev/rotated";
 /// No state needs more steps than this.
-const STEPS: usize = 10;
+const MAX_STEPS: usize = 10;
 
 /// Everything that there is, keys and all.
 #[derive(Default)]
-struct Kept {
-    current: Option<Pair>,
-    next: Option<Pair>,
+struct StoredCertificates {
+    current: Option<PemKeyPair>,
+    next: Option<PemKeyPair>,
     rotate: String,
     rotated: String,
     bundle: Vec<String>,
-    serving: Option<(Pair, String)>,
+    serving: Option<(PemKeyPair, String)>,
 }
 
 /// What came of keeping the certificates.
-pub(super) struct Outcome {
+pub(super) struct CertificatesReport {
     /// The CAs that machines are to trust.
     pub(super) bundle: String,
     /// When which certificate ends, in seconds since 1970.
-    pub(super) ends: Vec<(&'static str, i64)>,
+    pub(super) expirations: Vec<(&'static str, i64)>,
 }
 
 /// Keeps the certificates, and tells what it did.
-pub(super) async fn keep(
-    writer: &Writer,
+pub(super) async fn reconcile_certificates(
+    writer: &ApplyWriter,
     namespace: &str,
     names: &[String],
     overlap: i64,
     tell: &(dyn Fn(&OperatorEvent) + Sync),
-) -> Result<Outcome> {
+) -> Result<CertificatesReport> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         let mut kept = read(writer, namespace).await?;
         let rotate = !kept.rotate.is_empty() && kept.rotate != kept.rotated;
         let wanted = DesiredCertificates { names: names.to_vec(), overlap, rotate };
         let state = kept.state();
         let Some(step) = next_step(&state, &wanted, now) else {
-            return Ok(Outcome { bundle: kept.bundle.concat(), ends: ends(&state) });
+            return Ok(CertificatesReport {
+                bundle: kept.bundle.concat(),
+                expirations: expirations(&state),
+            });
         };
-        tracing::info!(step = about(&step), "certificates of the server");
+        tracing::info!(step = step_certificate(&step), "certificates of the server");
         let news = events::certificate_event(&step);
         match step {
-            CertificateStep::CreateCa => kept.current = Some(Ca::make("machine-config-server")?),
+            CertificateStep::CreateCa => {
+                kept.current = Some(CertificateAuthority::generate("machine-config-server")?)
+            }
             CertificateStep::CreateNextCa => {
-                kept.next = Some(Ca::make("machine-config-server")?);
+                kept.next = Some(CertificateAuthority::generate("machine-config-server")?);
                 kept.rotated = kept.rotate.clone();
             }
             CertificateStep::PromoteNextCa => kept.current = kept.next.take(),
@@ -75,9 +80,10 @@ pub(super) async fn keep(
                 writer.apply(&bundle_object(namespace, &bundle)).await?;
                 continue;
             }
-            CertificateStep::SignServingCertificate => {
+            CertificateStep::SignServerCertificate => {
                 let signer = kept.current.as_ref().context("there is no CA")?;
-                let pair = Ca::load(signer)?.server("machine-config-server", names)?;
+                let pair = CertificateAuthority::from_pem(signer)?
+                    .issue_server("machine-config-server", names)?;
                 writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
                 news.iter().for_each(tell);
                 continue;
@@ -90,7 +96,7 @@ pub(super) async fn keep(
 }
 
 /// When which certificate ends.
-fn ends(state: &CertificateState) -> Vec<(&'static str, i64)> {
+fn expirations(state: &CertificateState) -> Vec<(&'static str, i64)> {
     let ends = [
         ("server", state.serving.as_ref().map(|it| it.not_after)),
         ("ca", state.current.as_ref().map(|it| it.not_after)),
@@ -99,23 +105,23 @@ fn ends(state: &CertificateState) -> Vec<(&'static str, i64)> {
     ends.into_iter().filter_map(|(name, end)| Some((name, end?))).collect()
 }
 
-fn about(step: &CertificateStep) -> &'static str {
+fn step_certificate(step: &CertificateStep) -> &'static str {
     match step {
         CertificateStep::CreateCa => "making a CA",
         CertificateStep::CreateNextCa => "making the next CA",
         CertificateStep::UpdateBundle(_) => "telling machines whom to trust",
         CertificateStep::PromoteNextCa => "using the next CA",
-        CertificateStep::SignServingCertificate => "signing the server's certificate",
+        CertificateStep::SignServerCertificate => "signing the server's certificate",
     }
 }
 
-impl Kept {
+impl StoredCertificates {
     /// What the decision needs to know. What cannot be read does not count.
     fn state(&self) -> CertificateState {
-        let signer = |pair: &Option<Pair>| {
+        let signer = |pair: &Option<PemKeyPair>| {
             let pair = pair.as_ref()?;
-            Ca::load(pair).ok()?;
-            let validity = Validity::of(&pair.certificate).ok()?;
+            CertificateAuthority::from_pem(pair).ok()?;
+            let validity = CertificateInfo::parse(&pair.certificate).ok()?;
             let certificate = pair.certificate.clone();
             Some(SigningCa {
                 certificate,
@@ -124,13 +130,13 @@ impl Kept {
             })
         };
         let trusted = self.bundle.iter().map(|certificate| {
-            let to = Validity::of(certificate).map_or(0, |validity| validity.not_after);
+            let to = CertificateInfo::parse(certificate).map_or(0, |validity| validity.not_after);
             TrustedCertificate { certificate: certificate.clone(), not_after: to }
         });
         let serving = self.serving.as_ref().and_then(|(pair, signer)| {
-            let validity = Validity::of(&pair.certificate).ok()?;
+            let validity = CertificateInfo::parse(&pair.certificate).ok()?;
             let (from, to) = (validity.not_before, validity.not_after);
-            Some(ServingCertificate {
+            Some(ServerCertificate {
                 names: validity.sans,
                 not_before: from,
                 not_after: to,
@@ -146,22 +152,22 @@ impl Kept {
     }
 }
 
-async fn read(writer: &Writer, namespace: &str) -> Result<Kept> {
+async fn read(writer: &ApplyWriter, namespace: &str) -> Result<StoredCertificates> {
     let path = |plural: &str, name: &str| format!("/api/v1/namespaces/{namespace}/{plural}/{name}");
-    let signer = get(&writer.home, &path("secrets", SERVER_CA)).await?;
-    let serving = get(&writer.home, &path("secrets", SERVER_TLS)).await?;
-    let bundle = get(&writer.home, &path("configmaps", SERVER_CA)).await?;
+    let signer = get_optional(&writer.client, &path("secrets", SERVER_CA)).await?;
+    let serving = get_optional(&writer.client, &path("secrets", SERVER_TLS)).await?;
+    let bundle = get_optional(&writer.client, &path("configmaps", SERVER_CA)).await?;
     let pair = |object: &Value, name: &str| {
         let key = secret_text(object, &format!("{name}.key"))?;
-        Some(Pair { certificate: secret_text(object, &format!("{name}.crt"))?, key })
+        Some(PemKeyPair { certificate: secret_text(object, &format!("{name}.crt"))?, key })
     };
     let annotation =
         |key: &str| signer["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
-    Ok(Kept {
+    Ok(StoredCertificates {
         current: pair(&signer, "tls"),
         next: pair(&signer, "next"),
-        rotate: annotation(ROTATE),
-        rotated: annotation(ROTATED),
+        rotate: annotation(ROTATE_ANNOTATION),
+        rotated: annotation(ROTATED_ANNOTATION),
         bundle: certificates(bundle["data"][BUNDLE_KEY].as_str().unwrap_or_default()),
         serving: pair(&serving, "tls").zip(secret_text(&serving, "ca.crt")),
     })
@@ -189,7 +195,7 @@ fn secret(namespace: &str, name: &str, data: &BTreeMap<&str, &str>) -> Value {
     })
 }
 
-fn signer_object(namespace: &str, kept: &Kept) -> Value {
+fn signer_object(namespace: &str, kept: &StoredCertificates) -> Value {
     let mut data = BTreeMap::new();
     if let Some(pair) = &kept.current {
         data.extend([("tls.crt", pair.certificate.as_str()), ("tls.key", pair.key.as_str())]);
@@ -198,11 +204,11 @@ fn signer_object(namespace: &str, kept: &Kept) -> Value {
         data.extend([("next.crt", pair.certificate.as_str()), ("next.key", pair.key.as_str())]);
     }
     let mut object = secret(namespace, SERVER_CA, &data);
-    object["metadata"]["annotations"] = json!({ROTATED: kept.rotated});
+    object["metadata"]["annotations"] = json!({ROTATED_ANNOTATION: kept.rotated});
     object
 }
 
-fn serving_object(namespace: &str, pair: &Pair, signer: &str) -> Value {
+fn serving_object(namespace: &str, pair: &PemKeyPair, signer: &str) -> Value {
     let data = [("tls.crt", pair.certificate.as_str()), ("tls.key", &pair.key), ("ca.crt", signer)];
     secret(namespace, SERVER_TLS, &data.into())
 }
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_read_as_it_was_written() {
-        let all = ["b", "a"].map(|name| Ca::make(name).unwrap().certificate);
+        let all = ["b", "a"].map(|name| CertificateAuthority::generate(name).unwrap().certificate);
         let sorted: Vec<String> = certificates(&all.concat());
         assert_eq!(sorted, all.map(|one| format!("{}\n", one.trim().replace("\r\n", "\n"))));
         assert_eq!(certificates(&sorted.concat()), sorted);
@@ -230,11 +236,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_does_not_count() {
-        let bad = Pair { certificate: "x".to_owned(), key: "y".to_owned() };
-        let kept = Kept {
+        let bad = PemKeyPair { certificate: "x".to_owned(), key: "y".to_owned() };
+        let kept = StoredCertificates {
             current: Some(bad.clone()),
             serving: Some((bad, String::new())),
-            ..Kept::default()
+            ..StoredCertificates::default()
         };
         assert_eq!(kept.state(), CertificateState::default());
     }

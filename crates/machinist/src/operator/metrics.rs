@@ -12,56 +12,56 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{self, Source};
+use crate::metrics::{self, MetricsSource};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Build {
+struct BuildLabels {
     version: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Stands {
+struct ConditionLabels {
     condition: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Task {
+struct TaskLabels {
     task: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Of {
+struct CertificateLabels {
     certificate: &'static str,
 }
 
 /// All figures. A clone counts into the same.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct OperatorMetrics {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     registry: Registry,
-    conditions: Family<Stands, Gauge>,
+    conditions: Family<ConditionLabels, Gauge>,
     passes: Counter,
-    failures: Family<Task, Counter>,
-    well: Gauge,
+    failures: Family<TaskLabels, Counter>,
+    last_success: Gauge,
     repairs: Counter,
-    certificates: Family<Of, Gauge>,
+    certificates: Family<CertificateLabels, Gauge>,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for OperatorMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 
-impl Metrics {
+impl OperatorMetrics {
     /// The figures of an operator that deploys a release.
     pub(super) fn new(release: &str) -> Self {
         let mut registry = Registry::default();
-        let build = Family::<Build, Gauge>::default();
-        build.get_or_create(&Build { version: release.to_owned() }).set(1);
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: release.to_owned() }).set(1);
         registry.register("machinist_operator_build_info", "The release that is deployed", build);
         let conditions = Family::default();
         let help = "Whether a condition of the system holds";
@@ -82,55 +82,63 @@ impl Metrics {
             help,
             certificates.clone(),
         );
-        let inner = Inner { registry, conditions, passes, failures, well, repairs, certificates };
+        let inner = Inner {
+            registry,
+            conditions,
+            passes,
+            failures,
+            last_success: well,
+            repairs,
+            certificates,
+        };
         Self { inner: Arc::new(inner) }
     }
 
     /// A pass ended; it failed in a task, or it did not.
-    pub(super) fn passed(&self, failed: Option<&'static str>) {
+    pub(super) fn record_pass(&self, failed: Option<&'static str>) {
         self.inner.passes.inc();
         match failed {
             Some(task) => {
-                self.inner.failures.get_or_create(&Task { task }).inc();
+                self.inner.failures.get_or_create(&TaskLabels { task }).inc();
             }
             None => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                self.inner.well.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+                self.inner.last_success.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
             }
         }
     }
 
     /// What somebody had changed was put right.
-    pub(super) fn repaired(&self) {
+    pub(super) fn count_repair(&self) {
         self.inner.repairs.inc();
     }
 
     /// What is said about the system.
-    pub(super) fn conditions(&self, conditions: &[Condition]) {
+    pub(super) fn set_conditions(&self, conditions: &[Condition]) {
         for condition in [AVAILABLE, PROGRESSING, DEGRADED, UPGRADEABLE] {
             let holds = find_condition(conditions, condition).is_some_and(Condition::is_true);
-            self.inner.conditions.get_or_create(&Stands { condition }).set(holds.into());
+            self.inner.conditions.get_or_create(&ConditionLabels { condition }).set(holds.into());
         }
     }
 
     /// When the certificates end, those that there are.
-    pub(super) fn certificates(&self, ends: &[(&'static str, i64)]) {
+    pub(super) fn set_certificate_expirations(&self, ends: &[(&'static str, i64)]) {
         self.inner.certificates.clear();
         for (certificate, end) in ends {
-            self.inner.certificates.get_or_create(&Of { certificate }).set(*end);
+            self.inner.certificates.get_or_create(&CertificateLabels { certificate }).set(*end);
         }
     }
 
     /// All of them go when this operator does not lead any more: what is old must not be taken for true.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         self.inner.conditions.clear();
         self.inner.certificates.clear();
     }
 
     /// All figures.
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
-        Source::new(move |text| figures::write(&inner.registry, text))
+        MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
     }
 }
 
@@ -140,18 +148,18 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_told() {
-        let metrics = Metrics::new("1.2");
-        let text = || figures::text(&[metrics.source()]);
-        metrics.passed(Some("Settings"));
+        let metrics = OperatorMetrics::new("1.2");
+        let text = || metrics::render(&[metrics.source()]);
+        metrics.record_pass(Some("Settings"));
         assert!(text().contains("machinist_operator_last_sync_seconds 0\n"), "{}", text());
-        metrics.passed(None);
-        metrics.conditions(&[Condition {
+        metrics.record_pass(None);
+        metrics.set_conditions(&[Condition {
             type_: DEGRADED.to_owned(),
             status: "True".to_owned(),
             ..Condition::default()
         }]);
-        metrics.certificates(&[("server", 17)]);
-        metrics.certificates(&[("ca", 18)]);
+        metrics.set_certificate_expirations(&[("server", 17)]);
+        metrics.set_certificate_expirations(&[("ca", 18)]);
         for line in [
             "machinist_operator_build_info{version=\"1.2\"} 1",
             "machinist_operator_syncs_total 2",
@@ -163,7 +171,7 @@ mod tests {
             assert!(text().contains(&format!("{line}\n")), "{line}: {}", text());
         }
         assert!(!text().contains("server"), "{}", text());
-        metrics.forget();
+        metrics.clear();
         assert!(!text().contains("Degraded"), "{}", text());
     }
 }

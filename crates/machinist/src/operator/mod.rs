@@ -7,11 +7,11 @@
 //! It holds no decision: those are in `machinist_core::operator`. Every pass applies everything anew with server-side
 //! apply; the API server writes nothing where nothing is different.
 
+mod caches;
 mod certificates;
 mod metrics;
-mod observe;
-mod pass;
-mod tell;
+mod reconcile;
+mod report;
 mod write;
 
 use std::net::SocketAddr;
@@ -23,30 +23,30 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::client::request::ApiClient;
 use crate::controller::events::Recorder;
-use crate::controller::leader::{Election, Elector};
-use crate::figures::{Health, Page};
-use crate::home::request::Home;
+use crate::controller::leader::{ElectionConfig, Elector};
 use crate::listen;
-use metrics::Metrics;
-use observe::World;
-use pass::{Operator, Outlets};
-use write::Writer;
+use crate::metrics::{MetricsEndpoint, ProcessHealth};
+use caches::OperatorCaches;
+use metrics::OperatorMetrics;
+use reconcile::{Operator, OperatorReporters};
+use write::ApplyWriter;
 
 /// The name of the Lease.
-const LEASE: &str = "machine-config";
+const LEASE_NAME: &str = "machine-config";
 /// Changes within this time are answered together.
-const QUIET: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Certificates grow old without anybody telling.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(60);
 /// After a pass that failed, whatever changes...
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// ...and when nothing does.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How an operator is to run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct OperatorOptions {
     /// The namespace of the system.
     pub namespace: String,
     /// The image that the parts run; that of the own pod where it is not said.
@@ -56,7 +56,7 @@ pub struct Options {
     /// The release that is deployed.
     pub release: String,
     /// How it comes to lead.
-    pub election: Election,
+    pub election: ElectionConfig,
     /// Where figures are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
 }
@@ -65,33 +65,39 @@ pub struct Options {
 ///
 /// # Errors
 /// It cannot begin: nobody says which image the parts are to run, or the address for its figures is taken.
-pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
-    let metrics = Metrics::new(&options.release);
-    let health = watch::Sender::new(Health::Starting);
+pub async fn run(
+    client: Client,
+    options: OperatorOptions,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let metrics = OperatorMetrics::new(&options.release);
+    let health = watch::Sender::new(ProcessHealth::Starting);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--metrics-listen-address").await?;
-        let page = Page { sources: vec![metrics.source()], health: Some(health.subscribe()) };
+        let page =
+            MetricsEndpoint { sources: vec![metrics.source()], health: Some(health.subscribe()) };
         tasks.spawn(page.serve(listener));
     }
     let (events, writing) = Recorder::new(client.clone());
     tasks.spawn(writing);
-    let outlets = Outlets { events, metrics };
-    let mut elector = Elector::for_lease(LEASE, client.clone(), options.election.clone());
+    let outlets = OperatorReporters { events, metrics };
+    let mut elector = Elector::for_lease(LEASE_NAME, client.clone(), options.election.clone());
     let lead = async {
-        let image = image(&client, &options).await?;
+        let image = own_image(&client, &options).await?;
         tracing::info!(image, release = options.release, "operator");
         loop {
-            health.send_replace(Health::StandingBy);
+            health.send_replace(ProcessHealth::Standby);
             let lead = elector.acquire().await;
             tracing::info!(identity = options.election.identity, "leading");
             let mut term = JoinSet::new();
-            let world = World::follow(&client, &options.namespace, &mut term);
-            let writer = Writer { home: Home::new(client.clone()), lead: lead.clone() };
+            let world = OperatorCaches::start(&client, &options.namespace, &mut term);
+            let writer =
+                ApplyWriter { client: ApiClient::new(client.clone()), leadership: lead.clone() };
             let operator = Operator::new(writer, &options, &image, world, outlets.clone());
-            term.spawn(keep(operator, health.clone()));
-            elector.keep(&lead).await;
-            outlets.metrics.forget();
+            term.spawn(run_reconcile_loop(operator, health.clone()));
+            elector.renew_until_lost(&lead).await;
+            outlets.metrics.clear();
             tracing::warn!("this operator does not lead any more");
         }
     };
@@ -104,27 +110,27 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Takes pass after pass, for ever.
-async fn keep(operator: Operator, health: watch::Sender<Health>) {
-    let mut changes = operator.world.changes();
-    operator.world.ready().await;
-    health.send_replace(Health::Leading);
+async fn run_reconcile_loop(operator: Operator, health: watch::Sender<ProcessHealth>) {
+    let mut changes = operator.caches.subscribe();
+    operator.caches.wait_until_ready().await;
+    health.send_replace(ProcessHealth::Leading);
     loop {
-        let well = operator.pass().await;
-        let limit = if well { AT_LEAST_EVERY } else { RETRY };
+        let well = operator.reconcile().await;
+        let limit = if well { RESYNC_INTERVAL } else { RETRY_DELAY };
         if !well {
             // What is said about a failure is a change, too.
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(MIN_RETRY_DELAY).await;
             changes.mark_unchanged();
         }
         // Whoever changes things lives as long as we do; nothing changed is no error either.
         let _ = tokio::time::timeout(limit, changes.changed()).await;
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(DEBOUNCE).await;
         changes.mark_unchanged();
     }
 }
 
 /// The image that the parts run: the one that we run ourselves.
-async fn image(client: &Client, options: &Options) -> Result<String> {
+async fn own_image(client: &Client, options: &OperatorOptions) -> Result<String> {
     if let Some(image) = &options.image {
         return Ok(image.clone());
     }

@@ -8,21 +8,21 @@ use machinist_core::api::names::FIELD_MANAGER;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::controller::leader::Lead;
-use crate::home::request::{Home, JSON, MERGE_PATCH, refused};
+use crate::client::request::{ACCEPT_JSON, ApiClient, MERGE_PATCH, status_code};
+use crate::controller::leader::Leadership;
 
 /// How long a write may take at most.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Writes objects of the few kinds that the operator makes.
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
-    pub(super) home: Home,
-    pub(super) lead: Lead,
+pub(super) struct ApplyWriter {
+    pub(super) client: ApiClient,
+    pub(super) leadership: Leadership,
 }
 
-impl Writer {
+impl ApplyWriter {
     /// Makes an object as it is said, or brings it back to that. Fields that are not said belong to others.
     pub(super) async fn apply(&self, object: &Value) -> Result<Value> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", path(object)?);
@@ -35,8 +35,8 @@ impl Writer {
     pub(super) async fn create(&self, object: &Value) -> Result<()> {
         let path = path(object)?;
         let list = path.rsplit_once('/').map_or(path.as_str(), |(list, _)| list);
-        match self.send(Method::POST, list, JSON, object).await {
-            Err(error) if refused(&error) == Some(409) => Ok(()),
+        match self.send(Method::POST, list, ACCEPT_JSON, object).await {
+            Err(error) if status_code(&error) == Some(409) => Ok(()),
             answer => answer.map(drop).with_context(|| format!("cannot make {}", name(object))),
         }
     }
@@ -44,8 +44,8 @@ impl Writer {
     /// Removes an object, with what belongs to it.
     pub(super) async fn delete(&self, object: &Value) -> Result<()> {
         let options = serde_json::json!({"propagationPolicy": "Background"});
-        match self.send(Method::DELETE, &path(object)?, JSON, &options).await {
-            Err(error) if refused(&error) == Some(404) => Ok(()),
+        match self.send(Method::DELETE, &path(object)?, ACCEPT_JSON, &options).await {
+            Err(error) if status_code(&error) == Some(404) => Ok(()),
             answer => answer.map(drop).with_context(|| format!("cannot remove {}", name(object))),
         }
     }
@@ -56,9 +56,10 @@ impl Writer {
     }
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Value> {
-        ensure!(self.lead.holds(), "this operator does not lead any more");
-        let writing = self.home.write(method, path, kind, body);
-        let answer = timeout(PATIENCE, writing).await.map_err(|_| anyhow!("no answer in time"))?;
+        ensure!(self.leadership.is_leading(), "this operator does not lead any more");
+        let writing = self.client.write(method, path, kind, body);
+        let answer =
+            timeout(WRITE_TIMEOUT, writing).await.map_err(|_| anyhow!("no answer in time"))?;
         Ok(answer?.body)
     }
 }

@@ -16,14 +16,14 @@ use machinist_core::serve::enrol::{
     self, ENROLMENT_CA_SECRET, ENROLMENT_LABEL, EnrolmentFacts, EnrolmentRecord, EnrolmentState,
     EnrolmentStep, SECRET_PREFIX, SECRET_TYPE,
 };
-use machinist_hub::auth::certificates::{Ca, Pair, Request};
+use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::home::cache::Cache;
+use crate::client::cache::Cache;
 
 /// A machine fetches the sealed half at once; its certificate need not last.
-const SECONDS: i64 = 3600;
+const CERTIFICATE_LIFETIME_SECONDS: i64 = 3600;
 /// The status of an object that is there already.
 const CONFLICT: u16 = 409;
 /// The names of the parts of a Secret with a certificate.
@@ -32,20 +32,20 @@ const KEY: &str = "tls.key";
 
 /// What a machine is told.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum EnrolmentReply {
     /// Its certificate, as PEM.
     Certificate(String),
     /// That somebody has to look at its request first.
-    Wait,
+    Pending,
 }
 
 /// One request for a certificate.
 #[derive(Debug)]
-pub(super) struct Application<'a> {
+pub(super) struct EnrolmentRequest<'a> {
     /// The pool that the machine says it is of.
     pub pool: &'a str,
     /// The request itself.
-    pub request: &'a Request,
+    pub request: &'a SigningRequest,
     /// The hash of its key.
     pub id: &'a str,
     /// What the machine calls itself.
@@ -57,35 +57,35 @@ pub(super) struct Application<'a> {
 }
 
 /// Knows who is enrolled.
-pub(super) struct Registrar {
-    authority: Ca,
-    keeper: Keeper,
+pub(super) struct EnrolmentRegistrar {
+    ca: CertificateAuthority,
+    store: EnrolmentStore,
 }
 
 /// Where it is kept who is enrolled.
-enum Keeper {
+enum EnrolmentStore {
     /// In a home.
-    Home(Box<Book>),
+    Api(Box<EnrolmentSecrets>),
     /// Nowhere but here: pools, and the hashes of keys.
     Memory(Mutex<BTreeSet<(String, String)>>),
 }
 
-impl fmt::Debug for Registrar {
+impl fmt::Debug for EnrolmentRegistrar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registrar").finish_non_exhaustive()
     }
 }
 
 /// The requests that a home keeps.
-struct Book {
+struct EnrolmentSecrets {
     api: Api<Secret>,
     namespace: String,
-    known: Cache<Secret>,
+    cache: Cache<Secret>,
 }
 
-impl Registrar {
+impl EnrolmentRegistrar {
     /// One whose requests and CA are in a home; is ready when all have been seen once.
-    pub(super) async fn of_home(
+    pub(super) async fn with_api(
         client: Client,
         namespace: &str,
         tasks: &mut JoinSet<()>,
@@ -94,31 +94,34 @@ impl Registrar {
         let authority = authority(&api).await.context("the CA for enrolments")?;
         let known = Cache::default();
         let config = watcher::Config::default().labels(ENROLMENT_LABEL);
-        tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
-        known.ready().await;
-        let book = Book { api, namespace: namespace.to_owned(), known };
-        Ok(Self { authority, keeper: Keeper::Home(Box::new(book)) })
+        tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
+        known.wait_until_ready().await;
+        let book = EnrolmentSecrets { api, namespace: namespace.to_owned(), cache: known };
+        Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(book)) })
     }
 
     /// One without a home: only tokens let machines in, and a restart forgets them.
-    pub(super) fn alone() -> Result<Self> {
-        let pair = Ca::make("machine-config-server")?;
-        Ok(Self { authority: Ca::load(&pair)?, keeper: Keeper::Memory(Mutex::default()) })
+    pub(super) fn in_memory() -> Result<Self> {
+        let pair = CertificateAuthority::generate("machine-config-server")?;
+        Ok(Self {
+            ca: CertificateAuthority::from_pem(&pair)?,
+            store: EnrolmentStore::Memory(Mutex::default()),
+        })
     }
 
     /// The CA that machines' certificates are from, as PEM.
-    pub(super) fn authority(&self) -> &str {
-        self.authority.certificate()
+    pub(super) fn ca_pem(&self) -> &str {
+        self.ca.certificate()
     }
 
     /// The state that a key has for a pool. Its request may have been for another pool: then the answer is no.
     fn state(&self, id: &str, pool: &str) -> Option<EnrolmentState> {
-        match &self.keeper {
-            Keeper::Home(book) => {
+        match &self.store {
+            EnrolmentStore::Api(book) => {
                 let record = book.find(id)?;
                 Some(if record.pool == pool { record.state } else { EnrolmentState::Denied })
             }
-            Keeper::Memory(granted) => {
+            EnrolmentStore::Memory(granted) => {
                 let granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_granted = granted.contains(&(pool.to_owned(), id.to_owned()));
                 is_granted.then_some(EnrolmentState::Approved)
@@ -132,36 +135,36 @@ impl Registrar {
     }
 
     /// Looks at a request; `grant` takes down the use of its token.
-    pub(super) async fn apply(
+    pub(super) async fn handle_request(
         &self,
-        application: &Application<'_>,
+        application: &EnrolmentRequest<'_>,
         grant: impl Future<Output = Result<(), ServeError>>,
-    ) -> Result<Told, ServeError> {
-        let Application { pool, request, id, .. } = *application;
+    ) -> Result<EnrolmentReply, ServeError> {
+        let EnrolmentRequest { pool, request, id, .. } = *application;
         let (user, group) = enrol::subject(pool, id);
-        if request.user != user || request.groups != [group] || request.wants_more {
+        if request.user != user || request.groups != [group] || request.has_forbidden_extensions {
             return Err(ServeError::BadRequest(format!("its subject has to be {user}")));
         }
         let facts = EnrolmentFacts {
             state: self.state(id, pool),
             has_token: application.token.is_some(),
-            can_wait: matches!(self.keeper, Keeper::Home(_)),
-            waiting: match &self.keeper {
-                Keeper::Home(book) => book.waiting(),
-                Keeper::Memory(_) => 0,
+            can_wait: matches!(self.store, EnrolmentStore::Api(_)),
+            waiting: match &self.store {
+                EnrolmentStore::Api(book) => book.pending_count(),
+                EnrolmentStore::Memory(_) => 0,
             },
         };
         match enrol::decide_enrolment(facts) {
             EnrolmentStep::Sign => {}
             EnrolmentStep::Approve => {
                 grant.await?;
-                self.keep(application, EnrolmentState::Approved).await?;
+                self.store_state(application, EnrolmentState::Approved).await?;
             }
             EnrolmentStep::RecordPending => {
-                self.keep(application, EnrolmentState::Pending).await?;
-                return Ok(Told::Wait);
+                self.store_state(application, EnrolmentState::Pending).await?;
+                return Ok(EnrolmentReply::Pending);
             }
-            EnrolmentStep::Wait => return Ok(Told::Wait),
+            EnrolmentStep::Wait => return Ok(EnrolmentReply::Pending),
             EnrolmentStep::Deny => return Err(ServeError::Forbidden("the enrolment was denied")),
             EnrolmentStep::TooManyPending => {
                 return Err(ServeError::EnrolmentNotStored("too many wait already".to_owned()));
@@ -172,18 +175,20 @@ impl Registrar {
                 ));
             }
         }
-        let signed = self.authority.sign(request, SECONDS);
-        signed.map(Told::Certificate).map_err(|error| ServeError::BadRequest(error.to_string()))
+        let signed = self.ca.sign_request(request, CERTIFICATE_LIFETIME_SECONDS);
+        signed
+            .map(EnrolmentReply::Certificate)
+            .map_err(|error| ServeError::BadRequest(error.to_string()))
     }
 
-    async fn keep(
+    async fn store_state(
         &self,
-        application: &Application<'_>,
+        application: &EnrolmentRequest<'_>,
         state: EnrolmentState,
     ) -> Result<(), ServeError> {
-        let book = match &self.keeper {
-            Keeper::Home(book) => book,
-            Keeper::Memory(granted) => {
+        let book = match &self.store {
+            EnrolmentStore::Api(book) => book,
+            EnrolmentStore::Memory(granted) => {
                 let mut granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
                 granted.insert((application.pool.to_owned(), application.id.to_owned()));
                 return Ok(());
@@ -201,15 +206,15 @@ impl Registrar {
     }
 }
 
-impl Book {
+impl EnrolmentSecrets {
     fn find(&self, id: &str) -> Option<EnrolmentRecord> {
-        let secret = self.known.get_in(&self.namespace, &format!("{SECRET_PREFIX}{id}"))?;
-        read(&secret)
+        let secret = self.cache.get_in(&self.namespace, &format!("{SECRET_PREFIX}{id}"))?;
+        parse_record(&secret)
     }
 
-    fn waiting(&self) -> usize {
-        let all = self.known.all();
-        let records = all.iter().filter_map(|secret| read(secret));
+    fn pending_count(&self) -> usize {
+        let all = self.cache.all();
+        let records = all.iter().filter_map(|secret| parse_record(secret));
         records.filter(|record| record.state == EnrolmentState::Pending).count()
     }
 
@@ -229,7 +234,7 @@ impl Book {
                 let Some(there) = self.api.get_opt(&name).await.map_err(failed)? else {
                     return Err(ServeError::EnrolmentNotStored("it comes and goes".to_owned()));
                 };
-                let known = read(&there).filter(|known| known.pool == record.pool);
+                let known = parse_record(&there).filter(|known| known.pool == record.pool);
                 if known.is_none_or(|known| known.state == EnrolmentState::Denied) {
                     return Err(ServeError::Forbidden("the enrolment was denied"));
                 }
@@ -248,18 +253,18 @@ impl Book {
             }
             written => written,
         };
-        self.known.put(written.map_err(failed)?);
+        self.cache.upsert(written.map_err(failed)?);
         Ok(())
     }
 }
 
-fn read(secret: &Secret) -> Option<EnrolmentRecord> {
+fn parse_record(secret: &Secret) -> Option<EnrolmentRecord> {
     let label = secret.metadata.labels.as_ref()?.get(ENROLMENT_LABEL)?;
     EnrolmentRecord::from_secret(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
 }
 
 /// The CA of a home; whoever comes first makes it.
-async fn authority(api: &Api<Secret>) -> Result<Ca> {
+async fn authority(api: &Api<Secret>) -> Result<CertificateAuthority> {
     for _ in 0..2 {
         if let Some(secret) = api.get_opt(ENROLMENT_CA_SECRET).await? {
             let part = |name: &str| -> Option<String> {
@@ -271,9 +276,9 @@ async fn authority(api: &Api<Secret>) -> Result<Ca> {
                     "the Secret {ENROLMENT_CA_SECRET} has no {CERTIFICATE} and {KEY}: delete it, and it is made anew"
                 );
             };
-            return Ok(Ca::load(&Pair { certificate, key })?);
+            return Ok(CertificateAuthority::from_pem(&PemKeyPair { certificate, key })?);
         }
-        let pair = Ca::make("machine-config-server")?;
+        let pair = CertificateAuthority::generate("machine-config-server")?;
         let bytes = |text: String| ByteString(text.into_bytes());
         let data = [(CERTIFICATE, pair.certificate), (KEY, pair.key)];
         let data = data.map(|(name, text)| (name.to_owned(), bytes(text)));

@@ -16,27 +16,27 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::page::Pages;
+use super::routes::Routes;
 
 /// The TLS handshake must be over in this time, also when thousands come at once.
-const HANDSHAKE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// With more connections than this, thrift comes before speed.
-const FEW: usize = 64;
+const SMALL_BUFFER_THRESHOLD: usize = 64;
 /// The head of a request must be there in this time, also after the last request of a connection.
-const HEAD: Duration = Duration::from_secs(15);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection must end in this time: whoever reads slower than that holds it for another reason.
-const LIFE: Duration = Duration::from_secs(600);
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(600);
 /// How long running answers may go on after the stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// As many connections at once on a port.
-const CONNECTIONS: usize = 20_000;
+const MAX_CONNECTIONS: usize = 20_000;
 /// The head of a request is at most this large.
-const HEAD_SIZE: usize = 16 * 1024;
+const MAX_HEADER_SIZE: usize = 16 * 1024;
 
 /// How much of an answer is encrypted ahead of what the other side has taken: whoever serves thousands cannot have
 /// much of each in memory.
-const fn ahead(connections: usize) -> usize {
-    if connections <= FEW { 32 * 1024 } else { 4 * 1024 }
+const fn tls_buffer_size(connections: usize) -> usize {
+    if connections <= SMALL_BUFFER_THRESHOLD { 32 * 1024 } else { 4 * 1024 }
 }
 
 /// Who is at the other end of a connection.
@@ -52,11 +52,11 @@ pub(super) struct Peer {
 
 /// The connections that each address has. A clone counts the same ones.
 #[derive(Debug, Clone, Default)]
-struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
+struct ConnectionCounts(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-impl Connections {
+impl ConnectionCounts {
     /// One more of an address, unless it has so many already. It ends when what is returned is dropped.
-    fn take(&self, address: IpAddr, most: usize) -> Option<Connection> {
+    fn acquire(&self, address: IpAddr, most: usize) -> Option<ConnectionPermit> {
         let address = address.to_canonical();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(address).or_default();
@@ -64,18 +64,18 @@ impl Connections {
             return None;
         }
         *count += 1;
-        Some(Connection { all: self.clone(), address })
+        Some(ConnectionPermit { all: self.clone(), address })
     }
 }
 
 /// A connection that is counted.
 #[derive(Debug)]
-struct Connection {
-    all: Connections,
+struct ConnectionPermit {
+    all: ConnectionCounts,
     address: IpAddr,
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = all.get_mut(&self.address) {
@@ -91,12 +91,12 @@ impl Drop for Connection {
 pub(super) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    pages: Arc<Pages>,
+    pages: Arc<Routes>,
     most: Option<usize>,
     stop: CancellationToken,
 ) {
-    let connections = Connections::default();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = ConnectionCounts::default();
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     loop {
         let accept = async {
@@ -115,31 +115,31 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let counted = match most.map(|most| connections.take(address.ip(), most)) {
+        let counted = match most.map(|most| connections.acquire(address.ip(), most)) {
             Some(None) => {
                 tracing::debug!(%address, "too many connections from this address");
                 continue;
             }
             counted => counted.flatten(),
         };
-        let limit = ahead(CONNECTIONS - slots.available_permits());
+        let limit = tls_buffer_size(MAX_CONNECTIONS - slots.available_permits());
         let acceptor = acceptor.clone().map(|acceptor| (acceptor, limit));
         let (pages, watcher) = (Arc::clone(&pages), graceful.watcher());
         tokio::spawn(async move {
-            connection(stream, address, acceptor, pages, watcher).await;
+            serve_connection(stream, address, acceptor, pages, watcher).await;
             drop((slot, counted));
         });
     }
     drop(listener);
     // Whoever still reads after that is cut off.
-    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
 }
 
-async fn connection(
+async fn serve_connection(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: Option<(TlsAcceptor, usize)>,
-    pages: Arc<Pages>,
+    pages: Arc<Routes>,
     watcher: Watcher,
 ) {
     let _ = stream.set_nodelay(true);
@@ -147,45 +147,48 @@ async fn connection(
     match acceptor {
         None => {
             let peer = Peer { address, is_secure: false, certificate: None };
-            Box::pin(http(stream, peer, pages, watcher)).await;
+            Box::pin(serve_http(stream, peer, pages, watcher)).await;
         }
-        Some(acceptor) => Box::pin(secure(stream, address, acceptor, pages, watcher)).await,
+        Some(acceptor) => Box::pin(serve_tls(stream, address, acceptor, pages, watcher)).await,
     }
 }
 
-async fn secure(
+async fn serve_tls(
     stream: TcpStream,
     address: SocketAddr,
     (acceptor, limit): (TlsAcceptor, usize),
-    pages: Arc<Pages>,
+    pages: Arc<Routes>,
     watcher: Watcher,
 ) {
     let handshake = acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limit)));
-    match tokio::time::timeout(HANDSHAKE, handshake).await {
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let certificate = shown.map(|der| Arc::from(der.as_ref()));
             let peer = Peer { address, is_secure: true, certificate };
-            Box::pin(http(stream, peer, pages, watcher)).await;
+            Box::pin(serve_http(stream, peer, pages, watcher)).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS connection"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }
 }
 
-async fn http<S>(stream: S, peer: Peer, pages: Arc<Pages>, watcher: Watcher)
+async fn serve_http<S>(stream: S, peer: Peer, pages: Arc<Routes>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let address = peer.address;
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let (pages, peer) = (Arc::clone(&pages), peer.clone());
-        async move { Ok::<_, Infallible>(pages.answer(request, &peer).await) }
+        async move { Ok::<_, Infallible>(pages.handle(request, &peer).await) }
     });
     let mut builder = Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_SIZE);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_SIZE);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(LIFE, watcher.watch(connection)).await {
+    match tokio::time::timeout(MAX_CONNECTION_AGE, watcher.watch(connection)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%address, %error, "connection ended"),
         Err(_) => tracing::debug!(%address, "connection lived too long"),
@@ -198,15 +201,15 @@ mod tests {
 
     #[test]
     fn connections_of_an_address_are_counted() {
-        let all = Connections::default();
+        let all = ConnectionCounts::default();
         let (one, other): (IpAddr, IpAddr) =
             ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        let first = all.take(one, 2).unwrap();
-        let second = all.take("::ffff:10.0.0.1".parse().unwrap(), 2).unwrap();
-        assert!(all.take(one, 2).is_none());
-        assert!(all.take(other, 2).is_some());
+        let first = all.acquire(one, 2).unwrap();
+        let second = all.acquire("::ffff:10.0.0.1".parse().unwrap(), 2).unwrap();
+        assert!(all.acquire(one, 2).is_none());
+        assert!(all.acquire(other, 2).is_some());
         drop(first);
-        assert!(all.take(one, 2).is_some());
+        assert!(all.acquire(one, 2).is_some());
         drop(second);
         assert!(all.0.lock().unwrap().is_empty());
     }

@@ -10,19 +10,19 @@
 //! asked for, and made again when something that it was made of changes; otherwise it comes from memory. When the API
 //! goes away, what is known goes on being served.
 
-mod answers;
-mod board;
-mod door;
+mod access;
+mod binary;
+mod directory;
 mod enrol;
-mod figures;
-mod folder;
+mod http_response;
+mod image_registry;
 mod listen;
-mod page;
-mod program;
-mod registry;
+mod metrics;
 mod reload;
-mod reply;
+mod responses;
+mod routes;
 mod sockets;
+mod state;
 pub mod tls;
 mod token_file;
 mod tokens;
@@ -39,45 +39,45 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::figures::Page;
-use board::Board;
-pub use door::Access;
-use door::Door;
-use enrol::Registrar;
-pub use figures::Figures;
-pub use folder::Folder;
-use page::{Pages, Source};
-pub use program::Program;
-pub use sockets::{Inherited, Place, inherited};
-use tls::Certificate;
-pub use token_file::{NAME as TOKEN_FILE, TokenFile};
-use tokens::{HomeTokens, Tokens};
+use crate::metrics::MetricsEndpoint;
+use access::AccessControl;
+pub use access::AccessOptions;
+pub use binary::ServedBinary;
+pub use directory::ManifestDirectory;
+use enrol::EnrolmentRegistrar;
+pub use metrics::ServerMetrics;
+use routes::{ConfigSource, Routes};
+pub use sockets::{InheritedSockets, ListenAddress, inherited_sockets};
+use state::ServerState;
+use tls::ConfigServerCertificate;
+pub use token_file::{TOKEN_FILE_NAME as TOKEN_FILE, TokenFile};
+use tokens::{ApiTokens, TokenStore};
 
 /// How often files are looked at that may change under the server: certificates, tokens.
-const FILES_EVERY: Duration = Duration::from_secs(1);
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where and how to listen.
 #[derive(Debug, Clone)]
-pub struct Listen {
+pub struct ListenOptions {
     /// With TLS.
-    pub secure: Option<Place>,
+    pub secure: Option<ListenAddress>,
     /// Without.
-    pub insecure: Option<Place>,
+    pub insecure: Option<ListenAddress>,
     /// Where figures are served, if anywhere.
-    pub metrics: Option<Place>,
+    pub metrics_listen: Option<ListenAddress>,
     /// The figures: whoever runs the server may show them elsewhere.
-    pub figures: Figures,
+    pub metrics_registry: ServerMetrics,
     /// What is spoken with TLS.
-    pub tls: tls::Settings,
+    pub tls: tls::ServerTlsSettings,
     /// The status for a pool that there is none of.
-    pub unknown_pool: u16,
+    pub unknown_pool_status: u16,
     /// Who gets an answer.
-    pub access: Access,
+    pub access: AccessOptions,
 }
 
 /// Where the server's certificate comes from.
 #[derive(Debug, Clone)]
-pub enum Identity {
+pub enum ServingIdentity {
     /// Out of files, which may be replaced at any time.
     Files {
         /// The certificate, and those between it and the CA.
@@ -86,12 +86,12 @@ pub enum Identity {
         key: PathBuf,
     },
     /// From whoever runs the server.
-    Given(Certificate),
+    Provided(ConfigServerCertificate),
 }
 
 /// How new machines reach the API.
 #[derive(Debug, Clone)]
-pub enum Introduction {
+pub enum ApiAccess {
     /// Out of files that may change.
     Files {
         /// The address of the API.
@@ -100,7 +100,7 @@ pub enum Introduction {
         folder: PathBuf,
     },
     /// Where the API is and whom to trust.
-    Known {
+    Static {
         /// The address of the API.
         api_server: String,
         /// The CA.
@@ -112,46 +112,46 @@ pub enum Introduction {
 
 /// How machines get the sealed halves of their configs.
 #[derive(Debug, Clone)]
-pub struct Enrolment {
+pub struct EnrolmentOptions {
     /// Where they reach the server.
     pub url: String,
     /// Whom they are to trust there, as PEM.
-    pub authority: String,
+    pub ca: String,
     /// The file that this is in, if it is; it may be replaced at any time.
-    pub authority_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
 }
 
-impl Enrolment {
+impl EnrolmentOptions {
     fn sealing(&self, pool: String, paths: Vec<String>) -> SealingConfig {
-        let file = self.authority_file.as_deref();
+        let file = self.ca_file.as_deref();
         // One that is being replaced is read the next time.
         let read = file.and_then(|file| std::fs::read_to_string(file).ok());
         let read = read.filter(|text| !text.trim().is_empty());
-        let authority = read.unwrap_or_else(|| self.authority.clone());
+        let authority = read.unwrap_or_else(|| self.ca.clone());
         SealingConfig { pool, url: self.url.clone(), ca_bundle: authority, paths }
     }
 }
 
 /// How to serve out of the API.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// The namespace of the system's own objects.
     pub namespace: String,
     /// The namespace of provisioning tokens and enrolments.
     pub access_namespace: String,
     /// How new machines reach the API.
-    pub introduction: Introduction,
+    pub api_access: ApiAccess,
     /// Whether a home without a ControllerConfig is served too.
-    pub may_lack_controller_config: bool,
+    pub controller_config_optional: bool,
     /// How answers are split, if they are.
-    pub enrolment: Option<Enrolment>,
+    pub enrolment: Option<EnrolmentOptions>,
     /// The program that machines complete their first boot with, if they get it here.
-    pub program: Option<Program>,
+    pub binary: Option<ServedBinary>,
 }
 
 /// Where a server really listens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Listening {
+pub struct ListenAddresses {
     /// With TLS.
     pub secure: Option<SocketAddr>,
     /// Without.
@@ -164,29 +164,29 @@ pub struct Listening {
 /// It cannot begin: an address is taken, a certificate cannot be read.
 pub async fn start(
     client: Client,
-    options: Options,
-    listen: Listen,
-    identity: Identity,
-    ready: impl FnOnce(Listening),
+    options: ServerOptions,
+    listen: ListenOptions,
+    identity: ServingIdentity,
+    ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
-    let figures = listen.figures.clone();
+    let figures = listen.metrics_registry.clone();
     let certificate = certificate(&identity).await?;
     let begin = async {
         let (mut tokens, mut registrar) = (None, None);
-        if listen.access.tokens || options.enrolment.is_some() {
+        if listen.access.require_token || options.enrolment.is_some() {
             let namespace = options.access_namespace.as_str();
-            let home = HomeTokens::follow(client.clone(), namespace, &mut tasks).await;
-            tokens = Some(Tokens::Home(Box::new(home)));
+            let home = ApiTokens::start_watch(client.clone(), namespace, &mut tasks).await;
+            tokens = Some(TokenStore::Api(Box::new(home)));
         }
         if options.enrolment.is_some() {
             let (client, namespace) = (client.clone(), options.access_namespace.as_str());
-            registrar = Some(Registrar::of_home(client, namespace, &mut tasks).await?);
+            registrar = Some(EnrolmentRegistrar::with_api(client, namespace, &mut tasks).await?);
         }
-        let program = options.program.clone();
-        let board = Board::new(client, options);
-        board.begin(&mut tasks, figures.clone()).await;
+        let program = options.binary.clone();
+        let board = ServerState::new(client, options);
+        board.start(&mut tasks, figures.clone()).await;
         anyhow::Ok((board, tokens, registrar, program))
     };
     let (board, tokens, registrar, program) = tokio::select! {
@@ -194,9 +194,10 @@ pub async fn start(
         () = stop.cancelled() => return Ok(()),
     };
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
-    let (source, door) = (Source::Board(Box::new(board)), Door::new(listen.access.clone(), tokens));
-    let pages = Pages::new(source, door, listen.unknown_pool, figures, registrar);
-    let pages = pages.with_program(program);
+    let (source, door) =
+        (ConfigSource::Api(Box::new(board)), AccessControl::new(listen.access.clone(), tokens));
+    let pages = Routes::new(source, door, listen.unknown_pool_status, figures, registrar);
+    let pages = pages.with_binary(program);
     serve(pages, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
@@ -205,56 +206,56 @@ pub async fn start(
 /// # Errors
 /// It cannot begin: an address is taken, a certificate cannot be read.
 pub async fn bootstrap(
-    folder: Folder,
-    listen: Listen,
-    identity: Identity,
+    folder: ManifestDirectory,
+    listen: ListenOptions,
+    identity: ServingIdentity,
     stop: CancellationToken,
 ) -> Result<()> {
     let certificate = certificate(&identity).await?;
-    let figures = listen.figures.clone();
-    let registrar = folder.enrolment.is_some().then(Registrar::alone).transpose()?;
+    let figures = listen.metrics_registry.clone();
+    let registrar = folder.enrolment.is_some().then(EnrolmentRegistrar::in_memory).transpose()?;
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
-    let tokens = Tokens::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
-    let program = folder.program.clone();
-    let source = Source::Folder(Arc::new(folder));
-    let door = Door::new(listen.access.clone(), Some(tokens));
-    let pages = Pages::new(source, door, listen.unknown_pool, figures, registrar);
-    let pages = pages.with_program(program);
+    let tokens = TokenStore::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
+    let program = folder.binary.clone();
+    let source = ConfigSource::Directory(Arc::new(folder));
+    let door = AccessControl::new(listen.access.clone(), Some(tokens));
+    let pages = Routes::new(source, door, listen.unknown_pool_status, figures, registrar);
+    let pages = pages.with_binary(program);
     serve(pages, listen, identity, (certificate, acceptor), |_| {}, stop).await
 }
 
 /// The certificate to begin with.
-async fn certificate(identity: &Identity) -> Result<Certificate> {
+async fn certificate(identity: &ServingIdentity) -> Result<ConfigServerCertificate> {
     match identity {
-        Identity::Given(certificate) => Ok(certificate.clone()),
-        Identity::Files { certificate, key } => {
+        ServingIdentity::Provided(certificate) => Ok(certificate.clone()),
+        ServingIdentity::Files { certificate, key } => {
             let pair = reload::read(certificate, key).await;
-            Certificate::new(&pair.context("failed to load serving cert")?)
+            ConfigServerCertificate::new(&pair.context("failed to load serving cert")?)
                 .context("failed to load serving cert")
         }
     }
 }
 
 fn acceptor(
-    listen: &Listen,
-    certificate: &Certificate,
-    registrar: Option<&Registrar>,
+    listen: &ListenOptions,
+    certificate: &ConfigServerCertificate,
+    registrar: Option<&EnrolmentRegistrar>,
 ) -> Result<TlsAcceptor> {
-    listen.tls.acceptor(certificate, registrar.map(Registrar::authority))
+    listen.tls.acceptor(certificate, registrar.map(EnrolmentRegistrar::ca_pem))
 }
 
 async fn serve(
-    pages: Pages,
-    listen: Listen,
-    identity: Identity,
-    (certificate, acceptor): (Certificate, TlsAcceptor),
-    ready: impl FnOnce(Listening),
+    pages: Routes,
+    listen: ListenOptions,
+    identity: ServingIdentity,
+    (certificate, acceptor): (ConfigServerCertificate, TlsAcceptor),
+    ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
     let pages = Arc::new(pages);
     let (mut serving, mut beside) = (JoinSet::new(), JoinSet::new());
-    let mut listening = Listening::default();
-    let most = listen.access.connections;
+    let mut listening = ListenAddresses::default();
+    let most = listen.access.max_connections;
     if let Some(place) = &listen.secure {
         let listener = sockets::listen(place, "--secure-port").await?;
         listening.secure = Some(listener.local_addr()?);
@@ -266,13 +267,14 @@ async fn serve(
         listening.insecure = Some(listener.local_addr()?);
         serving.spawn(listen::run(listener, None, Arc::clone(&pages), most, stop.clone()));
     }
-    if let Some(place) = &listen.metrics {
+    if let Some(place) = &listen.metrics_listen {
         let listener = sockets::listen(place, "--metrics-listen-address").await?;
-        let page = Page { sources: vec![listen.figures.source()], health: None };
+        let page =
+            MetricsEndpoint { sources: vec![listen.metrics_registry.source()], health: None };
         beside.spawn(page.serve(listener));
     }
-    if let Identity::Files { certificate: file, key } = identity {
-        beside.spawn(reload::follow(file, key, certificate, FILES_EVERY));
+    if let ServingIdentity::Files { certificate: file, key } = identity {
+        beside.spawn(reload::watch_files(file, key, certificate, FILE_POLL_INTERVAL));
     }
     ready(listening);
     while serving.join_next().await.is_some() {}

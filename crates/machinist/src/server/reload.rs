@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::tls::{Certificate, Pair};
+use super::tls::{ConfigServerCertificate, PemPair};
 
 /// Reads a certificate and its key.
-pub(super) async fn read(certificate: &Path, key: &Path) -> Result<Pair> {
+pub(super) async fn read(certificate: &Path, key: &Path) -> Result<PemPair> {
     let read = async |path: &Path| {
         let bytes = tokio::fs::read(path).await;
         bytes.with_context(|| format!("cannot read {}", path.display()))
     };
-    Ok(Pair { certificate: read(certificate).await?, key: read(key).await? })
+    Ok(PemPair { certificate: read(certificate).await?, key: read(key).await? })
 }
 
 /// Looks at the files for ever. While one of the two is replaced and the other not yet, the old pair stays.
-pub(super) async fn follow(
+pub(super) async fn watch_files(
     certificate: PathBuf,
     key: PathBuf,
-    current: Certificate,
+    current: ConfigServerCertificate,
     every: Duration,
 ) {
     let mut known = read(&certificate, &key).await.ok();

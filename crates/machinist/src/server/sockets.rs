@@ -12,18 +12,18 @@ use crate::listen;
 
 /// The sockets that systemd has opened, by what they are for.
 #[derive(Debug, Clone, Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     /// With TLS.
-    pub secure: Option<Place>,
+    pub secure: Option<ListenAddress>,
     /// Without.
-    pub insecure: Option<Place>,
+    pub insecure: Option<ListenAddress>,
     /// Figures.
-    pub metrics: Option<Place>,
+    pub metrics: Option<ListenAddress>,
 }
 
 /// Where to listen.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum ListenAddress {
     /// At an address; port 0 is any free one.
     Address(SocketAddr),
     /// At a socket that is open already.
@@ -34,7 +34,7 @@ pub enum Place {
 ///
 /// # Errors
 /// One of them is no TCP socket that listens, or it is not clear what they are for.
-pub fn inherited() -> Result<Option<Inherited>> {
+pub fn inherited_sockets() -> Result<Option<InheritedSockets>> {
     let mut passed = ListenFd::from_env();
     if passed.len() == 0 {
         return Ok(None);
@@ -42,13 +42,13 @@ pub fn inherited() -> Result<Option<Inherited>> {
     let text = std::env::var("LISTEN_FDNAMES").ok();
     let sockets =
         assign_sockets(&socket_names(passed.len(), text.as_deref())).map_err(anyhow::Error::msg)?;
-    let mut take = |at: Option<usize>| -> Result<Option<Place>> {
+    let mut take = |at: Option<usize>| -> Result<Option<ListenAddress>> {
         let Some(at) = at else { return Ok(None) };
         let socket = passed.take_tcp_listener(at);
         let socket = socket.context("a socket that systemd has opened is not one of TCP")?;
-        Ok(socket.map(|socket| Place::Socket(Arc::new(socket))))
+        Ok(socket.map(|socket| ListenAddress::Socket(Arc::new(socket))))
     };
-    Ok(Some(Inherited {
+    Ok(Some(InheritedSockets {
         secure: take(sockets.secure)?,
         insecure: take(sockets.insecure)?,
         metrics: take(sockets.metrics)?,
@@ -56,10 +56,10 @@ pub fn inherited() -> Result<Option<Inherited>> {
 }
 
 /// Listens.
-pub(super) async fn listen(place: &Place, flag: &str) -> Result<TcpListener> {
+pub(super) async fn listen(place: &ListenAddress, flag: &str) -> Result<TcpListener> {
     let listener = match place {
-        Place::Address(address) => listen::bind(*address, flag).await?,
-        Place::Socket(socket) => {
+        ListenAddress::Address(address) => listen::bind(*address, flag).await?,
+        ListenAddress::Socket(socket) => {
             let socket = socket.try_clone().context("cannot use the socket of systemd")?;
             socket.set_nonblocking(true)?;
             TcpListener::from_std(socket)?

@@ -17,14 +17,14 @@ use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key, both as PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct PemPair {
     /// The certificate, and those between it and the CA.
     pub certificate: Vec<u8>,
     /// The key.
     pub key: Vec<u8>,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for PemPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pair")
     }
@@ -32,37 +32,37 @@ impl fmt::Debug for Pair {
 
 /// The certificate of the server. A clone is the same one.
 #[derive(Debug, Clone)]
-pub struct Certificate {
+pub struct ConfigServerCertificate {
     current: Arc<RwLock<Arc<CertifiedKey>>>,
 }
 
-impl Certificate {
+impl ConfigServerCertificate {
     /// Takes a certificate.
     ///
     /// # Errors
     /// The PEM is not usable, or key and certificate are not of one another.
-    pub fn new(pair: &Pair) -> Result<Self> {
-        Ok(Self { current: Arc::new(RwLock::new(certified(pair)?)) })
+    pub fn new(pair: &PemPair) -> Result<Self> {
+        Ok(Self { current: Arc::new(RwLock::new(certified_key(pair)?)) })
     }
 
     /// New connections get this one from now on.
     ///
     /// # Errors
     /// The PEM is not usable; the old one stays.
-    pub fn replace(&self, pair: &Pair) -> Result<()> {
-        let new = certified(pair)?;
+    pub fn replace(&self, pair: &PemPair) -> Result<()> {
+        let new = certified_key(pair)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 }
 
-impl ResolvesServerCert for Certificate {
+impl ResolvesServerCert for ConfigServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>> {
+fn certified_key(pair: &PemPair) -> Result<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_slice_iter(&pair.certificate).collect::<Result<Vec<_>, _>>();
     let chain = chain.context("the certificate is not PEM")?;
     // What the library says of a key might quote it.
@@ -73,25 +73,25 @@ fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>> {
 
 /// What is spoken.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct ServerTlsSettings {
     /// The lowest version, as `VersionTLS12`.
     pub min_version: String,
     /// The suites by their IANA names; none is the library's choice.
     pub cipher_suites: Vec<String>,
 }
 
-impl Settings {
+impl ServerTlsSettings {
     /// What takes connections. With `clients`, the certificate of a CA, machines may show that they have one of its.
     pub(super) fn acceptor(
         &self,
-        certificate: &Certificate,
+        certificate: &ConfigServerCertificate,
         clients: Option<&str>,
     ) -> Result<TlsAcceptor> {
         let mut provider = rustls::crypto::ring::default_provider();
-        let chosen = choose(self, &mut provider);
+        let chosen = select_cipher_suites(self, &mut provider);
         let versions: &[&rustls::SupportedProtocolVersion] = match chosen {
-            Lowest::Tls13 => &[&rustls::version::TLS13],
-            Lowest::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            MinTlsVersion::Tls13 => &[&rustls::version::TLS13],
+            MinTlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
         };
         let provider = Arc::new(provider);
         let verifier: Arc<dyn ClientCertVerifier> = match clients {
@@ -118,21 +118,24 @@ impl Settings {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Lowest {
+enum MinTlsVersion {
     Tls12,
     Tls13,
 }
 
 /// Keeps the suites that were named. A version counts only together with suites, as in the real system.
-fn choose(settings: &Settings, provider: &mut CryptoProvider) -> Lowest {
+fn select_cipher_suites(
+    settings: &ServerTlsSettings,
+    provider: &mut CryptoProvider,
+) -> MinTlsVersion {
     let lowest = match settings.min_version.as_str() {
-        "VersionTLS13" => Some(Lowest::Tls13),
+        "VersionTLS13" => Some(MinTlsVersion::Tls13),
         // Older ones than 1.2 are not spoken at all.
-        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(Lowest::Tls12),
+        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(MinTlsVersion::Tls12),
         _ => None,
     };
     let (Some(lowest), false) = (lowest, settings.cipher_suites.is_empty()) else {
-        return Lowest::Tls12;
+        return MinTlsVersion::Tls12;
     };
     for name in &settings.cipher_suites {
         if !provider.cipher_suites.iter().any(|suite| name_of(suite) == *name) {
@@ -154,11 +157,11 @@ fn name_of(suite: &SupportedCipherSuite) -> String {
 mod tests {
     use super::*;
 
-    fn chosen(min_version: &str, suites: &[&str]) -> (Lowest, usize) {
+    fn chosen(min_version: &str, suites: &[&str]) -> (MinTlsVersion, usize) {
         let cipher_suites = suites.iter().map(|&suite| suite.to_owned()).collect();
-        let settings = Settings { min_version: min_version.to_owned(), cipher_suites };
+        let settings = ServerTlsSettings { min_version: min_version.to_owned(), cipher_suites };
         let mut provider = rustls::crypto::ring::default_provider();
-        let lowest = choose(&settings, &mut provider);
+        let lowest = select_cipher_suites(&settings, &mut provider);
         (lowest, provider.cipher_suites.len())
     }
 
@@ -167,13 +170,13 @@ mod tests {
         let all = rustls::crypto::ring::default_provider().cipher_suites.len();
         let one = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
         for (version, suites, expected) in [
-            ("VersionTLS12", &[][..], (Lowest::Tls12, all)),
+            ("VersionTLS12", &[][..], (MinTlsVersion::Tls12, all)),
             // Without suites the version does not count.
-            ("VersionTLS13", &[][..], (Lowest::Tls12, all)),
-            ("junk", &[one][..], (Lowest::Tls12, all)),
-            ("VersionTLS12", &[one][..], (Lowest::Tls12, 4)),
-            ("VersionTLS10", &[one, "TLS_RSA_WITH_AES_128_CBC_SHA"][..], (Lowest::Tls12, 4)),
-            ("VersionTLS13", &["TLS_AES_128_GCM_SHA256"][..], (Lowest::Tls13, 3)),
+            ("VersionTLS13", &[][..], (MinTlsVersion::Tls12, all)),
+            ("junk", &[one][..], (MinTlsVersion::Tls12, all)),
+            ("VersionTLS12", &[one][..], (MinTlsVersion::Tls12, 4)),
+            ("VersionTLS10", &[one, "TLS_RSA_WITH_AES_128_CBC_SHA"][..], (MinTlsVersion::Tls12, 4)),
+            ("VersionTLS13", &["TLS_AES_128_GCM_SHA256"][..], (MinTlsVersion::Tls13, 3)),
         ] {
             assert_eq!(chosen(version, suites), expected, "{version} {suites:?}");
         }

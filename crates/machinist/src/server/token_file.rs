@@ -12,25 +12,25 @@ use k8s_openapi::api::core::v1::Secret;
 use machinist_core::serve::ServeError;
 use machinist_core::serve::provisioning_token::ProvisioningToken;
 
-use super::tokens::used_up;
+use super::tokens::token_used_up;
 use crate::manifests;
 
 /// The name of the file in the folder that is served.
-pub const NAME: &str = "provisioning-tokens.yaml";
+pub const TOKEN_FILE_NAME: &str = "provisioning-tokens.yaml";
 
 /// What tells one version of a file from another.
-type Stamp = (u64, i64, i64, u64);
+type TokenFileStamp = (u64, i64, i64, u64);
 
 /// A file with tokens; it may change at any time. A clone is the same one.
 #[derive(Debug, Clone)]
 pub struct TokenFile {
     path: PathBuf,
-    known: Arc<Mutex<Known>>,
+    cache: Arc<Mutex<CachedTokens>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    stamp: Option<Stamp>,
+struct CachedTokens {
+    stamp: Option<TokenFileStamp>,
     tokens: Vec<ProvisioningToken>,
     uses: BTreeMap<String, u32>,
 }
@@ -39,7 +39,7 @@ impl TokenFile {
     /// A file, which need not be there yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, known: Arc::default() }
+        Self { path, cache: Arc::default() }
     }
 
     /// The Secrets in it; none if there is no file.
@@ -51,7 +51,7 @@ impl TokenFile {
             return Ok(Vec::new());
         }
         let documents = manifests::read(std::slice::from_ref(&self.path))?;
-        documents.iter().map(manifests::Document::typed).collect()
+        documents.iter().map(manifests::ManifestDocument::typed).collect()
     }
 
     /// The tokens in it, with their uses.
@@ -81,19 +81,19 @@ impl TokenFile {
         for secret in secrets {
             text += &format!("---\n{}\n", serde_json::to_string(secret)?);
         }
-        replace(&self.path, &text)
+        write_atomically(&self.path, &text)
     }
 
     pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look(&mut known);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reload_if_changed(&mut known);
         let mut token = known.tokens.iter().find(|token| token.id == id)?.clone();
         token.uses = token.uses.max(known.uses.get(id).copied().unwrap_or_default());
         Some(token)
     }
 
     /// Reads the file again if it has changed. One that cannot be read lets nobody in.
-    fn look(&self, known: &mut Known) {
+    fn reload_if_changed(&self, known: &mut CachedTokens) {
         let stamp = fs::metadata(&self.path).ok();
         let stamp = stamp.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.len()));
         if stamp.is_some() && stamp == known.stamp {
@@ -110,25 +110,25 @@ impl TokenFile {
         };
     }
 
-    pub(super) async fn count(&self, id: &str) -> Result<(), ServeError> {
+    pub(super) async fn count_use(&self, id: &str) -> Result<(), ServeError> {
         let (file, id) = (self.clone(), id.to_owned());
-        let counted = tokio::task::spawn_blocking(move || file.count_now(&id)).await;
+        let counted = tokio::task::spawn_blocking(move || file.count_use_blocking(&id)).await;
         counted.map_err(|error| ServeError::TokenUseNotRecorded(error.to_string()))?
     }
 
-    fn count_now(&self, id: &str) -> Result<(), ServeError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn count_use_blocking(&self, id: &str) -> Result<(), ServeError> {
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: anyhow::Error| ServeError::TokenUseNotRecorded(format!("{error:#}"));
         let mut uses = self.uses().map_err(failed)?;
-        let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(used_up)?;
+        let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(token_used_up)?;
         let count = uses.entry(id.to_owned()).or_default();
         *count = token.uses.max(*count);
         if token.max_uses.is_some_and(|most| *count >= most) {
-            return Err(used_up());
+            return Err(token_used_up());
         }
         *count += 1;
         let text = serde_json::to_string(&uses).map_err(|error| failed(error.into()))?;
-        replace(&self.uses_path(), &text).map_err(failed)?;
+        write_atomically(&self.uses_path(), &text).map_err(failed)?;
         known.uses = uses;
         Ok(())
     }
@@ -153,7 +153,7 @@ impl TokenFile {
 }
 
 /// Writes a file whole or not at all, for its owner alone.
-fn replace(path: &Path, text: &str) -> Result<()> {
+fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let part = path.with_extension("part");
     let write = || -> std::io::Result<()> {
         let _ = fs::remove_file(&part);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn uses_are_counted_across_restarts() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(NAME);
+        let path = folder.path().join(TOKEN_FILE_NAME);
         let mut new = provisioning_token::generate_token([5; 32]);
         new.token.max_uses = Some(2);
         let file = TokenFile::new(path.clone());
@@ -193,13 +193,13 @@ mod tests {
             // Another process each time.
             let file = TokenFile::new(path.clone());
             assert_eq!(file.find(&new.token.id).unwrap().uses, uses);
-            file.count_now(&new.token.id).unwrap();
+            file.count_use_blocking(&new.token.id).unwrap();
         }
         let file = TokenFile::new(path);
         assert!(file.find(&new.token.id).unwrap().is_exhausted());
-        assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 401);
+        assert_eq!(file.count_use_blocking(&new.token.id).unwrap_err().status(), 401);
         fs::write(file.uses_path(), "junk").unwrap();
-        assert_eq!(file.count_now(&new.token.id).unwrap_err().status(), 503);
+        assert_eq!(file.count_use_blocking(&new.token.id).unwrap_err().status(), 503);
         file.write(&[]).unwrap();
         assert!(file.find(&new.token.id).is_none());
     }

@@ -16,82 +16,86 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::token_file::TokenFile;
-use crate::home::cache::Cache;
+use crate::client::cache::Cache;
 
 /// Two servers may count at the same time; one of them then tries again, so often.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 /// The status of a write that came too late.
 const CONFLICT: u16 = 409;
 
 /// Where tokens are known from.
 #[derive(Debug, Clone)]
-pub(super) enum Tokens {
-    Home(Box<HomeTokens>),
+pub(super) enum TokenStore {
+    Api(Box<ApiTokens>),
     File(TokenFile),
 }
 
-impl Tokens {
+impl TokenStore {
     /// Finds a token by its id.
     pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
         match self {
-            Self::Home(tokens) => tokens.find(id),
+            Self::Api(tokens) => tokens.find(id),
             Self::File(file) => file.find(id),
         }
     }
 
     /// Takes down that a token is used once more.
-    pub(super) async fn count(&self, id: &str) -> Result<(), ServeError> {
+    pub(super) async fn count_use(&self, id: &str) -> Result<(), ServeError> {
         match self {
-            Self::Home(tokens) => tokens.count(id).await,
-            Self::File(file) => file.count(id).await,
+            Self::Api(tokens) => tokens.count_use(id).await,
+            Self::File(file) => file.count_use(id).await,
         }
     }
 }
 
 /// The tokens of a home.
 #[derive(Clone)]
-pub(super) struct HomeTokens {
+pub(super) struct ApiTokens {
     api: Api<Secret>,
     namespace: String,
-    known: Cache<Secret>,
+    cache: Cache<Secret>,
 }
 
-impl fmt::Debug for HomeTokens {
+impl fmt::Debug for ApiTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HomeTokens").finish_non_exhaustive()
     }
 }
 
-impl HomeTokens {
+impl ApiTokens {
     /// Follows the tokens of a home; is over when all have been seen once.
-    pub(super) async fn follow(client: Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) async fn start_watch(
+        client: Client,
+        namespace: &str,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let known = Cache::default();
         let config = watcher::Config::default().labels(TOKEN_LABEL);
-        tasks.spawn(known.clone().follow(api.clone(), config, |_| {}));
-        known.ready().await;
-        Self { api, namespace: namespace.to_owned(), known }
+        tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
+        known.wait_until_ready().await;
+        Self { api, namespace: namespace.to_owned(), cache: known }
     }
 
     fn find(&self, id: &str) -> Option<ProvisioningToken> {
         let name = format!("{SECRET_PREFIX}{id}");
-        let secret = self.known.get_in(&self.namespace, &name)?;
+        let secret = self.cache.get_in(&self.namespace, &name)?;
         ProvisioningToken::from_secret(&name, secret.data.as_ref()?)
     }
 
-    async fn count(&self, id: &str) -> Result<(), ServeError> {
+    async fn count_use(&self, id: &str) -> Result<(), ServeError> {
         let name = format!("{SECRET_PREFIX}{id}");
         let failed = |error: kube::Error| ServeError::TokenUseNotRecorded(error.to_string());
-        let secret = self.known.get_in(&self.namespace, &name);
+        let secret = self.cache.get_in(&self.namespace, &name);
         let mut secret = secret.map(|secret| secret.as_ref().clone());
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let known = match secret.take() {
                 Some(secret) => secret,
-                None => self.api.get_opt(&name).await.map_err(failed)?.ok_or_else(used_up)?,
+                None => self.api.get_opt(&name).await.map_err(failed)?.ok_or_else(token_used_up)?,
             };
             let token =
                 known.data.as_ref().and_then(|data| ProvisioningToken::from_secret(&name, data));
-            let token = token.filter(|token| !token.is_exhausted()).ok_or_else(used_up)?;
+            let token = token.filter(|token| !token.is_exhausted()).ok_or_else(token_used_up)?;
             let patch = json!({
                 "metadata": {"resourceVersion": known.metadata.resource_version},
                 "data": {USES: STANDARD.encode((token.uses + 1).to_string())},
@@ -99,7 +103,7 @@ impl HomeTokens {
             let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
             match self.api.patch(&name, &params, &patch).await {
                 Ok(secret) => {
-                    self.known.put(secret);
+                    self.cache.upsert(secret);
                     return Ok(());
                 }
                 // Somebody else has counted meanwhile.
@@ -112,6 +116,6 @@ impl HomeTokens {
 }
 
 /// Said of a token that was used as often as it may be.
-pub(super) fn used_up() -> ServeError {
+pub(super) fn token_used_up() -> ServeError {
     ServeError::Unauthorized("the provisioning token is used up")
 }

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, bail};
 
 /// A data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Directory {
+pub struct DataDirectory {
     root: PathBuf,
 }
 
-impl Directory {
+impl DataDirectory {
     /// The directory at a path.
     #[must_use]
     pub fn at(root: PathBuf) -> Self {
@@ -25,7 +25,7 @@ impl Directory {
     ///
     /// # Errors
     /// The user has no home.
-    pub fn of_user(state_home: Option<&str>, home: Option<&str>) -> Result<Self> {
+    pub fn user_default(state_home: Option<&str>, home: Option<&str>) -> Result<Self> {
         let given = |text: Option<&str>| text.map(PathBuf::from).filter(|path| path.is_absolute());
         let state = given(state_home).or_else(|| given(home).map(|home| home.join(".local/state")));
         match state {
@@ -74,7 +74,7 @@ impl Directory {
     ///
     /// # Errors
     /// It cannot be made, or is open to others.
-    pub fn make(&self) -> Result<bool> {
+    pub fn create(&self) -> Result<bool> {
         let is_new = !self.root.exists();
         for folder in [self.root.clone(), self.pki()] {
             let mut builder = fs::DirBuilder::new();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn where_a_user_keeps_it() {
-        let path = |state, home| Directory::of_user(state, home).map(|d| d.root).ok();
+        let path = |state, home| DataDirectory::user_default(state, home).map(|d| d.root).ok();
         assert_eq!(path(Some("/s"), Some("/h")), Some("/s/machinist".into()));
         assert_eq!(path(Some("rel"), Some("/h")), Some("/h/.local/state/machinist".into()));
         assert_eq!(path(None, Some("/h")), Some("/h/.local/state/machinist".into()));
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn only_its_owner_reads_it() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::at(folder.path().join("a/b"));
-        assert!(directory.make().unwrap());
-        assert!(!directory.make().unwrap());
+        let directory = DataDirectory::at(folder.path().join("a/b"));
+        assert!(directory.create().unwrap());
+        assert!(!directory.create().unwrap());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(directory.path()), 0o700);
         write_private(&directory.kubeconfig(), "x").unwrap();

@@ -7,14 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::directory::{Directory, write_private};
+use super::directory::{DataDirectory, write_private};
 use super::pki::{self, Pki};
 
 /// Writes it into the data directory.
 ///
 /// # Errors
 /// The disk does not take it.
-pub fn write(directory: &Directory, address: SocketAddr, pki: &Pki) -> Result<()> {
+pub fn write(directory: &DataDirectory, address: SocketAddr, pki: &Pki) -> Result<()> {
     let text = machinist_core::render::go_yaml::to_go_yaml(&kubeconfig(address, pki));
     write_private(&directory.kubeconfig(), &text)
 }
@@ -23,7 +23,7 @@ pub fn write(directory: &Directory, address: SocketAddr, pki: &Pki) -> Result<()
 #[must_use]
 pub fn url(address: SocketAddr) -> String {
     let mut address = address;
-    if pki::is_any(address.ip()) {
+    if pki::is_unspecified(address.ip()) {
         address.set_ip(if address.is_ipv4() {
             [127, 0, 0, 1].into()
         } else {

@@ -8,11 +8,11 @@
 //! | `server` | the machine config server inside |
 //! | [`contents`] | what the hub holds from the start: pools, roles, namespaces |
 
-pub mod contents;
+mod config_server;
 pub mod directory;
+pub mod initial_objects;
 pub mod kubeconfig;
 pub mod pki;
-mod server;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,28 +21,28 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use machinist_core::template::TemplateTree;
 use machinist_core::user_data::secret;
-use machinist_hub::audit::Audit;
-use machinist_hub::auth::certificates::Ca;
-use machinist_hub::auth::{CONTROLLERS, Identity};
-use machinist_hub::server::{Certificate, Server};
+use machinist_hub::audit::AuditLog;
+use machinist_hub::auth::certificates::CertificateAuthority;
+use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo};
+use machinist_hub::server::{HubServer, HubServingCertificate};
 use machinist_hub::store::{self, Store};
-use machinist_hub::{Hub, Settings};
+use machinist_hub::{Hub, HubConfig};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::leader::Election;
-use crate::controller::{self, Files, Options, UserData};
-use crate::figures::Source;
+use crate::controller::leader::ElectionConfig;
+use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::listen;
-use crate::server::{Figures, Listening, tls};
-use directory::Directory;
+use crate::metrics::MetricsSource;
+use crate::server::{ListenAddresses, ServerMetrics, tls};
+use directory::DataDirectory;
 use pki::Pki;
 
 /// How often certificates are looked at.
-const CERTIFICATES_EVERY: Duration = Duration::from_secs(12 * 3600);
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// Lets the process have as many open files as it may: every connection is one.
 pub(crate) fn raise_file_limit() {
@@ -55,28 +55,28 @@ pub(crate) fn raise_file_limit() {
 
 /// The controller inside: it talks to the hub without a socket, and always under the same name, so that after a crash it
 /// leads again at once.
-async fn control(
+async fn run_controller(
     hub: Hub,
     templates: Arc<TemplateTree>,
     user_data: Option<UserData>,
     metrics_listen: Option<SocketAddr>,
-    more_figures: Vec<Source>,
+    more_figures: Vec<MetricsSource>,
     stop: CancellationToken,
 ) {
-    let who = Identity::new("machinist:controller", [CONTROLLERS.to_owned()]);
+    let who = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
     let client = kube::Client::new(hub.router_as(who), "default");
-    let options = Options {
-        namespace: contents::NAMESPACE.to_owned(),
+    let options = ControllerOptions {
+        namespace: initial_objects::NAMESPACE.to_owned(),
         templates,
-        election: Election {
-            namespace: contents::NAMESPACE.to_owned(),
+        election: ElectionConfig {
+            namespace: initial_objects::NAMESPACE.to_owned(),
             identity: "machinist-up".to_owned(),
             duration: Duration::from_secs(137),
             renew_deadline: Duration::from_secs(107),
-            retry: Duration::from_secs(26),
+            retry_period: Duration::from_secs(26),
         },
         metrics_listen,
-        more_figures,
+        extra_metrics: more_figures,
         user_data,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
@@ -85,16 +85,16 @@ async fn control(
 }
 
 /// The hub's figures.
-fn of_hub(hub: &Hub) -> Source {
-    let figures = hub.figures().clone();
-    Source::new(move |text| figures.write(text))
+fn hub_metrics(hub: &Hub) -> MetricsSource {
+    let figures = hub.metrics().clone();
+    MetricsSource::new(move |text| figures.encode(text))
 }
 
 /// How the system is to run.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct UpConfig {
     /// Where everything is kept.
-    pub directory: Directory,
+    pub directory: DataDirectory,
     /// Where the API listens.
     pub api_listen: SocketAddr,
     /// More names of this machine for the server's certificate.
@@ -121,11 +121,11 @@ pub struct Config {
     pub server_join_token_file: Option<PathBuf>,
 }
 
-impl Config {
+impl UpConfig {
     /// The names of this machine for the server's certificate.
-    fn names(&self, address: SocketAddr) -> Vec<String> {
+    fn certificate_names(&self, address: SocketAddr) -> Vec<String> {
         let mut names = pki::names(address, &self.sans);
-        let server = self.server_listen.filter(|server| !pki::is_any(server.ip()));
+        let server = self.server_listen.filter(|server| !pki::is_unspecified(server.ip()));
         names.extend(server.map(|server| server.ip().to_string()));
         names.sort();
         names.dedup();
@@ -135,7 +135,7 @@ impl Config {
     /// Where machines reach the API, or the machine config server: an address of every interface is none, so the first name
     /// that was given counts.
     fn api_url(&self, address: SocketAddr) -> String {
-        match self.sans.first().filter(|_| pki::is_any(address.ip())) {
+        match self.sans.first().filter(|_| pki::is_unspecified(address.ip())) {
             Some(name) if name.contains(':') => format!("https://[{name}]:{}", address.port()),
             Some(name) => format!("https://{name}:{}", address.port()),
             None => kubeconfig::url(address),
@@ -144,89 +144,97 @@ impl Config {
 }
 
 /// What machines are pointed at, where a server with TLS runs.
-fn user_data(config: &Config, listening: Listening) -> Result<Option<UserData>> {
+fn user_data(config: &UpConfig, listening: ListenAddresses) -> Result<Option<UserData>> {
     let Some(address) = listening.secure else { return Ok(None) };
-    let files = Files {
+    let files = EndpointFiles {
         url: config.api_url(address),
-        authority: Some(config.directory.ca()),
+        ca: Some(config.directory.ca()),
         token: config.server_token_file.clone(),
     };
-    let endpoint = files.follow()?;
+    let endpoint = files.watch()?;
     Ok(Some(UserData { namespace: secret::NAMESPACE.to_owned(), endpoint }))
 }
 
 /// A system that runs.
 #[derive(Debug)]
-pub struct System {
+pub struct RunningSystem {
     hub: Hub,
     store: Store,
-    config: Config,
+    config: UpConfig,
     pki: Pki,
-    certificate: Certificate,
+    certificate: HubServingCertificate,
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
-    config_server_certificate: tls::Certificate,
+    config_server_certificate: tls::ConfigServerCertificate,
     stopping: CancellationToken,
     terminate: Signal,
     interrupt: Signal,
     /// Where the API really listens.
     pub address: SocketAddr,
     /// Where the machine config server really listens.
-    pub listening: Listening,
+    pub listening: ListenAddresses,
     /// Whether the data directory was made just now.
     pub is_new: bool,
 }
 
-impl System {
+impl RunningSystem {
     /// Starts everything.
     ///
     /// # Errors
     /// The data directory or the address cannot be used.
-    pub async fn start(config: Config) -> Result<Self> {
+    pub async fn start(config: UpConfig) -> Result<Self> {
         // From the first moment: whoever is told to stop while it starts stops cleanly too.
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         raise_file_limit();
-        let is_new = config.directory.make()?;
-        let usual = store::Options::default();
+        let is_new = config.directory.create()?;
+        let usual = store::StoreOptions::default();
         let history = config.history.unwrap_or(usual.history);
-        let options = store::Options { history, ..usual };
+        let options = store::StoreOptions { history, ..usual };
         let store = Store::open(&config.directory.store(), options)?;
         let listener = TcpListener::bind(config.api_listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.api_listen))?;
         let address = listener.local_addr()?;
-        let pki = Pki::open(&config.directory, &config.names(address))?;
-        let ca = Ca::load(&pki.ca)?;
-        let settings = Settings {
-            crds: contents::definitions()?,
-            rules: contents::rules(),
-            namespaces: contents::namespaces(),
-            audit: Audit::file(&config.directory.audit())
+        let pki = Pki::open(&config.directory, &config.certificate_names(address))?;
+        let ca = CertificateAuthority::from_pem(&pki.ca)?;
+        let settings = HubConfig {
+            crds: initial_objects::crd_objects()?,
+            rules: initial_objects::machine_rules(),
+            namespaces: initial_objects::namespaces(),
+            audit: AuditLog::to_file(&config.directory.audit())
                 .with_context(|| format!("cannot write {}", config.directory.audit().display()))?,
             ca: Some(ca),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..Settings::default()
+            ..HubConfig::default()
         };
         let hub = Hub::start(store.clone(), settings).await?;
-        for object in contents::objects() {
-            hub.ensure(&object).await?;
+        for object in initial_objects::objects() {
+            hub.ensure_object(&object).await?;
         }
-        let certificate = Certificate::new(&pki.server)?;
-        let server = Server::new(&certificate, &pki.ca.certificate)?;
-        let server = tokio::spawn(server.run(listener, hub.router(), hub.stopping()));
+        let certificate = HubServingCertificate::new(&pki.server)?;
+        let server = HubServer::new(&certificate, &pki.ca.certificate)?;
+        let server = tokio::spawn(server.run(listener, hub.router(), hub.cancellation_token()));
         kubeconfig::write(&config.directory, address, &pki)?;
         let stopping = CancellationToken::new();
-        let config_server_certificate = tls::Certificate::new(&server::pair(&pki.server))?;
+        let config_server_certificate =
+            tls::ConfigServerCertificate::new(&config_server::to_pem_pair(&pki.server))?;
         let is_wanted = config.server_listen.is_some() || config.server_insecure_listen.is_some();
-        let (mut listening, mut config_server) = (Listening::default(), None);
-        let figures = Figures::default();
+        let (mut listening, mut config_server) = (ListenAddresses::default(), None);
+        let figures = ServerMetrics::default();
         if is_wanted {
             let (authority, certificate) = (&pki.ca.certificate, &config_server_certificate);
-            let served =
-                server::start(&hub, &config, address, authority, certificate, &figures, &stopping)
-                    .await?;
+            let served = config_server::start(
+                &hub,
+                &config,
+                address,
+                authority,
+                certificate,
+                &figures,
+                &stopping,
+            )
+            .await?;
             (listening, config_server) = (served.0, Some(served.1));
         }
         let user_data = user_data(&config, listening)?;
@@ -234,11 +242,17 @@ impl System {
             // Tried before the controller does it: there it would only be a line in the log.
             listen::bind(address, "--metrics-listen").await?;
         }
-        let mut figures_beside = vec![of_hub(&hub)];
+        let mut figures_beside = vec![hub_metrics(&hub)];
         figures_beside.extend(is_wanted.then(|| figures.source()));
         let (templates, place) = (Arc::clone(&config.templates), config.metrics_listen);
-        let control =
-            control(hub.clone(), templates, user_data, place, figures_beside, stopping.clone());
+        let control = run_controller(
+            hub.clone(),
+            templates,
+            user_data,
+            place,
+            figures_beside,
+            stopping.clone(),
+        );
         let controller = tokio::spawn(control);
         Ok(Self {
             hub,
@@ -270,14 +284,14 @@ impl System {
     /// # Errors
     /// Signals cannot be waited for.
     pub async fn run(&mut self) -> Result<()> {
-        let mut tick = tokio::time::interval(CERTIFICATES_EVERY);
+        let mut tick = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
         tick.tick().await;
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return Ok(()),
                 _ = self.interrupt.recv() => return Ok(()),
                 _ = tick.tick() => {
-                    if let Err(error) = self.renew() {
+                    if let Err(error) = self.renew_certificates() {
                         tracing::warn!(error = format!("{error:#}"), "cannot renew certificates");
                     }
                 }
@@ -285,12 +299,12 @@ impl System {
         }
     }
 
-    fn renew(&mut self) -> Result<()> {
-        let names = self.config.names(self.address);
+    fn renew_certificates(&mut self) -> Result<()> {
+        let names = self.config.certificate_names(self.address);
         let pki = Pki::open(&self.config.directory, &names)?;
         if pki.server.certificate != self.pki.server.certificate {
             self.certificate.replace(&pki.server)?;
-            self.config_server_certificate.replace(&server::pair(&pki.server))?;
+            self.config_server_certificate.replace(&config_server::to_pem_pair(&pki.server))?;
             tracing::info!("server certificate renewed");
         }
         kubeconfig::write(&self.config.directory, self.address, &pki)?;

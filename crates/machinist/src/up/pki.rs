@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use machinist_hub::auth::ADMINS;
-use machinist_hub::auth::certificates::{Ca, Pair, Validity};
+use machinist_hub::auth::ADMIN_GROUP;
+use machinist_hub::auth::certificates::{CertificateAuthority, CertificateInfo, PemKeyPair};
 
-use super::directory::{Directory, write_private};
+use super::directory::{DataDirectory, write_private};
 
 /// All keys and certificates.
 #[derive(Debug, Clone)]
 pub struct Pki {
     /// The CA.
-    pub ca: Pair,
+    pub ca: PemKeyPair,
     /// The API server.
-    pub server: Pair,
+    pub server: PemKeyPair,
     /// The administrator.
-    pub admin: Pair,
+    pub admin: PemKeyPair,
 }
 
 impl Pki {
@@ -27,53 +27,55 @@ impl Pki {
     ///
     /// # Errors
     /// A file cannot be read or written, or is damaged.
-    pub fn open(directory: &Directory, names: &[String]) -> Result<Self> {
-        let files = |name: &str| Files {
+    pub fn open(directory: &DataDirectory, names: &[String]) -> Result<Self> {
+        let files = |name: &str| PairFiles {
             certificate: directory.pki().join(format!("{name}.crt")),
             key: directory.pki().join(format!("{name}.key")),
         };
         let ca = match files("ca").read()? {
             Some(pair) => pair,
-            None => files("ca").write(Ca::make("machinist")?)?,
+            None => files("ca").write(CertificateAuthority::generate("machinist")?)?,
         };
-        let issuer = Ca::load(&ca).context("the CA in the data directory is damaged")?;
+        let issuer = CertificateAuthority::from_pem(&ca)
+            .context("the CA in the data directory is damaged")?;
         let server = match files("server").read()? {
-            Some(pair) if is_good(&pair, names) => pair,
-            _ => files("server").write(issuer.server("machinist", names)?)?,
+            Some(pair) if is_still_valid(&pair, names) => pair,
+            _ => files("server").write(issuer.issue_server("machinist", names)?)?,
         };
         let admin = match files("admin").read()? {
-            Some(pair) if is_good(&pair, &[]) => pair,
-            _ => files("admin").write(issuer.client("admin", ADMINS)?)?,
+            Some(pair) if is_still_valid(&pair, &[]) => pair,
+            _ => files("admin").write(issuer.issue_client("admin", ADMIN_GROUP)?)?,
         };
         Ok(Self { ca, server, admin })
     }
 }
 
 /// Whether a certificate can be kept.
-fn is_good(pair: &Pair, names: &[String]) -> bool {
+fn is_still_valid(pair: &PemKeyPair, names: &[String]) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    Validity::of(&pair.certificate).is_ok_and(|validity| !validity.needs_renewal(now, names))
+    CertificateInfo::parse(&pair.certificate)
+        .is_ok_and(|validity| !validity.needs_renewal(now, names))
 }
 
-struct Files {
+struct PairFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Files {
-    fn read(&self) -> Result<Option<Pair>> {
+impl PairFiles {
+    fn read(&self) -> Result<Option<PemKeyPair>> {
         if !self.certificate.exists() || !self.key.exists() {
             return Ok(None);
         }
         let read = |path: &PathBuf| {
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
-        Ok(Some(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? }))
+        Ok(Some(PemKeyPair { certificate: read(&self.certificate)?, key: read(&self.key)? }))
     }
 
     /// The certificate comes last: without it the pair is made again.
-    fn write(&self, pair: Pair) -> Result<Pair> {
+    fn write(&self, pair: PemKeyPair) -> Result<PemKeyPair> {
         write_private(&self.key, &pair.key)?;
         write_private(&self.certificate, &pair.certificate)?;
         Ok(pair)
@@ -88,7 +90,7 @@ pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
     for name in ["kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
         names.push(name.to_owned());
     }
-    if !is_any(address.ip()) {
+    if !is_unspecified(address.ip()) {
         names.push(address.ip().to_string());
     }
     names.extend(more.iter().cloned());
@@ -99,7 +101,7 @@ pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
 
 /// Whether the address is that of every interface.
 #[must_use]
-pub fn is_any(ip: IpAddr) -> bool {
+pub fn is_unspecified(ip: IpAddr) -> bool {
     ip.is_unspecified()
 }
 
@@ -110,8 +112,8 @@ mod tests {
     #[test]
     fn certificates_stay_until_they_must_not() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::at(folder.path().join("data"));
-        directory.make().unwrap();
+        let directory = DataDirectory::at(folder.path().join("data"));
+        directory.create().unwrap();
         let local: SocketAddr = "127.0.0.1:6443".parse().unwrap();
         let first = Pki::open(&directory, &names(local, &[])).unwrap();
         let again = Pki::open(&directory, &names(local, &[])).unwrap();

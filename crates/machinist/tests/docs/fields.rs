@@ -1,6 +1,6 @@
 //! `docs/reference/fields.md`, made of the CRDs.
 
-use crate::is_fresh;
+use crate::assert_up_to_date;
 use machinist_core::api::crds::crds;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -95,5 +95,5 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_fields_is_what_the_crds_say() {
-    is_fresh("docs/reference/fields.md", &page());
+    assert_up_to_date("docs/reference/fields.md", &page());
 }

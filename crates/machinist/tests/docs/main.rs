@@ -45,7 +45,7 @@ fn files(folder: &str, endings: &[&str]) -> Vec<String> {
 }
 
 /// Compares a generated page with what it should be, or writes it.
-fn is_fresh(path: &str, text: &str) {
+fn assert_up_to_date(path: &str, text: &str) {
     if std::env::var_os("MACHINIST_UPDATE").is_some() {
         fs::write(root().join(path), text).unwrap();
     }

@@ -1,7 +1,7 @@
 //! As much of Markdown as the checks need: headings, links, tables and blocks of code.
 
 /// A link: the line that it is on, and where it leads.
-pub(crate) struct Link {
+pub(crate) struct MarkdownLink {
     pub(crate) line: usize,
     pub(crate) target: String,
 }
@@ -19,12 +19,12 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Every link of a page.
-pub(crate) fn links(text: &str) -> Vec<Link> {
+pub(crate) fn links(text: &str) -> Vec<MarkdownLink> {
     let mut found = Vec::new();
     for (line, words) in prose(text) {
         for part in words.split("](").skip(1) {
             if let Some((target, _)) = part.split_once(')') {
-                found.push(Link { line, target: target.to_owned() });
+                found.push(MarkdownLink { line, target: target.to_owned() });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `docs/reference/names.md`, made of the names in `core::api::names`.
 
 use crate::source::{Constant, constants};
-use crate::{is_fresh, read};
+use crate::{assert_up_to_date, read};
 use std::fmt::Write as _;
 
 const HEAD: &str = "# Names: annotations, labels, conditions, states, places\n\n\
@@ -58,5 +58,5 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_names_is_what_the_code_says() {
-    is_fresh("docs/reference/names.md", &page());
+    assert_up_to_date("docs/reference/names.md", &page());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::site::{Site, sha256};
+use super::fixture::{OnceFixture, sha256};
 
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/disk.jsonl");
@@ -19,7 +19,7 @@ fn cases() -> Vec<Value> {
 }
 
 /// One path in the form of the cases.
-fn found(site: &Site, path: &str) -> Value {
+fn found(site: &OnceFixture, path: &str) -> Value {
     let place = site.path(path);
     let Ok(meta) = place.symlink_metadata() else { return Value::Null };
     if meta.is_symlink() {
@@ -29,14 +29,14 @@ fn found(site: &Site, path: &str) -> Value {
     json!({"mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(), "sha256": sha256})
 }
 
-fn password(site: &Site) -> String {
+fn password(site: &OnceFixture) -> String {
     let shadow = site.read("etc/shadow");
     let line = shadow.lines().find(|line| line.starts_with("core:")).unwrap();
     line.split(':').nth(1).unwrap().to_owned()
 }
 
 /// The links below `*.wants` and `*.requires` to units of the config.
-fn wants(site: &Site, units: &[String]) -> Vec<String> {
+fn wants(site: &OnceFixture, units: &[String]) -> Vec<String> {
     let mut links = Vec::new();
     for folder in fs::read_dir(site.path("etc/systemd/system")).unwrap() {
         let folder = folder.unwrap().file_name().into_string().unwrap();
@@ -55,7 +55,7 @@ fn wants(site: &Site, units: &[String]) -> Vec<String> {
 }
 
 /// What systemd itself says about a unit of the root; it prints nothing for one that is not there.
-fn is_enabled(site: &Site, unit: &str) -> Option<String> {
+fn is_enabled(site: &OnceFixture, unit: &str) -> Option<String> {
     let root = format!("--root={}", site.root().display());
     let output = Command::new("systemctl").args([&root, "is-enabled", unit]).output().ok()?;
     Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
@@ -67,7 +67,7 @@ fn a_root_ends_as_the_real_daemon_left_it() {
     assert_eq!(cases.len(), 12);
     for case in cases {
         let (id, expect) = (&case["id"], &case["expect"]);
-        let site = Site::new();
+        let site = OnceFixture::new();
         let before = site.snapshot();
         let output = site.once(&case["machineConfig"]);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -96,7 +96,7 @@ fn a_root_ends_as_the_real_daemon_left_it() {
 #[test]
 fn applying_twice_changes_nothing() {
     for case in cases().iter().filter(|case| case["expect"]["rc"] == 0) {
-        let site = Site::new();
+        let site = OnceFixture::new();
         site.apply(&case["machineConfig"]);
         let before = site.snapshot();
         let report = site.apply(&case["machineConfig"]);

@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::site::{Site, Snapshot, difference, everything, files};
+use super::fixture::{OnceFixture, TreeSnapshot, difference, everything, files};
 
 /// Names the point at which the process dies.
 const FAULT: &str = "MACHINIST_FAULT_POINT";
 
 /// A site with the old config, and both configs' trees.
-struct Ends {
-    before: Snapshot,
-    after: Snapshot,
+struct CrashStates {
+    before: TreeSnapshot,
+    after: TreeSnapshot,
 }
 
-fn ends(old: Option<&Value>, new: &Value) -> Ends {
-    let site = Site::new();
+fn ends(old: Option<&Value>, new: &Value) -> CrashStates {
+    let site = OnceFixture::new();
     old.map(|old| site.apply(old));
     let before = site.snapshot();
     site.apply(new);
-    Ends { before, after: site.snapshot() }
+    CrashStates { before, after: site.snapshot() }
 }
 
-impl Ends {
+impl CrashStates {
     /// Recovers, and checks that the root is as one of the two, and as the report says.
     #[track_caller]
-    fn check(&self, site: &Site, what: &str) {
+    fn check(&self, site: &OnceFixture, what: &str) {
         let report = site.recover();
         let found = site.snapshot();
         let (end, tree) = match report["recovered"]["outcome"].as_str() {
@@ -51,7 +51,7 @@ fn at_every_point_a_crash_leaves_the_old_or_the_new() {
         let ends = ends(old, &new);
         let mut point = 1;
         loop {
-            let site = Site::new();
+            let site = OnceFixture::new();
             old.map(|old| site.apply(old));
             let output = site.command(&new).env(FAULT, point.to_string()).output().unwrap();
             if output.status.success() {
@@ -75,7 +75,7 @@ fn a_crash_while_undoing_is_undone_too() {
     let ends = ends(Some(&old), &new);
     for first in [20, 60] {
         for second in 1.. {
-            let site = Site::new();
+            let site = OnceFixture::new();
             site.apply(&old);
             site.command(&new).env(FAULT, first.to_string()).output().unwrap();
             let mut recover = Command::new(env!("CARGO_BIN_EXE_machinist"));
@@ -92,7 +92,7 @@ fn a_crash_while_undoing_is_undone_too() {
 #[test]
 fn what_was_recovered_is_said_even_when_the_next_change_fails() {
     let [old, new] = everything();
-    let site = Site::new();
+    let site = OnceFixture::new();
     site.apply(&old);
     site.command(&new).env(FAULT, "20").output().unwrap();
     let bad = files("bad", &json!([{"path": "/etc/motd/x"}]));
@@ -104,7 +104,7 @@ fn what_was_recovered_is_said_even_when_the_next_change_fails() {
 
 #[test]
 fn a_journal_of_another_version_is_left_alone() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     site.write("etc/.machinist-journal", r#"{"version": 2}"#, 0o600);
     let before = site.snapshot();
     let output = site.once(&everything()[0]);
@@ -121,14 +121,14 @@ fn killed_at_any_time_the_root_is_the_old_or_the_new() {
     let kills =
         std::env::var("MACHINIST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
     let started = Instant::now();
-    let warm = Site::new();
+    let warm = OnceFixture::new();
     warm.apply(&old);
     let whole = Instant::now();
     warm.apply(&new);
     let whole = whole.elapsed();
     let mut interrupted = 0;
     for kill in 0..kills {
-        let site = Site::new();
+        let site = OnceFixture::new();
         site.apply(&old);
         let mut child = site.command(&new).spawn().unwrap();
         // Spread over the whole run, and a little beyond it.

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::site::{Site, config, files, nothing, units};
+use super::fixture::{OnceFixture, config, files, nothing, units};
 
 fn file(path: &str) -> Value {
     files("hostile", &json!([{"path": path, "contents": {"source": "data:,x"}}]))
@@ -15,7 +15,7 @@ fn file(path: &str) -> Value {
 
 /// The change is turned down, with a reason that names the place, and nothing is written.
 #[track_caller]
-fn assert_turned_down(site: &Site, config: &Value, reason: &str) {
+fn assert_turned_down(site: &OnceFixture, config: &Value, reason: &str) {
     let before = site.snapshot();
     let output = site.once(config);
     assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
@@ -39,7 +39,7 @@ fn paths_that_climb_or_are_the_daemons_are_turned_down() {
         ("/etc/.machinist-journal", "own file"),
         ("/etc/machine-config-daemon/machinist-failed.json", "own file"),
     ] {
-        assert_turned_down(&Site::new(), &file(path), reason);
+        assert_turned_down(&OnceFixture::new(), &file(path), reason);
     }
 }
 
@@ -47,15 +47,15 @@ fn paths_that_climb_or_are_the_daemons_are_turned_down() {
 fn names_of_units_that_climb_are_turned_down() {
     for name in ["../../x.service", "a/b.service"] {
         let unit = json!([{"name": name, "contents": "[Service]\nType=oneshot\n"}]);
-        assert_turned_down(&Site::new(), &units("hostile", &unit), "slashes");
+        assert_turned_down(&OnceFixture::new(), &units("hostile", &unit), "slashes");
     }
     let unit = json!([{"name": "a.service", "dropins": [{"name": "../../../x.conf", "contents": "[Unit]\nA=b"}]}]);
-    assert_turned_down(&Site::new(), &units("hostile", &unit), "slashes");
+    assert_turned_down(&OnceFixture::new(), &units("hostile", &unit), "slashes");
 }
 
 #[test]
 fn a_link_out_of_the_root_stays_beneath_it() {
-    let (site, outside) = (Site::new(), TempDir::new().unwrap());
+    let (site, outside) = (OnceFixture::new(), TempDir::new().unwrap());
     symlink(outside.path(), site.path("etc/out")).unwrap();
     symlink(format!("../../../../../../..{}", outside.path().display()), site.path("etc/up"))
         .unwrap();
@@ -71,7 +71,7 @@ fn a_link_out_of_the_root_stays_beneath_it() {
 
 #[test]
 fn a_link_at_the_place_is_replaced_not_followed() {
-    let (site, outside) = (Site::new(), TempDir::new().unwrap());
+    let (site, outside) = (OnceFixture::new(), TempDir::new().unwrap());
     let target = outside.path().join("target");
     fs::write(&target, "untouched").unwrap();
     symlink(&target, site.path("etc/link")).unwrap();
@@ -82,7 +82,7 @@ fn a_link_at_the_place_is_replaced_not_followed() {
 
 #[test]
 fn links_of_a_user_are_not_followed() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     symlink("/etc", site.path("home/core/.ssh")).unwrap();
     std::os::unix::fs::lchown(site.path("home/core/.ssh"), Some(1000), Some(1000)).unwrap();
     let users = json!({"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 A"]}]});
@@ -93,7 +93,7 @@ fn links_of_a_user_are_not_followed() {
 
 #[test]
 fn links_in_a_circle_are_turned_down() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     symlink("b", site.path("etc/a")).unwrap();
     symlink("a", site.path("etc/b")).unwrap();
     assert_turned_down(&site, &file("/etc/a/x"), "too many links");
@@ -101,7 +101,7 @@ fn links_in_a_circle_are_turned_down() {
 
 #[test]
 fn what_is_in_the_way_is_named() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     fs::create_dir(site.path("etc/folder")).unwrap();
     assert!(
         Command::new("mknod")
@@ -123,7 +123,7 @@ fn what_is_in_the_way_is_named() {
 
 #[test]
 fn odd_names_are_names() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let before = site.snapshot();
     let names = [
         "/etc/a\nb",
@@ -148,7 +148,7 @@ fn odd_names_are_names() {
 
 #[test]
 fn owners_and_hashes_that_are_none_are_turned_down() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let owned = |owner: Value| {
         let mut file = json!({"path": "/etc/x", "contents": {"source": "data:,x"}});
         for (key, value) in owner.as_object().unwrap() {
@@ -178,7 +178,7 @@ fn owners_and_hashes_that_are_none_are_turned_down() {
 fn contents_that_cannot_be_had_are_turned_down() {
     let with =
         |contents: Value| files("contents", &json!([{"path": "/etc/x", "contents": contents}]));
-    let site = Site::new();
+    let site = OnceFixture::new();
     assert_turned_down(&site, &with(json!({"source": "https://example.com/x"})), "/etc/x");
     assert_turned_down(&site, &with(json!({"source": "data:,x", "compression": "gzip"})), "/etc/x");
 }
@@ -186,5 +186,5 @@ fn contents_that_cannot_be_had_are_turned_down() {
 #[test]
 fn a_masked_unit_cannot_be_enabled() {
     let unit = json!([{"name": "x.service", "contents": "[Service]\nType=oneshot\n", "mask": true, "enabled": true}]);
-    assert_turned_down(&Site::new(), &units("masked", &unit), "masked");
+    assert_turned_down(&OnceFixture::new(), &units("masked", &unit), "masked");
 }

@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use super::site::{Site, files, nothing, sha256};
+use super::fixture::{OnceFixture, files, nothing, sha256};
 
 #[test]
 fn ten_thousand_files_are_written_and_taken_back() {
@@ -23,7 +23,7 @@ fn a_hundred_thousand_files_are_written_and_taken_back() {
 }
 
 fn write_and_take_back(count: usize) {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let before = site.snapshot();
     let path = |number: usize| format!("/etc/many/{}/{number}", number % 100);
     let file = |number: usize| json!({"path": path(number), "contents": {"source": format!("data:,{number}")}});
@@ -46,7 +46,7 @@ fn write_and_take_back(count: usize) {
 /// Small in the config, large on the disk.
 #[test]
 fn a_huge_file_is_written_whole() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let part: Vec<u8> = (0..=u8::MAX).cycle().take(1 << 20).collect();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let mut plain = Vec::new();

@@ -5,7 +5,7 @@
 
 mod cases;
 mod crash;
+mod fixture;
 mod hostile;
 mod large;
 mod rules;
-mod site;

@@ -6,10 +6,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::site::{Site, Snapshot, config, difference, everything, files, nothing, units};
+use super::fixture::{
+    OnceFixture, TreeSnapshot, config, difference, everything, files, nothing, units,
+};
 
 /// The daemon's own word, which stays when a config manages nothing.
-fn without_own(mut snapshot: Snapshot) -> Snapshot {
+fn without_daemon_files(mut snapshot: TreeSnapshot) -> TreeSnapshot {
     let own = "/etc/machine-config-daemon";
     for path in [own.to_owned(), format!("{own}/currentconfig"), format!("{own}/currentimage")] {
         snapshot.remove(&path);
@@ -21,20 +23,20 @@ fn without_own(mut snapshot: Snapshot) -> Snapshot {
 fn a_config_that_manages_nothing_gives_everything_back() {
     let [old, new] = everything();
     for sequence in [vec![&old], vec![&new], vec![&old, &new], vec![&new, &old, &new]] {
-        let site = Site::new();
+        let site = OnceFixture::new();
         let before = site.snapshot();
         for config in sequence {
             site.apply(config);
         }
         site.apply(&nothing());
-        let after = without_own(site.snapshot());
+        let after = without_daemon_files(site.snapshot());
         assert_eq!(difference(&before, &after), Vec::<String>::new());
     }
 }
 
 #[test]
 fn an_original_is_kept_and_comes_back() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let motd = |text: &str| {
         files(
             text,
@@ -58,7 +60,7 @@ fn an_original_is_kept_and_comes_back() {
 
 #[test]
 fn the_current_config_has_the_form_of_the_real_one() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     site.apply(&files("a", &json!([{"path": "/etc/x", "contents": {"source": "data:,a&b"}}])));
     let expected = r#"{"metadata":{"name":"a"},"spec":{"osImageURL":"","baseOSExtensionsContainerImage":"","config":{"ignition":{"version":"3.5.0"},"passwd":{},"storage":{"files":[{"contents":{"source":"data:,a\u0026b"},"path":"/etc/x"}]},"systemd":{}},"kernelArguments":null,"extensions":null,"fips":false,"kernelType":""}}"#;
     assert_eq!(site.read("etc/machine-config-daemon/currentconfig"), expected);
@@ -67,7 +69,7 @@ fn the_current_config_has_the_form_of_the_real_one() {
 
 #[test]
 fn a_refused_change_writes_nothing() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     site.apply(&files("a", &json!([])));
     let before = site.snapshot();
     let users = json!({"users": [{"name": "other", "sshAuthorizedKeys": ["k"]}]});
@@ -80,7 +82,7 @@ fn a_refused_change_writes_nothing() {
 
 #[test]
 fn an_ignition_config_is_taken_as_it_is() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let ignition = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
         {"path": "/etc/x", "contents": {"source": "data:,x"}}
     ]}});
@@ -98,7 +100,7 @@ fn a_path_that_moves_between_files_and_units_stays() {
         format!("data:,{}", unit.replace('\n', "%0A").replace('[', "%5B").replace(']', "%5D"));
     let as_file = files("file", &json!([{"path": path, "contents": {"source": source}}]));
     let as_unit = units("unit", &json!([{"name": "x.service", "contents": unit}]));
-    let site = Site::new();
+    let site = OnceFixture::new();
     for config in [&as_file, &as_unit, &as_file, &as_unit] {
         site.apply(config);
         assert_eq!(site.read(path), unit);
@@ -107,7 +109,7 @@ fn a_path_that_moves_between_files_and_units_stays() {
 
 #[test]
 fn masks_and_contents_that_are_dropped_go() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     let path = site.path("etc/systemd/system/x.service");
     let with = |unit: Value| units(&unit.to_string(), &json!([unit]));
     site.apply(&with(json!({"name": "x.service", "mask": true})));
@@ -122,7 +124,7 @@ fn masks_and_contents_that_are_dropped_go() {
 
 #[test]
 fn a_unit_of_the_vendor_is_linked_as_systemd_links_it() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     site.apply(&units("on", &json!([{"name": "vendor.service", "enabled": true}])));
     let link = site.path("etc/systemd/system/multi-user.target.wants/vendor.service");
     assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("/lib/systemd/system/vendor.service"));
@@ -132,7 +134,7 @@ fn a_unit_of_the_vendor_is_linked_as_systemd_links_it() {
 
 #[test]
 fn links_of_the_system_are_followed_beneath_the_root() {
-    let site = Site::new();
+    let site = OnceFixture::new();
     fs::create_dir_all(site.path("var/opt")).unwrap();
     symlink("var/opt", site.path("opt")).unwrap();
     symlink("/../../../var/opt", site.path("abs")).unwrap();
@@ -146,7 +148,7 @@ fn links_of_the_system_are_followed_beneath_the_root() {
 
 #[test]
 fn a_thousand_files_take_little_time() {
-    let site = Site::on_disk();
+    let site = OnceFixture::on_disk();
     let list: Vec<Value> = (0..1000)
         .map(|i| json!({"path": format!("/etc/many/{}/{i}", i % 10), "contents": {"source": format!("data:,{i}")}}))
         .collect();
@@ -165,7 +167,7 @@ fn the_example_in_the_help_works() {
         Command::new(env!("CARGO_BIN_EXE_machinist")).args(["once", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, example) = help.split_once("Example:\n").unwrap();
-    let site = Site::new();
+    let site = OnceFixture::new();
     let script = example
         .replace("/tmp/machine", site.root().to_str().unwrap())
         .replace("machinist once", &format!("{} once", env!("CARGO_BIN_EXE_machinist")));

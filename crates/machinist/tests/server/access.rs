@@ -5,19 +5,19 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::site::{MASTER, Server, Site};
+use crate::fixture::{ConfigServerProcess, MASTER, ServerFixture};
 
-fn file(site: &Site) -> String {
+fn file(site: &ServerFixture) -> String {
     format!("--file={}", site.path("base/provisioning-tokens.yaml").display())
 }
 
-fn status(server: &Server, token: &str) -> u16 {
-    server.ask("GET", MASTER, &[("Authorization", &format!("Bearer {token}"))]).status
+fn status(server: &ConfigServerProcess, token: &str) -> u16 {
+    server.request("GET", MASTER, &[("Authorization", &format!("Bearer {token}"))]).status
 }
 
 #[test]
 fn networks_and_limits() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&["--deny-from=127.0.0.0/8"]);
     assert_eq!(server.get(MASTER, "*/*").status, 403);
     assert_eq!(server.get("/healthz", "*/*").status, 200);
@@ -29,7 +29,7 @@ fn networks_and_limits() {
 
 #[test]
 fn tokens_without_an_api() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&["--require-token"]);
     // No file yet: nobody gets in.
     assert_eq!(server.get(MASTER, "*/*").status, 401);
@@ -40,7 +40,7 @@ fn tokens_without_an_api() {
     };
     let open = create(&["--pool=master"]);
     assert_eq!(status(&server, &open), 200);
-    assert_eq!(server.ask("GET", &format!("{MASTER}?token={open}"), &[]).status, 200);
+    assert_eq!(server.request("GET", &format!("{MASTER}?token={open}"), &[]).status, 200);
     assert_eq!(server.get(MASTER, "*/*").status, 401);
     assert_eq!(status(&server, "abcdef.wrong"), 401);
     // Another pool, another network, an end.
@@ -57,7 +57,7 @@ fn tokens_without_an_api() {
     // Uses are counted, HEAD is none, and a restart forgets nothing.
     let twice = create(&["--pool=master", "--uses=2"]);
     let bearer = format!("Bearer {twice}");
-    assert_eq!(server.ask("HEAD", MASTER, &[("Authorization", &bearer)]).status, 200);
+    assert_eq!(server.request("HEAD", MASTER, &[("Authorization", &bearer)]).status, 200);
     assert_eq!(status(&server, &twice), 200);
     drop(server);
     let server = site.serve(&["--require-token"]);
@@ -84,7 +84,7 @@ fn tokens_without_an_api() {
 
 #[test]
 fn connections_of_one_address_are_limited() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&["--connection-limit=3"]);
     let mut held: Vec<TcpStream> = (0..3)
         .map(|_| {

@@ -6,35 +6,45 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::site::{MASTER, Server, Site, Tls, ask_tls, wait_for};
+use crate::fixture::{ConfigServerProcess, MASTER, ServerFixture, TlsClient, ask_tls, wait_for};
 
 /// As many connections never finish their head.
 const SLOW: usize = 10_000;
 
-fn ask(site: &Site, server: &Server, tls: &Tls<'_>) -> std::io::Result<(Vec<u8>, u16)> {
+fn request(
+    site: &ServerFixture,
+    server: &ConfigServerProcess,
+    tls: &TlsClient<'_>,
+) -> std::io::Result<(Vec<u8>, u16)> {
     ask_tls(site, server, tls, MASTER).map(|(shown, answer)| (shown, answer.status))
 }
 
 #[test]
 fn tls_and_a_new_certificate_without_a_restart() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
-    let (first, status) = ask(&site, &server, &Tls::default()).unwrap();
+    let (first, status) = request(&site, &server, &TlsClient::default()).unwrap();
     assert_eq!(status, 200);
     assert_eq!(
-        ask(&site, &server, &Tls { alpn: &[b"h2", b"http/1.1"], old: true, ..Tls::default() })
-            .unwrap()
-            .1,
+        request(
+            &site,
+            &server,
+            &TlsClient { alpn: &[b"h2", b"http/1.1"], old: true, ..TlsClient::default() }
+        )
+        .unwrap()
+        .1,
         200
     );
-    assert!(ask(&site, &server, &Tls { alpn: &[b"h2"], ..Tls::default() }).is_err());
+    assert!(
+        request(&site, &server, &TlsClient { alpn: &[b"h2"], ..TlsClient::default() }).is_err()
+    );
     // Nobody who asks meanwhile notices.
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    assert_eq!(ask(&site, &server, &Tls::default()).unwrap().1, 200);
+                    assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
                 }
             });
         }
@@ -42,18 +52,18 @@ fn tls_and_a_new_certificate_without_a_restart() {
         wait_for(&server.log, "serving certificate replaced");
         done.store(true, Ordering::Relaxed);
     });
-    let (second, status) = ask(&site, &server, &Tls::default()).unwrap();
+    let (second, status) = request(&site, &server, &TlsClient::default()).unwrap();
     assert_eq!(status, 200);
     assert_ne!(first, second);
     // One that cannot be used leaves the last one in place.
     site.write("tls.crt", "junk");
     server.wait_for("cannot use the new certificate");
-    assert_eq!(ask(&site, &server, &Tls::default()).unwrap(), (second, 200));
+    assert_eq!(request(&site, &server, &TlsClient::default()).unwrap(), (second, 200));
 }
 
 #[test]
 fn what_is_not_http_does_no_harm() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
     let huge = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     for bytes in
@@ -70,7 +80,7 @@ fn what_is_not_http_does_no_harm() {
 }
 
 /// The alert with which the server answers a hello: nothing but a version and suites.
-fn alert(server: &Server, version: [u8; 2], suites: &[[u8; 2]]) -> Option<u8> {
+fn alert(server: &ConfigServerProcess, version: [u8; 2], suites: &[[u8; 2]]) -> Option<u8> {
     let suites = suites.concat();
     let mut hello = vec![version[0], version[1]];
     hello.extend([7; 32]);
@@ -101,7 +111,7 @@ fn alert(server: &Server, version: [u8; 2], suites: &[[u8; 2]]) -> Option<u8> {
 fn old_tls_and_weak_suites_are_refused() {
     const PROTOCOL_VERSION: u8 = 70;
     const HANDSHAKE_FAILURE: u8 = 40;
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
     // ECDHE with ECDSA and AES-GCM; the same with CBC and SHA-1; RSA without ECDHE; 3DES.
     let (good, weak) = ([0xC0, 0x2B], [[0xC0, 0x09], [0xC0, 0x13], [0x00, 0x2F], [0x00, 0x0A]]);
@@ -116,17 +126,20 @@ fn old_tls_and_weak_suites_are_refused() {
     ]);
     assert_eq!(alert(&server, [3, 2], &[good]), Some(PROTOCOL_VERSION));
     assert_eq!(alert(&server, [3, 3], &weak), Some(HANDSHAKE_FAILURE));
-    assert_eq!(ask(&site, &server, &Tls { old: true, ..Tls::default() }).unwrap().1, 200);
+    assert_eq!(
+        request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).unwrap().1,
+        200
+    );
     // The newest profile speaks 1.3 alone.
     let server = site
         .serve(&["--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"]);
-    assert!(ask(&site, &server, &Tls { old: true, ..Tls::default() }).is_err());
-    assert_eq!(ask(&site, &server, &Tls::default()).unwrap().1, 200);
+    assert!(request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).is_err());
+    assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
 }
 
 #[test]
 fn random_bytes_and_huge_names_do_no_harm() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
     // A simple generator: the same bytes in every run.
     let mut state = 42u64;
@@ -160,7 +173,7 @@ fn slow_clients_cost_little_and_are_let_go() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
     let mut slow: Vec<TcpStream> = (0..SLOW)
         .map(|number| {
@@ -172,7 +185,7 @@ fn slow_clients_cost_little_and_are_let_go() {
         .collect();
     // Others are served meanwhile.
     assert_eq!(server.get(MASTER, "*/*").status, 200);
-    assert_eq!(ask(&site, &server, &Tls::default()).unwrap().1, 200);
+    assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
     let memory = memory(&server);
     assert!(memory < 400_000, "{memory} kB for {SLOW} connections");
     // Their time is limited.
@@ -186,7 +199,7 @@ fn slow_clients_cost_little_and_are_let_go() {
 }
 
 /// What a server holds, in kB.
-fn memory(server: &Server) -> u64 {
+fn memory(server: &ConfigServerProcess) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     memory.trim().trim_end_matches(" kB").parse().unwrap()

@@ -2,8 +2,8 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod access;
-mod answers;
 mod faults;
+mod fixture;
+mod responses;
 mod running;
 mod sealed;
-mod site;

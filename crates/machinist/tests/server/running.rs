@@ -4,11 +4,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::site::{MASTER, Site, exchange};
+use crate::fixture::{MASTER, ServerFixture, exchange};
 
 #[test]
-fn figures() {
-    let site = Site::new();
+fn metrics() {
+    let site = ServerFixture::new();
     let server = site.serve(&["--metrics-listen-address=127.0.0.1:0"]);
     let line = server.wait_for("(metrics-listen-address)");
     let address: SocketAddr = line.rsplit("address=").next().unwrap().parse().unwrap();
@@ -30,9 +30,9 @@ fn figures() {
 
 #[test]
 fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[]);
-    server.ask("GET", MASTER, &[("User-Agent", "Ignition/2.14.0")]);
+    server.request("GET", MASTER, &[("User-Agent", "Ignition/2.14.0")]);
     let line = server.wait_for("answered");
     for part in [
         "\"master\"",
@@ -48,7 +48,7 @@ fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
     }
     assert!(!line.contains("data:"), "{line}");
     // Also those that nobody should ask for; a query is not in it, for it may hold a token.
-    server.ask("DELETE", "/nothing?token=abcdef.secret", &[]);
+    server.request("DELETE", "/nothing?token=abcdef.secret", &[]);
     let line = server.wait_for("answered");
     assert!(line.contains("status=405") && line.contains("path=\"/nothing\""), "{line}");
     assert!(!line.contains("secret"), "{line}");
@@ -56,7 +56,7 @@ fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
 
 #[test]
 fn a_server_that_cannot_begin_says_why() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
         let output = command.arg("server").args(arguments).output().unwrap();
@@ -75,7 +75,7 @@ fn a_server_that_cannot_begin_says_why() {
 
 #[test]
 fn it_stops_when_told() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let mut server = site.serve(&[]);
     let pid = server.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -89,7 +89,7 @@ fn it_stops_when_told() {
 
 #[test]
 fn the_flags_of_the_real_server_are_taken() {
-    let site = Site::new();
+    let site = ServerFixture::new();
     let server = site.serve(&[
         "--payload-version=4.20.0",
         "--tls-min-version=VersionTLS13",
@@ -103,13 +103,13 @@ fn the_flags_of_the_real_server_are_taken() {
 #[test]
 fn a_stop_lets_running_answers_end() {
     use std::io::{Read as _, Write as _};
-    let site = Site::new();
+    let site = ServerFixture::new();
     let large = format!("data:,{}", "x".repeat(8 << 20));
     let file = serde_json::json!({"path": "/a", "contents": {"source": large}});
     let rest = serde_json::json!({"storage": {"files": [file]}});
     site.config_with("rendered-master-1", &rest);
     let mut server = site.serve(&[]);
-    let length = server.ask("HEAD", MASTER, &[]).header("content-length").to_owned();
+    let length = server.request("HEAD", MASTER, &[]).header("content-length").to_owned();
     let mut slow = TcpStream::connect(server.plain).unwrap();
     slow.write_all(b"GET /config/master HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut bytes = vec![0; 1024];

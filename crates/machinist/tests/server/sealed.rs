@@ -7,12 +7,12 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::site::{IGNITION, MASTER, Server, Site, Tls, ask_tls};
+use crate::fixture::{ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, ask_tls};
 
 const SECRET: &str = "swordfish";
 
-fn sealed_site() -> Site {
-    let site = Site::new();
+fn sealed_site() -> ServerFixture {
+    let site = ServerFixture::new();
     let file = |path: &str, mode: u32, text: &str| json!({"path": path, "mode": mode, "contents": {"source": format!("data:,{text}")}});
     let text = format!("[Service]\nExecStart=/bin/x --password={SECRET}\n");
     site.config_with(
@@ -40,7 +40,7 @@ fn sealed_site() -> Site {
 }
 
 /// A server that splits its answers, at an address that its answers name.
-fn serve(site: &Site) -> Server {
+fn serve(site: &ServerFixture) -> ConfigServerProcess {
     site.write("ca.crt", site.ca.certificate());
     let ca = site.path("ca.crt");
     // Any free port: which one is known only when it listens, so the test tells the machine.
@@ -48,7 +48,7 @@ fn serve(site: &Site) -> Server {
 }
 
 /// Does what Ignition does with files.
-fn ignite(root: &Path, answer: &Value, server: &Server) {
+fn ignite(root: &Path, answer: &Value, server: &ConfigServerProcess) {
     for file in answer["storage"]["files"].as_array().unwrap() {
         let path = root.join(file["path"].as_str().unwrap().trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -130,16 +130,17 @@ fn a_machine_gets_its_secrets_by_its_own_key() {
 fn nobody_else_opens_the_sealed_half() {
     let site = sealed_site();
     let server = serve(&site);
-    let ask = |tls: &Tls<'_>| ask_tls(&site, &server, tls, "/sealed/master").map(|it| it.1.status);
-    assert_eq!(ask(&Tls::default()).unwrap(), 401);
+    let ask =
+        |tls: &TlsClient<'_>| ask_tls(&site, &server, tls, "/sealed/master").map(|it| it.1.status);
+    assert_eq!(ask(&TlsClient::default()).unwrap(), 401);
     // On the plain port, too.
     assert_eq!(server.get("/sealed/master", "*/*").status, 401);
-    assert_eq!(server.ask("POST", "/enrol/master", &[("Content-Length", "0")]).status, 403);
-    assert_eq!(server.ask("DELETE", "/sealed/master", &[]).status, 405);
+    assert_eq!(server.request("POST", "/enrol/master", &[("Content-Length", "0")]).status, 403);
+    assert_eq!(server.request("DELETE", "/sealed/master", &[]).status, 405);
     // The right names from the wrong CA.
-    let pair = site.ca.client("machinist:enrolled:abc", "machinist:pool:master").unwrap();
+    let pair = site.ca.issue_client("machinist:enrolled:abc", "machinist:pool:master").unwrap();
     let identity = Some((pair.certificate.as_str(), pair.key.as_str()));
-    assert!(!matches!(ask(&Tls { identity, ..Tls::default() }), Ok(200)));
+    assert!(!matches!(ask(&TlsClient { identity, ..TlsClient::default() }), Ok(200)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The machines: what they are, what they watch, and when their changes reach them.
 
-use crate::link::{Dialer, Link};
+use crate::connection::{BenchConnection, BenchConnector};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures::stream::{self, TryStreamExt as _};
@@ -13,48 +13,48 @@ use std::time::Instant;
 pub(crate) const NODES: &str = "/api/v1/nodes";
 pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 /// The annotation that carries the number of a change.
-const MARK: &str = "\"bench/change\":\"";
+const CHANGE_ANNOTATION: &str = "\"bench/change\":\"";
 const JSON: &str = "application/json";
 /// So many machines have the same config.
-const POOL: usize = 500;
+const MACHINES_PER_POOL: usize = 500;
 
 /// The changes: when each was begun and when it reached its machine, in nanoseconds since `zero`.
 #[derive(Debug)]
-pub(crate) struct Clock {
-    zero: Instant,
-    begun: Vec<AtomicU64>,
-    reached: Vec<AtomicU64>,
+pub(crate) struct ChangeTimes {
+    epoch: Instant,
+    started: Vec<AtomicU64>,
+    observed: Vec<AtomicU64>,
 }
 
-impl Clock {
+impl ChangeTimes {
     pub(crate) fn new(changes: usize) -> Arc<Self> {
         let none = || (0..changes).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { zero: Instant::now(), begun: none(), reached: none() })
+        Arc::new(Self { epoch: Instant::now(), started: none(), observed: none() })
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    pub(crate) fn begin(&self, change: usize) {
-        self.begun[change].store(self.now(), Ordering::Relaxed);
+    pub(crate) fn record_start(&self, change: usize) {
+        self.started[change].store(self.now(), Ordering::Relaxed);
     }
 
-    fn reach(&self, change: usize) {
-        if let Some(reached) = self.reached.get(change) {
+    fn record_observed(&self, change: usize) {
+        if let Some(reached) = self.observed.get(change) {
             reached.store(self.now(), Ordering::Relaxed);
         }
     }
 
     /// The changes that are on their way.
-    pub(crate) fn missing(&self, changes: usize) -> Vec<usize> {
-        let is_missing = |change: &usize| self.reached[*change].load(Ordering::Relaxed) == 0;
+    pub(crate) fn pending(&self, changes: usize) -> Vec<usize> {
+        let is_missing = |change: &usize| self.observed[*change].load(Ordering::Relaxed) == 0;
         (0..changes).filter(is_missing).collect()
     }
 
     /// How long each of the first changes took, in milliseconds, sorted; none if one is on its way.
     pub(crate) fn delays(&self, changes: usize) -> Option<Vec<f64>> {
-        let pairs = self.begun.iter().zip(&self.reached).take(changes);
+        let pairs = self.started.iter().zip(&self.observed).take(changes);
         let mut delays = pairs
             .map(|(begun, reached)| {
                 let (begun, reached) =
@@ -72,7 +72,7 @@ pub(crate) fn node_path(machine: usize) -> String {
 }
 
 /// The patch that changes a node.
-pub(crate) fn change(number: usize) -> Bytes {
+pub(crate) fn change_patch(number: usize) -> Bytes {
     json!({"metadata": {"annotations": {"bench/change": number.to_string()}}}).to_string().into()
 }
 
@@ -94,7 +94,7 @@ fn node(machine: usize) -> Value {
             })
         })
         .collect();
-    let config = format!("rendered-{:02}", machine / POOL);
+    let config = format!("rendered-{:02}", machine / MACHINES_PER_POOL);
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
@@ -138,29 +138,37 @@ fn config(pool: usize) -> Value {
 }
 
 /// Makes all nodes and configs.
-pub(crate) async fn create(links: &[Link], machines: usize) -> Result<()> {
-    let objects = (0..machines.div_ceil(POOL)).map(|pool| (CONFIGS, config(pool)));
+pub(crate) async fn create(links: &[BenchConnection], machines: usize) -> Result<()> {
+    let objects = (0..machines.div_ceil(MACHINES_PER_POOL)).map(|pool| (CONFIGS, config(pool)));
     let objects = objects.chain((0..machines).map(|machine| (NODES, node(machine))));
     stream::iter(objects.enumerate().map(Ok))
         .try_for_each_concurrent(64, |(index, (path, object))| {
             let link = &links[index % links.len()];
-            async move { link.ask("POST", path, JSON, object.to_string()).await.map(drop) }
+            async move { link.request("POST", path, JSON, object.to_string()).await.map(drop) }
         })
         .await
 }
 
 /// Connects all machines, each with its two watches, from where things are now.
-pub(crate) async fn connect(dialer: &Dialer, machines: usize, clock: &Arc<Clock>) -> Result<()> {
+pub(crate) async fn connect(
+    dialer: &BenchConnector,
+    machines: usize,
+    clock: &Arc<ChangeTimes>,
+) -> Result<()> {
     stream::iter((0..machines).map(Ok))
         .try_for_each_concurrent(16, |machine| connect_one(dialer, machine, clock))
         .await
 }
 
-async fn connect_one(dialer: &Dialer, machine: usize, clock: &Arc<Clock>) -> Result<()> {
+async fn connect_one(
+    dialer: &BenchConnector,
+    machine: usize,
+    clock: &Arc<ChangeTimes>,
+) -> Result<()> {
     let link = dialer.connect().await.with_context(|| format!("machine {machine}"))?;
     for (path, name) in [
         (NODES, format!("machine-{machine:05}")),
-        (CONFIGS, format!("rendered-{:02}", machine / POOL)),
+        (CONFIGS, format!("rendered-{:02}", machine / MACHINES_PER_POOL)),
     ] {
         let path = format!(
             "{path}?watch=true&resourceVersion=0&timeoutSeconds=3600&fieldSelector=metadata.name%3D{name}"
@@ -174,8 +182,8 @@ async fn connect_one(dialer: &Dialer, machine: usize, clock: &Arc<Clock>) -> Res
         tokio::spawn(async move {
             let _link = link; // as long as there is a watch
             while let Some(Ok(frame)) = body.frame().await {
-                if let Some(change) = frame.data_ref().and_then(|data| mark(data)) {
-                    clock.reach(change);
+                if let Some(change) = frame.data_ref().and_then(|data| change_number(data)) {
+                    clock.record_observed(change);
                 }
             }
         });
@@ -184,8 +192,10 @@ async fn connect_one(dialer: &Dialer, machine: usize, clock: &Arc<Clock>) -> Res
 }
 
 /// The number of the change in an event. Marks stand early in an object, so they are never cut.
-fn mark(data: &[u8]) -> Option<usize> {
-    let start = data.windows(MARK.len()).rposition(|window| window == MARK.as_bytes())?;
-    let text = std::str::from_utf8(&data[start + MARK.len()..]).ok()?;
+fn change_number(data: &[u8]) -> Option<usize> {
+    let start = data
+        .windows(CHANGE_ANNOTATION.len())
+        .rposition(|window| window == CHANGE_ANNOTATION.as_bytes())?;
+    let text = std::str::from_utf8(&data[start + CHANGE_ANNOTATION.len()..]).ok()?;
     text.split('"').next()?.parse().ok()
 }

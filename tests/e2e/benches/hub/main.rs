@@ -5,16 +5,16 @@
 //! takes, `MACHINIST_BENCH_HOMES=hub` or `=kubernetes` leaves out the other home.
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
-mod home;
-mod link;
+mod api_server;
+mod connection;
 mod machines;
 mod measure;
 
 use anyhow::Result;
-use home::Home;
-use machinist_e2e::load::Load;
-use machinist_e2e::{block_on, figures};
-use measure::Figures;
+use api_server::BenchApiServer;
+use machinist_e2e::cpu_load::CpuLoad;
+use machinist_e2e::{block_on, measurements};
+use measure::Measurements;
 
 /// A number from the environment.
 fn number(name: &str, default: usize) -> usize {
@@ -26,20 +26,20 @@ fn main() -> Result<()> {
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
-    home::raise_file_limit();
+    api_server::raise_file_limit();
     let homes = std::env::var("MACHINIST_BENCH_HOMES").unwrap_or_default();
     println!("load of the machine before: {}", loads());
     if homes == "kubernetes" {
-        println!("{}", run(&Home::kubernetes()?)?);
+        println!("{}", run(&BenchApiServer::kubernetes()?)?);
         return Ok(());
     }
-    let hub = run(&Home::hub()?)?;
+    let hub = run(&BenchApiServer::hub()?)?;
     println!("{hub}");
     if homes.is_empty() {
-        let other = run(&Home::kubernetes()?)?;
+        let other = run(&BenchApiServer::kubernetes()?)?;
         println!("{other}\n{}", hub.compared_with(&other));
     }
-    figures::record("hub-load", hub.line())?;
+    measurements::record("hub-load", hub.line())?;
     let missed = hub.missed_budgets();
     if !missed.is_empty() {
         anyhow::bail!("budgets missed: {}", missed.join(", "));
@@ -47,11 +47,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn run(home: &Home) -> Result<Figures> {
+fn run(home: &BenchApiServer) -> Result<Measurements> {
     let machines = number("MACHINIST_BENCH_MACHINES", 5000);
-    let load = Load::start(home.processes());
+    let load = CpuLoad::start(home.processes());
     let mut figures = block_on(measure::measure(home, machines))?;
-    figures.share = load.share();
+    figures.share = load.available_share();
     Ok(figures)
 }
 

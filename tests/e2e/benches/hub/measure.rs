@@ -1,8 +1,8 @@
 //! What is measured of a home, and how it is told.
 
-use crate::home::Home;
-use crate::link::{Dialer, Link};
-use crate::machines::{self, Clock, NODES, change, node_path};
+use crate::api_server::BenchApiServer;
+use crate::connection::{BenchConnection, BenchConnector};
+use crate::machines::{self, ChangeTimes, NODES, change_patch, node_path};
 use crate::number;
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const MERGE: &str = "application/merge-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Changes that are timed, a second.
-const RATE: usize = 200;
+const CHANGES_PER_SECOND: usize = 200;
 /// Requests that write at the same time, for the most writes a second.
 const WRITERS: usize = 128;
 /// Connections that they share.
-const LINKS: usize = 8;
+const WRITER_CONNECTIONS: usize = 8;
 
 /// The figures of one home.
 #[derive(Debug, Clone)]
-pub(crate) struct Figures {
+pub(crate) struct Measurements {
     name: &'static str,
     machines: usize,
     megabytes: u64,
@@ -33,13 +33,13 @@ pub(crate) struct Figures {
     pub(crate) share: f64,
 }
 
-pub(crate) async fn measure(home: &Home, machines: usize) -> Result<Figures> {
+pub(crate) async fn measure(home: &BenchApiServer, machines: usize) -> Result<Measurements> {
     let seconds = number("MACHINIST_BENCH_SECONDS", 10);
-    let dialer = Dialer::new(&home.kubeconfig, &home.address)?;
-    let links = try_join_all((0..LINKS).map(|_| dialer.connect())).await?;
+    let dialer = BenchConnector::new(&home.kubeconfig, &home.address)?;
+    let links = try_join_all((0..WRITER_CONNECTIONS).map(|_| dialer.connect())).await?;
     machines::create(&links, machines).await?;
-    let changes = RATE * seconds;
-    let clock = Clock::new(changes);
+    let changes = CHANGES_PER_SECOND * seconds;
+    let clock = ChangeTimes::new(changes);
     let start = Instant::now();
     machines::connect(&dialer, machines, &clock).await?;
     println!("{}: {machines} machines connected in {:.1?}", home.name, start.elapsed());
@@ -51,7 +51,7 @@ pub(crate) async fn measure(home: &Home, machines: usize) -> Result<Figures> {
     println!("{}: {} MB idle, {megabytes} MB at the end", home.name, idle >> 20);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
     let (delay_p50, delay_p99) = (at(0.5), at(0.99));
-    Ok(Figures {
+    Ok(Measurements {
         name: home.name,
         machines,
         megabytes,
@@ -65,20 +65,20 @@ pub(crate) async fn measure(home: &Home, machines: usize) -> Result<Figures> {
 
 /// Changes nodes at a steady rate and waits until the last change has reached its machine.
 async fn delays(
-    links: &[Link],
+    links: &[BenchConnection],
     machines: usize,
     changes: usize,
-    clock: &Arc<Clock>,
+    clock: &Arc<ChangeTimes>,
 ) -> Result<Vec<f64>> {
-    let mut tick = tokio::time::interval(Duration::from_secs(1) / RATE as u32);
+    let mut tick = tokio::time::interval(Duration::from_secs(1) / CHANGES_PER_SECOND as u32);
     let mut running = Vec::new();
     for number in 0..changes {
         tick.tick().await;
         let (link, clock) = (links[number % links.len()].clone(), Arc::clone(clock));
         let path = node_path(number * 7919 % machines);
         running.push(tokio::spawn(async move {
-            clock.begin(number);
-            link.ask("PATCH", &path, MERGE, change(number)).await
+            clock.record_start(number);
+            link.request("PATCH", &path, MERGE_PATCH, change_patch(number)).await
         }));
     }
     for one in running {
@@ -89,7 +89,7 @@ async fn delays(
         if let Some(delays) = clock.delays(changes) {
             return Ok(delays);
         }
-        let missing = clock.missing(changes);
+        let missing = clock.pending(changes);
         ensure!(
             start.elapsed() < Duration::from_secs(30),
             "{} changes never reached their machine: {missing:?}",
@@ -100,11 +100,11 @@ async fn delays(
 }
 
 /// A list of all nodes, in milliseconds: the median of 21.
-async fn list(link: &Link, machines: usize) -> Result<f64> {
+async fn list(link: &BenchConnection, machines: usize) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..21 {
         let start = Instant::now();
-        let list = link.ask("GET", NODES, "application/json", "").await?;
+        let list = link.request("GET", NODES, "application/json", "").await?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
         ensure!(list.len() > machines * 1000, "the list is too short");
     }
@@ -113,7 +113,7 @@ async fn list(link: &Link, machines: usize) -> Result<f64> {
 }
 
 /// Writes a second, as many at once as there are writers.
-async fn writes(links: &[Link], machines: usize, time: Duration) -> Result<f64> {
+async fn writes(links: &[BenchConnection], machines: usize, time: Duration) -> Result<f64> {
     let (count, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let writers = (0..WRITERS).map(|writer| {
         let (link, count) = (links[writer % links.len()].clone(), Arc::clone(&count));
@@ -123,7 +123,13 @@ async fn writes(links: &[Link], machines: usize, time: Duration) -> Result<f64> 
             while start.elapsed() < time {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 // No mark of a timed change.
-                link.ask("PATCH", &node_path(machine), MERGE, change(usize::MAX - number)).await?;
+                link.request(
+                    "PATCH",
+                    &node_path(machine),
+                    MERGE_PATCH,
+                    change_patch(usize::MAX - number),
+                )
+                .await?;
                 machine = if machine + WRITERS < machines { machine + WRITERS } else { writer };
             }
             anyhow::Ok(())
@@ -135,7 +141,7 @@ async fn writes(links: &[Link], machines: usize, time: Duration) -> Result<f64> 
     Ok(count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64())
 }
 
-impl Figures {
+impl Measurements {
     pub(crate) fn line(&self) -> String {
         format!(
             "{} machines: {} MB, change to machine {:.1} ms p50 {:.1} ms p99, {:.0} writes/s, list {:.0} ms, with {:.0} % of the machine",
@@ -183,7 +189,7 @@ impl Figures {
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Measurements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.line())
     }

@@ -13,21 +13,21 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// A machine that has to wait longer than this gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is asked, and where.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     address: String,
     port: u16,
     request: Arc<str>,
     tls: Option<TlsConnector>,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
-impl Target {
+impl LoadTarget {
     pub(crate) fn new(
         address: &str,
         port: u16,
@@ -50,7 +50,7 @@ impl Target {
         Ok(Self { address: address.to_owned(), port, request, tls })
     }
 
-    async fn connect(&self) -> Result<Box<dyn Stream>> {
+    async fn connect(&self) -> Result<Box<dyn ByteStream>> {
         let stream = TcpStream::connect((self.address.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
@@ -63,7 +63,7 @@ impl Target {
     }
 
     /// One request on a connection; gives the size of the answer.
-    async fn ask(&self, stream: &mut dyn Stream, buffer: &mut [u8]) -> Result<usize> {
+    async fn request(&self, stream: &mut dyn ByteStream, buffer: &mut [u8]) -> Result<usize> {
         stream.write_all(self.request.as_bytes()).await?;
         stream.flush().await?;
         let (mut filled, end) = (0, b"\r\n\r\n");
@@ -91,7 +91,7 @@ impl Target {
 }
 
 /// The bytes of one answer.
-pub(crate) async fn fetch(target: &Target) -> Result<Vec<u8>> {
+pub(crate) async fn fetch(target: &LoadTarget) -> Result<Vec<u8>> {
     let mut stream = target.connect().await?;
     let request = target.request.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
     stream.write_all(request.as_bytes()).await?;
@@ -102,13 +102,17 @@ pub(crate) async fn fetch(target: &Target) -> Result<Vec<u8>> {
 }
 
 /// Answers a second over so many connections.
-pub(crate) async fn rate(target: &Target, connections: usize, time: Duration) -> Result<f64> {
+pub(crate) async fn measure_rate(
+    target: &LoadTarget,
+    connections: usize,
+    time: Duration,
+) -> Result<f64> {
     let (count, start) = (AtomicUsize::new(0), Instant::now());
     let clients = (0..connections).map(|_| async {
         let mut stream = target.connect().await?;
         let mut buffer = vec![0; 256 * 1024];
         while start.elapsed() < time {
-            target.ask(&mut *stream, &mut buffer).await?;
+            target.request(&mut *stream, &mut buffer).await?;
             count.fetch_add(1, Ordering::Relaxed);
         }
         anyhow::Ok(())
@@ -118,7 +122,11 @@ pub(crate) async fn rate(target: &Target, connections: usize, time: Duration) ->
 }
 
 /// Machines that come at the same moment: how long each of those waited that got everything.
-pub(crate) async fn crowd(target: &Target, machines: usize, size: usize) -> Result<Vec<Duration>> {
+pub(crate) async fn measure_burst(
+    target: &LoadTarget,
+    machines: usize,
+    size: usize,
+) -> Result<Vec<Duration>> {
     let start = Instant::now();
     let clients: Vec<_> = (0..machines)
         .map(|_| {
@@ -126,7 +134,7 @@ pub(crate) async fn crowd(target: &Target, machines: usize, size: usize) -> Resu
             tokio::spawn(async move {
                 let mut buffer = vec![0; 16 * 1024];
                 let mut stream = target.connect().await?;
-                let found = target.ask(&mut *stream, &mut buffer).await?;
+                let found = target.request(&mut *stream, &mut buffer).await?;
                 ensure!(found == size, "{found} bytes");
                 anyhow::Ok(start.elapsed())
             })
@@ -136,7 +144,7 @@ pub(crate) async fn crowd(target: &Target, machines: usize, size: usize) -> Resu
     let mut first_error = None;
     for client in clients {
         let ended = async { client.await? };
-        match tokio::time::timeout(PATIENCE, ended).await.context("it takes too long") {
+        match tokio::time::timeout(REQUEST_TIMEOUT, ended).await.context("it takes too long") {
             Ok(Ok(time)) => times.push(time),
             Ok(Err(error)) | Err(error) => first_error = first_error.or(Some(error)),
         }

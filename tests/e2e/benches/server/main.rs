@@ -5,25 +5,25 @@
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 mod load;
-mod rivals;
+mod servers;
 
 use anyhow::{Result, bail, ensure};
-use load::{Target, crowd, rate};
-use machinist_e2e::load::Load;
-use machinist_e2e::{Lab, block_on, figures};
-use rivals::{Rival, Site};
+use load::{LoadTarget, measure_burst, measure_rate};
+use machinist_e2e::cpu_load::CpuLoad;
+use machinist_e2e::{Lab, block_on, measurements};
+use servers::{ConfigServer, ServedConfig};
 use std::time::Duration;
 
 /// Connections for the rates.
 const CONNECTIONS: usize = 16;
 /// Turns of each rival; the best counts, for others on this machine can only make it slower.
-const TURNS: usize = 5;
+const ROUNDS: usize = 5;
 /// Our answers a second must be at least this share of nginx's.
-const SHARE: f64 = 0.6;
+const MIN_SHARE_OF_NGINX: f64 = 0.6;
 /// What 2,000 machines at once may cost, above the answer itself.
-const MEMORY: u64 = 40 << 20;
+const MAX_MEMORY_BYTES: u64 = 40 << 20;
 /// The same with TLS: every connection has its keys and its buffers.
-const MEMORY_TLS: u64 = 80 << 20;
+const MAX_MEMORY_TLS_BYTES: u64 = 80 << 20;
 
 /// A number from the environment.
 fn number(name: &str, default: usize) -> usize {
@@ -35,9 +35,9 @@ fn main() -> Result<()> {
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
-    rivals::raise_file_limit();
+    servers::raise_file_limit();
     let lab = Lab::new()?;
-    let site = Site::new(&lab)?;
+    let site = ServedConfig::new(&lab)?;
     let ours = site.machinist(&lab)?;
     let answer = block_on(load::fetch(&ours.target(&site, false)?))?;
     let size = answer.len();
@@ -48,14 +48,14 @@ fn main() -> Result<()> {
         let name = if secure { "TLS" } else { "plain" };
         let share = compare(&site, &ours, &nginx, secure, name)?;
         // Encryption costs both the same; the budget is for the server.
-        if !secure && share < SHARE {
+        if !secure && share < MIN_SHARE_OF_NGINX {
             missed.push(format!("{:.0} % of nginx's answers, at least 60 %", share * 100.0));
         }
     }
     drop(nginx);
     drop(ours);
     for secure in [false, true] {
-        missed.extend(machines_at_once(&lab, &site, size, secure)?);
+        missed.extend(measure_burst_memory(&lab, &site, size, secure)?);
     }
     if !missed.is_empty() {
         bail!("budgets missed: {}", missed.join(", "));
@@ -64,40 +64,51 @@ fn main() -> Result<()> {
 }
 
 /// Both in turn, for as long, so that what else runs here hits both alike; gives our share.
-fn compare(site: &Site, ours: &Rival, nginx: &Rival, secure: bool, name: &str) -> Result<f64> {
+fn compare(
+    site: &ServedConfig,
+    ours: &ConfigServer,
+    nginx: &ConfigServer,
+    secure: bool,
+    name: &str,
+) -> Result<f64> {
     let time = Duration::from_secs(number("MACHINIST_BENCH_SECONDS", 3) as u64);
-    let load = Load::start(vec![ours.id(), nginx.id()]);
+    let load = CpuLoad::start(vec![ours.id(), nginx.id()]);
     let (mut best_ours, mut best_nginx) = (0.0f64, 0.0f64);
-    for _ in 0..TURNS {
-        let one = |rival: &Rival| -> Result<f64> {
-            block_on(rate(&rival.target(site, secure)?, CONNECTIONS, time))
+    for _ in 0..ROUNDS {
+        let one = |rival: &ConfigServer| -> Result<f64> {
+            block_on(measure_rate(&rival.target(site, secure)?, CONNECTIONS, time))
         };
         best_nginx = best_nginx.max(one(nginx)?);
         best_ours = best_ours.max(one(ours)?);
     }
-    let (share, free) = (best_ours / best_nginx, load.share() * 100.0);
+    let (share, free) = (best_ours / best_nginx, load.available_share() * 100.0);
     let line = format!(
         "{CONNECTIONS} connections: {best_ours:.0} answers a second, nginx {best_nginx:.0} ({:.0} %), with {free:.0} % of the machine",
         share * 100.0
     );
     println!("{name}, {line}");
-    figures::record(&format!("server-rate-{name}"), line)?;
+    measurements::record(&format!("server-rate-{name}"), line)?;
     Ok(share)
 }
 
 /// A fresh server, so that its highest memory is that of this crowd.
-fn machines_at_once(lab: &Lab, site: &Site, size: usize, secure: bool) -> Result<Vec<String>> {
+fn measure_burst_memory(
+    lab: &Lab,
+    site: &ServedConfig,
+    size: usize,
+    secure: bool,
+) -> Result<Vec<String>> {
     let name = if secure { "TLS" } else { "plain" };
     let machines = number("MACHINIST_BENCH_MACHINES", 2000);
     let server = site.machinist(lab)?;
-    let target: Target = server.target(site, secure)?;
+    let target: LoadTarget = server.target(site, secure)?;
     block_on(load::fetch(&target))?;
-    let rest = server.highest_memory()?;
-    let mut times = block_on(crowd(&target, machines, size))?;
+    let rest = server.peak_memory()?;
+    let mut times = block_on(measure_burst(&target, machines, size))?;
     times.sort();
     let served = times.len();
     let at = |share: f64| times[((served - 1) as f64 * share) as usize].as_secs_f64();
-    let highest = server.highest_memory()?;
+    let highest = server.peak_memory()?;
     let above = highest.saturating_sub(size as u64);
     let line = format!(
         "{served} of {machines} machines served, p50 {:.2} s, p99 {:.2} s, highest memory {:.1} MB ({:.1} MB at rest)",
@@ -107,12 +118,12 @@ fn machines_at_once(lab: &Lab, site: &Site, size: usize, secure: bool) -> Result
         rest as f64 / f64::from(1 << 20),
     );
     println!("{name}, at once: {line}");
-    figures::record(&format!("server-crowd-{name}"), line)?;
+    measurements::record(&format!("server-crowd-{name}"), line)?;
     let mut missed = Vec::new();
     if served < machines {
         missed.push(format!("{} machines not served ({name})", machines - served));
     }
-    let most = if secure { MEMORY_TLS } else { MEMORY };
+    let most = if secure { MAX_MEMORY_TLS_BYTES } else { MAX_MEMORY_BYTES };
     if above > most {
         let (above, most) = (above >> 20, most >> 20);
         missed.push(format!("{above} MB above the answer ({name}), at most {most}"));

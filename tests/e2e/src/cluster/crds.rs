@@ -42,11 +42,11 @@ pub fn published_crds() -> Result<PathBuf> {
 
 /// The folder with the CRDs of this project.
 pub fn our_crds() -> PathBuf {
-    cache::root().join("deploy/crds")
+    cache::source_root().join("deploy/crds")
 }
 
 /// The CRD files in a folder.
-pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn crd_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "yaml"));

@@ -1,6 +1,6 @@
 //! Kubeconfig files: an address, the authority and a client certificate.
 
-use crate::pki::Authority;
+use crate::pki::TestCa;
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) fn write(
     path: &Path,
     url: &str,
-    authority: &Authority,
+    authority: &TestCa,
     user: &str,
     groups: &[&str],
 ) -> Result<()> {
@@ -20,12 +20,7 @@ pub(super) fn write(
 }
 
 /// The text of a kubeconfig for a user in groups.
-pub(super) fn text(
-    url: &str,
-    authority: &Authority,
-    user: &str,
-    groups: &[&str],
-) -> Result<String> {
+pub(super) fn text(url: &str, authority: &TestCa, user: &str, groups: &[&str]) -> Result<String> {
     let identity = authority.issue(user, groups, &[])?;
     let data = |pem: &str| BASE64_STANDARD.encode(pem);
     let config = json!({

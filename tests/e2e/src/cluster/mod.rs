@@ -4,17 +4,17 @@
 //! RBAC authorisation, and certificates for any user and group. [`Cluster::with_nodes`] adds controller-manager and
 //! scheduler, on the lab's bridge; its nodes are machines ([`Cluster::node`]).
 
-mod api;
+mod control_plane;
 pub mod crds;
 mod kubeconfig;
 mod node;
 
-use crate::command::{self, Answer};
-use crate::lab::{Lab, Process};
-use crate::pki::Authority;
+use crate::command::{self, ExitOutput};
+use crate::lab::{Lab, LabProcess};
+use crate::pki::TestCa;
 use crate::{block_on, environment, wait_for};
 use anyhow::{Context, Result};
-use api::Endpoint;
+use control_plane::ApiEndpoint;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A Kubernetes control plane that ends with its handle.
 pub struct Cluster {
     url: String,
-    endpoint: Endpoint,
-    authority: Authority,
+    endpoint: ApiEndpoint,
+    authority: TestCa,
     dir: PathBuf,
     client: kube::Client,
     // The order of the fields is the order in which they stop.
-    controllers: Vec<Process>,
-    api: Mutex<Option<Process>>,
-    etcd: Mutex<Option<Process>>,
+    controllers: Vec<LabProcess>,
+    api: Mutex<Option<LabProcess>>,
+    etcd: Mutex<Option<LabProcess>>,
     lab: Lab,
 }
 
@@ -44,33 +44,33 @@ impl Cluster {
 
     /// etcd and kube-apiserver in the given lab.
     pub fn start_in(lab: &Lab) -> Result<Self> {
-        Self::on(lab, &Endpoint::loopback(lab))
+        Self::start_at(lab, &ApiEndpoint::loopback(lab))
     }
 
     /// etcd and kube-apiserver whose watches can go on from any version, also after a restart: they read from etcd, which
     /// is slower than from memory.
-    pub fn remembering() -> Result<Self> {
+    pub fn start_with_etcd_watches() -> Result<Self> {
         let lab = Lab::new()?;
-        Self::on(&lab, &Endpoint { watch_cache: false, ..Endpoint::loopback(&lab) })
+        Self::start_at(&lab, &ApiEndpoint { watch_cache: false, ..ApiEndpoint::loopback(&lab) })
     }
 
     /// A whole control plane in the given lab, to which machines can be added as nodes.
     pub fn with_nodes(lab: &Lab) -> Result<Self> {
         node::prepare_host(lab)?;
-        let mut cluster = Self::on(lab, &Endpoint::service(lab))?;
+        let mut cluster = Self::start_at(lab, &ApiEndpoint::service(lab))?;
         let dir = cluster.dir.clone();
         let account = cluster.kubeconfig_as("system:kube-controller-manager", &[])?;
-        cluster.controllers.push(api::controller_manager(lab, &dir, &account)?);
+        cluster.controllers.push(control_plane::start_controller_manager(lab, &dir, &account)?);
         let account = cluster.kubeconfig_as("system:kube-scheduler", &[])?;
-        cluster.controllers.push(api::scheduler(lab, &dir, &account)?);
+        cluster.controllers.push(control_plane::start_scheduler(lab, &dir, &account)?);
         Ok(cluster)
     }
 
-    fn on(lab: &Lab, endpoint: &Endpoint) -> Result<Self> {
-        let dir = lab.folder("cluster")?;
-        let authority = Authority::new("machinist-testkit")?;
-        let etcd = api::etcd(lab, &dir)?;
-        let api = api::server(lab, &dir, &authority, endpoint)?;
+    fn start_at(lab: &Lab, endpoint: &ApiEndpoint) -> Result<Self> {
+        let dir = lab.create_dir("cluster")?;
+        let authority = TestCa::new("machinist-testkit")?;
+        let etcd = control_plane::start_etcd(lab, &dir)?;
+        let api = control_plane::start_apiserver(lab, &dir, &authority, endpoint)?;
         let url = endpoint.url();
         let admin = dir.join("admin.kubeconfig");
         kubeconfig::write(&admin, &url, &authority, "admin", &["system:masters"])?;
@@ -94,8 +94,8 @@ impl Cluster {
     fn wait_until_ready(&self) -> Result<()> {
         wait_for("kube-apiserver to be ready", || {
             for process in [&self.etcd, &self.api] {
-                if let Some(process) = lock(process).as_mut() {
-                    process.alive()?;
+                if let Some(process) = lock_process(process).as_mut() {
+                    process.check_alive()?;
                 }
             }
             let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -106,16 +106,17 @@ impl Cluster {
     /// Kills kube-apiserver and starts it again.
     pub fn restart_api(&self) -> Result<()> {
         // The old one has to be gone before the new one takes its name.
-        lock(&self.api).take();
-        let api = api::server(&self.lab, &self.dir, &self.authority, &self.endpoint)?;
-        *lock(&self.api) = Some(api);
+        lock_process(&self.api).take();
+        let api =
+            control_plane::start_apiserver(&self.lab, &self.dir, &self.authority, &self.endpoint)?;
+        *lock_process(&self.api) = Some(api);
         self.wait_until_ready()
     }
 
     /// Kills etcd and starts it again, with all that it held.
     pub fn restart_etcd(&self) -> Result<()> {
-        lock(&self.etcd).take();
-        *lock(&self.etcd) = Some(api::etcd(&self.lab, &self.dir)?);
+        lock_process(&self.etcd).take();
+        *lock_process(&self.etcd) = Some(control_plane::start_etcd(&self.lab, &self.dir)?);
         self.wait_until_ready()
     }
 
@@ -143,7 +144,7 @@ impl Cluster {
     }
 
     /// The authority that signed the API's certificate.
-    pub fn authority(&self) -> &Authority {
+    pub fn authority(&self) -> &TestCa {
         &self.authority
     }
 
@@ -166,8 +167,8 @@ impl Cluster {
 
     /// A token of a service account, which is made where it is missing.
     pub fn token(&self, namespace: &str, account: &str) -> Result<String> {
-        let exists = self.try_kubectl(&["-n", namespace, "get", "serviceaccount", account])?;
-        if !exists.ok() {
+        let exists = self.kubectl_output(&["-n", namespace, "get", "serviceaccount", account])?;
+        if !exists.succeeded() {
             self.kubectl(&["-n", namespace, "create", "serviceaccount", account])?;
         }
         Ok(self.kubectl(&["-n", namespace, "create", "token", account])?.trim().to_owned())
@@ -179,21 +180,21 @@ impl Cluster {
     }
 
     /// Runs `kubectl` as the administrator; any exit code is an answer.
-    pub fn try_kubectl(&self, args: &[&str]) -> Result<Answer> {
-        command::answer(self.kubectl_command()?.args(args))
+    pub fn kubectl_output(&self, args: &[&str]) -> Result<ExitOutput> {
+        command::output(self.kubectl_command()?.args(args))
     }
 
     /// Applies manifests given as text.
     pub fn apply(&self, manifests: &str) -> Result<String> {
         let mut kubectl = self.kubectl_command()?;
         kubectl.args(["apply", "--server-side", "-f", "-"]);
-        let answer = command::answer_to(&mut kubectl, manifests.as_bytes())?;
-        command::check(&kubectl, &answer)?;
+        let answer = command::output_with_stdin(&mut kubectl, manifests.as_bytes())?;
+        command::check_success(&kubectl, &answer)?;
         Ok(answer.stdout)
     }
 
     fn kubectl_command(&self) -> Result<Command> {
-        let mut kubectl = Command::new(environment::kubernetes("kubectl")?);
+        let mut kubectl = Command::new(environment::kubernetes_binary("kubectl")?);
         kubectl.env("KUBECONFIG", self.kubeconfig()).env("HOME", &self.dir);
         kubectl.env("KUBECACHEDIR", self.dir.join("kubectl"));
         Ok(kubectl)
@@ -201,13 +202,14 @@ impl Cluster {
 
     /// The process ids of etcd and kube-apiserver.
     pub fn processes(&self) -> Vec<u32> {
-        let ids = [&self.etcd, &self.api].map(|process| lock(process).as_ref().map(Process::id));
+        let ids = [&self.etcd, &self.api]
+            .map(|process| lock_process(process).as_ref().map(LabProcess::id));
         ids.into_iter().flatten().collect()
     }
 
     /// Memory in use by etcd and by kube-apiserver, in bytes.
     pub fn memory(&self) -> (u64, u64) {
-        let of = |process| lock(process).as_ref().map_or(0, Process::memory);
+        let of = |process| lock_process(process).as_ref().map_or(0, LabProcess::memory);
         (of(&self.etcd), of(&self.api))
     }
 }
@@ -219,7 +221,7 @@ impl fmt::Debug for Cluster {
 }
 
 /// A process, also after a thread that held it has died.
-fn lock(process: &Mutex<Option<Process>>) -> MutexGuard<'_, Option<Process>> {
+fn lock_process(process: &Mutex<Option<LabProcess>>) -> MutexGuard<'_, Option<LabProcess>> {
     process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,9 +1,9 @@
 //! Nodes that are machines: containerd, the kubelet and pods on a Debian in systemd-nspawn.
 
 use super::{Cluster, kubeconfig};
-use crate::lab::{Lab, Port, ip};
-use crate::machine::{Builder, Machine};
-use crate::{Image, block_on, cache, environment, wait_for};
+use crate::lab::{Lab, NetworkPort, ip};
+use crate::machine::{Machine, MachineBuilder};
+use crate::{ContainerImage, block_on, cache, environment, wait_for};
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -12,7 +12,7 @@ use std::fs;
 use std::thread;
 
 /// What the kubelet wants from the kernel. Machines cannot set it themselves: they share the host's.
-const SETTINGS: [(&str, &str); 7] = [
+const KERNEL_SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/ip_forward", "1"),
     ("vm/overcommit_memory", "1"),
     ("vm/panic_on_oom", "0"),
@@ -24,21 +24,21 @@ const SETTINGS: [(&str, &str); 7] = [
 
 /// Sets what nodes need on the host: kernel settings, and the address of the API on the bridge.
 pub(super) fn prepare_host(lab: &Lab) -> Result<()> {
-    for (name, value) in SETTINGS {
+    for (name, value) in KERNEL_SETTINGS {
         let file = format!("/proc/sys/{name}");
         if fs::read_to_string(&file).with_context(|| format!("read {file}"))?.trim() != value {
             fs::write(&file, value)
                 .with_context(|| format!("environment: {file} cannot be set to {value}"))?;
         }
     }
-    lab.bridge()?;
+    lab.create_bridge()?;
     ip(&format!("addr add 10.79.{}.1/32 dev {}", lab.number(), lab.name()))
 }
 
 impl Cluster {
     /// Boots a machine that joins as a node, and waits until it is Ready.
-    pub fn node(&self, name: &str) -> Result<Machine> {
-        let store = self.lab.folder(&format!("{name}-containerd"))?;
+    pub fn boot_node(&self, name: &str) -> Result<Machine> {
+        let store = self.lab.create_dir(&format!("{name}-containerd"))?;
         let machine = self
             .lab
             .machine(name)
@@ -48,35 +48,35 @@ impl Cluster {
     }
 
     /// Boots an ostree machine from `debian-node/v1` that joins as a node, and waits until it is Ready.
-    pub fn ostree_node(&self, name: &str) -> Result<Machine> {
+    pub fn boot_ostree_node(&self, name: &str) -> Result<Machine> {
         self.join(name, self.lab.ostree_machine(name).image("debian-node/v1"))
     }
 
-    fn join(&self, name: &str, machine: Builder) -> Result<Machine> {
-        let port = self.lab.port()?;
+    fn join(&self, name: &str, machine: MachineBuilder) -> Result<Machine> {
+        let port = self.lab.create_port()?;
         let pods = format!("10.{}.{}.0/24", 70 + u16::from(port.host), self.lab.number());
         ip(&format!("route add {pods} via {}", port.address))?;
-        let kubelet = environment::kubernetes("kubelet")?;
-        let mut machine = machine.for_kubelet().local_program(&kubelet, "kubelet");
+        let kubelet = environment::kubernetes_binary("kubelet")?;
+        let mut machine = machine.for_kubelet().with_local_binary(&kubelet, "kubelet");
         for (path, contents) in self.node_files(name, &port, &pods)? {
             machine = machine.file(path, contents);
         }
-        let registry = format!("{}:{}", self.lab.address(), crate::registry::PORT);
+        let registry = format!("{}:{}", self.lab.address(), crate::image_registry::PORT);
         let hosts = format!(
             "server = \"http://{registry}\"\n[host.\"http://{registry}\"]\n\
              capabilities = [\"pull\", \"resolve\"]\n"
         );
         machine = machine.file(&format!("/etc/containerd/certs.d/{registry}/hosts.toml"), hosts);
-        let machine = machine.on_port(port).boot()?;
+        let machine = machine.with_port(port).boot()?;
         self.wait_ready(&machine)?;
         Ok(machine)
     }
 
     /// Boots machines that join as nodes, all at once.
-    pub fn nodes(&self, names: &[&str]) -> Result<Vec<Machine>> {
+    pub fn boot_nodes(&self, names: &[&str]) -> Result<Vec<Machine>> {
         thread::scope(|scope| {
             let threads: Vec<_> =
-                names.iter().map(|name| scope.spawn(move || self.node(name))).collect();
+                names.iter().map(|name| scope.spawn(move || self.boot_node(name))).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, Result<Machine>>| {
                 thread.join().map_err(|_| anyhow!("a node's thread panicked"))?
             };
@@ -87,14 +87,14 @@ impl Cluster {
     fn node_files(
         &self,
         name: &str,
-        port: &Port,
+        port: &NetworkPort,
         pods: &str,
     ) -> Result<Vec<(&'static str, Vec<u8>)>> {
         let user = format!("system:node:{name}");
         let identity = self.authority.issue(&user, &["system:nodes"], &[&port.address, name])?;
         let config = kubeconfig::text(&self.url, &self.authority, &user, &["system:nodes"])?;
         let labels = "kubernetes.io/os=linux";
-        let image = Image::waiting()?;
+        let image = ContainerImage::sleeping()?;
         let network = json!({
             "cniVersion": "0.4.0",
             "name": "testkit",
@@ -152,14 +152,14 @@ impl Cluster {
     }
 
     /// Loads an image into a node, under a name that pods can use with `imagePullPolicy: Never`.
-    pub fn load_image(&self, machine: &Machine, name: &str, image: &Image) -> Result<()> {
+    pub fn load_image(&self, machine: &Machine, name: &str, image: &ContainerImage) -> Result<()> {
         self.load_archive(machine, &image.archive(name)?)
     }
 
     /// The same with a tar file as `docker save` makes it; the name is in it.
     pub fn load_archive(&self, machine: &Machine, archive: &[u8]) -> Result<()> {
         let file = "/var/lib/testkit/image.tar";
-        machine.put(file, archive)?;
+        machine.write_file(file, archive)?;
         machine.sh(&format!("ctr -n k8s.io images import {file} && rm {file}")).map(drop)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What may happen to the machines of a fleet. Chances are in percent.
 #[derive(Debug, Clone)]
-pub struct Behaviour {
+pub struct MachineBehaviour {
     /// How long applying a config takes, in milliseconds.
     pub apply: RangeInclusive<u64>,
     /// How long a reboot takes, in milliseconds; `None` for changes that need none.
@@ -18,18 +18,18 @@ pub struct Behaviour {
     /// The chance that the machine forgets everything in the middle and starts over.
     pub crash: u8,
     /// The chance that the answer to a write is lost, so that the machine repeats it.
-    pub lost_answer: u8,
+    pub lost_response: u8,
 }
 
-impl Default for Behaviour {
+impl Default for MachineBehaviour {
     fn default() -> Self {
-        Self { apply: 0..=0, reboot: None, drain: false, failure: 0, crash: 0, lost_answer: 0 }
+        Self { apply: 0..=0, reboot: None, drain: false, failure: 0, crash: 0, lost_response: 0 }
     }
 }
 
 /// What happens to one machine in one attempt to reach one config.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fate {
+pub struct AttemptOutcome {
     /// How long applying takes.
     pub apply: Duration,
     /// How long the reboot takes, where there is one.
@@ -39,33 +39,33 @@ pub struct Fate {
     /// Whether the machine crashes while applying.
     pub crashes: bool,
     /// Whether the answers to its writes are lost.
-    pub loses_answer: bool,
+    pub loses_response: bool,
 }
 
-impl Behaviour {
+impl MachineBehaviour {
     /// What happens to a machine in its n-th attempt at a config. The third attempt succeeds at the latest, so that every
     /// rollout ends.
-    pub fn fate(&self, seed: u64, machine: &str, config: &str, attempt: u32) -> Fate {
-        let mut dice = Dice::new(seed, machine, config, attempt);
-        let apply = dice.between(&self.apply);
-        let reboot = self.reboot.as_ref().map(|range| dice.between(range));
+    pub fn outcome(&self, seed: u64, machine: &str, config: &str, attempt: u32) -> AttemptOutcome {
+        let mut dice = SeededRandom::new(seed, machine, config, attempt);
+        let apply = dice.duration_in(&self.apply);
+        let reboot = self.reboot.as_ref().map(|range| dice.duration_in(range));
         let may_go_wrong = attempt < 2;
-        Fate {
+        AttemptOutcome {
             apply,
             reboot,
             fails: dice.chance(self.failure) && may_go_wrong,
             crashes: dice.chance(self.crash) && may_go_wrong,
-            loses_answer: dice.chance(self.lost_answer),
+            loses_response: dice.chance(self.lost_response),
         }
     }
 }
 
 /// A small generator (SplitMix64): the same everywhere and for ever, which no library promises.
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn new(seed: u64, machine: &str, config: &str, attempt: u32) -> Self {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325 ^ seed);
+        let mut hash = FnvHasher(0xcbf2_9ce4_8422_2325 ^ seed);
         (machine, config).hash(&mut hash);
         hash.write_u32(attempt);
         Self(hash.finish())
@@ -79,7 +79,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn between(&mut self, range: &RangeInclusive<u64>) -> Duration {
+    fn duration_in(&mut self, range: &RangeInclusive<u64>) -> Duration {
         let width = range.end().saturating_sub(*range.start()) + 1;
         Duration::from_millis(range.start() + self.next() % width)
     }
@@ -89,9 +89,9 @@ impl Dice {
     }
 }
 
-struct Fnv(u64);
+struct FnvHasher(u64);
 
-impl Hasher for Fnv {
+impl Hasher for FnvHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -108,10 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_fate() {
-        let behaviour = Behaviour { apply: 0..=5000, failure: 50, ..Behaviour::default() };
+    fn the_same_seed_gives_the_same_outcome() {
+        let behaviour =
+            MachineBehaviour { apply: 0..=5000, failure: 50, ..MachineBehaviour::default() };
         let fates = |seed| -> Vec<_> {
-            (0..50).map(|n| behaviour.fate(seed, &format!("m{n}"), "c", 0)).collect()
+            (0..50).map(|n| behaviour.outcome(seed, &format!("m{n}"), "c", 0)).collect()
         };
         assert_eq!(fates(7), fates(7));
         assert_ne!(fates(7), fates(8));
@@ -121,9 +122,10 @@ mod tests {
 
     #[test]
     fn the_third_attempt_succeeds() {
-        let behaviour = Behaviour { failure: 100, crash: 100, ..Behaviour::default() };
-        assert!(behaviour.fate(1, "m", "c", 1).fails);
-        let third = behaviour.fate(1, "m", "c", 2);
+        let behaviour =
+            MachineBehaviour { failure: 100, crash: 100, ..MachineBehaviour::default() };
+        assert!(behaviour.outcome(1, "m", "c", 1).fails);
+        let third = behaviour.outcome(1, "m", "c", 2);
         assert!(!third.fails && !third.crashes);
     }
 }

@@ -8,8 +8,8 @@ mod behaviour;
 mod machine;
 mod runner;
 
-pub use behaviour::{Behaviour, Fate};
-pub use machine::{Effect, Phase, Simulated};
+pub use behaviour::{AttemptOutcome, MachineBehaviour};
+pub use machine::{MachineEffect, SimulatedMachine, UpdatePhase};
 
 use crate::runtime;
 use anyhow::{Context, Result};
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// The prefix of the protocol's annotations.
-pub const PREFIX: &str = "machineconfiguration.openshift.io";
+pub const ANNOTATION_PREFIX: &str = "machineconfiguration.openshift.io";
 
 /// How many requests the fleet keeps under way at a time.
-const REQUESTS: usize = 64;
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 
 /// A running fleet. It stops when its handle goes; its nodes stay.
 pub struct Fleet {
@@ -46,7 +46,7 @@ impl fmt::Debug for Fleet {
 
 /// What a fleet is made of.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct FleetSpec {
     /// How many machines.
     pub machines: usize,
     /// The beginning of their names; a number follows.
@@ -58,12 +58,12 @@ pub struct Plan {
     /// From this, everything that happens to them follows.
     pub seed: u64,
     /// What may happen to them.
-    pub behaviour: Behaviour,
+    pub behaviour: MachineBehaviour,
     /// Whether each has a watch of its own, as real machines have; otherwise one watch serves them all.
-    pub own_watches: bool,
+    pub watch_per_machine: bool,
 }
 
-impl Default for Plan {
+impl Default for FleetSpec {
     fn default() -> Self {
         Self {
             machines: 10,
@@ -71,53 +71,54 @@ impl Default for Plan {
             role: "worker".to_owned(),
             config: "rendered-worker-0".to_owned(),
             seed: 1,
-            behaviour: Behaviour::default(),
-            own_watches: false,
+            behaviour: MachineBehaviour::default(),
+            watch_per_machine: false,
         }
     }
 }
 
-impl Plan {
+impl FleetSpec {
     /// The name of the n-th machine.
-    pub fn name(&self, n: usize) -> String {
+    pub fn machine_name(&self, n: usize) -> String {
         format!("{}-{n:05}", self.prefix)
     }
 
     /// The object of the n-th machine, as it is before anything happens.
-    pub fn node(&self, n: usize) -> Value {
+    pub fn node_object(&self, n: usize) -> Value {
         let role = format!("node-role.kubernetes.io/{}", self.role);
         json!({
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {
-                "name": self.name(n),
-                "labels": {role: "", "kubernetes.io/os": "linux", runner::LABEL: self.prefix},
+                "name": self.machine_name(n),
+                "labels": {role: "", "kubernetes.io/os": "linux", runner::FLEET_LABEL: self.prefix},
                 "annotations": {
-                    format!("{PREFIX}/currentConfig"): self.config,
-                    format!("{PREFIX}/desiredConfig"): self.config,
-                    format!("{PREFIX}/state"): "Done",
-                    format!("{PREFIX}/reason"): "",
+                    format!("{ANNOTATION_PREFIX}/currentConfig"): self.config,
+                    format!("{ANNOTATION_PREFIX}/desiredConfig"): self.config,
+                    format!("{ANNOTATION_PREFIX}/state"): "Done",
+                    format!("{ANNOTATION_PREFIX}/reason"): "",
                 },
             },
-            "status": {"conditions": [ready(true)]},
+            "status": {"conditions": [ready_condition(true)]},
         })
     }
 }
 
 /// The Ready condition of a node.
-fn ready(is: bool) -> Value {
+fn ready_condition(is: bool) -> Value {
     let status = if is { "True" } else { "False" };
     json!({"type": "Ready", "status": status, "reason": "Simulated", "message": ""})
 }
 
 impl Fleet {
     /// Makes the nodes and lets the machines live.
-    pub fn start(client: kube::Client, plan: Plan) -> Result<Self> {
-        let names: Vec<_> = (0..plan.machines).map(|n| plan.name(n)).collect();
+    pub fn start(client: kube::Client, plan: FleetSpec) -> Result<Self> {
+        let names: Vec<_> = (0..plan.machines).map(|n| plan.machine_name(n)).collect();
         let updates = Arc::new(AtomicU64::new(0));
         let task = crate::block_on(async {
-            create(&client, &plan).await?;
-            let runner = runner::Runner::new(client.clone(), plan, Arc::clone(&updates)).await?;
+            create_nodes(&client, &plan).await?;
+            let runner =
+                runner::FleetRunner::new(client.clone(), plan, Arc::clone(&updates)).await?;
             anyhow::Ok(runtime().spawn(runner.run()))
         })?;
         Ok(Self { client, names, updates, task })
@@ -137,15 +138,14 @@ impl Fleet {
     pub fn target_all(&self, config: &str) -> Result<Duration> {
         let start = Instant::now();
         let api = Api::<Node>::all(self.client.clone());
-        let patch =
-            json!({"metadata": {"annotations": {format!("{PREFIX}/desiredConfig"): config}}});
+        let patch = json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/desiredConfig"): config}}});
         crate::block_on(
             stream::iter(&self.names)
                 .map(|name| {
                     let (api, patch) = (api.clone(), Patch::Merge(patch.clone()));
                     async move { api.patch_metadata(name, &PatchParams::default(), &patch).await }
                 })
-                .buffer_unordered(REQUESTS)
+                .buffer_unordered(MAX_CONCURRENT_REQUESTS)
                 .try_for_each(|_| async { Ok(()) }),
         )
         .context("target the fleet")?;
@@ -157,7 +157,9 @@ impl Fleet {
         let api = Api::<Node>::all(self.client.clone());
         let list = crate::block_on(api.list_metadata(&kube::api::ListParams::default()))?;
         let says = |annotations: &std::collections::BTreeMap<String, String>, key, value: &str| {
-            annotations.get(&format!("{PREFIX}/{key}")).is_some_and(|found| found == value)
+            annotations
+                .get(&format!("{ANNOTATION_PREFIX}/{key}"))
+                .is_some_and(|found| found == value)
         };
         let (mut done, mut degraded) = (0, 0);
         for node in list.items {
@@ -177,11 +179,11 @@ impl Drop for Fleet {
     }
 }
 
-async fn create(client: &kube::Client, plan: &Plan) -> Result<()> {
+async fn create_nodes(client: &kube::Client, plan: &FleetSpec) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     stream::iter(0..plan.machines)
         .map(|n| {
-            let (api, node) = (api.clone(), plan.node(n));
+            let (api, node) = (api.clone(), plan.node_object(n));
             async move {
                 let status = node["status"].clone();
                 let node: Node = serde_json::from_value(node)?;
@@ -192,14 +194,14 @@ async fn create(client: &kube::Client, plan: &Plan) -> Result<()> {
                 anyhow::Ok(())
             }
         })
-        .buffer_unordered(REQUESTS)
+        .buffer_unordered(MAX_CONCURRENT_REQUESTS)
         .try_for_each(|()| async { Ok(()) })
         .await
         .context("make the nodes of the fleet")
 }
 
 /// Memory in use by this process, which holds the fleet, in bytes.
-pub fn own_memory() -> u64 {
+pub fn process_memory() -> u64 {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    crate::lab::resident(&[own])
+    crate::lab::resident_memory(&[own])
 }

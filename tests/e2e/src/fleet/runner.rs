@@ -1,7 +1,7 @@
 //! Connects the simulated machines to a home: one watch for all, a bounded number of writes under way.
 
-use super::machine::{Effect, Simulated};
-use super::{PREFIX, Plan, REQUESTS, ready};
+use super::machine::{MachineEffect, SimulatedMachine};
+use super::{ANNOTATION_PREFIX, FleetSpec, MAX_CONCURRENT_REQUESTS, ready_condition};
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -17,62 +17,63 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
 
 /// The label by which a fleet finds its own nodes.
-pub(super) const LABEL: &str = "testkit.machinist.dev/fleet";
+pub(super) const FLEET_LABEL: &str = "testkit.machinist.dev/fleet";
 
 /// What reaches the machines.
-enum Event {
-    Seen(String, BTreeMap<String, String>),
-    Wake(String, u32),
+enum FleetEvent {
+    NodeChanged(String, BTreeMap<String, String>),
+    Timer(String, u32),
 }
 
 /// All machines of a fleet, and the way to their home.
-pub(super) struct Runner {
+pub(super) struct FleetRunner {
     api: Api<Node>,
-    plan: Plan,
-    machines: HashMap<String, Simulated>,
+    plan: FleetSpec,
+    machines: HashMap<String, SimulatedMachine>,
     version: String,
-    sender: mpsc::UnboundedSender<Event>,
-    receiver: mpsc::UnboundedReceiver<Event>,
+    sender: mpsc::UnboundedSender<FleetEvent>,
+    receiver: mpsc::UnboundedReceiver<FleetEvent>,
     permits: Arc<Semaphore>,
     updates: Arc<AtomicU64>,
 }
 
-impl Runner {
+impl FleetRunner {
     pub(super) async fn new(
         client: kube::Client,
-        plan: Plan,
+        plan: FleetSpec,
         updates: Arc<AtomicU64>,
     ) -> Result<Self> {
         let api = Api::<Node>::all(client);
         let (sender, receiver) = mpsc::unbounded_channel();
         let list = api.list_metadata(&selector(&plan)).await.context("list the fleet")?;
         for node in list.items {
-            see(&sender, node);
+            send_node(&sender, node);
         }
         let version = list.metadata.resource_version.unwrap_or_default();
-        let machine = |n| (plan.name(n), Simulated::new(&plan.name(n), plan.seed));
+        let machine =
+            |n| (plan.machine_name(n), SimulatedMachine::new(&plan.machine_name(n), plan.seed));
         let machines = (0..plan.machines).map(machine).collect();
-        let permits = Arc::new(Semaphore::new(REQUESTS));
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
         Ok(Self { api, plan, machines, version, sender, receiver, permits, updates })
     }
 
     /// Lives until it is aborted.
     pub(super) async fn run(mut self) {
         let mut watches = tokio::task::JoinSet::new();
-        for what in what_to_watch(&self.plan) {
+        for what in watch_params(&self.plan) {
             let (api, version) = (self.api.clone(), self.version.clone());
             watches.spawn(watch(api, what, version, self.sender.clone()));
         }
         while let Some(event) = self.receiver.recv().await {
             let (name, effects) = match event {
-                Event::Seen(name, annotations) => {
+                FleetEvent::NodeChanged(name, annotations) => {
                     let Some(machine) = self.machines.get_mut(&name) else { continue };
                     let effects = machine.observe(&self.plan.behaviour, &annotations);
                     (name, effects)
                 }
-                Event::Wake(name, clock) => {
+                FleetEvent::Timer(name, clock) => {
                     let Some(machine) = self.machines.get_mut(&name) else { continue };
-                    let effects = machine.wake(&self.plan.behaviour, clock);
+                    let effects = machine.timer_fired(&self.plan.behaviour, clock);
                     (name, effects)
                 }
             };
@@ -83,32 +84,32 @@ impl Runner {
     }
 
     /// Performs the effects of one machine in order; the wake comes after the writes have arrived.
-    fn perform(&self, name: String, effects: Vec<Effect>) {
+    fn perform(&self, name: String, effects: Vec<MachineEffect>) {
         let Some(machine) = self.machines.get(&name) else { return };
-        let (clock, fate) = (machine.clock(), machine.fate(&self.plan.behaviour));
+        let (clock, fate) = (machine.timer_id(), machine.outcome(&self.plan.behaviour));
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let (permits, updates) = (Arc::clone(&self.permits), Arc::clone(&self.updates));
         tokio::spawn(async move {
             for effect in effects {
                 match effect {
-                    Effect::Annotate(says) if says.is_empty() => {}
-                    Effect::Annotate(says) => {
+                    MachineEffect::Annotate(says) if says.is_empty() => {}
+                    MachineEffect::Annotate(says) => {
                         let patch = annotations(&says);
                         // A machine that has lost the answer sends the same again.
-                        for _ in 0..=u8::from(fate.loses_answer) {
+                        for _ in 0..=u8::from(fate.loses_response) {
                             write(&api, &permits, &name, false, &patch).await;
                             updates.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    Effect::Ready(is) => {
-                        let patch = json!({"status": {"conditions": [ready(is)]}});
+                    MachineEffect::Ready(is) => {
+                        let patch = json!({"status": {"conditions": [ready_condition(is)]}});
                         write(&api, &permits, &name, true, &patch).await;
                         updates.fetch_add(1, Ordering::Relaxed);
                     }
-                    Effect::Wake(after) => {
+                    MachineEffect::SetTimer(after) => {
                         sleep(after).await;
                         // The fleet may have stopped meanwhile.
-                        let _ = sender.send(Event::Wake(name.clone(), clock));
+                        let _ = sender.send(FleetEvent::Timer(name.clone(), clock));
                     }
                 }
             }
@@ -117,32 +118,32 @@ impl Runner {
 }
 
 /// One list for all machines, or one for each.
-fn what_to_watch(plan: &Plan) -> Vec<ListParams> {
-    if !plan.own_watches {
+fn watch_params(plan: &FleetSpec) -> Vec<ListParams> {
+    if !plan.watch_per_machine {
         return vec![selector(plan)];
     }
-    let one = |n| ListParams::default().fields(&format!("metadata.name={}", plan.name(n)));
+    let one = |n| ListParams::default().fields(&format!("metadata.name={}", plan.machine_name(n)));
     (0..plan.machines).map(one).collect()
 }
 
-fn selector(plan: &Plan) -> ListParams {
-    ListParams::default().labels(&format!("{LABEL}={}", plan.prefix))
+fn selector(plan: &FleetSpec) -> ListParams {
+    ListParams::default().labels(&format!("{FLEET_LABEL}={}", plan.prefix))
 }
 
 fn annotations(says: &[(&'static str, String)]) -> Value {
     let pair = |(key, value): &(&str, String)| match (key.contains('/'), value.as_str()) {
-        (false, value) => (format!("{PREFIX}/{key}"), json!(value)),
+        (false, value) => (format!("{ANNOTATION_PREFIX}/{key}"), json!(value)),
         (true, "") => ((*key).to_owned(), Value::Null),
         (true, value) => ((*key).to_owned(), json!(value)),
     };
     json!({"metadata": {"annotations": says.iter().map(pair).collect::<Map<_, _>>()}})
 }
 
-fn see(sender: &mpsc::UnboundedSender<Event>, node: PartialObjectMeta<Node>) {
+fn send_node(sender: &mpsc::UnboundedSender<FleetEvent>, node: PartialObjectMeta<Node>) {
     let (name, annotations) = (node.metadata.name, node.metadata.annotations);
     if let Some(name) = name {
         // The fleet may have stopped meanwhile.
-        let _ = sender.send(Event::Seen(name, annotations.unwrap_or_default()));
+        let _ = sender.send(FleetEvent::NodeChanged(name, annotations.unwrap_or_default()));
     }
 }
 
@@ -171,7 +172,7 @@ async fn watch(
     api: Api<Node>,
     what: ListParams,
     mut version: String,
-    sender: mpsc::UnboundedSender<Event>,
+    sender: mpsc::UnboundedSender<FleetEvent>,
 ) {
     let mut params = WatchParams::default().timeout(280);
     params.label_selector.clone_from(&what.label_selector);
@@ -181,7 +182,7 @@ async fn watch(
             match api.list_metadata(&what).await {
                 Ok(list) => {
                     version = list.metadata.resource_version.unwrap_or_default();
-                    list.items.into_iter().for_each(|node| see(&sender, node));
+                    list.items.into_iter().for_each(|node| send_node(&sender, node));
                 }
                 Err(_) => {
                     sleep(Duration::from_millis(100)).await;
@@ -198,7 +199,7 @@ async fn watch(
             match event {
                 Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)) => {
                     version = node.metadata.resource_version.clone().unwrap_or(version);
-                    see(&sender, node);
+                    send_node(&sender, node);
                 }
                 Ok(WatchEvent::Bookmark(mark)) => version = mark.metadata.resource_version,
                 Ok(WatchEvent::Deleted(_)) => {}

@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ROOT: &str = "/sys/fs/cgroup";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// The mounted hierarchies: the unified one, or the separate ones of cgroup v1.
 pub fn hierarchies() -> Vec<PathBuf> {
-    let root = Path::new(ROOT);
+    let root = Path::new(CGROUP_ROOT);
     if root.join("cgroup.procs").exists() {
         return vec![root.to_owned()];
     }

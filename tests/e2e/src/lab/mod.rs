@@ -8,12 +8,12 @@ pub mod cgroup;
 mod network;
 mod process;
 
-pub use network::Port;
+pub use network::NetworkPort;
 pub(crate) use network::ip;
-pub use process::Process;
-pub(crate) use process::{kill_group, last_lines, resident, say, spawn_into};
+pub use process::LabProcess;
+pub(crate) use process::{kill_group, last_lines, print_note, resident_memory, spawn_into};
 
-use crate::{Environment, cache, command};
+use crate::{TestEnvironment, cache, command};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -26,21 +26,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where the lock files of the labs are.
-const LOCKS: &str = "/run/machinist-testkit";
+const LOCK_DIR: &str = "/run/machinist-testkit";
 
 /// How many labs may live at the same time.
-const LABS: u8 = 200;
+const MAX_LABS: u8 = 200;
 
 /// The owner of names, files, network and processes of one test. Clones are handles of the same lab.
 #[derive(Debug, Clone)]
-pub struct Lab(Arc<Inner>);
+pub struct Lab(Arc<LabInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct LabInner {
     number: u8,
-    ticket: Ticket,
+    id: LabId,
     dir: PathBuf,
-    janitor: Mutex<Option<Child>>,
+    cleanup_process: Mutex<Option<Child>>,
     hosts: AtomicU8,
     bridge: OnceLock<()>,
     /// Held while something that exists once in the lab is made.
@@ -50,27 +50,27 @@ struct Inner {
 impl Lab {
     /// Takes a free number and starts the janitor. Fails as "environment" where something is missing.
     pub fn new() -> Result<Self> {
-        Environment::check()?;
-        fs::create_dir_all(LOCKS).with_context(|| format!("make {LOCKS}"))?;
-        for number in 0..LABS {
-            if let Some(lock) = take(number)? {
+        TestEnvironment::check()?;
+        fs::create_dir_all(LOCK_DIR).with_context(|| format!("make {LOCK_DIR}"))?;
+        for number in 0..MAX_LABS {
+            if let Some(lock) = lock_number(number)? {
                 return Self::start(number, lock);
             }
         }
-        bail!("environment: all {LABS} labs are taken, see {LOCKS}")
+        bail!("environment: all {MAX_LABS} labs are taken, see {LOCK_DIR}")
     }
 
     fn start(number: u8, mut lock: File) -> Result<Self> {
         let name = format!("mk{number}");
-        let dir = cache::dir()?.join("run").join(&name);
-        let sweep = cache::scripts().join("sweep");
+        let dir = cache::cache_dir()?.join("run").join(&name);
+        let sweep = cache::kit_dir().join("sweep");
         let mut left = String::new();
         lock.read_to_string(&mut left)?;
         if !left.is_empty() || dir.exists() {
             command::run(Command::new(&sweep).arg(&name).arg(&dir)).context("sweep an old lab")?;
         }
         lock.set_len(0)?;
-        let ticket = Ticket { lab: name.clone(), token: token() };
+        let ticket = LabId { lab: name.clone(), token: unique_token() };
         write!(lock, "{}\n{}", dir.display(), ticket.token)?;
         fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
         let janitor = Command::new("setsid")
@@ -83,11 +83,11 @@ impl Lab {
             .stdout(lock)
             .spawn()
             .context("start the janitor")?;
-        let lab = Self(Arc::new(Inner {
+        let lab = Self(Arc::new(LabInner {
             number,
-            ticket,
+            id: ticket,
             dir,
-            janitor: Mutex::new(Some(janitor)),
+            cleanup_process: Mutex::new(Some(janitor)),
             hosts: AtomicU8::new(10),
             bridge: OnceLock::new(),
             setup: Mutex::new(()),
@@ -102,8 +102,8 @@ impl Lab {
     }
 
     /// What tells this lab from a later one with the same name.
-    pub fn ticket(&self) -> Ticket {
-        self.0.ticket.clone()
+    pub fn id(&self) -> LabId {
+        self.0.id.clone()
     }
 
     /// The lab's folder; it goes with the lab.
@@ -112,7 +112,7 @@ impl Lab {
     }
 
     /// A new folder inside the lab's.
-    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+    pub fn create_dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.dir.join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
@@ -158,34 +158,34 @@ impl Lab {
     }
 
     /// Starts a process that belongs to the lab. Its output goes to `NAME.log` in the lab's folder.
-    pub fn spawn(&self, name: &str, command: &Command) -> Result<Process> {
-        Process::start(self, name, command)
+    pub fn spawn(&self, name: &str, command: &Command) -> Result<LabProcess> {
+        LabProcess::start(self, name, command)
     }
 }
 
 /// One lab among all that have had its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticket {
+pub struct LabId {
     /// The lab's name.
     pub lab: String,
     token: String,
 }
 
-impl Ticket {
+impl LabId {
     /// Whether the lab's name belongs to a later lab by now: then nothing of ours can be left.
-    pub fn is_past(&self) -> Result<bool> {
-        let owner = fs::read_to_string(Path::new(LOCKS).join(&self.lab))?;
+    pub fn is_reused(&self) -> Result<bool> {
+        let owner = fs::read_to_string(Path::new(LOCK_DIR).join(&self.lab))?;
         Ok(owner.lines().nth(1).is_some_and(|token| token != self.token))
     }
 }
 
-impl fmt::Display for Ticket {
+impl fmt::Display for LabId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.lab, self.token)
     }
 }
 
-impl FromStr for Ticket {
+impl FromStr for LabId {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -195,7 +195,7 @@ impl FromStr for Ticket {
 }
 
 /// A word that no other lab has.
-fn token() -> String {
+fn unique_token() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -203,12 +203,12 @@ fn token() -> String {
 
 /// The folder with the mount points of a lab.
 pub(crate) fn mount_points(lab: &str) -> PathBuf {
-    Path::new(LOCKS).join("mnt").join(lab)
+    Path::new(LOCK_DIR).join("mnt").join(lab)
 }
 
 /// The lock file of a number, locked; `None` when another process has it.
-fn take(number: u8) -> Result<Option<File>> {
-    let path = Path::new(LOCKS).join(format!("mk{number}"));
+fn lock_number(number: u8) -> Result<Option<File>> {
+    let path = Path::new(LOCK_DIR).join(format!("mk{number}"));
     let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
     let file = file.with_context(|| format!("open {}", path.display()))?;
     match file.try_lock() {
@@ -218,9 +218,9 @@ fn take(number: u8) -> Result<Option<File>> {
     }
 }
 
-impl Drop for Inner {
+impl Drop for LabInner {
     fn drop(&mut self) {
-        let Ok(janitor) = self.janitor.get_mut() else { return };
+        let Ok(janitor) = self.cleanup_process.get_mut() else { return };
         if let Some(mut janitor) = janitor.take() {
             drop(janitor.stdin.take());
             // It prints what it could not remove; the next lab of this number tries again.

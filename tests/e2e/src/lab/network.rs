@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 
 /// A network namespace on the lab's bridge.
 #[derive(Debug, Clone)]
-pub struct Port {
+pub struct NetworkPort {
     /// The name of the namespace, as `ip netns` knows it.
     pub namespace: String,
     /// The address inside.
@@ -19,7 +19,7 @@ pub struct Port {
 
 impl Lab {
     /// Makes the bridge, once. Whoever listens on the lab's address before there is a machine needs it.
-    pub fn bridge(&self) -> Result<()> {
+    pub fn create_bridge(&self) -> Result<()> {
         let _guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
         if self.0.bridge.get().is_none() {
             let name = self.name();
@@ -32,8 +32,8 @@ impl Lab {
     }
 
     /// A new network namespace with an address on the bridge. It stays until the lab ends.
-    pub fn port(&self) -> Result<Port> {
-        self.bridge()?;
+    pub fn create_port(&self) -> Result<NetworkPort> {
+        self.create_bridge()?;
         let (lab, host) = (self.name(), self.next_host());
         let (namespace, link) = (format!("{lab}-{host}"), format!("{lab}-{host}"));
         let address = format!("10.77.{}.{host}", self.number());
@@ -44,18 +44,18 @@ impl Lab {
         ip(&format!("-n {namespace} addr add {address}/24 dev host0"))?;
         ip(&format!("-n {namespace} link set host0 up"))?;
         ip(&format!("-n {namespace} route add default via {}", self.address()))?;
-        Ok(Port { namespace, address, host, link })
+        Ok(NetworkPort { namespace, address, host, link })
     }
 }
 
-impl Port {
+impl NetworkPort {
     /// Pulls the cable.
-    pub fn down(&self) -> Result<()> {
+    pub fn link_down(&self) -> Result<()> {
         ip(&format!("link set {} down", self.link))
     }
 
     /// Plugs the cable in again.
-    pub fn up(&self) -> Result<()> {
+    pub fn link_up(&self) -> Result<()> {
         ip(&format!("link set {} up", self.link))
     }
 }

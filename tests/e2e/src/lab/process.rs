@@ -1,7 +1,7 @@
 //! A process of a lab: in a cgroup of its own, with a log, stopped when its handle goes.
 
 use super::{Lab, cgroup};
-use crate::wait::Hopeless;
+use crate::wait::PermanentError;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Joins the cgroups given before `--`, then becomes the command after it.
-const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1"; shift; done; shift; exec "$@""#;
+const JOIN_CGROUP_SCRIPT: &str =
+    r#"while [ "$1" != -- ]; do echo $$ >"$1"; shift; done; shift; exec "$@""#;
 
 /// A running process that belongs to a [`Lab`].
 #[derive(Debug)]
-pub struct Process {
+pub struct LabProcess {
     name: String,
     group: String,
     log: PathBuf,
@@ -24,7 +25,7 @@ pub struct Process {
     _lab: Lab,
 }
 
-impl Process {
+impl LabProcess {
     pub(super) fn start(lab: &Lab, name: &str, command: &Command) -> Result<Self> {
         let group = format!("{}/{name}", lab.name());
         let log = lab.dir().join(format!("{name}.log"));
@@ -44,16 +45,16 @@ impl Process {
 
     /// Memory in use by it and its children, in bytes.
     pub fn memory(&self) -> u64 {
-        resident(&cgroup::processes(&self.group))
+        resident_memory(&cgroup::processes(&self.group))
     }
 
     /// An error that ends every waiting, once the process has ended.
-    pub fn alive(&mut self) -> Result<()> {
+    pub fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => {
                 let log = last_lines(&self.log(), 15);
-                Err(Hopeless(format!("{} has ended ({status}):\n{log}", self.name)).into())
+                Err(PermanentError(format!("{} has ended ({status}):\n{log}", self.name)).into())
             }
         }
     }
@@ -76,10 +77,10 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for LabProcess {
     fn drop(&mut self) {
         if thread::panicking() {
-            say(&self.name, &last_lines(&self.log(), 10));
+            print_note(&self.name, &last_lines(&self.log(), 10));
         }
         kill_group(&self.group);
         // Killed above, so this only reaps.
@@ -96,7 +97,7 @@ pub(crate) fn spawn_into(group: &str, command: &Command, log: &Path) -> Result<C
     let file = File::options().create(true).append(true).open(log);
     let file = file.with_context(|| format!("open {}", log.display()))?;
     let mut wrapped = Command::new("sh");
-    wrapped.arg("-c").arg(ENTER).arg("sh").args(groups).arg("--");
+    wrapped.arg("-c").arg(JOIN_CGROUP_SCRIPT).arg("sh").args(groups).arg("--");
     wrapped.arg(command.get_program()).args(command.get_args());
     for (key, value) in command.get_envs() {
         match value {
@@ -135,7 +136,7 @@ fn is_zombie(pid: i32) -> bool {
 }
 
 /// Resident memory of processes, without what they share with files.
-pub(crate) fn resident(processes: &[i32]) -> u64 {
+pub(crate) fn resident_memory(processes: &[i32]) -> u64 {
     let field = |status: &str, name: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -155,7 +156,7 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
 
 /// Says something beside a failing test.
 #[expect(clippy::print_stderr, reason = "a failing test shows what its processes said last")]
-pub(crate) fn say(who: &str, what: &str) {
+pub(crate) fn print_note(who: &str, what: &str) {
     for line in what.lines() {
         eprintln!("{who}: {line}");
     }

@@ -1,10 +1,10 @@
 //! What a machine is made from, before it boots.
 
 use super::Machine;
-use super::firmware::{Firmware, Switch};
-use super::root::Root;
-use crate::lab::{Lab, Port};
-use crate::{Disk, Ignition, cache};
+use super::root::MachineFiles;
+use super::supervisor::{MachineSupervisor, NspawnArgs};
+use crate::lab::{Lab, NetworkPort};
+use crate::{IgnitionRun, LoopDisk, cache};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::{env, fs};
 
 /// A machine that has not booted yet.
 #[derive(Debug)]
-pub struct Builder {
+pub struct MachineBuilder {
     lab: Lab,
     name: String,
     layers: Vec<PathBuf>,
@@ -20,15 +20,15 @@ pub struct Builder {
     kargs: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
     disk: Option<u32>,
-    port: Option<Port>,
+    port: Option<NetworkPort>,
     ignition: Option<String>,
-    switch: Switch,
+    boot_args: NspawnArgs,
 }
 
 impl Lab {
     /// A plain Debian machine with this host name.
-    pub fn machine(&self, name: &str) -> Builder {
-        Builder {
+    pub fn machine(&self, name: &str) -> MachineBuilder {
+        MachineBuilder {
             lab: self.clone(),
             name: name.to_owned(),
             layers: Vec::new(),
@@ -38,17 +38,17 @@ impl Lab {
             disk: None,
             port: None,
             ignition: None,
-            switch: Switch::default(),
+            boot_args: NspawnArgs::default(),
         }
     }
 
     /// An ostree machine with this host name, booted from a deployment of `debian/v1`.
-    pub fn ostree_machine(&self, name: &str) -> Builder {
-        Builder { image: Some("debian/v1".to_owned()), ..self.machine(name) }
+    pub fn ostree_machine(&self, name: &str) -> MachineBuilder {
+        MachineBuilder { image: Some("debian/v1".to_owned()), ..self.machine(name) }
     }
 }
 
-impl Builder {
+impl MachineBuilder {
     /// A file that is there before the first boot.
     #[must_use]
     pub fn file(mut self, path: &str, contents: impl Into<Vec<u8>>) -> Self {
@@ -86,7 +86,7 @@ impl Builder {
 
     /// Lets the real Ignition set the machine up before its first boot, through the machine's own network.
     #[must_use]
-    pub fn ignite(mut self, config: &str) -> Self {
+    pub fn with_ignition(mut self, config: &str) -> Self {
         self.ignition = Some(config.to_owned());
         self
     }
@@ -94,32 +94,32 @@ impl Builder {
     /// A folder of the host that the machine sees at `inside`.
     #[must_use]
     pub fn bind(mut self, outside: &Path, inside: &str) -> Self {
-        self.switch.args.push(format!("--bind={}:{inside}", outside.display()));
+        self.boot_args.args.push(format!("--bind={}:{inside}", outside.display()));
         self
     }
 
     /// A file of the host that the machine sees, and cannot change, at `inside`.
     #[must_use]
     pub fn bind_ro(mut self, outside: &Path, inside: &str) -> Self {
-        self.switch.args.push(format!("--bind-ro={}:{inside}", outside.display()));
+        self.boot_args.args.push(format!("--bind-ro={}:{inside}", outside.display()));
         self
     }
 
     /// Brings our own program, as `/usr/local/bin/machinist`.
-    pub fn program(self) -> Result<Self> {
-        let program = crate::program::machinist()?;
-        Ok(self.local_program(&program, "machinist"))
+    pub fn with_machinist(self) -> Result<Self> {
+        let program = crate::binary::machinist_binary()?;
+        Ok(self.with_local_binary(&program, "machinist"))
     }
 
     /// A program of the host, which the machine finds in `/usr/local/bin`. On an ostree machine that is a link to /var.
-    pub(crate) fn local_program(self, program: &Path, name: &str) -> Self {
+    pub(crate) fn with_local_binary(self, program: &Path, name: &str) -> Self {
         let folder = if self.image.is_some() { "/var/usrlocal/bin" } else { "/usr/local/bin" };
         self.bind_ro(program, &format!("{folder}/{name}"))
     }
 
     /// Uses a port of the lab that is there already, instead of a new one.
     #[must_use]
-    pub fn on_port(mut self, port: Port) -> Self {
+    pub fn with_port(mut self, port: NetworkPort) -> Self {
         self.port = Some(port);
         self
     }
@@ -127,8 +127,8 @@ impl Builder {
     /// The options of a Kubernetes node: what the kubelet and runc need from systemd-nspawn.
     #[must_use]
     pub(crate) fn for_kubelet(mut self) -> Self {
-        self.switch.unified = false;
-        self.switch.args.extend([
+        self.boot_args.unified_cgroup = false;
+        self.boot_args.args.extend([
             "--capability=CAP_SYSLOG,CAP_NET_ADMIN".to_owned(),
             "--system-call-filter=keyctl".to_owned(),
             "--bind=/dev/kmsg".to_owned(),
@@ -139,16 +139,16 @@ impl Builder {
     /// Puts the machine together and leaves it switched off.
     pub fn build(self) -> Result<Machine> {
         let lab = &self.lab;
-        let dir = lab.folder(&self.name)?;
+        let dir = lab.create_dir(&self.name)?;
         let mount_point = lab.mount_point(&self.name)?;
-        let disk = |size: u32| Disk::new(lab, &self.name, size);
+        let disk = |size: u32| LoopDisk::new(lab, &self.name, size);
         let disk = self.disk.map(disk).transpose()?;
         let root = if let Some(image) = &self.image {
-            Root::ostree(&dir, mount_point, image, &self.kargs, disk)?
+            MachineFiles::ostree(&dir, mount_point, image, &self.kargs, disk)?
         } else {
             let mut layers = self.layers;
             layers.push(cache::artifact("base")?.join("root"));
-            let root = Root::overlay(&dir, mount_point, layers, disk)?;
+            let root = MachineFiles::overlay(&dir, mount_point, layers, disk)?;
             root.attach()?;
             root
         };
@@ -159,12 +159,12 @@ impl Builder {
             }
             fs::write(&file, contents).with_context(|| format!("write {path}"))?;
         }
-        let port = self.port.map_or_else(|| lab.port(), Ok)?;
+        let port = self.port.map_or_else(|| lab.create_port(), Ok)?;
         if let Some(config) = &self.ignition {
-            let ignition = Ignition::new(&dir.join("ignition"))?.in_network(&port.namespace);
+            let ignition = IgnitionRun::new(&dir.join("ignition"))?.in_network(&port.namespace);
             ignition.apply(config, root.path())?;
         }
-        Ok(assemble(lab, &self.name, root, port, self.switch))
+        Ok(assemble(lab, &self.name, root, port, self.boot_args))
     }
 
     /// Puts the machine together, switches it on and waits until it is up.
@@ -179,9 +179,9 @@ impl Builder {
 pub(super) fn assemble(
     lab: &Lab,
     name: &str,
-    root: Root,
-    port: Port,
-    mut switch: Switch,
+    root: MachineFiles,
+    port: NetworkPort,
+    mut switch: NspawnArgs,
 ) -> Machine {
     let group = format!("{}/{name}", lab.name());
     let console = lab.dir().join(format!("{name}.console"));
@@ -195,7 +195,7 @@ pub(super) fn assemble(
     if env::var_os("MACHINIST_DEBUG").is_some() {
         switch.args.push("--setenv=SYSTEMD_LOG_LEVEL=debug".to_owned());
     }
-    let firmware = Firmware::new(group.clone(), console.clone(), switch);
+    let firmware = MachineSupervisor::new(group.clone(), console.clone(), switch);
     let (name, root, lab) = (name.to_owned(), Mutex::new(root), lab.clone());
-    Machine { name, port, firmware, root, console, group, lab }
+    Machine { name, port, supervisor: firmware, root, console, group, lab }
 }

@@ -5,37 +5,37 @@
 //! ([`Lab::ostree_machine`]) boots the deployment that its loader entries name, read anew at each start.
 
 mod builder;
-mod entry;
 mod exec;
-mod firmware;
+mod file_tree;
+mod loader_entry;
 mod ostree;
 mod root;
-mod tree;
+mod supervisor;
 
-pub use builder::Builder;
-pub(crate) use entry::Entry;
+pub use builder::MachineBuilder;
+pub use file_tree::FileTree;
+pub(crate) use loader_entry::BlsEntry;
 pub(crate) use ostree::Sysroot;
 pub(crate) use root::is_mounted;
-pub use tree::Tree;
 
-use crate::lab::{Lab, Port};
-use crate::wait::{Hopeless, PATIENCE};
-use crate::{wait_for, wait_within};
+use crate::lab::{Lab, NetworkPort};
+use crate::wait::{DEFAULT_TIMEOUT, PermanentError};
+use crate::{wait_for, wait_with_timeout};
 use anyhow::{Result, bail};
-use firmware::Firmware;
-use root::Root;
+use root::MachineFiles;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use supervisor::MachineSupervisor;
 
 /// A machine. It stops when its handle goes.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
-    port: Port,
-    firmware: Firmware,
-    root: Mutex<Root>,
+    port: NetworkPort,
+    supervisor: MachineSupervisor,
+    root: Mutex<MachineFiles>,
     console: PathBuf,
     group: String,
     lab: Lab,
@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// The network namespace, the cable and the address.
-    pub fn port(&self) -> &Port {
+    pub fn port(&self) -> &NetworkPort {
         &self.port
     }
 
@@ -66,9 +66,9 @@ impl Machine {
     pub fn power_on(&self) -> Result<()> {
         let root = self.lock_root();
         root.attach()?;
-        self.firmware.switch_on(root.loader())?;
+        self.supervisor.power_on(root.loader())?;
         drop(root);
-        self.wait_until_up(PATIENCE)
+        self.wait_until_up(DEFAULT_TIMEOUT)
     }
 
     /// Switches the machine off in the orderly way.
@@ -79,24 +79,24 @@ impl Machine {
 
     /// Reboots the machine in the orderly way, and waits until it is up again under a new boot id.
     pub fn reboot(&self) -> Result<()> {
-        let before = (self.firmware.boots(), self.boot_id()?);
+        let before = (self.supervisor.boots(), self.boot_id()?);
         // The machine may be gone before the command has answered.
         let _ = self.exec(&["systemctl", "--no-block", "reboot"])?;
         self.wait_rebooted(before.0, &before.1)
     }
 
     /// Runs `act`, which makes the machine reboot by itself, and waits until it is up again under a new boot id.
-    pub fn reboots_during(&self, act: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
-        let before = (self.firmware.boots(), self.boot_id()?);
+    pub fn wait_for_reboot_during(&self, act: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let before = (self.supervisor.boots(), self.boot_id()?);
         act(self)?;
         self.wait_rebooted(before.0, &before.1)
     }
 
     fn wait_rebooted(&self, boots: u32, boot_id: &str) -> Result<()> {
         wait_for(&format!("{} to reboot", self.name), || {
-            Ok(self.firmware.on()? && self.firmware.boots() > boots)
+            Ok(self.supervisor.is_on()? && self.supervisor.boots() > boots)
         })?;
-        self.wait_until_up(PATIENCE)?;
+        self.wait_until_up(DEFAULT_TIMEOUT)?;
         if self.boot_id()? == boot_id {
             bail!("{} came back with the boot id it had", self.name);
         }
@@ -107,30 +107,30 @@ impl Machine {
     /// ([`Builder::disk`]) loses whatever it had not synced, as real machines do.
     pub fn power_cut(&self) -> Result<()> {
         let root = self.lock_root();
-        root.cut()?;
-        self.firmware.cut()?;
+        root.power_cut()?;
+        self.supervisor.power_cut()?;
         self.wait_until_off()?;
         root.detach()
     }
 
     /// Pulls the network cable.
     pub fn link_down(&self) -> Result<()> {
-        self.port.down()
+        self.port.link_down()
     }
 
     /// Plugs the network cable in.
     pub fn link_up(&self) -> Result<()> {
-        self.port.up()
+        self.port.link_up()
     }
 
     /// Whether the machine is switched on.
     pub fn is_on(&self) -> bool {
-        self.firmware.on().unwrap_or(false)
+        self.supervisor.is_on().unwrap_or(false)
     }
 
     /// How often the machine has been started, reboots included.
     pub fn boots(&self) -> u32 {
-        self.firmware.boots()
+        self.supervisor.boots()
     }
 
     /// The kernel's id of the running boot.
@@ -157,12 +157,12 @@ impl Machine {
 
     /// Memory charged to the machine's processes, in bytes.
     pub fn memory(&self) -> u64 {
-        crate::lab::resident(&crate::lab::cgroup::processes(&self.group))
+        crate::lab::resident_memory(&crate::lab::cgroup::processes(&self.group))
     }
 
     /// Waits until a condition holds on this machine; fails at once when the machine goes off meanwhile.
     pub fn wait_for(&self, what: &str, condition: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
-        self.wait_within(PATIENCE, what, condition)
+        self.wait_within(DEFAULT_TIMEOUT, what, condition)
     }
 
     /// [`Machine::wait_for`] with an own limit.
@@ -172,10 +172,10 @@ impl Machine {
         what: &str,
         mut condition: impl FnMut(&Self) -> Result<bool>,
     ) -> Result<()> {
-        wait_within(limit, &format!("{what} on {}", self.name), || {
-            if !self.firmware.on()? {
+        wait_with_timeout(limit, &format!("{what} on {}", self.name), || {
+            if !self.supervisor.is_on()? {
                 let console = crate::lab::last_lines(&self.console(), 15);
-                return Err(Hopeless(format!("{} is off:\n{console}", self.name)).into());
+                return Err(PermanentError(format!("{} is off:\n{console}", self.name)).into());
             }
             condition(self)
         })
@@ -184,12 +184,12 @@ impl Machine {
     fn wait_until_up(&self, limit: Duration) -> Result<()> {
         self.wait_within(limit, "systemd to be up", |machine| {
             let state = machine.exec(&["systemctl", "is-system-running"])?;
-            Ok(matches!(state.text(), "running" | "degraded"))
+            Ok(matches!(state.stdout_trimmed(), "running" | "degraded"))
         })
     }
 
     fn wait_until_off(&self) -> Result<()> {
-        wait_for(&format!("{} to be off", self.name), || Ok(!self.firmware.on()?))
+        wait_for(&format!("{} to be off", self.name), || Ok(!self.supervisor.is_on()?))
     }
 
     /// Brings an image of the cached repository (`debian/v1`, `debian/v2`) into an ostree machine's own repository.
@@ -202,17 +202,17 @@ impl Machine {
 
     /// Chooses a loader entry of an ostree machine for the next start only, as one would in the boot menu: 0 is the
     /// default, 1 the one before it.
-    pub fn choose_entry(&self, index: usize) -> Result<()> {
+    pub fn boot_entry_once(&self, index: usize) -> Result<()> {
         match self.lock_root().sysroot() {
             Some(sysroot) => {
-                sysroot.choose(index);
+                sysroot.select_entry(index);
                 Ok(())
             }
             None => bail!("{} is no ostree machine", self.name),
         }
     }
 
-    fn lock_root(&self) -> std::sync::MutexGuard<'_, Root> {
+    fn lock_root(&self) -> std::sync::MutexGuard<'_, MachineFiles> {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,9 +220,9 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            crate::lab::say(&self.name, &crate::lab::last_lines(&self.console(), 10));
+            crate::lab::print_note(&self.name, &crate::lab::last_lines(&self.console(), 10));
         }
-        self.firmware.stop();
+        self.supervisor.stop();
         // What cannot be unmounted now is left to the janitor.
         let _ = self.lock_root().detach();
         crate::lab::cgroup::remove(&self.group, false);

@@ -1,8 +1,8 @@
 //! The sysroot of an ostree machine: its repository, deployments and loader entries.
 
-use super::entry::Entry;
-use super::firmware::Start;
+use super::loader_entry::BlsEntry;
 use super::root::is_mounted;
+use super::supervisor::BootTarget;
 use crate::cache;
 use crate::command::{run, run_args};
 use anyhow::{Context, Result, bail};
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The name under which the deployments are kept.
-const OS: &str = "debian";
+const OS_NAME: &str = "debian";
 
 /// A sysroot with at least one deployment.
 #[derive(Debug)]
@@ -23,13 +23,13 @@ pub(crate) struct Sysroot {
     cmdline: PathBuf,
     /// An empty file: its presence at /run/ostree-booted is what ostree looks for.
     booted: PathBuf,
-    chosen: AtomicUsize,
+    selected_entry: AtomicUsize,
 }
 
 impl Sysroot {
     /// Makes a sysroot with a deployment of an image from the cached repository. Loader entries are all it needs, unless a
     /// real boot loader shall read what ostree writes for it.
-    pub(crate) fn make(
+    pub(crate) fn create(
         path: &Path,
         dir: &Path,
         image: &str,
@@ -40,10 +40,10 @@ impl Sysroot {
         fs::write(&booted, "")?;
         fs::create_dir_all(path)?;
         let chosen = AtomicUsize::new(0);
-        let sysroot = Self { path: path.to_owned(), cmdline, booted, chosen };
+        let sysroot = Self { path: path.to_owned(), cmdline, booted, selected_entry: chosen };
         let at = format!("--sysroot={}", path.display());
         run(Command::new("ostree").args(["admin", "init-fs", "--modern"]).arg(path))?;
-        run_args("ostree", ["admin", "os-init", OS, &at])?;
+        run_args("ostree", ["admin", "os-init", OS_NAME, &at])?;
         if boot_loader {
             sysroot.prepare_syslinux()?;
         } else {
@@ -51,7 +51,7 @@ impl Sysroot {
             run_args("ostree", ["config", &repo, "set", "sysroot.bootloader", "none"])?;
         }
         sysroot.pull(image)?;
-        let os = format!("--os={OS}");
+        let os = format!("--os={OS_NAME}");
         let mut deploy = Command::new("ostree");
         deploy.args(["admin", "deploy", &at, &os, "--karg=root=LABEL=root", "--karg=rw"]);
         deploy.args(kargs.iter().map(|karg| format!("--karg={karg}"))).arg(image);
@@ -81,7 +81,7 @@ impl Sysroot {
     }
 
     fn var(&self) -> PathBuf {
-        self.path.join("ostree/deploy").join(OS).join("var")
+        self.path.join("ostree/deploy").join(OS_NAME).join("var")
     }
 
     /// Brings an image into the repository; by hard links where it is on the same file system.
@@ -99,7 +99,7 @@ impl Sysroot {
     }
 
     /// Copies programs to where the machine has its `/usr/local/bin`.
-    pub(crate) fn add_programs(&self, programs: &[&Path]) -> Result<()> {
+    pub(crate) fn install_binaries(&self, programs: &[&Path]) -> Result<()> {
         let folder = self.var().join("usrlocal/bin");
         fs::create_dir_all(&folder)?;
         for program in programs {
@@ -110,23 +110,23 @@ impl Sysroot {
     }
 
     /// Chooses an entry for the next start.
-    pub(super) fn choose(&self, index: usize) {
-        self.chosen.store(index, Ordering::Relaxed);
+    pub(super) fn select_entry(&self, index: usize) {
+        self.selected_entry.store(index, Ordering::Relaxed);
     }
 
     /// The loader entries, the default first.
-    fn entries(&self) -> Result<Vec<Entry>> {
+    fn entries(&self) -> Result<Vec<BlsEntry>> {
         let folder = self.path.join("boot/loader/entries");
         let mut entries = Vec::new();
         for file in fs::read_dir(&folder).context("read the loader entries")? {
-            entries.push(Entry::parse(&fs::read_to_string(file?.path())?)?);
+            entries.push(BlsEntry::parse(&fs::read_to_string(file?.path())?)?);
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.version));
         Ok(entries)
     }
 
     /// The deployment that an entry names.
-    fn deployment(&self, entry: &Entry) -> Result<PathBuf> {
+    fn deployment(&self, entry: &BlsEntry) -> Result<PathBuf> {
         let link = entry.options.split(' ').find_map(|word| word.strip_prefix("ostree="));
         let link = link.context("a loader entry without ostree=")?;
         let place = self.path.join(link.trim_start_matches('/'));
@@ -134,16 +134,16 @@ impl Sysroot {
     }
 
     /// What the loader starts: the chosen entry, the default unless a test has chosen otherwise.
-    pub(super) fn start(&self) -> Result<Start> {
+    pub(super) fn boot_target(&self) -> Result<BootTarget> {
         let entries = self.entries()?;
-        let index = self.chosen.swap(0, Ordering::Relaxed);
+        let index = self.selected_entry.swap(0, Ordering::Relaxed);
         let Some(entry) = entries.get(index) else {
             bail!("there is no loader entry {index}, only {}", entries.len())
         };
         let deployment = self.deployment(entry)?;
         fs::write(&self.cmdline, format!("{}\n", entry.options))?;
         let (root, sysroot) = (deployment.display(), self.path.display());
-        Ok(Start {
+        Ok(BootTarget {
             args: vec![
                 format!("--directory={root}"),
                 format!("--bind={sysroot}:/sysroot"),
@@ -158,14 +158,14 @@ impl Sysroot {
     }
 
     /// Shows the default deployment with its /var at a mount point, to be written to from outside.
-    pub(super) fn show(&self, at: &Path) -> Result<()> {
+    pub(super) fn mount_deployment(&self, at: &Path) -> Result<()> {
         let deployment = self.default_deployment()?;
         run(Command::new("mount").arg("--bind").arg(deployment).arg(at))?;
         run(Command::new("mount").arg("--bind").arg(self.var()).arg(at.join("var"))).map(drop)
     }
 
     /// Ends [`Sysroot::show`].
-    pub(super) fn hide(at: &Path) -> Result<()> {
+    pub(super) fn unmount_deployment(at: &Path) -> Result<()> {
         for place in [at.join("var"), at.to_owned()] {
             if is_mounted(&place)? {
                 run(Command::new("umount").arg(&place))?;

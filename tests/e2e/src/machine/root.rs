@@ -1,9 +1,9 @@
 //! The root of a machine, in a folder or on a disk of its own: an overlay on the cached base, or an ostree deployment.
 
-use super::firmware::{Loader, Start};
 use super::ostree::Sysroot;
+use super::supervisor::{BootTarget, BootTargetSource};
 use crate::command::run;
-use crate::power::Disk;
+use crate::faults::LoopDisk;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 /// Where a machine's files are.
 #[derive(Debug)]
-pub(super) struct Root {
-    kind: Kind,
+pub(super) struct MachineFiles {
+    kind: RootKind,
     /// Where the root can be seen from the host; for ostree only while the machine is put together.
     merged: PathBuf,
-    disk: Option<Disk>,
+    disk: Option<LoopDisk>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum RootKind {
     /// The layers, the uppermost first, and the folder that holds what the machine writes.
     Overlay {
         layers: Vec<PathBuf>,
@@ -29,16 +29,16 @@ enum Kind {
     Ostree(Arc<Sysroot>),
 }
 
-impl Root {
+impl MachineFiles {
     /// An overlay: the first layer is the uppermost.
     pub(super) fn overlay(
         dir: &Path,
         merged: PathBuf,
         layers: Vec<PathBuf>,
-        disk: Option<Disk>,
+        disk: Option<LoopDisk>,
     ) -> Result<Self> {
         let store = disk.as_ref().map_or_else(|| dir.join("store"), |disk| disk.path().to_owned());
-        Ok(Self { kind: Kind::Overlay { layers, store }, merged, disk })
+        Ok(Self { kind: RootKind::Overlay { layers, store }, merged, disk })
     }
 
     /// A deployment of an image from the cached repository.
@@ -47,12 +47,12 @@ impl Root {
         merged: PathBuf,
         image: &str,
         kargs: &[String],
-        disk: Option<Disk>,
+        disk: Option<LoopDisk>,
     ) -> Result<Self> {
-        let store = disk.as_ref().map_or(dir, Disk::path);
-        let sysroot = Sysroot::make(&store.join("sysroot"), dir, image, kargs, false)?;
-        sysroot.show(&merged)?;
-        Ok(Self { kind: Kind::Ostree(Arc::new(sysroot)), merged, disk })
+        let store = disk.as_ref().map_or(dir, LoopDisk::path);
+        let sysroot = Sysroot::create(&store.join("sysroot"), dir, image, kargs, false)?;
+        sysroot.mount_deployment(&merged)?;
+        Ok(Self { kind: RootKind::Ostree(Arc::new(sysroot)), merged, disk })
     }
 
     /// Mounts whatever the machine needs and is not mounted.
@@ -61,29 +61,29 @@ impl Root {
             disk.attach()?;
         }
         match &self.kind {
-            Kind::Overlay { layers, store } if !is_mounted(&self.merged)? => {
+            RootKind::Overlay { layers, store } if !is_mounted(&self.merged)? => {
                 mount_overlay(layers, store, &self.merged)
             }
-            Kind::Overlay { .. } => Ok(()),
-            Kind::Ostree(_) => Sysroot::hide(&self.merged),
+            RootKind::Overlay { .. } => Ok(()),
+            RootKind::Ostree(_) => Sysroot::unmount_deployment(&self.merged),
         }
     }
 
     /// Unmounts everything.
     pub(super) fn detach(&self) -> Result<()> {
         match &self.kind {
-            Kind::Overlay { .. } if is_mounted(&self.merged)? => {
+            RootKind::Overlay { .. } if is_mounted(&self.merged)? => {
                 run(Command::new("umount").arg(&self.merged))?;
             }
-            Kind::Overlay { .. } => {}
-            Kind::Ostree(_) => Sysroot::hide(&self.merged)?,
+            RootKind::Overlay { .. } => {}
+            RootKind::Ostree(_) => Sysroot::unmount_deployment(&self.merged)?,
         }
-        self.disk.as_ref().map_or(Ok(()), Disk::detach)
+        self.disk.as_ref().map_or(Ok(()), LoopDisk::detach)
     }
 
     /// From now on nothing reaches the disk.
-    pub(super) fn cut(&self) -> Result<()> {
-        self.disk.as_ref().map_or(Ok(()), Disk::cut)
+    pub(super) fn power_cut(&self) -> Result<()> {
+        self.disk.as_ref().map_or(Ok(()), LoopDisk::power_cut)
     }
 
     /// The root as the host sees it, before the first boot.
@@ -94,21 +94,22 @@ impl Root {
     /// The ostree part, where there is one.
     pub(super) fn sysroot(&self) -> Option<&Sysroot> {
         match &self.kind {
-            Kind::Overlay { .. } => None,
-            Kind::Ostree(sysroot) => Some(sysroot),
+            RootKind::Overlay { .. } => None,
+            RootKind::Ostree(sysroot) => Some(sysroot),
         }
     }
 
     /// What is started at each boot.
-    pub(super) fn loader(&self) -> Loader {
+    pub(super) fn loader(&self) -> BootTargetSource {
         match &self.kind {
-            Kind::Overlay { .. } => {
-                let start = Start { args: vec![format!("--directory={}", self.merged.display())] };
+            RootKind::Overlay { .. } => {
+                let start =
+                    BootTarget { args: vec![format!("--directory={}", self.merged.display())] };
                 Arc::new(move || Ok(start.clone()))
             }
-            Kind::Ostree(sysroot) => {
+            RootKind::Ostree(sysroot) => {
                 let sysroot = Arc::clone(sysroot);
-                Arc::new(move || sysroot.start())
+                Arc::new(move || sysroot.boot_target())
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a virtual machine is made from, before it boots.
 
-use super::disk::Image;
-use super::{EMULATOR, FAST, Qemu, partitions};
+use super::disk::DiskImage;
+use super::{EMULATOR, FAST_BOOT_ARGS, VirtualMachine, partitions};
 use crate::command::run;
 use crate::environment;
 use crate::lab::Lab;
@@ -15,35 +15,35 @@ use std::sync::Mutex;
 
 /// A virtual machine that has no disk yet.
 #[derive(Debug)]
-pub struct Builder {
+pub struct QemuBuilder {
     lab: Lab,
     name: String,
     dir: PathBuf,
     kargs: Vec<String>,
     images: Vec<String>,
-    programs: Vec<PathBuf>,
+    binaries: Vec<PathBuf>,
     files: Vec<(String, Vec<u8>)>,
     boot_loader: bool,
 }
 
 impl Lab {
     /// A virtual machine with this host name, whose disk has a deployment of `debian/v1`.
-    pub fn qemu(&self, name: &str) -> Result<Builder> {
-        environment::find(EMULATOR)?;
-        Ok(Builder {
+    pub fn qemu(&self, name: &str) -> Result<QemuBuilder> {
+        environment::find_tool(EMULATOR)?;
+        Ok(QemuBuilder {
             lab: self.clone(),
             name: name.to_owned(),
-            dir: self.folder(name)?,
+            dir: self.create_dir(name)?,
             kargs: vec![format!("systemd.hostname={name}")],
             images: Vec::new(),
-            programs: Vec::new(),
+            binaries: Vec::new(),
             files: Vec::new(),
             boot_loader: false,
         })
     }
 }
 
-impl Builder {
+impl QemuBuilder {
     /// A kernel argument of the deployment.
     #[must_use]
     pub fn karg(mut self, karg: &str) -> Self {
@@ -66,12 +66,12 @@ impl Builder {
     }
 
     /// Brings our own program, as `/usr/local/bin/machinist`.
-    pub fn program(mut self) -> Result<Self> {
+    pub fn with_machinist(mut self) -> Result<Self> {
         let program = self.dir.join("machinist");
         // Most of it is for debuggers, and every page of it has to be read by an emulated machine.
-        let mut strip = Command::new(environment::find("strip")?);
-        run(strip.arg("-o").arg(&program).arg(crate::program::machinist()?))?;
-        self.programs.push(program);
+        let mut strip = Command::new(environment::find_tool("strip")?);
+        run(strip.arg("-o").arg(&program).arg(crate::binary::machinist_binary()?))?;
+        self.binaries.push(program);
         Ok(self)
     }
 
@@ -80,7 +80,7 @@ impl Builder {
         let script = self.dir.join(name);
         fs::write(&script, text)?;
         fs::set_permissions(&script, Permissions::from_mode(0o755))?;
-        self.programs.push(script);
+        self.binaries.push(script);
         Ok(self)
     }
 
@@ -92,29 +92,29 @@ impl Builder {
     }
 
     /// Makes the disk, and leaves the machine switched off.
-    pub fn build(self) -> Result<Qemu> {
-        let (image, port) = (self.disk()?, self.lab.port()?);
+    pub fn build(self) -> Result<VirtualMachine> {
+        let (image, port) = (self.disk()?, self.lab.create_port()?);
         let Self { lab, name, dir, boot_loader, .. } = self;
-        Ok(Qemu { name, dir, image, boot_loader, port, process: Mutex::new(None), lab })
+        Ok(VirtualMachine { name, dir, image, boot_loader, port, process: Mutex::new(None), lab })
     }
 
-    fn disk(&self) -> Result<Image> {
+    fn disk(&self) -> Result<DiskImage> {
         if self.boot_loader {
-            let fast = FAST.split(' ').map(str::to_owned);
+            let fast = FAST_BOOT_ARGS.split(' ').map(str::to_owned);
             let kargs: Vec<_> = self.kargs.iter().cloned().chain(fast).collect();
             return partitions::make(&self.lab, &self.dir, &self.name, |root| {
-                self.furnish(&Sysroot::make(root, &self.dir, "debian/v1", &kargs, true)?)
+                self.fill_sysroot(&Sysroot::create(root, &self.dir, "debian/v1", &kargs, true)?)
             });
         }
         let folder = self.dir.join("sysroot");
-        self.furnish(&Sysroot::make(&folder, &self.dir, "debian/v1", &self.kargs, false)?)?;
-        Image::make(&self.dir.join("disk.raw"), &folder)
+        self.fill_sysroot(&Sysroot::create(&folder, &self.dir, "debian/v1", &self.kargs, false)?)?;
+        DiskImage::create(&self.dir.join("disk.raw"), &folder)
     }
 
-    fn furnish(&self, sysroot: &Sysroot) -> Result<()> {
+    fn fill_sysroot(&self, sysroot: &Sysroot) -> Result<()> {
         self.images.iter().try_for_each(|image| sysroot.pull(image))?;
-        let programs: Vec<&Path> = self.programs.iter().map(PathBuf::as_path).collect();
-        sysroot.add_programs(&programs)?;
+        let programs: Vec<&Path> = self.binaries.iter().map(PathBuf::as_path).collect();
+        sysroot.install_binaries(&programs)?;
         let root = sysroot.default_deployment()?;
         if self.boot_loader {
             fs::write(root.join("etc/fstab"), "LABEL=boot /boot ext2 defaults 0 0\n")?;

@@ -1,8 +1,8 @@
 //! The disk of a virtual machine, and the boot loader's part: what to start from it.
 
-use crate::command::{answer, run, run_args};
+use crate::command::{output, run, run_args};
 use crate::lab::Lab;
-use crate::machine::Entry;
+use crate::machine::BlsEntry;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use std::process::Command;
 
 /// A disk: one ext4 file system labelled `root`, or partitions with a boot loader.
 #[derive(Debug)]
-pub(super) struct Image(pub(super) PathBuf);
+pub(super) struct DiskImage(pub(super) PathBuf);
 
 /// What the boot loader hands over.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(super) struct BootFiles {
     pub(super) linux: PathBuf,
     pub(super) initrd: PathBuf,
     pub(super) options: String,
 }
 
-impl Image {
+impl DiskImage {
     /// A disk with the contents of a folder, which is not needed afterwards.
-    pub(super) fn make(path: &Path, contents: &Path) -> Result<Self> {
+    pub(super) fn create(path: &Path, contents: &Path) -> Result<Self> {
         let mut mke2fs = Command::new("mke2fs");
         mke2fs
             .args(["-q", "-F", "-t", "ext4", "-L", "root", "-d"])
@@ -40,7 +40,7 @@ impl Image {
     /// Replays the journal; without this, a disk that was cut shows older files.
     pub(super) fn repair(&self) -> Result<()> {
         let mut e2fsck = Command::new("e2fsck");
-        let answer = answer(e2fsck.args(["-E", "journal_only", "-y"]).arg(&self.0))?;
+        let answer = output(e2fsck.args(["-E", "journal_only", "-y"]).arg(&self.0))?;
         // 1 says that something was repaired.
         if answer.code > 1 {
             bail!("e2fsck ended with {}: {}", answer.code, answer.stderr.trim());
@@ -64,13 +64,14 @@ impl Image {
     }
 
     /// The newest loader entry's kernel and initramfs, copied into a folder, and its arguments.
-    pub(super) fn kernel(&self, folder: &Path) -> Result<Kernel> {
+    pub(super) fn kernel(&self, folder: &Path) -> Result<BootFiles> {
         let list = self.debugfs("ls -p /boot/loader/entries")?;
         // /inode/mode/uid/gid/name/size/
         let names = list.lines().filter_map(|line| line.split('/').nth(5));
-        let mut newest: Option<Entry> = None;
+        let mut newest: Option<BlsEntry> = None;
         for name in names.filter(|name| name.ends_with(".conf")) {
-            let entry = Entry::parse(&self.debugfs(&format!("cat /boot/loader/entries/{name}"))?)?;
+            let entry =
+                BlsEntry::parse(&self.debugfs(&format!("cat /boot/loader/entries/{name}"))?)?;
             if newest.as_ref().is_none_or(|newest| newest.version < entry.version) {
                 newest = Some(entry);
             }
@@ -83,6 +84,6 @@ impl Image {
                 bail!("{from} is not on the disk");
             }
         }
-        Ok(Kernel { linux, initrd, options: entry.options })
+        Ok(BootFiles { linux, initrd, options: entry.options })
     }
 }

@@ -1,6 +1,6 @@
 //! The emulator: whether it is here, and how it is started.
 
-use super::Qemu;
+use super::VirtualMachine;
 use crate::environment;
 use anyhow::Result;
 use std::io::Write as _;
@@ -10,13 +10,13 @@ use std::process::Command;
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 
 /// What makes a boot under emulation faster, and a panic end at once.
-pub(super) const FAST: &str =
+pub(super) const FAST_BOOT_ARGS: &str =
     "console=ttyS0 mitigations=off audit=0 nokaslr tsc=reliable loglevel=4 panic=-1";
 
 /// Whether a test has to be left out because there is no emulator on this machine; says so loudly. It is the one piece of
 /// the kit without which tests pass: not every machine can have it.
-pub fn skip(test: &str) -> bool {
-    let reason = reason_to_skip(test, environment::find(EMULATOR).is_ok());
+pub fn skip_without_emulator(test: &str) -> bool {
+    let reason = reason_to_skip(test, environment::find_tool(EMULATOR).is_ok());
     if let Some(reason) = &reason {
         // Not by a macro: what those print is shown for tests that fail, and for no others.
         let _ = std::io::stderr().write_all(reason.as_bytes());
@@ -34,14 +34,14 @@ fn reason_to_skip(test: &str, has_emulator: bool) -> Option<String> {
 }
 
 /// The command that switches a machine on.
-pub(super) fn command(machine: &Qemu) -> Result<Command> {
+pub(super) fn command(machine: &VirtualMachine) -> Result<Command> {
     let mut qemu = Command::new("nsenter");
     qemu.arg(format!("--net=/run/netns/{}", machine.port.namespace)).arg(EMULATOR);
     qemu.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2"]);
     qemu.args(["-m", "1024", "-nodefaults", "-no-user-config", "-display", "none"]);
     if !machine.boot_loader {
         let kernel = machine.image.kernel(&machine.dir)?;
-        qemu.args(["-no-reboot", "-append", &format!("{} {FAST}", kernel.options)]);
+        qemu.args(["-no-reboot", "-append", &format!("{} {FAST_BOOT_ARGS}", kernel.options)]);
         qemu.arg("-kernel").arg(&kernel.linux).arg("-initrd").arg(&kernel.initrd);
     }
     let drive = format!("file={},if=virtio,format=raw", machine.image.path().display());

@@ -9,41 +9,41 @@
 //! translation the machine reaches what listens on [`Lab::address`] under that very address, and nothing else.
 
 mod builder;
+mod console_shell;
 mod disk;
 mod emulator;
 mod partitions;
-mod shell;
 
-pub use builder::Builder;
-pub use emulator::skip;
+pub use builder::QemuBuilder;
+pub use emulator::skip_without_emulator;
 
-use crate::command::Answer;
-use crate::lab::{Lab, Port, Process, last_lines};
-use crate::wait_within;
+use crate::command::ExitOutput;
+use crate::lab::{Lab, LabProcess, NetworkPort, last_lines};
+use crate::wait_with_timeout;
 use anyhow::{Context, Result, anyhow};
-use disk::Image;
-use emulator::{EMULATOR, FAST};
+use disk::DiskImage;
+use emulator::{EMULATOR, FAST_BOOT_ARGS};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a boot, or any other step, may take: half a minute alone, more beside other work.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A virtual machine. It stops when its handle goes.
 #[derive(Debug)]
-pub struct Qemu {
+pub struct VirtualMachine {
     name: String,
     dir: PathBuf,
-    image: Image,
+    image: DiskImage,
     boot_loader: bool,
-    port: Port,
-    process: Mutex<Option<Process>>,
+    port: NetworkPort,
+    process: Mutex<Option<LabProcess>>,
     lab: Lab,
 }
 
-impl Qemu {
+impl VirtualMachine {
     /// The machine's name, which is its host name too.
     pub fn name(&self) -> &str {
         &self.name
@@ -56,18 +56,18 @@ impl Qemu {
         let _ = fs::remove_file(self.socket());
         let command = emulator::command(self)?;
         *self.lock() = Some(self.lab.spawn(&format!("{}-qemu", self.name), &command)?);
-        self.wait_boots(1, PATIENCE)
+        self.wait_boots(1, BOOT_TIMEOUT)
     }
 
     /// How often the machine has come up since it was switched on.
     pub fn boots(&self) -> usize {
-        markers(&self.console()).count()
+        boot_markers(&self.console()).count()
     }
 
     /// Waits until the machine has come up so often since it was switched on; gives the line that says so.
     pub fn wait_boots(&self, count: usize, limit: Duration) -> Result<String> {
         self.wait_console(&format!("{} to be up", self.name), limit, |console| {
-            markers(console).nth(count - 1).map(str::to_owned)
+            boot_markers(console).nth(count - 1).map(str::to_owned)
         })
     }
 
@@ -79,14 +79,14 @@ impl Qemu {
         mut find: impl FnMut(&str) -> Option<T>,
     ) -> Result<T> {
         let mut found = None;
-        wait_within(limit, what, || {
+        wait_with_timeout(limit, what, || {
             let mut process = self.lock();
             let process = process.as_mut().context("the machine is off")?;
             let serial = self.console();
             // The last line may not be complete.
             found = serial.rfind('\n').and_then(|end| find(&serial[..=end]));
             if found.is_none() {
-                process.alive().context(last_lines(&serial, 15))?;
+                process.check_alive().context(last_lines(&serial, 15))?;
             }
             Ok(found.is_some())
         })
@@ -95,20 +95,22 @@ impl Qemu {
     }
 
     /// Runs a shell script in the machine; any exit code is an answer.
-    pub fn sh(&self, script: &str) -> Result<Answer> {
-        shell::run(&self.socket(), script)
+    pub fn sh(&self, script: &str) -> Result<ExitOutput> {
+        console_shell::run(&self.socket(), script)
     }
 
     /// Reboots the machine in the orderly way; gives the line that says it is up again.
     pub fn reboot(&self) -> Result<String> {
         let seen = self.boots();
-        shell::run_last(&self.socket(), "systemctl --no-block reboot")?;
+        console_shell::run_last(&self.socket(), "systemctl --no-block reboot")?;
         if self.boot_loader {
-            return self.wait_boots(seen + 1, PATIENCE);
+            return self.wait_boots(seen + 1, BOOT_TIMEOUT);
         }
         // It is started without the wish to reboot by itself, so it ends.
         let mut process = self.lock().take().context("the machine is off")?;
-        wait_within(PATIENCE, &format!("{} to go down", self.name), || process.has_ended())?;
+        wait_with_timeout(BOOT_TIMEOUT, &format!("{} to go down", self.name), || {
+            process.has_ended()
+        })?;
         drop(process);
         self.boot()
     }
@@ -123,7 +125,7 @@ impl Qemu {
 
     /// Cuts the power, and looks from outside whether the machine's repository is sound: inside that takes minutes. Gives the
     /// names in it.
-    pub fn cut_and_check(&self) -> Result<String> {
+    pub fn power_cut_and_fsck(&self) -> Result<String> {
         self.power_cut()?;
         self.image.check(&self.lab, &self.name)
     }
@@ -141,12 +143,12 @@ impl Qemu {
         self.dir.join("console")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<LabProcess>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The lines of a console that say the machine is up.
-fn markers(serial: &str) -> impl Iterator<Item = &str> {
+fn boot_markers(serial: &str) -> impl Iterator<Item = &str> {
     serial.lines().filter(|line| line.contains("testkit: up "))
 }

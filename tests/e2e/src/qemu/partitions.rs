@@ -1,6 +1,6 @@
 //! A disk with partitions and a real boot loader: extlinux, for which ostree writes the configuration.
 
-use super::disk::Image;
+use super::disk::DiskImage;
 use crate::command::run;
 use crate::lab::Lab;
 use anyhow::{Context, Result};
@@ -30,7 +30,7 @@ pub(super) fn make(
     dir: &Path,
     name: &str,
     fill: impl FnOnce(&Path) -> Result<()>,
-) -> Result<Image> {
+) -> Result<DiskImage> {
     let image = dir.join("disk.raw");
     File::create(&image)?.set_len((ROOT.start + ROOT.length) * SECTOR)?;
     BOOT.format(&image, "ext2", "boot")?;
@@ -44,7 +44,7 @@ pub(super) fn make(
     }
     filled?;
     write_table(&image).context("write the partition table")?;
-    Ok(Image(image))
+    Ok(DiskImage(image))
 }
 
 /// Fills the disk and makes it bootable.

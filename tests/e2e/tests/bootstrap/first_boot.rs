@@ -1,17 +1,17 @@
 //! The real Ignition starts a control-plane machine out of the folder.
 
-use crate::inputs::{DOCKER_CONFIG, bootstrap, steps, write};
-use crate::support::Server;
+use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
+use crate::support::ServerProcess;
 use machinist_e2e::Lab;
-use machinist_e2e::ignition::pointer;
+use machinist_e2e::ignition::pointer_config;
 use serde_json::Value;
 use std::fs;
 
 #[test]
 fn ignition_starts_a_machine_out_of_what_bootstrap_wrote() {
     let lab = Lab::new().unwrap();
-    let (manifests, out) = (lab.folder("manifests").unwrap(), lab.dir().join("out"));
-    for object in steps().iter().flat_map(|(_, objects)| objects) {
+    let (manifests, out) = (lab.create_dir("manifests").unwrap(), lab.dir().join("out"));
+    for object in bootstrap_inputs().iter().flat_map(|(_, objects)| objects) {
         write(&manifests, object);
     }
     let output = bootstrap(&manifests, &out, &[]);
@@ -22,17 +22,17 @@ fn ignition_starts_a_machine_out_of_what_bootstrap_wrote() {
 
     let kubeconfig = lab.dir().join("kubeconfig");
     fs::write(&kubeconfig, "clusters:\n- name: a\n  cluster: {server: 'https://api'}\n").unwrap();
-    lab.bridge().unwrap();
+    lab.create_bridge().unwrap();
     let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let (base, kubeconfig) = (path(&out), path(&kubeconfig));
     let arguments = ["bootstrap", "--server-basedir", &base, "--bootstrap-kubeconfig", &kubeconfig];
-    let server = Server::start(&lab, lab.address(), &arguments);
+    let server = ServerProcess::start(&lab, lab.address(), &arguments);
     assert_eq!(server.get("/config/worker").0, 500, "workers have to wait for the cluster");
     let url = format!("https://{}:22623/config/master", server.address);
-    let pointer = pointer(&url, Some(&server.authority));
-    let machine = lab.machine("master").ignite(&pointer).boot().unwrap();
+    let pointer = pointer_config(&url, Some(&server.authority));
+    let machine = lab.machine("master").with_ignition(&pointer).boot().unwrap();
 
-    let read = |path: &str| String::from_utf8(machine.get(path).unwrap()).unwrap();
+    let read = |path: &str| String::from_utf8(machine.read_file(path).unwrap()).unwrap();
     assert_eq!(read("/etc/mine"), "of the control plane");
     assert_eq!(read("/var/lib/kubelet/config.json").trim(), DOCKER_CONFIG);
     assert!(read("/etc/kubernetes/kubelet.conf").contains("OneGate: true"));

@@ -1,7 +1,7 @@
 //! What clusters start with, from the least to everything.
 
 use crate::site::{file, machine_config};
-use machinist_e2e::program;
+use machinist_e2e::binary;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ const GROUP: &str = "machineconfiguration.openshift.io";
 const POOL: &str = "pools.operator.machineconfiguration.openshift.io";
 
 /// What a new cluster declares in one more step, and its name.
-pub(crate) type Step = (&'static str, Vec<Value>);
+pub(crate) type BootstrapInput = (&'static str, Vec<Value>);
 
 /// The steps; each comes on top of the ones before.
-pub(crate) fn steps() -> Vec<Step> {
+pub(crate) fn bootstrap_inputs() -> Vec<BootstrapInput> {
     vec![
         (
             "plain",
@@ -172,7 +172,7 @@ pub(crate) fn write(folder: &Path, object: &Value) {
 
 /// `machinist bootstrap` with these arguments.
 pub(crate) fn bootstrap(manifests: &Path, out: &Path, more: &[&str]) -> Output {
-    let mut command = Command::new(program::machinist().unwrap());
+    let mut command = Command::new(binary::machinist_binary().unwrap());
     command.arg("bootstrap").arg("--manifests").arg(manifests).arg("--out").arg(out);
     command.args(["-o", "json"]).args(more).output().unwrap()
 }

@@ -1,7 +1,7 @@
 //! The same manifests, once without an API and once with the controller: the same names, the same bytes.
 
-use crate::inputs::{DOCKER_CONFIG, bootstrap, steps, write};
-use crate::site::Site;
+use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
+use crate::site::ControllerFixture;
 use anyhow::ensure;
 use machinist_e2e::Lab;
 use serde_json::Value;
@@ -9,20 +9,20 @@ use std::fs;
 
 #[test]
 fn bootstrap_and_the_controller_agree_on_the_hub() {
-    agree(&Site::hub());
+    assert_same_names(&ControllerFixture::hub());
 }
 
 #[test]
 fn bootstrap_and_the_controller_agree_on_a_real_api_server_with_the_crds_of_openshift() {
-    agree(&Site::openshift());
+    assert_same_names(&ControllerFixture::openshift());
 }
 
-fn agree(site: &Site) {
+fn assert_same_names(site: &ControllerFixture) {
     let lab = Lab::new().unwrap();
-    let (manifests, out) = (lab.folder("manifests").unwrap(), lab.dir().join("out"));
+    let (manifests, out) = (lab.create_dir("manifests").unwrap(), lab.dir().join("out"));
     site.kubectl(&["create", "namespace", "openshift-config"]);
     let mut before = String::new();
-    for (step, objects) in steps() {
+    for (step, objects) in bootstrap_inputs() {
         // Those that others refer to come first, as an installer creates them.
         for object in objects.iter().rev() {
             write(&manifests, object);
@@ -37,7 +37,7 @@ fn agree(site: &Site) {
         for made in summary["pools"].as_array().unwrap() {
             let pool = made["name"].as_str().unwrap();
             let name = made["rendered"].as_str().unwrap();
-            site.until(&format!("{step}: {pool} to have {name}"), || {
+            site.wait_until(&format!("{step}: {pool} to have {name}"), || {
                 let live = &site.get("mcp", pool)["spec"]["configuration"];
                 ensure!(live["name"] == name, "the controller made {}", live["name"]);
                 let source: Vec<&Value> =

@@ -1,25 +1,25 @@
 //! Small print: how numbers are kept, what a bad status is told, updates that
 //! create, and `kubectl get -w`.
 
-use super::Check;
-use super::home::Home;
-use super::objects::{CONFIGS, POOLS, config, make, pool};
+use super::ConformanceCheck;
+use super::api_server::ApiServer;
+use super::objects::{CONFIGS, POOLS, config, create, pool};
 use machinist_e2e::environment;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-pub const CHECKS: &[Check] = &[
+pub const CHECKS: &[ConformanceCheck] = &[
     ("whole numbers are kept as whole numbers", numbers),
     ("a bad status is Invalid, with its causes", bad_status),
     ("an update creates a lease and nothing else", create_on_update),
     ("kubectl get -w", kubectl_watch),
 ];
 
-fn numbers(home: &Home) {
+fn numbers(home: &ApiServer) {
     let mut object = config("numbers");
     object["spec"]["config"] = json!({"ignition": {"version": "3.4.0"}, "whole": 2.0, "part": 2.5});
-    let kept = make(home, CONFIGS, &object);
+    let kept = create(home, CONFIGS, &object);
     assert_eq!(kept["spec"]["config"]["whole"], json!(2), "{kept}");
     assert_eq!(kept["spec"]["config"]["part"], json!(2.5), "{kept}");
     let read = home.get(&format!("{CONFIGS}/numbers")).body;
@@ -29,8 +29,8 @@ fn numbers(home: &Home) {
     assert_eq!(kept["spec"]["config"]["whole"], json!(3), "{kept}");
 }
 
-fn bad_status(home: &Home) {
-    let mut object = make(home, POOLS, &pool("bad-status"));
+fn bad_status(home: &ApiServer) {
+    let mut object = create(home, POOLS, &pool("bad-status"));
     object["status"] = json!({"machineCount": "many", "conditions": [{"type": 7}]});
     let answer = home.put(&format!("{POOLS}/bad-status/status"), &object);
     assert_eq!((answer.code, &answer.body["reason"]), (422, &json!("Invalid")), "{}", answer.body);
@@ -45,7 +45,7 @@ fn bad_status(home: &Home) {
     }
 }
 
-fn create_on_update(home: &Home) {
+fn create_on_update(home: &ApiServer) {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -66,9 +66,9 @@ fn create_on_update(home: &Home) {
     assert_eq!(answer.code, 404, "{}", answer.body);
 }
 
-fn kubectl_watch(home: &Home) {
-    make(home, POOLS, &pool("watched"));
-    let mut kubectl = Command::new(environment::kubernetes("kubectl").unwrap());
+fn kubectl_watch(home: &ApiServer) {
+    create(home, POOLS, &pool("watched"));
+    let mut kubectl = Command::new(environment::kubernetes_binary("kubectl").unwrap());
     kubectl.env("KUBECONFIG", home.kubeconfig()).env("HOME", home.dir());
     kubectl.args([
         "get",

@@ -1,10 +1,10 @@
 //! The seeds' walk-throughs with the real kubectl.
 
-use super::Check;
-use super::home::Home;
+use super::ConformanceCheck;
+use super::api_server::ApiServer;
 use std::fs;
 
-pub const CHECKS: &[Check] = &[
+pub const CHECKS: &[ConformanceCheck] = &[
     ("kubectl apply, get, describe, label, annotate, patch, delete", walk_through),
     ("kubectl get mcp prints the seed's columns", columns),
     ("kubectl explain knows our fields", explain),
@@ -15,13 +15,13 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// Runs kubectl; it has to succeed.
-fn kubectl(home: &Home, arguments: &[&str]) -> String {
+fn kubectl(home: &ApiServer, arguments: &[&str]) -> String {
     let answer = home.kubectl(arguments).unwrap();
-    assert!(answer.ok(), "{}: kubectl {arguments:?}: {answer:?}", home.name);
+    assert!(answer.succeeded(), "{}: kubectl {arguments:?}: {answer:?}", home.name);
     answer.stdout
 }
 
-fn manifest(home: &Home, name: &str, text: &str) -> String {
+fn manifest(home: &ApiServer, name: &str, text: &str) -> String {
     let path = home.dir().join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
@@ -62,7 +62,7 @@ spec:
   paused: false
 ";
 
-fn walk_through(home: &Home) {
+fn walk_through(home: &ApiServer) {
     let chrony = manifest(home, "chrony.yaml", CHRONY);
     let infra = manifest(home, "infra.yaml", INFRA);
     assert!(kubectl(home, &["apply", "-f", &chrony]).contains("created"));
@@ -121,10 +121,10 @@ fn walk_through(home: &Home) {
         "machineconfig.machineconfiguration.openshift.io/50-examplecorp-chrony"
     );
     kubectl(home, &["delete", "-f", &infra, "-f", &chrony]);
-    assert!(!home.kubectl(&["get", "mcp", "infra-walk"]).unwrap().ok());
+    assert!(!home.kubectl(&["get", "mcp", "infra-walk"]).unwrap().succeeded());
 }
 
-fn columns(home: &Home) {
+fn columns(home: &ApiServer) {
     let text = INFRA.replace("infra-walk", "columns");
     kubectl(home, &["apply", "-f", &manifest(home, "columns.yaml", &text)]);
     let output = kubectl(home, &["get", "mcp", "columns"]);
@@ -146,7 +146,7 @@ fn columns(home: &Home) {
     );
 }
 
-fn explain(home: &Home) {
+fn explain(home: &ApiServer) {
     let output = kubectl(home, &["explain", "mcp.spec.paused"]);
     assert!(
         output.contains("KIND:       MachineConfigPool")
@@ -157,7 +157,7 @@ fn explain(home: &Home) {
     assert!(output.contains("FIELD: unschedulable <boolean>"), "{output}");
 }
 
-fn wait(home: &Home) {
+fn wait(home: &ApiServer) {
     let text = INFRA.replace("infra-walk", "waited");
     kubectl(home, &["apply", "-f", &manifest(home, "waited.yaml", &text)]);
     let status = "{\"status\":{\"conditions\":[{\"type\":\"Updated\",\"status\":\"True\",\"reason\":\"\",\"message\":\"\",\"lastTransitionTime\":null}]}}";
@@ -168,7 +168,7 @@ fn wait(home: &Home) {
     kubectl(home, &["wait", "--for=condition=Updated", "--timeout=10s", "mcp/waited"]);
 }
 
-fn nodes(home: &Home) {
+fn nodes(home: &ApiServer) {
     let node = "apiVersion: v1\nkind: Node\nmetadata:\n  name: printed\n  labels: {node-role.kubernetes.io/worker: \"\"}\n";
     kubectl(home, &["create", "-f", &manifest(home, "node.yaml", node)]);
     let status = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}],\"nodeInfo\":{\"kubeletVersion\":\"v1.34.1\"}}}";
@@ -191,7 +191,7 @@ fn nodes(home: &Home) {
     );
 }
 
-fn edit(home: &Home) {
+fn edit(home: &ApiServer) {
     let text = INFRA.replace("infra-walk", "edited");
     kubectl(home, &["apply", "-f", &manifest(home, "edited.yaml", &text)]);
     let editor =
@@ -201,13 +201,13 @@ fn edit(home: &Home) {
     fs::set_permissions(&editor, permissions).unwrap();
     let answer =
         home.kubectl_with(&["edit", "mcp", "edited"], &[("KUBE_EDITOR", &editor)]).unwrap();
-    assert!(answer.ok(), "{answer:?}");
+    assert!(answer.succeeded(), "{answer:?}");
     assert_eq!(kubectl(home, &["get", "mcp", "edited", "-o", "jsonpath={.spec.paused}"]), "true");
 }
 
-fn typo(home: &Home) {
+fn typo(home: &ApiServer) {
     let text = INFRA.replace("infra-walk", "typo").replace("paused", "pausde");
     let answer = home.kubectl(&["apply", "-f", &manifest(home, "typo.yaml", &text)]).unwrap();
-    assert!(!answer.ok());
+    assert!(!answer.succeeded());
     assert!(answer.stderr.contains("unknown field \"spec.pausde\""), "{answer:?}");
 }

@@ -13,20 +13,20 @@ mod kubectl;
 mod objects;
 mod patches;
 mod reads;
-mod refusals;
+mod rejections;
 
-use machinist_e2e::home::{self, Home};
+use machinist_e2e::api_server::{self, ApiServer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What must hold in any home.
-type Check = (&'static str, fn(&Home));
+type ConformanceCheck = (&'static str, fn(&ApiServer));
 
-fn checks() -> Vec<Check> {
-    let rooms: [&[Check]; 6] = [
+fn checks() -> Vec<ConformanceCheck> {
+    let rooms: [&[ConformanceCheck]; 6] = [
         objects::CHECKS,
         patches::CHECKS,
         reads::CHECKS,
-        refusals::CHECKS,
+        rejections::CHECKS,
         kubectl::CHECKS,
         details::CHECKS,
     ];
@@ -34,7 +34,7 @@ fn checks() -> Vec<Check> {
 }
 
 /// Runs every check; all failures are told, not only the first.
-fn run(home: &Home, checks: &[Check]) {
+fn run(home: &ApiServer, checks: &[ConformanceCheck]) {
     let failed: Vec<&str> = checks
         .iter()
         .filter(|(_, check)| catch_unwind(AssertUnwindSafe(|| check(home))).is_err())
@@ -47,11 +47,11 @@ fn run(home: &Home, checks: &[Check]) {
 
 #[test]
 fn a_real_kube_apiserver_conforms() {
-    run(&Home::kubernetes().unwrap(), &checks());
+    run(&ApiServer::kubernetes().unwrap(), &checks());
 }
 
 #[test]
 fn the_hub_conforms() {
-    let checks = [checks(), reads::HUB_CHECKS.to_vec(), refusals::HUB_CHECKS.to_vec()].concat();
-    run(&Home::hub().unwrap(), &checks);
+    let checks = [checks(), reads::HUB_CHECKS.to_vec(), rejections::HUB_CHECKS.to_vec()].concat();
+    run(&ApiServer::hub().unwrap(), &checks);
 }

@@ -1,15 +1,15 @@
 //! Making, changing and removing objects: metadata, generations, conflicts, finalizers.
 
-use super::Check;
-use super::home::Home;
+use super::ConformanceCheck;
+use super::api_server::ApiServer;
 use serde_json::{Value, json};
 
-pub const CHECKS: &[Check] = &[
+pub const CHECKS: &[ConformanceCheck] = &[
     ("an object is created with its metadata", created),
     ("generateName gives a name", generated_name),
     ("a stale update is a conflict", stale_update),
     ("generation counts changes of the spec", generations),
-    ("status and spec are written apart", status_apart),
+    ("status and spec are written apart", status_subresource),
     ("a dry run changes nothing", dry_run),
     ("finalizers hold a deletion", finalizers),
     ("a deletion has preconditions", preconditions),
@@ -38,14 +38,14 @@ pub fn config(name: &str) -> Value {
 }
 
 /// Makes an object and gives it as stored.
-pub fn make(home: &Home, path: &str, object: &Value) -> Value {
+pub fn create(home: &ApiServer, path: &str, object: &Value) -> Value {
     let answer = home.post(path, object);
     assert_eq!(answer.code, 201, "{}", answer.body);
     answer.body
 }
 
-fn created(home: &Home) {
-    let object = make(home, POOLS, &pool("created"));
+fn created(home: &ApiServer) {
+    let object = create(home, POOLS, &pool("created"));
     let metadata = &object["metadata"];
     assert_eq!(metadata["generation"], 1);
     assert!(metadata["uid"].as_str().is_some_and(|uid| uid.len() == 36), "{metadata}");
@@ -57,16 +57,16 @@ fn created(home: &Home) {
     assert_eq!(read.body["metadata"]["uid"], metadata["uid"]);
 }
 
-fn generated_name(home: &Home) {
+fn generated_name(home: &ApiServer) {
     let mut object = config("x");
     object["metadata"] = json!({"generateName": "made-up-"});
-    let name = make(home, CONFIGS, &object)["metadata"]["name"].clone();
+    let name = create(home, CONFIGS, &object)["metadata"]["name"].clone();
     let name = name.as_str().unwrap();
     assert!(name.starts_with("made-up-") && name.len() == "made-up-".len() + 5, "{name}");
 }
 
-fn stale_update(home: &Home) {
-    let mut object = make(home, POOLS, &pool("stale"));
+fn stale_update(home: &ApiServer) {
+    let mut object = create(home, POOLS, &pool("stale"));
     object["spec"]["paused"] = json!(true);
     assert_eq!(home.put(&format!("{POOLS}/stale"), &object).code, 200);
     let answer = home.put(&format!("{POOLS}/stale"), &object);
@@ -76,8 +76,8 @@ fn stale_update(home: &Home) {
     assert!(message.contains("the object has been modified"), "{message}");
 }
 
-fn generations(home: &Home) {
-    let mut object = make(home, POOLS, &pool("generations"));
+fn generations(home: &ApiServer) {
+    let mut object = create(home, POOLS, &pool("generations"));
     let path = format!("{POOLS}/generations");
     object["metadata"]["labels"]["more"] = json!("x");
     object = home.put(&path, &object).body;
@@ -90,10 +90,10 @@ fn generations(home: &Home) {
     assert_eq!(object["metadata"]["generation"], 2, "status is not the spec");
 }
 
-fn status_apart(home: &Home) {
+fn status_subresource(home: &ApiServer) {
     let mut object = pool("apart");
     object["status"] = json!({"machineCount": 9});
-    let mut object = make(home, POOLS, &object);
+    let mut object = create(home, POOLS, &object);
     assert!(object.get("status").is_none(), "status is not written with the object: {object}");
     let path = format!("{POOLS}/apart");
     object["status"] = json!({"machineCount": 3});
@@ -111,21 +111,21 @@ fn status_apart(home: &Home) {
     );
 }
 
-fn dry_run(home: &Home) {
+fn dry_run(home: &ApiServer) {
     let answer = home.post(&format!("{POOLS}?dryRun=All"), &pool("dry"));
     assert_eq!(answer.code, 201, "{}", answer.body);
     assert_eq!(home.get(&format!("{POOLS}/dry")).code, 404);
-    make(home, POOLS, &pool("dry"));
+    create(home, POOLS, &pool("dry"));
     assert_eq!(home.delete(&format!("{POOLS}/dry?dryRun=All"), &Value::Null).code, 200);
     assert_eq!(home.get(&format!("{POOLS}/dry")).code, 200);
     let answer = home.post(&format!("{POOLS}?dryRun=Some"), &pool("dry2"));
     assert_eq!(answer.code, 422, "{}", answer.body);
 }
 
-fn finalizers(home: &Home) {
+fn finalizers(home: &ApiServer) {
     let mut object = config("finalized");
     object["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    make(home, CONFIGS, &object);
+    create(home, CONFIGS, &object);
     let path = format!("{CONFIGS}/finalized");
     assert_eq!(home.delete(&path, &Value::Null).code, 200);
     let held = home.get(&path);
@@ -137,8 +137,8 @@ fn finalizers(home: &Home) {
     assert_eq!(home.get(&path).code, 404);
 }
 
-fn preconditions(home: &Home) {
-    let object = make(home, CONFIGS, &config("precious"));
+fn preconditions(home: &ApiServer) {
+    let object = create(home, CONFIGS, &config("precious"));
     let path = format!("{CONFIGS}/precious");
     let wrong = json!({"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}});
     assert_eq!(home.delete(&path, &wrong).code, 409);
@@ -154,11 +154,11 @@ fn preconditions(home: &Home) {
     assert_eq!(answer.body["details"]["name"], "precious");
 }
 
-fn delete_collection(home: &Home) {
+fn delete_collection(home: &ApiServer) {
     for name in ["many-1", "many-2", "other"] {
         let mut object = config(name);
         object["metadata"]["labels"] = json!({"group": name.split('-').next()});
-        make(home, CONFIGS, &object);
+        create(home, CONFIGS, &object);
     }
     let answer = home.delete(&format!("{CONFIGS}?labelSelector=group%3Dmany"), &Value::Null);
     assert_eq!(answer.code, 200, "{}", answer.body);
@@ -166,9 +166,9 @@ fn delete_collection(home: &Home) {
     assert_eq!(home.get(&format!("{CONFIGS}/other")).code, 200);
 }
 
-fn defaults(home: &Home) {
+fn defaults(home: &ApiServer) {
     let configs = "/apis/machineconfiguration.openshift.io/v1/machineosconfigs";
-    let object = make(
+    let object = create(
         home,
         configs,
         &json!({
@@ -184,8 +184,8 @@ fn defaults(home: &Home) {
     assert_eq!(object["spec"]["containerFile"][0]["containerfileArch"], "NoArch");
 }
 
-fn immutable_metadata(home: &Home) {
-    let mut object = make(home, POOLS, &pool("fixed"));
+fn immutable_metadata(home: &ApiServer) {
+    let mut object = create(home, POOLS, &pool("fixed"));
     let (uid, created) =
         (object["metadata"]["uid"].clone(), object["metadata"]["creationTimestamp"].clone());
     object["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
@@ -198,8 +198,8 @@ fn immutable_metadata(home: &Home) {
     assert_eq!(home.get(&format!("{POOLS}/fixed")).body["metadata"]["uid"], uid);
 }
 
-fn unchanged_update(home: &Home) {
-    let object = make(home, POOLS, &pool("unchanged"));
+fn unchanged_update(home: &ApiServer) {
+    let object = create(home, POOLS, &pool("unchanged"));
     let stored = home.put(&format!("{POOLS}/unchanged"), &object).body;
     assert_eq!(stored["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"]);
 }

@@ -1,11 +1,11 @@
 //! Patches of every type. (Server-side apply is refused by the hub, and said so in the docs.)
 
-use super::Check;
-use super::home::Home;
-use super::objects::{CONFIGS, POOLS, config, make, pool};
+use super::ConformanceCheck;
+use super::api_server::ApiServer;
+use super::objects::{CONFIGS, POOLS, config, create, pool};
 use serde_json::json;
 
-pub const CHECKS: &[Check] = &[
+pub const CHECKS: &[ConformanceCheck] = &[
     ("a JSON patch", json_patch),
     ("a merge patch", merge_patch),
     ("a strategic merge patch of a node", strategic_patch),
@@ -16,8 +16,8 @@ pub const CHECKS: &[Check] = &[
     ("a patch type nobody knows", unknown_type),
 ];
 
-fn json_patch(home: &Home) {
-    make(home, CONFIGS, &config("json-patched"));
+fn json_patch(home: &ApiServer) {
+    create(home, CONFIGS, &config("json-patched"));
     let path = format!("{CONFIGS}/json-patched");
     let patch = json!([
         {"op": "test", "path": "/spec/kernelArguments/0", "value": "a=1"},
@@ -40,8 +40,8 @@ fn json_patch(home: &Home) {
     assert_eq!(answer.code, 400, "{}", answer.body);
 }
 
-fn merge_patch(home: &Home) {
-    make(home, POOLS, &pool("merge-patched"));
+fn merge_patch(home: &ApiServer) {
+    create(home, POOLS, &pool("merge-patched"));
     let path = format!("{POOLS}/merge-patched");
     let patch = json!({"spec": {"paused": true, "maxUnavailable": "10%"}, "metadata": {"labels": {"test": null, "new": "1"}}});
     let answer = home.patch(&path, "merge-patch+json", &patch);
@@ -54,12 +54,12 @@ fn merge_patch(home: &Home) {
     assert_eq!(answer.body["metadata"]["generation"], 2);
 }
 
-fn strategic_patch(home: &Home) {
+fn strategic_patch(home: &ApiServer) {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "strategic"},
         "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}
     });
-    make(home, "/api/v1/nodes", &node);
+    create(home, "/api/v1/nodes", &node);
     let path = "/api/v1/nodes/strategic";
     let patch = json!({
         "metadata": {"annotations": {"machineconfiguration.openshift.io/desiredConfig": "rendered-worker-1"}},
@@ -87,8 +87,8 @@ fn strategic_patch(home: &Home) {
     assert_eq!(answer.body["status"]["conditions"].as_array().unwrap().len(), 1, "{}", answer.body);
 }
 
-fn strategic_refused(home: &Home) {
-    make(home, POOLS, &pool("no-strategy"));
+fn strategic_refused(home: &ApiServer) {
+    create(home, POOLS, &pool("no-strategy"));
     let answer =
         home.patch(&format!("{POOLS}/no-strategy"), "strategic-merge-patch+json", &json!({}));
     assert_eq!(
@@ -99,8 +99,8 @@ fn strategic_refused(home: &Home) {
     );
 }
 
-fn status_patch(home: &Home) {
-    make(home, POOLS, &pool("status-patched"));
+fn status_patch(home: &ApiServer) {
+    create(home, POOLS, &pool("status-patched"));
     let patch = json!({"status": {"machineCount": 2}, "spec": {"paused": true}});
     let answer = home.patch(&format!("{POOLS}/status-patched/status"), "merge-patch+json", &patch);
     assert_eq!(answer.code, 200, "{}", answer.body);
@@ -110,8 +110,8 @@ fn status_patch(home: &Home) {
     );
 }
 
-fn stale_patch(home: &Home) {
-    let object = make(home, POOLS, &pool("stale-patch"));
+fn stale_patch(home: &ApiServer) {
+    let object = create(home, POOLS, &pool("stale-patch"));
     let path = format!("{POOLS}/stale-patch");
     let patch = json!({"metadata": {"resourceVersion": object["metadata"]["resourceVersion"]}, "spec": {"paused": true}});
     assert_eq!(home.patch(&path, "merge-patch+json", &patch).code, 200);
@@ -119,12 +119,12 @@ fn stale_patch(home: &Home) {
     assert_eq!(home.patch(&path, "merge-patch+json", &patch).code, 409);
 }
 
-fn missing(home: &Home) {
+fn missing(home: &ApiServer) {
     assert_eq!(home.patch(&format!("{POOLS}/nobody"), "merge-patch+json", &json!({})).code, 404);
 }
 
-fn unknown_type(home: &Home) {
-    make(home, POOLS, &pool("odd-patch"));
+fn unknown_type(home: &ApiServer) {
+    create(home, POOLS, &pool("odd-patch"));
     let answer = home.patch(&format!("{POOLS}/odd-patch"), "odd-patch+json", &json!({}));
     assert_eq!(answer.code, 415, "{}", answer.body);
 }

@@ -1,12 +1,12 @@
 //! Reading: lists, selectors, pages, tables, watches, discovery.
 
-use super::Check;
-use super::home::{Home, Question};
-use super::objects::{CONFIGS, POOLS, config, make, pool};
+use super::ConformanceCheck;
+use super::api_server::{ApiServer, TestRequest};
+use super::objects::{CONFIGS, POOLS, config, create, pool};
 use http::Method;
 use serde_json::{Value, json};
 
-pub const CHECKS: &[Check] = &[
+pub const CHECKS: &[ConformanceCheck] = &[
     ("lists are selected by label and by name", selectors),
     ("lists come in pages of one revision", pages),
     ("a table has the columns of the kind", table),
@@ -20,7 +20,7 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// What the real server refuses with Debian's etcd 3.4.
-pub const HUB_CHECKS: &[Check] =
+pub const HUB_CHECKS: &[ConformanceCheck] =
     &[("a watch with initial events ends them with a bookmark", initial_events)];
 
 fn names(list: &Value) -> Vec<&str> {
@@ -32,13 +32,13 @@ fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn selectors(home: &Home) {
+fn selectors(home: &ApiServer) {
     for (name, tier, zone) in
         [("sel-a", "gold", "n"), ("sel-b", "gold", "s"), ("sel-c", "tin", "n")]
     {
         let mut object = config(name);
         object["metadata"]["labels"] = json!({"tier": tier, "zone": zone, "suite": "selectors"});
-        make(home, CONFIGS, &object);
+        create(home, CONFIGS, &object);
     }
     for (query, expected) in [
         ("labelSelector=suite%3Dselectors%2Ctier%3Dgold", vec!["sel-a", "sel-b"]),
@@ -58,17 +58,17 @@ fn selectors(home: &Home) {
     assert_eq!(home.get(&format!("{CONFIGS}?fieldSelector=spec.fips%3Dtrue")).code, 400);
 }
 
-fn pages(home: &Home) {
+fn pages(home: &ApiServer) {
     for index in 0..7 {
         let mut object = config(&format!("page-{index}"));
         object["metadata"]["labels"] = json!({"suite": "pages"});
-        make(home, CONFIGS, &object);
+        create(home, CONFIGS, &object);
     }
     let first = home.get(&format!("{CONFIGS}?limit=3")).body;
     assert_eq!(names(&first).len(), 3);
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
     let total = 3 + first["metadata"]["remainingItemCount"].as_u64().unwrap();
-    make(home, CONFIGS, &config("page-later"));
+    create(home, CONFIGS, &config("page-later"));
     let mut seen: Vec<String> = names(&first).iter().map(ToString::to_string).collect();
     let mut token = token;
     while !token.is_empty() {
@@ -83,8 +83,8 @@ fn pages(home: &Home) {
     assert_eq!(home.get(&format!("{CONFIGS}?limit=3&continue=nonsense")).code, 400);
 }
 
-fn table(home: &Home) {
-    make(home, POOLS, &pool("tabled"));
+fn table(home: &ApiServer) {
+    create(home, POOLS, &pool("tabled"));
     let status = json!({"status": {
         "machineCount": 3, "readyMachineCount": 2, "configuration": {"name": "rendered-x"},
         "conditions": [{"type": "Updated", "status": "True", "lastTransitionTime": null}]
@@ -92,14 +92,14 @@ fn table(home: &Home) {
     home.patch(&format!("{POOLS}/tabled/status"), "merge-patch+json", &status);
     let path = format!("{POOLS}?fieldSelector=metadata.name%3Dtabled");
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let question = Question {
+    let question = TestRequest {
         method: Method::GET,
         path: &path,
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let table = home.ask(question).unwrap().body;
+    let table = home.request(question).unwrap().body;
     assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
     let columns: Vec<&str> = table["columnDefinitions"]
         .as_array()
@@ -139,7 +139,7 @@ fn table(home: &Home) {
 }
 
 /// (type, name) of each event.
-fn told(events: &[Value]) -> Vec<(String, String)> {
+fn event_types_and_names(events: &[Value]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     events
         .iter()
@@ -151,10 +151,10 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned())).collect()
 }
 
-fn watch(home: &Home) {
-    let first = make(home, CONFIGS, &config("watched-1"));
+fn watch(home: &ApiServer) {
+    let first = create(home, CONFIGS, &config("watched-1"));
     let revision = first["metadata"]["resourceVersion"].as_str().unwrap();
-    make(home, CONFIGS, &config("watched-2"));
+    create(home, CONFIGS, &config("watched-2"));
     home.patch(
         &format!("{CONFIGS}/watched-1"),
         "merge-patch+json",
@@ -164,7 +164,7 @@ fn watch(home: &Home) {
     let events =
         home.watch(&format!("{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=2"));
     assert_eq!(
-        told(&events),
+        event_types_and_names(&events),
         pairs(&[("ADDED", "watched-2"), ("MODIFIED", "watched-1"), ("DELETED", "watched-2")])
     );
     let versions: Vec<u64> = events
@@ -175,13 +175,13 @@ fn watch(home: &Home) {
     let one = format!(
         "{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=1&fieldSelector=metadata.name%3Dwatched-1"
     );
-    assert_eq!(told(&home.watch(&one)), pairs(&[("MODIFIED", "watched-1")]));
+    assert_eq!(event_types_and_names(&home.watch(&one)), pairs(&[("MODIFIED", "watched-1")]));
 }
 
-fn watch_selector(home: &Home) {
+fn watch_selector(home: &ApiServer) {
     let list = home.get(CONFIGS).body;
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
-    make(home, CONFIGS, &config("wanderer"));
+    create(home, CONFIGS, &config("wanderer"));
     let path = format!("{CONFIGS}/wanderer");
     home.patch(&path, "merge-patch+json", &json!({"metadata": {"labels": {"in": "yes"}}}));
     home.patch(&path, "merge-patch+json", &json!({"spec": {"fips": true}}));
@@ -190,13 +190,13 @@ fn watch_selector(home: &Home) {
         "{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=2&labelSelector=in%3Dyes"
     ));
     assert_eq!(
-        told(&events),
+        event_types_and_names(&events),
         pairs(&[("ADDED", "wanderer"), ("MODIFIED", "wanderer"), ("DELETED", "wanderer")])
     );
 }
 
-fn initial_events(home: &Home) {
-    make(home, CONFIGS, &config("initial"));
+fn initial_events(home: &ApiServer) {
+    create(home, CONFIGS, &config("initial"));
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=2&fieldSelector=metadata.name%3Dinitial";
     let events = home.watch(&format!("{CONFIGS}?{query}"));
     assert_eq!(events[0]["type"], "ADDED", "{events:?}");
@@ -204,23 +204,23 @@ fn initial_events(home: &Home) {
     assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
 }
 
-fn partial_metadata(home: &Home) {
-    make(home, CONFIGS, &config("partial"));
+fn partial_metadata(home: &ApiServer) {
+    create(home, CONFIGS, &config("partial"));
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
     let path = format!("{CONFIGS}/partial");
-    let question = Question {
+    let question = TestRequest {
         method: Method::GET,
         path: &path,
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let object = home.ask(question).unwrap().body;
+    let object = home.request(question).unwrap().body;
     assert_eq!(object["kind"], "PartialObjectMetadata", "{object}");
     assert!(object.get("spec").is_none());
 }
 
-fn discovery(home: &Home) {
+fn discovery(home: &ApiServer) {
     assert!(home.get("/api").body["versions"].as_array().unwrap().contains(&json!("v1")));
     let groups = home.get("/apis").body;
     let ours = groups["groups"]
@@ -250,17 +250,17 @@ fn discovery(home: &Home) {
     assert!(find("machineconfigs/status").is_none());
 }
 
-fn aggregated_discovery(home: &Home) {
+fn aggregated_discovery(home: &ApiServer) {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    let question = Question {
+    let question = TestRequest {
         method: Method::GET,
         path: "/apis",
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let list = home.ask(question).unwrap().body;
+    let list = home.request(question).unwrap().body;
     assert_eq!(list["kind"], "APIGroupDiscoveryList");
     let ours = list["items"]
         .as_array()
@@ -277,7 +277,7 @@ fn aggregated_discovery(home: &Home) {
     assert_eq!(pools["subresources"][0]["subresource"], "status");
 }
 
-fn openapi(home: &Home) {
+fn openapi(home: &ApiServer) {
     let index = home.get("/openapi/v3").body;
     let path = index["paths"]["apis/machineconfiguration.openshift.io/v1"]["serverRelativeURL"]
         .as_str()
@@ -292,7 +292,7 @@ fn openapi(home: &Home) {
     );
 }
 
-fn health(home: &Home) {
+fn health(home: &ApiServer) {
     for path in ["/healthz", "/livez", "/readyz"] {
         let answer = home.get(path);
         assert_eq!((answer.code, &answer.body), (200, &json!("ok")), "{path}");

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod faults;
-mod more;
-mod moving;
+mod migrate;
+mod rendered_configs;
+mod scenarios;
 mod site;
-mod walk;

@@ -1,10 +1,10 @@
 //! A home with a controller, pools and machines, and the words of the tests about it.
 
 use anyhow::{Context as _, Result, ensure};
-use machinist_e2e::checker::{Slack, WatchLog, check};
-use machinist_e2e::fleet::{Behaviour, Plan};
-use machinist_e2e::lab::Process;
-use machinist_e2e::{Fleet, Home, Lab, cache, program, wait_within};
+use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::rollout_checker::{ReactionTime, WatchLog, check};
+use machinist_e2e::{ApiServer, Fleet, Lab, binary, cache, wait_with_timeout};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -12,34 +12,41 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long a rollout of a few machines may take on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A home with a controller.
-pub(crate) struct Site {
-    pub(crate) home: Home,
+pub(crate) struct ControllerFixture {
+    pub(crate) api_server: ApiServer,
     pub(crate) fleet: Option<Fleet>,
     log: Option<WatchLog>,
-    controllers: Vec<Process>,
-    started: usize,
+    controllers: Vec<LabProcess>,
+    controllers_started: usize,
     lab: Lab,
 }
 
-impl Site {
+impl ControllerFixture {
     /// `machinist up`: the controller is inside.
     pub(crate) fn hub() -> Self {
-        Self::of(Home::hub().unwrap())
+        Self::with_api_server(ApiServer::hub().unwrap())
     }
 
-    fn of(home: Home) -> Self {
+    fn with_api_server(home: ApiServer) -> Self {
         let lab = Lab::new().unwrap();
-        Self { home, fleet: None, log: None, controllers: Vec::new(), started: 0, lab }
+        Self {
+            api_server: home,
+            fleet: None,
+            log: None,
+            controllers: Vec::new(),
+            controllers_started: 0,
+            lab,
+        }
     }
 
     /// A real kube-apiserver with OpenShift's own CRDs, and a controller beside it.
     pub(crate) fn openshift() -> Self {
-        let mut site = Self::of(Home::openshift().unwrap());
+        let mut site = Self::with_api_server(ApiServer::openshift().unwrap());
         for pool in ["master", "worker"] {
-            site.apply(&pool_of(pool));
+            site.apply(&openshift_pool(pool));
         }
         site.start_controller();
         site
@@ -47,20 +54,20 @@ impl Site {
 
     /// Starts one more controller.
     pub(crate) fn start_controller(&mut self) {
-        let kubeconfig = self.home.kubeconfig().to_owned();
-        self.spawn(Command::new(program::machinist().unwrap()), &kubeconfig);
+        let kubeconfig = self.api_server.kubeconfig().to_owned();
+        self.spawn(Command::new(binary::machinist_binary().unwrap()), &kubeconfig);
     }
 
     /// Starts one more controller that reaches the API in another way.
     pub(crate) fn start_controller_with(&mut self, kubeconfig: &Path) {
-        self.spawn(Command::new(program::machinist().unwrap()), kubeconfig);
+        self.spawn(Command::new(binary::machinist_binary().unwrap()), kubeconfig);
     }
 
     /// Starts one more controller, whose clock is off.
     pub(crate) fn start_controller_at(&mut self, offset: &str) {
         let mut faked = Command::new("faketime");
-        faked.args(["--exclude-monotonic", "-f", offset]).arg(program::machinist().unwrap());
-        let kubeconfig = self.home.kubeconfig().to_owned();
+        faked.args(["--exclude-monotonic", "-f", offset]).arg(binary::machinist_binary().unwrap());
+        let kubeconfig = self.api_server.kubeconfig().to_owned();
         self.spawn(faked, &kubeconfig);
     }
 
@@ -68,8 +75,8 @@ impl Site {
         controller.args(["controller", "--metrics-listen-address", "127.0.0.1:0"]);
         controller.args(["--lease-duration", "5s", "--lease-renew-deadline", "3s"]);
         controller.args(["--lease-retry-period", "500ms", "--kubeconfig"]).arg(kubeconfig);
-        let name = format!("controller-{}", self.started);
-        self.started += 1;
+        let name = format!("controller-{}", self.controllers_started);
+        self.controllers_started += 1;
         self.controllers.push(self.lab.spawn(&name, &controller).unwrap());
     }
 
@@ -79,51 +86,55 @@ impl Site {
     }
 
     /// Lets machines live, on the config that their pool has now, and begins to write down what happens to them.
-    pub(crate) fn populate(&mut self, machines: usize, behaviour: Behaviour) {
-        let config = self.rendered("worker", "");
-        let plan = Plan { machines, config, behaviour, ..Plan::default() };
-        self.fleet = Some(Fleet::start(self.home.client(), plan).unwrap());
-        self.updated("worker");
-        self.watch();
+    pub(crate) fn populate(&mut self, machines: usize, behaviour: MachineBehaviour) {
+        let config = self.wait_for_new_config("worker", "");
+        let plan = FleetSpec { machines, config, behaviour, ..FleetSpec::default() };
+        self.fleet = Some(Fleet::start(self.api_server.client(), plan).unwrap());
+        self.wait_updated("worker");
+        self.start_watch_log();
     }
 
     /// Begins to write down what happens to machines.
-    pub(crate) fn watch(&mut self) {
-        self.log = Some(WatchLog::start(&self.home.client()).unwrap());
+    pub(crate) fn start_watch_log(&mut self) {
+        self.log = Some(WatchLog::start(&self.api_server.client()).unwrap());
     }
 
     /// Lets machines live on a config that need not be all that their pool wants.
     pub(crate) fn populate_without_waiting(&mut self, machines: usize, config: &str) {
-        let plan = Plan { machines, config: config.to_owned(), ..Plan::default() };
-        self.fleet = Some(Fleet::start(self.home.client(), plan).unwrap());
+        let plan = FleetSpec { machines, config: config.to_owned(), ..FleetSpec::default() };
+        self.fleet = Some(Fleet::start(self.api_server.client(), plan).unwrap());
     }
 
     /// Nothing that happened since the machines came broke a rule.
-    pub(crate) fn nothing_was_broken(&mut self) {
+    pub(crate) fn assert_no_violations(&mut self) {
         let log = self.log.take().unwrap().stop().unwrap();
-        let broken = check(&log, Slack::default());
-        assert_eq!(broken, [], "on {}", self.home.name);
-        self.log = Some(WatchLog::start(&self.home.client()).unwrap());
+        let broken = check(&log, ReactionTime::default());
+        assert_eq!(broken, [], "on {}", self.api_server.name);
+        self.log = Some(WatchLog::start(&self.api_server.client()).unwrap());
     }
 
     /// `kubectl` that has to succeed.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        let answer = self.home.kubectl(arguments).unwrap();
-        assert!(answer.ok(), "kubectl {arguments:?} on {}: {answer:?}", self.home.name);
+        let answer = self.api_server.kubectl(arguments).unwrap();
+        assert!(
+            answer.succeeded(),
+            "kubectl {arguments:?} on {}: {answer:?}",
+            self.api_server.name
+        );
         answer.stdout
     }
 
     /// `kubectl apply` of manifests as JSON.
     pub(crate) fn apply(&self, manifest: &Value) {
         let name = manifest["metadata"]["name"].as_str().unwrap_or("manifest");
-        let path = self.home.dir().join(format!("{name}.json"));
+        let path = self.api_server.dir().join(format!("{name}.json"));
         fs::write(&path, manifest.to_string()).unwrap();
         self.kubectl(&["apply", "-f", path.to_str().unwrap()]);
     }
 
     /// `kubectl apply` of one of the project's examples.
     pub(crate) fn apply_example(&self, name: &str) {
-        let path = cache::root().join("examples").join(name);
+        let path = cache::source_root().join("examples").join(name);
         self.kubectl(&["apply", "-f", path.to_str().unwrap()]);
     }
 
@@ -133,9 +144,9 @@ impl Site {
     }
 
     /// The config that a pool points at, once it is another than `before`.
-    pub(crate) fn rendered(&self, pool: &str, before: &str) -> String {
+    pub(crate) fn wait_for_new_config(&self, pool: &str, before: &str) -> String {
         let mut name = String::new();
-        self.until(&format!("{pool} to have a new config"), || {
+        self.wait_until(&format!("{pool} to have a new config"), || {
             let object = self.get("mcp", pool);
             let text = object["spec"]["configuration"]["name"].as_str().unwrap_or_default();
             ensure!(!text.is_empty() && text != before, "it has {text:?}");
@@ -146,10 +157,10 @@ impl Site {
     }
 
     /// Waits until all machines of a pool have its config.
-    pub(crate) fn updated(&self, pool: &str) {
+    pub(crate) fn wait_updated(&self, pool: &str) {
         let target = format!("mcp/{pool}");
-        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
-        self.until(&format!("{pool} to be updated"), || {
+        let timeout = format!("--timeout={}s", ROLLOUT_TIMEOUT.as_secs());
+        self.wait_until(&format!("{pool} to be updated"), || {
             let object = self.get("mcp", pool);
             let (spec, status) =
                 (&object["spec"]["configuration"], &object["status"]["configuration"]);
@@ -165,10 +176,10 @@ impl Site {
     }
 
     /// Waits until something holds.
-    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> Result<()>) {
-        let what = format!("{what} on {}", self.home.name);
+    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> Result<()>) {
+        let what = format!("{what} on {}", self.api_server.name);
         let mut last = None;
-        let result = wait_within(PATIENCE, &what, || {
+        let result = wait_with_timeout(ROLLOUT_TIMEOUT, &what, || {
             last = holds().err();
             Ok(last.is_none())
         });
@@ -187,7 +198,7 @@ impl Site {
 }
 
 /// A pool as OpenShift installs it.
-pub(crate) fn pool_of(name: &str) -> Value {
+pub(crate) fn openshift_pool(name: &str) -> Value {
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfigPool",

@@ -1,7 +1,7 @@
 //! Certificates and secrets of the cluster on a real machine: they follow the ControllerConfig at once, in a
 //! paused pool, without a restart, and nobody takes them for drift.
 
-use super::site::{Site, differences, file, files, trees};
+use super::site::{HubFixture, differences, file, files, snapshot_trees};
 use machinist_e2e::Machine;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn bytes(text: &str) -> Value {
 }
 
 fn read(machine: &Machine, path: &str) -> anyhow::Result<String> {
-    Ok(String::from_utf8(machine.get(path)?)?)
+    Ok(String::from_utf8(machine.read_file(path)?)?)
 }
 
 /// A ControllerConfig that machines can do something with.
@@ -51,32 +51,34 @@ fn controller_config() -> Value {
 }
 
 /// Waits until a machine says that it has the ControllerConfig as it is.
-fn wait_synced(site: &Site, machine: &Machine) {
+fn wait_synced(site: &HubFixture, machine: &Machine) {
     site.wait_state(machine, "Done", |site, name| {
-        let now = site.ask("GET", &format!("{CONFIGS}/{NAME}"), &Value::Null)?;
+        let now = site.request("GET", &format!("{CONFIGS}/{NAME}"), &Value::Null)?;
         let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         Ok(site.annotation(name, "lastSyncedControllerConfigResourceVersion") == version)
     });
 }
 
 #[test]
-fn certificates_follow_the_cluster_without_a_restart() {
-    let site = Site::start();
+fn certificates_are_updated_without_a_reboot() {
+    let site = HubFixture::start();
     let machine = site.machine("a");
     machine.sh(&format!("mkdir -p {REGISTRIES}/mirror.example")).unwrap();
-    machine.put(&format!("{REGISTRIES}/mirror.example/ca.crt"), "mine").unwrap();
-    let before = trees(&machine);
+    machine.write_file(&format!("{REGISTRIES}/mirror.example/ca.crt"), "mine").unwrap();
+    let before = snapshot_trees(&machine);
     site.join(&machine);
     // A config has such a certificate too: the cluster's is newer.
-    site.policy(&json!({"files": [{"path": "/etc", "actions": [{"type": "None"}]}]}));
+    site.set_node_disruption_policy(
+        &json!({"files": [{"path": "/etc", "actions": [{"type": "None"}]}]}),
+    );
     let with = |text: &str| files(&[file(KUBELET_CA, "of the config\n"), file("/etc/word", text)]);
-    let config = site.declare("50-files", &with("one\n"));
+    let config = site.apply_config("50-files", &with("one\n"));
     site.wait_done(&machine, &config);
     assert_eq!(read(&machine, KUBELET_CA).unwrap(), "of the config\n");
     site.patch_pool(&json!({"spec": {"paused": true}}));
 
     // They come.
-    site.ask("POST", CONFIGS, &controller_config()).unwrap();
+    site.request("POST", CONFIGS, &controller_config()).unwrap();
     wait_synced(&site, &machine);
     let holds = |path: &str, text: &str| assert_eq!(read(&machine, path).unwrap(), text, "{path}");
     holds(KUBELET_CA, "first\n");
@@ -89,24 +91,24 @@ fn certificates_follow_the_cluster_without_a_restart() {
     // One changes, one goes.
     let own = format!("{CONFIGS}/{NAME}");
     let patch = json!({"spec": {"kubeAPIServerServingCAData": bytes("second"), "imageRegistryBundleData": null}});
-    site.ask("PATCH", &own, &patch).unwrap();
+    site.request("PATCH", &own, &patch).unwrap();
     wait_synced(&site, &machine);
     holds(KUBELET_CA, "second\n");
     assert!(!machine.exists(&format!("{REGISTRIES}/registry:5000")).unwrap());
 
     // What cannot be done is said, and said until it can.
     let bad = json!([{"file": "no/name", "data": bytes("x")}]);
-    site.ask("PATCH", &own, &json!({"spec": {"imageRegistryBundleData": bad}})).unwrap();
+    site.request("PATCH", &own, &json!({"spec": {"imageRegistryBundleData": bad}})).unwrap();
     site.wait_state(&machine, "Degraded", |site, name| {
         let reason = site.annotation(name, "reason");
         anyhow::ensure!(reason.contains("spec.imageRegistryBundleData: file \"no/name\""), reason);
         Ok(true)
     });
-    site.ask("PATCH", &own, &json!({"spec": {"imageRegistryBundleData": null}})).unwrap();
+    site.request("PATCH", &own, &json!({"spec": {"imageRegistryBundleData": null}})).unwrap();
     wait_synced(&site, &machine);
 
     // Another config does not bring the old certificate back.
-    site.make_config("another", &with("two\n"));
+    site.create_unselected_config("another", &with("two\n"));
     site.annotate("a", &[("desiredConfig", "another")]);
     site.wait_done(&machine, "another");
     holds(KUBELET_CA, "second\n");
@@ -115,9 +117,9 @@ fn certificates_follow_the_cluster_without_a_restart() {
     let events = site.events("a");
     assert!(!events.iter().any(|event| event == "ConfigDriftDetected"), "{events:?}");
     let status = machine.exec(&["machinist", "daemon", "status"]).unwrap();
-    assert!(status.ok(), "{status:?}");
+    assert!(status.succeeded(), "{status:?}");
 
     // Whoever leaves has what it had.
     machine.sh("machinist leave").unwrap();
-    assert_eq!(differences(&before, &trees(&machine)), Vec::<String>::new());
+    assert_eq!(differences(&before, &snapshot_trees(&machine)), Vec::<String>::new());
 }

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod certificates;
-mod disk;
-mod flows;
-mod hosts;
-mod kills;
+mod config_scenarios;
+mod daemon_killed;
+mod disk_cases;
+mod package_and_ostree_hosts;
 mod pod;
 mod rollout;
 mod site;

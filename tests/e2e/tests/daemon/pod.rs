@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use machinist_e2e::{Cluster, Lab, Machine, block_on, program, wait_for};
+use machinist_e2e::{Cluster, Lab, Machine, binary, block_on, wait_for};
 use std::fs;
 use std::process::Command;
 
@@ -85,22 +85,22 @@ fn annotation(cluster: &Cluster, key: &str) -> anyhow::Result<String> {
 fn logs(cluster: &Cluster, machine: &Machine) -> String {
     let pod =
         machine.sh("cat /var/log/pods/default_machine-config-daemon*/daemon/*.log | tail -40");
-    let pods = cluster.try_kubectl(&["describe", "pods"]).map(|answer| answer.stdout);
+    let pods = cluster.kubectl_output(&["describe", "pods"]).map(|answer| answer.stdout);
     format!("{}\n{}", pod.unwrap_or_default(), pods.unwrap_or_default())
 }
 
 #[test]
-fn a_pod_keeps_the_machine_of_a_kubernetes_node() {
+fn a_daemon_pod_manages_its_node() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
     cluster.install_our_crds().unwrap();
-    let mut controller = Command::new(program::machinist().unwrap());
+    let mut controller = Command::new(binary::machinist_binary().unwrap());
     controller.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
     controller.arg("--metrics-listen-address").arg(format!("{}:8797", lab.loopback()));
     let _controller = lab.spawn("controller", &controller).unwrap();
-    let machine = cluster.node("n1").unwrap();
-    let program = fs::read(program::machinist().unwrap()).unwrap();
-    machine.put_program("/usr/local/bin/machinist", program).unwrap();
+    let machine = cluster.boot_node("n1").unwrap();
+    let program = fs::read(binary::machinist_binary().unwrap()).unwrap();
+    machine.write_executable("/usr/local/bin/machinist", program).unwrap();
     cluster.apply(DAEMON).unwrap();
     cluster.kubectl(&["label", "node", "n1", "node-role.kubernetes.io/worker="]).unwrap();
     let wait = |what: &str, condition: &dyn Fn() -> anyhow::Result<bool>| {
@@ -118,7 +118,7 @@ fn a_pod_keeps_the_machine_of_a_kubernetes_node() {
         Ok(current.starts_with("rendered-worker-"))
     });
     assert_eq!(machine.boots(), boots + 1);
-    assert_eq!(machine.get("/etc/from-pod").unwrap(), b"pod");
+    assert_eq!(machine.read_file("/etc/from-pod").unwrap(), b"pod");
     assert_eq!(machine.sh("stat -c %a /etc/from-pod").unwrap(), "600\n");
     cluster.wait_ready(&machine).unwrap();
     let node = block_on(Api::<Node>::all(cluster.client()).get("n1")).unwrap();

@@ -1,16 +1,16 @@
 //! Three machines, one at a time.
 
-use super::site::{PREFIX, Site, file, files};
-use machinist_e2e::checker::{Slack, check};
-use machinist_e2e::{Machine, WatchLog, figures};
+use super::site::{ANNOTATION_PREFIX, HubFixture, file, files};
+use machinist_e2e::rollout_checker::{ReactionTime, check};
+use machinist_e2e::{Machine, WatchLog, measurements};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread;
 use std::time::Instant;
 
 #[test]
-fn three_machines_go_one_after_the_other() {
-    let site = Site::start();
+fn three_machines_update_one_at_a_time() {
+    let site = HubFixture::start();
     let machines: Vec<_> = thread::scope(|scope| {
         let names = ["a", "b", "c"];
         let booting: Vec<_> = names.map(|name| scope.spawn(|| site.machine(name))).into();
@@ -26,26 +26,27 @@ fn three_machines_go_one_after_the_other() {
     }
     let log = WatchLog::start(&site.client).unwrap();
     let start = Instant::now();
-    let config = site.declare("50-file", &files(&[file("/etc/rolled", "out\n")]));
+    let config = site.apply_config("50-file", &files(&[file("/etc/rolled", "out\n")]));
     for machine in &machines {
         site.wait_done(machine, &config);
     }
-    figures::record("daemon-three-machines-rebooted", format!("{:?}", start.elapsed())).unwrap();
+    measurements::record("daemon-three-machines-rebooted", format!("{:?}", start.elapsed()))
+        .unwrap();
     for machine in &machines {
-        assert_eq!(machine.get("/etc/rolled").unwrap(), b"out\n");
+        assert_eq!(machine.read_file("/etc/rolled").unwrap(), b"out\n");
         assert_eq!(machine.boots(), 2);
     }
     new_machine(&site, &config);
-    let violations = check(&log.stop().unwrap(), Slack::default());
+    let violations = check(&log.stop().unwrap(), ReactionTime::default());
     assert!(violations.is_empty(), "{violations:?}");
 }
 
 /// An administrator joins a machine with a kubeconfig, of which nothing stays on the machine.
-fn join_by_hand(site: &Site, machine: &Machine) {
+fn join_by_hand(site: &HubFixture, machine: &Machine) {
     let kubeconfig = fs::read(&site.kubeconfig).unwrap();
-    machine.put("/run/admin.kubeconfig", &kubeconfig).unwrap();
+    machine.write_file("/run/admin.kubeconfig", &kubeconfig).unwrap();
     machine.sh("machinist join --kubeconfig /run/admin.kubeconfig --role worker").unwrap();
-    let own = machine.get("/var/lib/machinist/kubeconfig").unwrap();
+    let own = machine.read_file("/var/lib/machinist/kubeconfig").unwrap();
     let own: Value = serde_json::from_slice(&own).unwrap();
     let certificate = own["users"][0]["user"]["client-certificate-data"].as_str().unwrap();
     assert!(!String::from_utf8(kubeconfig).unwrap().contains(certificate));
@@ -56,15 +57,17 @@ fn join_by_hand(site: &Site, machine: &Machine) {
 }
 
 /// A machine that was installed with the pool's config takes it for its own, and does not restart.
-fn new_machine(site: &Site, config: &str) {
+fn new_machine(site: &HubFixture, config: &str) {
     let machine = site.machine("d");
-    let name = |key: &str| format!("{PREFIX}/{key}");
+    let name = |key: &str| format!("{ANNOTATION_PREFIX}/{key}");
     let annotations = json!({
         name("currentConfig"): config, name("desiredConfig"): config, name("state"): "Done",
     });
     let folder = "/etc/machine-config-daemon";
-    machine.put(&format!("{folder}/node-annotations.json"), annotations.to_string()).unwrap();
-    machine.put("/etc/rolled", "out\n").unwrap();
+    machine
+        .write_file(&format!("{folder}/node-annotations.json"), annotations.to_string())
+        .unwrap();
+    machine.write_file("/etc/rolled", "out\n").unwrap();
     site.join(&machine);
     site.wait_done(&machine, config);
     machine
@@ -72,7 +75,7 @@ fn new_machine(site: &Site, config: &str) {
             m.exists(&format!("{folder}/node-annotation.json.bak"))
         })
         .unwrap();
-    let current = machine.get(&format!("{folder}/currentconfig")).unwrap();
+    let current = machine.read_file(&format!("{folder}/currentconfig")).unwrap();
     assert!(String::from_utf8(current).unwrap().contains(config));
     assert_eq!(machine.boots(), 1);
 }

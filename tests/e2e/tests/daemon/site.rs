@@ -3,45 +3,45 @@
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use machinist_e2e::lab::Process;
-use machinist_e2e::{Lab, Machine, block_on, cluster, command, program, wait_for};
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::{Lab, Machine, binary, block_on, cluster, command, wait_for};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
 
-pub(crate) const PREFIX: &str = "machineconfiguration.openshift.io";
+pub(crate) const ANNOTATION_PREFIX: &str = "machineconfiguration.openshift.io";
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 pub(crate) const SETTINGS: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
 /// What the checks of a machine compare: what a config may touch.
-const TREES: [&str; 2] = ["/etc", "/home"];
+const COMPARED_TREES: [&str; 2] = ["/etc", "/home"];
 
 /// A hub on the bridge of a lab.
-pub(crate) struct Site {
+pub(crate) struct HubFixture {
     pub(crate) lab: Lab,
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     data: PathBuf,
-    _process: Process,
+    _process: LabProcess,
 }
 
-impl Site {
+impl HubFixture {
     pub(crate) fn start() -> Self {
         let lab = Lab::new().unwrap();
-        lab.bridge().unwrap();
-        let data = lab.folder("data").unwrap();
+        lab.create_bridge().unwrap();
+        let data = lab.create_dir("data").unwrap();
         let kubeconfig = data.join("kubeconfig");
-        let mut up = Command::new(program::machinist().unwrap());
+        let mut up = Command::new(binary::machinist_binary().unwrap());
         up.arg("up").arg("--data").arg(&data);
         up.arg("--api-listen").arg(format!("{}:6443", lab.address()));
         let mut process = lab.spawn("up", &up).unwrap();
         wait_for("the hub to write its kubeconfig", || {
-            process.alive()?;
+            process.check_alive()?;
             Ok(kubeconfig.exists())
         })
         .unwrap();
         let client = cluster::client(&kubeconfig).unwrap();
         wait_for("the hub to be ready", || {
-            process.alive()?;
+            process.check_alive()?;
             let request = http::Request::get("/readyz").body(Vec::new())?;
             Ok(block_on(client.request_text(request)).is_ok())
         })
@@ -52,7 +52,7 @@ impl Site {
     /// Boots a machine with a service to look at and a user to log in as.
     pub(crate) fn machine(&self, name: &str) -> Machine {
         let clock = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c 'echo reloaded >>/var/reloads'\n[Install]\nWantedBy=multi-user.target\n";
-        let machine = self.lab.machine(name).program().unwrap();
+        let machine = self.lab.machine(name).with_machinist().unwrap();
         let machine = machine.file("/usr/lib/systemd/system/timekeeper.service", clock);
         let machine = machine.file("/etc/motd", "as it was packaged\n");
         let machine = machine.boot().unwrap();
@@ -62,16 +62,16 @@ impl Site {
 
     /// Has a machine join with a bootstrap token.
     pub(crate) fn join(&self, machine: &Machine) {
-        let (ca, token) = self.invitation();
-        machine.put("/run/ca.crt", ca).unwrap();
+        let (ca, token) = self.join_credentials();
+        machine.write_file("/run/ca.crt", ca).unwrap();
         // Not on the command line, where every user of the machine could see it.
-        machine.put("/run/token", token).unwrap();
+        machine.write_file("/run/token", token).unwrap();
         machine.sh(&self.join_command("/run")).unwrap();
     }
 
     /// What a machine joins with: the certificate that the hub is known by, and a bootstrap token.
-    pub(crate) fn invitation(&self) -> (Vec<u8>, String) {
-        let mut token = Command::new(program::machinist().unwrap());
+    pub(crate) fn join_credentials(&self) -> (Vec<u8>, String) {
+        let mut token = Command::new(binary::machinist_binary().unwrap());
         token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
         let ca = std::fs::read(self.data.join("pki/ca.crt")).unwrap();
         (ca, command::run(&mut token).unwrap())
@@ -85,13 +85,13 @@ impl Site {
     }
 
     /// Runs our own program as the administrator; any exit code is an answer.
-    pub(crate) fn machinist(&self, arguments: &[&str]) -> command::Answer {
-        let mut command = Command::new(program::machinist().unwrap());
+    pub(crate) fn machinist(&self, arguments: &[&str]) -> command::ExitOutput {
+        let mut command = Command::new(binary::machinist_binary().unwrap());
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
-        command::answer(&mut command).unwrap()
+        command::output(&mut command).unwrap()
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub(crate) fn request(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
         let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
         let request = http::Request::builder()
             .method(method)
@@ -103,57 +103,57 @@ impl Site {
 
     /// The config that the pool's machines are to have.
     fn target(&self) -> String {
-        let pool = self.ask("GET", &format!("{GROUP}/machineconfigpools/worker"), &Value::Null);
+        let pool = self.request("GET", &format!("{GROUP}/machineconfigpools/worker"), &Value::Null);
         let name = pool.unwrap()["spec"]["configuration"]["name"].as_str().map(str::to_owned);
         name.unwrap_or_default()
     }
 
     /// Writes or replaces a MachineConfig of the pool, and waits until the pool has been rendered.
-    pub(crate) fn declare(&self, name: &str, ignition: &Value) -> String {
+    pub(crate) fn apply_config(&self, name: &str, ignition: &Value) -> String {
         let mut ignition = ignition.clone();
         ignition["ignition"] = json!({"version": "3.5.0"});
-        self.declare_spec(name, &json!({"config": ignition}))
+        self.apply_config_spec(name, &json!({"config": ignition}))
     }
 
     /// The same, with all that a MachineConfig may say.
-    pub(crate) fn declare_spec(&self, name: &str, spec: &Value) -> String {
+    pub(crate) fn apply_config_spec(&self, name: &str, spec: &Value) -> String {
         let object = json!({
-            "apiVersion": format!("{PREFIX}/v1"), "kind": "MachineConfig",
-            "metadata": {"name": name, "labels": {format!("{PREFIX}/role"): "worker"}},
+            "apiVersion": format!("{ANNOTATION_PREFIX}/v1"), "kind": "MachineConfig",
+            "metadata": {"name": name, "labels": {format!("{ANNOTATION_PREFIX}/role"): "worker"}},
             "spec": spec,
         });
-        self.rendered(|| {
+        self.wait_rendered_after(|| {
             let path = format!("{GROUP}/machineconfigs");
             let own = format!("{path}/{name}");
-            match self.ask("GET", &own, &Value::Null) {
-                Err(_) => self.ask("POST", &path, &object).unwrap(),
+            match self.request("GET", &own, &Value::Null) {
+                Err(_) => self.request("POST", &path, &object).unwrap(),
                 Ok(mut old) => {
                     old["spec"] = object["spec"].clone();
-                    self.ask("PUT", &own, &old).unwrap()
+                    self.request("PUT", &own, &old).unwrap()
                 }
             };
         })
     }
 
     /// Makes a MachineConfig that no pool takes.
-    pub(crate) fn make_config(&self, name: &str, ignition: &Value) {
+    pub(crate) fn create_unselected_config(&self, name: &str, ignition: &Value) {
         let mut ignition = ignition.clone();
         ignition["ignition"] = json!({"version": "3.5.0"});
         let object = json!({
-            "apiVersion": format!("{PREFIX}/v1"), "kind": "MachineConfig",
+            "apiVersion": format!("{ANNOTATION_PREFIX}/v1"), "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": {"config": ignition},
         });
-        self.ask("POST", &format!("{GROUP}/machineconfigs"), &object).unwrap();
+        self.request("POST", &format!("{GROUP}/machineconfigs"), &object).unwrap();
     }
 
     /// Takes a MachineConfig away, and waits until the pool has been rendered.
-    pub(crate) fn withdraw(&self, name: &str) -> String {
+    pub(crate) fn delete_config(&self, name: &str) -> String {
         let path = format!("{GROUP}/machineconfigs/{name}");
-        self.rendered(|| drop(self.ask("DELETE", &path, &Value::Null).unwrap()))
+        self.wait_rendered_after(|| drop(self.request("DELETE", &path, &Value::Null).unwrap()))
     }
 
     /// Does something, and waits until the pool has been rendered.
-    pub(crate) fn rendered(&self, act: impl FnOnce()) -> String {
+    pub(crate) fn wait_rendered_after(&self, act: impl FnOnce()) -> String {
         let before = self.target();
         act();
         let mut now = String::new();
@@ -167,17 +167,17 @@ impl Site {
 
     /// Says something about the pool.
     pub(crate) fn patch_pool(&self, patch: &Value) {
-        self.ask("PATCH", &format!("{GROUP}/machineconfigpools/worker"), patch).unwrap();
+        self.request("PATCH", &format!("{GROUP}/machineconfigpools/worker"), patch).unwrap();
     }
 
     /// Says what changes cost.
-    pub(crate) fn policy(&self, policy: &Value) {
+    pub(crate) fn set_node_disruption_policy(&self, policy: &Value) {
         let object = json!({
             "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
             "metadata": {"name": "cluster"}, "spec": {"nodeDisruptionPolicy": policy},
         });
-        let _ = self.ask("DELETE", &format!("{SETTINGS}/cluster"), &Value::Null);
-        self.ask("POST", SETTINGS, &object).unwrap();
+        let _ = self.request("DELETE", &format!("{SETTINGS}/cluster"), &Value::Null);
+        self.request("POST", SETTINGS, &object).unwrap();
     }
 
     pub(crate) fn nodes(&self) -> Api<Node> {
@@ -186,7 +186,12 @@ impl Site {
 
     pub(crate) fn annotation(&self, node: &str, key: &str) -> String {
         let node = block_on(self.nodes().get(node)).unwrap();
-        node.metadata.annotations.unwrap_or_default().get(&full(key)).cloned().unwrap_or_default()
+        node.metadata
+            .annotations
+            .unwrap_or_default()
+            .get(&full_annotation_key(key))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Whether a machine says that it is there.
@@ -198,7 +203,7 @@ impl Site {
 
     pub(crate) fn annotate(&self, node: &str, pairs: &[(&str, &str)]) {
         let map: serde_json::Map<String, Value> =
-            pairs.iter().map(|(key, value)| (full(key), json!(value))).collect();
+            pairs.iter().map(|(key, value)| (full_annotation_key(key), json!(value))).collect();
         let patch = Patch::Merge(json!({"metadata": {"annotations": map}}));
         block_on(self.nodes().patch(node, &PatchParams::default(), &patch)).unwrap();
     }
@@ -251,7 +256,8 @@ impl Site {
 
     /// The status of a condition of a machine's MachineConfigNode.
     pub(crate) fn condition(&self, node: &str, type_: &str) -> String {
-        let object = self.ask("GET", &format!("{GROUP}/machineconfignodes/{node}"), &Value::Null);
+        let object =
+            self.request("GET", &format!("{GROUP}/machineconfignodes/{node}"), &Value::Null);
         let object = object.unwrap();
         let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = list.into_iter().find(|condition| condition["type"] == type_);
@@ -260,19 +266,19 @@ impl Site {
 }
 
 /// An annotation of ours has its prefix already.
-fn full(key: &str) -> String {
-    if key.contains('/') { key.to_owned() } else { format!("{PREFIX}/{key}") }
+fn full_annotation_key(key: &str) -> String {
+    if key.contains('/') { key.to_owned() } else { format!("{ANNOTATION_PREFIX}/{key}") }
 }
 
 /// Everything on a machine that a config may touch.
-pub(crate) fn trees(machine: &Machine) -> Vec<machinist_e2e::machine::Tree> {
-    TREES.iter().map(|folder| machine.tree(folder).unwrap()).collect()
+pub(crate) fn snapshot_trees(machine: &Machine) -> Vec<machinist_e2e::machine::FileTree> {
+    COMPARED_TREES.iter().map(|folder| machine.tree(folder).unwrap()).collect()
 }
 
 /// What differs between two looks at a machine, but for what the system changes by itself.
 pub(crate) fn differences(
-    before: &[machinist_e2e::machine::Tree],
-    after: &[machinist_e2e::machine::Tree],
+    before: &[machinist_e2e::machine::FileTree],
+    after: &[machinist_e2e::machine::FileTree],
 ) -> Vec<String> {
     before.iter().zip(after).flat_map(|(before, after)| before.changes(after)).collect()
 }

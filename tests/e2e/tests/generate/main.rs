@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
-mod late;
-mod readers;
+mod container_tools;
+mod late_crd;
+mod scenarios;
 #[path = "../controller/site.rs"]
 #[allow(dead_code, reason = "the tests of the controller use the rest")]
 mod site;
-mod walk;

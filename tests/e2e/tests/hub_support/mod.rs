@@ -6,20 +6,20 @@ pub mod raw;
 use anyhow::{Context, Result, ensure};
 use http::Request;
 use kube::Client;
-use machinist_e2e::lab::Process;
-use machinist_e2e::{Lab, block_on, cluster, program, wait_for};
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::{Lab, binary, block_on, cluster, wait_for};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
 
-pub struct Hub {
+pub struct HubProcess {
     lab: Lab,
     data: PathBuf,
     history: Option<usize>,
-    process: Option<Process>,
+    process: Option<LabProcess>,
 }
 
-impl Hub {
+impl HubProcess {
     /// Starts a hub with a data directory of its own.
     pub fn start() -> Result<Self> {
         Self::with_history(None)
@@ -28,7 +28,7 @@ impl Hub {
     /// Starts a hub that remembers only so many events.
     pub fn with_history(history: Option<usize>) -> Result<Self> {
         let lab = Lab::new()?;
-        let data = lab.folder("hub")?;
+        let data = lab.create_dir("hub")?;
         let mut hub = Self { lab, data, history, process: None };
         hub.launch()?;
         hub.wait_until_ready()?;
@@ -37,7 +37,7 @@ impl Hub {
 
     /// Starts the process and does not wait.
     pub fn launch(&mut self) -> Result<()> {
-        let mut up = Command::new(program::machinist()?);
+        let mut up = Command::new(binary::machinist_binary()?);
         up.arg("up").arg("--data").arg(&self.data);
         up.arg("--api-listen").arg(self.address());
         if let Some(history) = self.history {
@@ -51,12 +51,12 @@ impl Hub {
         let kubeconfig = self.kubeconfig();
         let process = self.process.as_mut().context("the hub is not running")?;
         wait_for("the hub to write its kubeconfig", || {
-            process.alive()?;
+            process.check_alive()?;
             Ok(kubeconfig.exists())
         })?;
         let client = cluster::client(&kubeconfig)?;
         wait_for("the hub to be ready", || {
-            process.alive()?;
+            process.check_alive()?;
             let request = Request::get("/readyz").body(Vec::new())?;
             Ok(block_on(client.request_text(request)).is_ok())
         })
@@ -98,23 +98,23 @@ impl Hub {
 
     /// Memory in use, in bytes.
     pub fn memory(&self) -> u64 {
-        self.process.as_ref().map_or(0, Process::memory)
+        self.process.as_ref().map_or(0, LabProcess::memory)
     }
 
     pub fn id(&self) -> u32 {
-        self.process.as_ref().map_or(0, Process::id)
+        self.process.as_ref().map_or(0, LabProcess::id)
     }
 
     /// Fails if the process has ended.
-    pub fn alive(&mut self) -> Result<()> {
-        self.process.as_mut().context("the hub is not running")?.alive()
+    pub fn check_alive(&mut self) -> Result<()> {
+        self.process.as_mut().context("the hub is not running")?.check_alive()
     }
 }
 
 /// A small generator of numbers that look random.
-pub struct Random(pub u64);
+pub struct RandomGenerator(pub u64);
 
-impl Random {
+impl RandomGenerator {
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -124,6 +124,6 @@ impl Random {
 }
 
 /// A number from the environment.
-pub fn number(name: &str, default: u64) -> u64 {
+pub fn env_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -12,35 +12,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub type Connection = StreamOwned<ClientConnection, TcpStream>;
+pub type TlsConnection = StreamOwned<ClientConnection, TcpStream>;
 
 /// Makes connections to one server, as its administrator or as nobody.
-pub struct Dialer {
+pub struct RawTlsDialer {
     address: SocketAddr,
     admin: Arc<ClientConfig>,
-    nobody: Arc<ClientConfig>,
+    anonymous: Arc<ClientConfig>,
 }
 
 /// The head and the body of an answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct RawHttpResponse {
     pub code: u16,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl RawHttpResponse {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 }
 
-impl Dialer {
+impl RawTlsDialer {
     /// Takes keys and address from a kubeconfig.
     pub fn new(kubeconfig: &Path, address: &str) -> Result<Self> {
         let text = std::fs::read_to_string(kubeconfig)?;
-        let ca = data(&text, "certificate-authority-data")?;
-        let certificate = data(&text, "client-certificate-data")?;
-        let key = data(&text, "client-key-data")?;
+        let ca = kubeconfig_data(&text, "certificate-authority-data")?;
+        let certificate = kubeconfig_data(&text, "client-certificate-data")?;
+        let key = kubeconfig_data(&text, "client-key-data")?;
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&ca)?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -54,7 +54,7 @@ impl Dialer {
             PrivateKeyDer::from_pem_slice(&key)?,
         )?;
         let nobody = builder()?.with_no_client_auth();
-        Ok(Self { address: address.parse()?, admin: Arc::new(admin), nobody: Arc::new(nobody) })
+        Ok(Self { address: address.parse()?, admin: Arc::new(admin), anonymous: Arc::new(nobody) })
     }
 
     pub fn tcp(&self) -> Result<TcpStream> {
@@ -65,21 +65,21 @@ impl Dialer {
     }
 
     /// A connection of the administrator.
-    pub fn admin(&self) -> Result<Connection> {
+    pub fn admin(&self) -> Result<TlsConnection> {
         self.connect(&self.admin, &[])
     }
 
     /// A connection of the administrator that speaks HTTP/2.
-    pub fn admin_http2(&self) -> Result<Connection> {
+    pub fn admin_http2(&self) -> Result<TlsConnection> {
         self.connect(&self.admin, &[b"h2"])
     }
 
     /// A connection without a certificate.
-    pub fn nobody(&self) -> Result<Connection> {
-        self.connect(&self.nobody, &[])
+    pub fn anonymous(&self) -> Result<TlsConnection> {
+        self.connect(&self.anonymous, &[])
     }
 
-    fn connect(&self, config: &Arc<ClientConfig>, protocols: &[&[u8]]) -> Result<Connection> {
+    fn connect(&self, config: &Arc<ClientConfig>, protocols: &[&[u8]]) -> Result<TlsConnection> {
         let ip: IpAddr = self.address.ip();
         let config = if protocols.is_empty() {
             Arc::clone(config)
@@ -97,16 +97,16 @@ impl Dialer {
     }
 
     /// Sends bytes of one HTTP/1 request of the administrator and reads the answer to its end.
-    pub fn ask(&self, request: &[u8]) -> Result<Answer> {
+    pub fn request(&self, request: &[u8]) -> Result<RawHttpResponse> {
         let mut connection = self.admin()?;
         // The server may answer and close before it has read everything.
         let _ = connection.write_all(request).and_then(|()| connection.flush());
-        answer(&mut connection)
+        read_response(&mut connection)
     }
 }
 
 /// A field of a kubeconfig, written as YAML or as JSON.
-fn data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
+fn kubeconfig_data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
     let (_, rest) = kubeconfig.split_once(field).with_context(|| format!("no {field}"))?;
     let value = rest.trim_start_matches(['"', ':', ' ']);
     let end = value.find(['"', '\n', ',']).unwrap_or(value.len());
@@ -114,7 +114,7 @@ fn data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
 }
 
 /// The answer on a connection that the server closes after it.
-pub fn answer(connection: &mut Connection) -> Result<Answer> {
+pub fn read_response(connection: &mut TlsConnection) -> Result<RawHttpResponse> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16384];
     loop {
@@ -129,7 +129,7 @@ pub fn answer(connection: &mut Connection) -> Result<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
     let head = std::str::from_utf8(&bytes[..end])?;
     let code = head.split(' ').nth(1).context("no code")?.parse()?;
-    Ok(Answer { code, body: bytes[end + 4..].to_vec() })
+    Ok(RawHttpResponse { code, body: bytes[end + 4..].to_vec() })
 }
 
 /// An HTTP/1 request after which the connection ends.

@@ -12,7 +12,7 @@ fn helm(cluster: &Cluster, args: &[&str]) -> String {
 }
 
 #[test]
-fn the_chart_installs_what_the_folder_says_and_takes_it_away() {
+fn the_chart_installs_and_uninstalls_the_manifests() {
     let cluster = Cluster::start().unwrap();
     let chart = deploy("helm/machinist").display().to_string();
     let set = "settings.apiServerURL=https://api.example.com:6443,settings.controllerReplicas=3";
@@ -32,7 +32,7 @@ fn the_chart_installs_what_the_folder_says_and_takes_it_away() {
     assert_eq!(image, "example/machinist:9");
     // What the folder says is there already, but for the image.
     let folder = deploy("system").display().to_string();
-    let differences = cluster.try_kubectl(&["diff", "-k", &folder]).unwrap().stdout;
+    let differences = cluster.kubectl_output(&["diff", "-k", &folder]).unwrap().stdout;
     let changed = |line: &&str| {
         let is_change = line.starts_with('+') || line.starts_with('-');
         is_change && !line.starts_with("+++") && !line.starts_with("---")

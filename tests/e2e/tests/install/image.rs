@@ -1,7 +1,7 @@
 //! Our own image, as the nodes of a cluster load it.
 
 use anyhow::{Context as _, Result};
-use machinist_e2e::{Cluster, Image, Lab, Machine, cache, command, program};
+use machinist_e2e::{Cluster, ContainerImage, Lab, Machine, binary, cache, command};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,26 +11,26 @@ const NAME: &str = "localhost/machinist:0.1.0";
 
 /// Puts our own image into nodes.
 pub(crate) fn load(lab: &Lab, cluster: &Cluster, machines: &[Machine]) -> Result<()> {
-    let program = program::machinist()?;
-    let linked = linked(&program)?;
+    let program = binary::machinist_binary()?;
+    let linked = shared_libraries(&program)?;
     let archive = match linked.is_empty() {
-        true => as_released(lab, &program)?,
-        false => with_libraries(lab, &program, &linked)?,
+        true => release_image(lab, &program)?,
+        false => test_image(lab, &program, &linked)?,
     };
     machines.iter().try_for_each(|machine| cluster.load_archive(machine, &archive))
 }
 
 /// The libraries that a program needs: none, if it is static, as a release is.
-fn linked(program: &Path) -> Result<Vec<String>> {
-    let answer = command::answer(Command::new("ldd").arg(program))?.stdout;
+fn shared_libraries(program: &Path) -> Result<Vec<String>> {
+    let answer = command::output(Command::new("ldd").arg(program))?.stdout;
     let words = answer.split_whitespace().filter(|word| word.starts_with('/'));
     Ok(words.map(str::to_owned).collect())
 }
 
 /// What `make image` makes of a static program: `MACHINIST_BIN=$(scripts/static)` has it tried.
-fn as_released(lab: &Lab, program: &Path) -> Result<Vec<u8>> {
-    let out = lab.folder("image")?;
-    let mut make = Command::new(cache::root().join("scripts/image"));
+fn release_image(lab: &Lab, program: &Path) -> Result<Vec<u8>> {
+    let out = lab.create_dir("image")?;
+    let mut make = Command::new(cache::source_root().join("scripts/image"));
     command::run(make.env("BINARY", program).env("OUT", &out).env("TAG", NAME))?;
     let [made, archive] = ["machinist-image.tar", "loadable.tar"].map(|name| out.join(name));
     let mut skopeo = Command::new("skopeo");
@@ -41,10 +41,10 @@ fn as_released(lab: &Lab, program: &Path) -> Result<Vec<u8>> {
 }
 
 /// A program of a build for tests, with the libraries that it is linked with.
-fn with_libraries(lab: &Lab, program: &Path, libraries: &[String]) -> Result<Vec<u8>> {
+fn test_image(lab: &Lab, program: &Path, libraries: &[String]) -> Result<Vec<u8>> {
     let small = lab.dir().join("machinist");
     command::run(Command::new("strip").arg("-o").arg(&small).arg(program))?;
-    let mut image = Image::new().file("usr/bin/machinist", 0o755, fs::read(&small)?);
+    let mut image = ContainerImage::new().file("usr/bin/machinist", 0o755, fs::read(&small)?);
     for library in libraries {
         let bytes = fs::read(library).with_context(|| library.clone())?;
         image = image.file(library.trim_start_matches('/'), 0o755, bytes);

@@ -1,10 +1,10 @@
 //! Installing into a Kubernetes: `deploy/`, the rights of each part, the operator, and a whole life on real nodes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
-mod guards;
+mod admission_policies;
 mod helm;
 mod image;
-mod life;
+mod lifecycle;
 mod operator;
-mod rights;
+mod rbac;
 mod support;

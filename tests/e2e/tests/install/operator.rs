@@ -6,20 +6,20 @@ use crate::support::{
 };
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use machinist_e2e::lab::Process;
-use machinist_e2e::page::fetch;
-use machinist_e2e::{Cluster, program, wait_for};
+use machinist_e2e::http_get::http_get;
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::{Cluster, binary, wait_for};
 use serde_json::{Value, json};
 use std::process::Command;
 
 const CONFIG: &str =
     "/apis/machineconfiguration.openshift.io/v1/controllerconfigs/machine-config-controller";
-const OWN: &str = "/apis/operator.openshift.io/v1/machineconfigurations/cluster";
+const MACHINE_CONFIGURATION: &str = "/apis/operator.openshift.io/v1/machineconfigurations/cluster";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/openshift-machine-config-operator/deployments";
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/openshift-machine-config-operator/daemonsets";
 
-fn start(cluster: &Cluster, release: &str) -> Process {
-    let mut operator = Command::new(program::machinist().unwrap());
+fn start(cluster: &Cluster, release: &str) -> LabProcess {
+    let mut operator = Command::new(binary::machinist_binary().unwrap());
     operator.arg("operator").arg("--kubeconfig").arg(kubeconfig_file(cluster, OPERATOR).unwrap());
     operator.args([
         "--release-version",
@@ -32,17 +32,17 @@ fn start(cluster: &Cluster, release: &str) -> Process {
         "--lease-renew-deadline=2s",
         "--lease-retry-period=500ms",
     ]);
-    operator.args(["--metrics-listen-address", &figures(cluster)]);
+    operator.args(["--metrics-listen-address", &metrics_address(cluster)]);
     cluster.lab().spawn("operator", &operator).unwrap()
 }
 
 /// Where its figures are.
-fn figures(cluster: &Cluster) -> String {
+fn metrics_address(cluster: &Cluster) -> String {
     format!("{}:8797", cluster.lab().loopback())
 }
 
 /// Waits for an event about the operator's own object.
-fn wait_told(cluster: &Cluster, reason: &str, words: &[&str]) {
+fn wait_for_event(cluster: &Cluster, reason: &str, words: &[&str]) {
     wait_for(&format!("{reason}: {words:?}"), || {
         let all = get(cluster, "/api/v1/namespaces/default/events")?;
         let about = |event: &&Value| event["involvedObject"]["kind"] == "MachineConfiguration";
@@ -59,9 +59,9 @@ fn wait_told(cluster: &Cluster, reason: &str, words: &[&str]) {
 }
 
 /// Waits until the operator serves a line that begins so.
-fn wait_figure(cluster: &Cluster, line: &str) {
+fn wait_for_metric(cluster: &Cluster, line: &str) {
     wait_for(line, || {
-        let text = fetch(&figures(cluster), "/metrics")?;
+        let text = http_get(&metrics_address(cluster), "/metrics")?;
         ensure!(text.lines().any(|found| found.starts_with(line)), "{text}");
         Ok(true)
     })
@@ -134,7 +134,7 @@ fn bundle(cluster: &Cluster) -> Result<String> {
 }
 
 #[test]
-fn the_operator_deploys_repairs_rotates_upgrades_and_says_so() {
+fn the_operator_deploys_repairs_rotates_and_upgrades() {
     let cluster = Cluster::start().unwrap();
     install(&cluster).unwrap();
     // Who would publish it is not there.
@@ -150,25 +150,25 @@ fn the_operator_deploys_repairs_rotates_upgrades_and_says_so() {
         .unwrap();
     let operator = start(&cluster, "1");
     deploys(&cluster);
-    wait_told(&cluster, "OperatorVersionChanged", &["bootstrapping to 1"]);
-    wait_told(&cluster, "DeploymentCreated", &["machine-config-controller"]);
-    wait_told(&cluster, "ServerCertificateRotated", &[]);
-    wait_figure(&cluster, "machinist_operator_build_info{version=\"1\"} 1");
-    wait_figure(&cluster, "machinist_operator_condition{condition=\"Available\"} 1");
-    wait_figure(
+    wait_for_event(&cluster, "OperatorVersionChanged", &["bootstrapping to 1"]);
+    wait_for_event(&cluster, "DeploymentCreated", &["machine-config-controller"]);
+    wait_for_event(&cluster, "ServerCertificateRotated", &[]);
+    wait_for_metric(&cluster, "machinist_operator_build_info{version=\"1\"} 1");
+    wait_for_metric(&cluster, "machinist_operator_condition{condition=\"Available\"} 1");
+    wait_for_metric(
         &cluster,
         "machinist_operator_certificate_expiry_seconds{certificate=\"server\"} 1",
     );
-    assert!(fetch(&figures(&cluster), "/readyz").unwrap().ends_with("leading"));
+    assert!(http_get(&metrics_address(&cluster), "/readyz").unwrap().ends_with("leading"));
     repairs(&cluster);
-    complains(&cluster);
-    guards_the_server(&cluster);
+    reports_degraded(&cluster);
+    server_auth_settings(&cluster);
     rotates(&cluster);
     drop(operator);
     let _operator = start(&cluster, "2");
     upgrades(&cluster);
-    tells_the_cluster(&cluster);
-    lets_go(&cluster);
+    reports_cluster_operator(&cluster);
+    unmanaged(&cluster);
 }
 
 fn deploys(cluster: &Cluster) {
@@ -216,10 +216,14 @@ fn repairs(cluster: &Cluster) {
         Ok(spec["replicas"] == 2 && account == "machine-config-controller")
     })
     .unwrap();
-    wait_told(cluster, "DaemonSetRepaired", &["machine-config-daemon was deleted by somebody"]);
+    wait_for_event(
+        cluster,
+        "DaemonSetRepaired",
+        &["machine-config-daemon was deleted by somebody"],
+    );
     let fields = ["spec.replicas", "spec.template.spec.serviceAccountName", "changed by "];
-    wait_told(cluster, "DeploymentRepaired", &fields);
-    wait_figure(cluster, "machinist_operator_repairs_total ");
+    wait_for_event(cluster, "DeploymentRepaired", &fields);
+    wait_for_metric(cluster, "machinist_operator_repairs_total ");
     let signer = secret_text(cluster, "machine-config-server-ca", "tls.crt").unwrap();
     cluster.kubectl(&["-n", NAMESPACE, "delete", "secret", "machine-config-server-tls"]).unwrap();
     cluster.kubectl(&["delete", "controllerconfig", "machine-config-controller"]).unwrap();
@@ -238,7 +242,7 @@ fn repairs(cluster: &Cluster) {
     }
 }
 
-fn complains(cluster: &Cluster) {
+fn reports_degraded(cluster: &Cluster) {
     settings(cluster, ", profile: openshift");
     wait_condition(
         cluster,
@@ -246,16 +250,20 @@ fn complains(cluster: &Cluster) {
         "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.profile: \"openshift\" is none of",
     )
     .unwrap();
-    wait_told(cluster, "OperatorDegraded", &["SettingsFailed: Failed to resync 1", "data.profile"]);
-    wait_figure(cluster, "machinist_operator_sync_errors_total{task=\"Settings\"} ");
+    wait_for_event(
+        cluster,
+        "OperatorDegraded",
+        &["SettingsFailed: Failed to resync 1", "data.profile"],
+    );
+    wait_for_metric(cluster, "machinist_operator_sync_errors_total{task=\"Settings\"} ");
     settings(cluster, "");
     wait_condition(cluster, "Degraded", "False").unwrap();
-    wait_told(cluster, "OperatorRecovered", &["SettingsFailed is over"]);
-    pools_count(cluster);
+    wait_for_event(cluster, "OperatorRecovered", &["SettingsFailed is over"]);
+    degraded_pool_is_reported(cluster);
 }
 
 /// A pool that every release needs and that stands still is the system's trouble.
-fn pools_count(cluster: &Cluster) {
+fn degraded_pool_is_reported(cluster: &Cluster) {
     let pool = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/master";
     let status = |since: &str, updated: i32| {
         let updating = if updated < 2 { "True" } else { "False" };
@@ -268,7 +276,7 @@ fn pools_count(cluster: &Cluster) {
     status("2026-01-01T00:00:00Z", 1);
     let stuck = "True RequiredPoolsFailed: required MachineConfigPool master is not ready;";
     wait_condition(cluster, "Degraded", stuck).unwrap();
-    wait_figure(cluster, "machinist_operator_condition{condition=\"Degraded\"} 1");
+    wait_for_metric(cluster, "machinist_operator_condition{condition=\"Degraded\"} 1");
     merge(cluster, pool, &json!({"spec": {"paused": true}})).unwrap();
     wait_condition(cluster, "Upgradeable", "False PausedPool").unwrap();
     merge(cluster, pool, &json!({"spec": {"paused": false}})).unwrap();
@@ -283,7 +291,7 @@ fn arguments(cluster: &Cluster, part: &str) -> Result<String> {
 }
 
 /// Settings of the server reach its arguments and those of the controller; a token that is not there is missed.
-fn guards_the_server(cluster: &Cluster) {
+fn server_auth_settings(cluster: &Cluster) {
     settings(cluster, ", serverToken: pointer, sealed: 'true', firstBoot: 'true'");
     wait_condition(
         cluster,
@@ -337,8 +345,8 @@ fn rotates(cluster: &Cluster) {
         Ok(secret_text(cluster, "machine-config-server-tls", "ca.crt")? == new)
     })
     .unwrap();
-    wait_told(cluster, "CertificateAuthorityRotationStarted", &[]);
-    wait_told(cluster, "CertificateAuthorityRotated", &[]);
+    wait_for_event(cluster, "CertificateAuthorityRotationStarted", &[]);
+    wait_for_event(cluster, "CertificateAuthorityRotated", &[]);
     assert!(bundle(cluster).unwrap().contains(&old), "machines that know only the old one");
     let trusted = bundle(cluster).unwrap();
     wait_for("the ControllerConfig to say so", || {
@@ -360,12 +368,16 @@ fn upgrades(cluster: &Cluster) {
     roll_out(cluster, "daemon");
     wait_condition(cluster, "Progressing", "False AsExpected: Cluster version is 2").unwrap();
     assert_eq!(get(cluster, CONFIG).unwrap()["metadata"]["annotations"][release], "2");
-    wait_told(cluster, "OperatorVersionChanged", &["started a version change from 1 to 2"]);
-    wait_told(cluster, "DaemonSetUpdated", &["machine-config-daemon was brought to release 2"]);
-    wait_told(cluster, "OperatorVersionChanged", &["version changed to 2"]);
+    wait_for_event(cluster, "OperatorVersionChanged", &["started a version change from 1 to 2"]);
+    wait_for_event(
+        cluster,
+        "DaemonSetUpdated",
+        &["machine-config-daemon was brought to release 2"],
+    );
+    wait_for_event(cluster, "OperatorVersionChanged", &["version changed to 2"]);
 }
 
-fn tells_the_cluster(cluster: &Cluster) {
+fn reports_cluster_operator(cluster: &Cluster) {
     cluster.install_crds(&[deploy("crds/clusteroperators.config.openshift.io.yaml")]).unwrap();
     // Anything that changes makes it look again.
     settings(cluster, ", clusterDNSIP: 10.96.0.10");
@@ -378,8 +390,9 @@ fn tells_the_cluster(cluster: &Cluster) {
     .unwrap();
 }
 
-fn lets_go(cluster: &Cluster) {
-    merge(cluster, OWN, &json!({"spec": {"managementState": "Unmanaged"}})).unwrap();
+fn unmanaged(cluster: &Cluster) {
+    merge(cluster, MACHINE_CONFIGURATION, &json!({"spec": {"managementState": "Unmanaged"}}))
+        .unwrap();
     wait_condition(
         cluster,
         "Available",
@@ -387,8 +400,10 @@ fn lets_go(cluster: &Cluster) {
     )
     .unwrap();
     cluster.kubectl(&["-n", NAMESPACE, "delete", "daemonset", "machine-config-server"]).unwrap();
-    merge(cluster, OWN, &json!({"spec": {"managementState": "Managed"}})).unwrap();
+    merge(cluster, MACHINE_CONFIGURATION, &json!({"spec": {"managementState": "Managed"}}))
+        .unwrap();
     wait_images(cluster, "2 2 2");
-    merge(cluster, OWN, &json!({"spec": {"managementState": "Removed"}})).unwrap();
+    merge(cluster, MACHINE_CONFIGURATION, &json!({"spec": {"managementState": "Removed"}}))
+        .unwrap();
     wait_images(cluster, "none none none");
 }

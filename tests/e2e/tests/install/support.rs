@@ -17,7 +17,7 @@ pub(crate) const DAEMON: &str = "machine-config-daemon";
 
 /// A folder of `deploy/`.
 pub(crate) fn deploy(below: &str) -> PathBuf {
-    cache::root().join("deploy").join(below)
+    cache::source_root().join("deploy").join(below)
 }
 
 /// Installs everything, as the documentation says.

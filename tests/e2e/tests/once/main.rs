@@ -2,7 +2,7 @@
 //! systemd's own word on what enabling a unit means.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-mod faults;
-mod power;
-mod site;
+mod fixture;
+mod power_cuts;
+mod syscall_faults;
 mod systemd;

@@ -1,6 +1,6 @@
 //! What enabling, disabling and presetting means: asked of systemd itself, over random systems.
 
-use super::site::{apply, config, fill, tree};
+use super::fixture::{apply, config, create_system, tree};
 use machinist_e2e::{Lab, command};
 use serde_json::{Value, json};
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// A small generator, so that a failure can be had again.
-struct Random(u64);
+struct UnitRandom(u64);
 
-impl Random {
+impl UnitRandom {
     fn below(&mut self, limit: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -25,7 +25,7 @@ impl Random {
 const NAMES: [&str; 6] =
     ["a.service", "b.service", "c.timer", "d@.service", "d@x.service", "e.socket"];
 
-fn unit(random: &mut Random) -> String {
+fn unit(random: &mut UnitRandom) -> String {
     let mut text = "[Unit]\nDescription=x\n".to_owned();
     if random.below(5) > 0 {
         text.push_str("[Install]\n");
@@ -53,17 +53,17 @@ fn unit(random: &mut Random) -> String {
 fn systemctl(root: &Path, verb: &str, unit: &str) -> bool {
     let mut systemctl = Command::new("systemctl");
     systemctl.arg(format!("--root={}", root.display())).args([verb, unit]);
-    command::answer(&mut systemctl).unwrap().ok()
+    command::output(&mut systemctl).unwrap().succeeded()
 }
 
 fn is_enabled(root: &Path, unit: &str) -> bool {
     let mut systemctl = Command::new("systemctl");
     systemctl.arg(format!("--root={}", root.display())).args(["is-enabled", unit]);
-    command::answer(&mut systemctl).unwrap().text() == "enabled"
+    command::output(&mut systemctl).unwrap().stdout_trimmed() == "enabled"
 }
 
 /// What the real daemon does with units, by systemd's own hand. Says whether all went well.
-fn by_systemd(root: &Path, units: &[Value]) -> bool {
+fn apply_with_systemctl(root: &Path, units: &[Value]) -> bool {
     let folder = root.join("etc/systemd/system");
     let (mut enable, mut disable) = (Vec::new(), Vec::new());
     let known = |name: &str| {
@@ -102,7 +102,7 @@ fn units_are_enabled_as_systemd_enables_them() {
     let (ours, theirs) = (lab.dir().join("ours"), lab.dir().join("theirs"));
     let mut compared = 0;
     for seed in 1..=count.unwrap_or(60) {
-        let mut random = Random(seed);
+        let mut random = UnitRandom(seed);
         let vendor: Vec<(&str, String)> = NAMES
             .iter()
             .filter(|name| !name.contains("@x") && random.below(2) == 0)
@@ -121,7 +121,7 @@ fn units_are_enabled_as_systemd_enables_them() {
         for root in [&ours, &theirs] {
             let _ = fs::remove_dir_all(root);
             fs::create_dir(root).unwrap();
-            fill(root);
+            create_system(root);
             for (name, text) in &vendor {
                 fs::write(root.join("usr/lib/systemd/system").join(name), text).unwrap();
             }
@@ -145,11 +145,11 @@ fn units_are_enabled_as_systemd_enables_them() {
             units.push(unit_of);
         }
         let file = config(lab.dir(), "units", &json!({"systemd": {"units": units}}));
-        let well = by_systemd(&theirs, &units);
+        let well = apply_with_systemctl(&theirs, &units);
         if !well {
             // The real daemon fails half-way there; we refuse before we write.
-            let answer = command::answer(&mut super::site::once(&ours, &file)).unwrap();
-            assert!(!answer.ok(), "seed {seed}: systemd refuses: {units:#?} {vendor:#?}");
+            let answer = command::output(&mut super::fixture::once(&ours, &file)).unwrap();
+            assert!(!answer.succeeded(), "seed {seed}: systemd refuses: {units:#?} {vendor:#?}");
             continue;
         }
         apply(&ours, &file);

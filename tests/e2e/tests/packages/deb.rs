@@ -1,8 +1,8 @@
 //! The Debian package: the same bytes every time, and on a real machine from installation to purge.
 
-use crate::made;
-use machinist_e2e::pki::Authority;
-use machinist_e2e::{Lab, Machine, cache, program};
+use crate::run_script;
+use machinist_e2e::pki::TestCa;
+use machinist_e2e::{Lab, Machine, binary, cache};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ fn two_builds_of_the_package_have_the_same_bytes() {
     let lab = Lab::new().unwrap();
     let build = |name: &str| {
         // As far as packing goes, a script is as good a program.
-        let program = lab.folder(name).unwrap().join("machinist");
+        let program = lab.create_dir(name).unwrap().join("machinist");
         let script = "#!/bin/sh\nif [ \"$1\" = man ]; then mkdir -p \"$3\"; echo .TH a 1 >\"$3/machinist.1\"; else echo completions; fi\n";
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
-        let out = lab.folder(&format!("{name}-out")).unwrap();
-        made("deb", Some(&program), &out);
+        let out = lab.create_dir(&format!("{name}-out")).unwrap();
+        run_script("deb", Some(&program), &out);
         fs::read(package(&out)).unwrap()
     };
     assert!(build("one") == build("two"), "two packages differ");
@@ -34,11 +34,11 @@ fn two_builds_of_the_package_have_the_same_bytes() {
 #[test]
 fn the_package_from_installation_to_purge() {
     let lab = Lab::new().unwrap();
-    let out = lab.folder("out").unwrap();
-    made("deb", Some(&program::machinist().unwrap()), &out);
+    let out = lab.create_dir("out").unwrap();
+    run_script("deb", Some(&binary::machinist_binary().unwrap()), &out);
     let machine = lab.machine("a").boot().unwrap();
     let before = machine.tree("/etc").unwrap();
-    machine.put("/root/machinist.deb", fs::read(package(&out)).unwrap()).unwrap();
+    machine.write_file("/root/machinist.deb", fs::read(package(&out)).unwrap()).unwrap();
     let installed = machine.sh("dpkg -i /root/machinist.deb 2>&1").unwrap();
     assert!(installed.contains("Setting up machinist"), "{installed}");
     // Nothing runs that nobody has asked for.
@@ -103,23 +103,23 @@ fn server(lab: &Lab, machine: &Machine) {
     machine
         .wait_for("the server to have given up", |machine| {
             let state = machine.exec(&["systemctl", "is-failed", "machinist-server"])?;
-            anyhow::ensure!(state.ok(), "{state:?} {refused:?}");
+            anyhow::ensure!(state.succeeded(), "{state:?} {refused:?}");
             Ok(true)
         })
         .unwrap();
-    let identity = Authority::new("test").unwrap().issue("server", &[], &["127.0.0.1"]).unwrap();
-    let (certificate, key) = identity.write(&lab.folder("tls").unwrap(), "tls").unwrap();
+    let identity = TestCa::new("test").unwrap().issue("server", &[], &["127.0.0.1"]).unwrap();
+    let (certificate, key) = identity.write_files(&lab.create_dir("tls").unwrap(), "tls").unwrap();
     machine.sh("mkdir -p /etc/mcs /etc/ssl/mcs").unwrap();
-    machine.put("/etc/ssl/mcs/tls.crt", fs::read(certificate).unwrap()).unwrap();
-    machine.put("/etc/ssl/mcs/tls.key", fs::read(key).unwrap()).unwrap();
+    machine.write_file("/etc/ssl/mcs/tls.crt", fs::read(certificate).unwrap()).unwrap();
+    machine.write_file("/etc/ssl/mcs/tls.key", fs::read(key).unwrap()).unwrap();
     machine.sh("chmod 600 /etc/ssl/mcs/tls.key").unwrap();
-    let manifests = fs::read(cache::root().join("examples/kubelet-config.yaml")).unwrap();
-    machine.put("/etc/mcs/manifests.yaml", manifests).unwrap();
+    let manifests = fs::read(cache::source_root().join("examples/kubelet-config.yaml")).unwrap();
+    machine.write_file("/etc/mcs/manifests.yaml", manifests).unwrap();
     machine
         .sh("machinist bootstrap --manifests /etc/mcs/manifests.yaml --out /etc/mcs/bootstrap")
         .unwrap();
     let arguments = format!("ARGUMENTS=\"bootstrap --bootstrap-kubeconfig {KUBECONFIG}\"\n");
-    machine.put("/etc/default/machinist-server", arguments).unwrap();
+    machine.write_file("/etc/default/machinist-server", arguments).unwrap();
     machine
         .sh("systemctl reset-failed machinist-server; systemctl start machinist-server")
         .unwrap();

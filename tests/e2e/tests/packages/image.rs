@@ -1,6 +1,6 @@
 //! The container image. What is packed here is any static program: the kit has one.
 
-use crate::{made, script};
+use crate::{run_script, script};
 use machinist_e2e::Lab;
 use serde_json::Value;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// A static program of its own, as if it had been built just now.
 fn program(lab: &Lab, name: &str) -> PathBuf {
-    let path = lab.folder(name).unwrap().join("machinist");
+    let path = lab.create_dir(name).unwrap().join("machinist");
     let busybox =
         ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|it| Path::new(it).exists());
     fs::copy(busybox.unwrap(), &path).unwrap();
@@ -20,9 +20,9 @@ fn program(lab: &Lab, name: &str) -> PathBuf {
 fn two_builds_of_the_image_have_one_digest() {
     let lab = Lab::new().unwrap();
     let build = |name: &str, change: &dyn Fn(&Path)| {
-        let (program, out) = (program(&lab, name), lab.folder(&format!("{name}-out")).unwrap());
+        let (program, out) = (program(&lab, name), lab.create_dir(&format!("{name}-out")).unwrap());
         change(&program);
-        made("image", Some(&program), &out);
+        run_script("image", Some(&program), &out);
         fs::read_to_string(out.join("machinist-image.digest")).unwrap()
     };
     let one = build("one", &|_| {});
@@ -49,10 +49,10 @@ fn two_builds_of_the_image_have_one_digest() {
 #[test]
 fn a_program_that_needs_libraries_is_refused() {
     let lab = Lab::new().unwrap();
-    let output = script("image", Some(Path::new("/bin/ls")), &lab.folder("out").unwrap());
+    let output = script("image", Some(Path::new("/bin/ls")), &lab.create_dir("out").unwrap());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("needs libraries"), "{stderr}");
-    let output = script("image", Some(Path::new("/nonexistent")), &lab.folder("out").unwrap());
+    let output = script("image", Some(Path::new("/nonexistent")), &lab.create_dir("out").unwrap());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("BINARY=/nonexistent"), "{stderr}");
 }

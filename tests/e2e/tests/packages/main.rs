@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 /// One of the project's scripts, with the program to pack and the folder to write.
 fn script(name: &str, program: Option<&Path>, out: &Path) -> Output {
-    let mut command = Command::new(cache::root().join("scripts").join(name));
+    let mut command = Command::new(cache::source_root().join("scripts").join(name));
     command.env("OUT", out).env("DEB_OPTIONS", "-Zgzip -z1").env("SOURCE_DATE_EPOCH", "1700000000");
     if let Some(program) = program {
         command.env("BINARY", program);
@@ -22,7 +22,7 @@ fn script(name: &str, program: Option<&Path>, out: &Path) -> Output {
 
 /// The same, which has to succeed.
 #[track_caller]
-fn made(name: &str, program: Option<&Path>, out: &Path) {
+fn run_script(name: &str, program: Option<&Path>, out: &Path) {
     let output = script(name, program, out);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

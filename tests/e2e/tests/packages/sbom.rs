@@ -1,6 +1,6 @@
 //! The bill of materials.
 
-use crate::made;
+use crate::run_script;
 use machinist_e2e::{Lab, cache};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use std::fs;
 fn the_bill_of_materials_names_what_is_linked_and_nothing_else() {
     let lab = Lab::new().unwrap();
     let read = |folder: &str| {
-        let out = lab.folder(folder).unwrap();
-        made("sbom", None, &out);
+        let out = lab.create_dir(folder).unwrap();
+        run_script("sbom", None, &out);
         fs::read(out.join("machinist.cdx.json")).unwrap()
     };
     let bytes = read("one");
@@ -28,7 +28,7 @@ fn the_bill_of_materials_names_what_is_linked_and_nothing_else() {
     for name in ["proptest", "criterion", "machinist-e2e"] {
         assert!(named(name).is_none(), "{name} is not linked");
     }
-    let lock = fs::read_to_string(cache::root().join("Cargo.lock")).unwrap();
+    let lock = fs::read_to_string(cache::source_root().join("Cargo.lock")).unwrap();
     let mut refs = BTreeSet::from([bill["metadata"]["component"]["bom-ref"].clone().to_string()]);
     for component in components {
         let version = component["version"].as_str().unwrap();

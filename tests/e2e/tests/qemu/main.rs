@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
-mod deploying;
-mod fetching;
+mod daemon_scenario;
+mod deploy_power_cuts;
+mod fetch_power_cuts;
 #[path = "../daemon/site.rs"]
 #[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
 mod hub;
-mod step;
-mod story;
+mod power_cut_step;
 mod vm;

@@ -1,7 +1,7 @@
 //! Machines that the real Ignition sets up out of our answers.
 
-use crate::support::{Hub, Server, folder_site, get, machine_config};
-use machinist_e2e::ignition::pointer;
+use crate::support::{HubWithServer, ServerProcess, get, machine_config, serve_directory_args};
+use machinist_e2e::ignition::pointer_config;
 use machinist_e2e::{Lab, wait_for};
 use serde_json::{Value, json};
 use std::fs;
@@ -9,9 +9,9 @@ use std::thread;
 
 /// Lets the real Ignition set up a machine, boots it, and looks at it.
 #[track_caller]
-fn ignite(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
-    let machine = lab.machine(name).ignite(pointer).boot().unwrap();
-    let read = |path: &str| String::from_utf8(machine.get(path).unwrap()).unwrap();
+fn boot_with_ignition(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
+    let machine = lab.machine(name).with_ignition(pointer).boot().unwrap();
+    let read = |path: &str| String::from_utf8(machine.read_file(path).unwrap()).unwrap();
     assert_eq!(read("/etc/greeting"), greeting);
     assert!(machine.exists("/var/marked").unwrap());
     assert!(read("/home/core/.ssh/authorized_keys.d/ignition").contains("ssh-ed25519 AAAA test"));
@@ -27,37 +27,37 @@ fn ignite(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
 }
 
 /// Both ways to the same answer: with TLS, the token in a header, and without, the token in the URL.
-fn ignite_both(lab: &Lab, authority: &str, pool: &str, text: &str, token: &str) {
+fn boot_with_and_without_tls(lab: &Lab, authority: &str, pool: &str, text: &str, token: &str) {
     let address = lab.address();
     let secure = format!("https://{address}:22623/config/{pool}");
     let plain = format!("http://{address}:22624/config/{pool}?token={token}");
     for (name, url) in [("tls", secure), ("plain", plain)] {
-        let mut config: Value = serde_json::from_str(&pointer(&url, None)).unwrap();
+        let mut config: Value = serde_json::from_str(&pointer_config(&url, None)).unwrap();
         if name == "tls" {
             config["ignition"]["config"]["merge"][0]["httpHeaders"] =
                 json!([{"name": "Authorization", "value": format!("Bearer {token}")}]);
         }
         config["ignition"]["security"]["tls"]["certificateAuthorities"] =
             json!([{"source": authority}]);
-        ignite(lab, name, &config.to_string(), text);
+        boot_with_ignition(lab, name, &config.to_string(), text);
     }
 }
 
 #[test]
-fn ignition_starts_a_control_plane_machine_out_of_a_folder() {
+fn ignition_starts_a_control_plane_machine_from_a_directory() {
     let lab = Lab::new().unwrap();
-    let arguments = folder_site(&lab);
+    let arguments = serve_directory_args(&lab);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    lab.bridge().unwrap();
-    let server = Server::start(&lab, lab.address(), &arguments);
-    ignite_both(&lab, &server.authority.data_url(), "master", "hello", "any");
+    lab.create_bridge().unwrap();
+    let server = ServerProcess::start(&lab, lab.address(), &arguments);
+    boot_with_and_without_tls(&lab, &server.authority.data_url(), "master", "hello", "any");
     assert_eq!(server.get("/config/worker").0, 500);
 }
 
 #[test]
 fn ignition_starts_a_machine_of_a_hub() {
     let lab = Lab::new().unwrap();
-    let hub = Hub::start(&lab, &[]);
+    let hub = HubWithServer::start(&lab, &[]);
     let (address, machinist) = (hub.address.clone(), |arguments: &[&str]| hub.machinist(arguments));
     let token = machinist(&["token", "create", "--all-pools"]);
     let status =
@@ -74,7 +74,7 @@ fn ignition_starts_a_machine_of_a_hub() {
     fs::write(&manifest, config.to_string()).unwrap();
     machinist(&["apply", "-f", manifest.to_str().unwrap()]);
     wait_for("the pool to be served", || Ok(status("worker", &token) == 200)).unwrap();
-    ignite_both(&lab, &hub.authority(), "worker", "hello", &token);
+    boot_with_and_without_tls(&lab, &hub.authority(), "worker", "hello", &token);
     // What is handed out holds no token of the hub.
     let (_, body) = get(&address, &format!("/config/worker?token={token}"));
     assert!(!String::from_utf8(body).unwrap().contains("token"));

@@ -1,7 +1,7 @@
 //! Ports that systemd has opened.
 
-use crate::support::{Server, folder_site, get};
-use machinist_e2e::{Lab, program, wait_for};
+use crate::support::{ServerProcess, get, serve_directory_args};
+use machinist_e2e::{Lab, binary, wait_for};
 use rustix::process::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::process::Command;
 #[test]
 fn sockets_of_systemd_are_served_by_their_names() {
     let lab = Lab::new().unwrap();
-    let arguments = folder_site(&lab);
+    let arguments = serve_directory_args(&lab);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let address = lab.loopback();
     let (secure, plain) = (format!("{address}:22623"), format!("{address}:22624"));
@@ -21,11 +21,11 @@ fn sockets_of_systemd_are_served_by_their_names() {
     ] {
         let mut command = Command::new("systemd-socket-activate");
         command.args(["-l", sockets[0], "-l", sockets[1], "--fdname", names]);
-        command.arg(program::machinist().unwrap()).arg("server").args(&arguments);
-        Server::certificate(&lab, &address, &mut command);
+        command.arg(binary::machinist_binary().unwrap()).arg("server").args(&arguments);
+        ServerProcess::issue_certificate(&lab, &address, &mut command);
         let mut process = lab.spawn("server", &command).unwrap();
         wait_for("systemd to listen", || {
-            process.alive()?;
+            process.check_alive()?;
             Ok(TcpStream::connect(&plain).is_ok())
         })
         .unwrap();

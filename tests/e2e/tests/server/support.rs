@@ -1,8 +1,8 @@
 //! Objects to serve, servers that serve them, and a client.
 
-use machinist_e2e::lab::Process;
-use machinist_e2e::pki::Authority;
-use machinist_e2e::{Home, Lab, program, wait_for};
+use machinist_e2e::lab::LabProcess;
+use machinist_e2e::pki::TestCa;
+use machinist_e2e::{ApiServer, Lab, binary, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -42,18 +42,18 @@ pub(crate) fn machine_config(name: &str, greeting: &str) -> Value {
 }
 
 /// A server of a lab, with its certificate.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     pub(crate) address: String,
-    pub(crate) process: Process,
-    pub(crate) authority: Authority,
+    pub(crate) process: LabProcess,
+    pub(crate) authority: TestCa,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `machinist server` on the ports of the real system, at an address of the lab's own.
     pub(crate) fn start(lab: &Lab, address: String, arguments: &[&str]) -> Self {
-        let mut command = Command::new(program::machinist().unwrap());
+        let mut command = Command::new(binary::machinist_binary().unwrap());
         command.arg("server").args(arguments).args(["--listen-address", &address]);
-        let authority = Self::certificate(lab, &address, &mut command);
+        let authority = Self::issue_certificate(lab, &address, &mut command);
         let process = lab.spawn("server", &command).unwrap();
         let mut server = Self { address, process, authority };
         server.wait();
@@ -61,11 +61,11 @@ impl Server {
     }
 
     /// Gives a server its certificate; says whose it is.
-    pub(crate) fn certificate(lab: &Lab, address: &str, command: &mut Command) -> Authority {
-        let folder = lab.folder("tls").unwrap();
-        let authority = Authority::new("test").unwrap();
+    pub(crate) fn issue_certificate(lab: &Lab, address: &str, command: &mut Command) -> TestCa {
+        let folder = lab.create_dir("tls").unwrap();
+        let authority = TestCa::new("test").unwrap();
         let identity = authority.issue("server", &[], &[address]).unwrap();
-        let (certificate, key) = identity.write(&folder, "tls").unwrap();
+        let (certificate, key) = identity.write_files(&folder, "tls").unwrap();
         command.arg("--cert").arg(certificate).arg("--key").arg(key);
         authority
     }
@@ -73,7 +73,7 @@ impl Server {
     pub(crate) fn wait(&mut self) {
         let (process, address) = (&mut self.process, &self.address);
         wait_for("the server to listen", || {
-            process.alive()?;
+            process.check_alive()?;
             Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
         })
         .unwrap();
@@ -116,13 +116,13 @@ pub(crate) fn write(folder: &Path, name: &str, object: &Value) {
 }
 
 /// `machinist server start` against a home.
-pub(crate) fn serve_home(lab: &Lab, home: &Home) -> Server {
-    serve_home_with(lab, home, &[])
+pub(crate) fn start_server_for(lab: &Lab, home: &ApiServer) -> ServerProcess {
+    start_server_with(lab, home, &[])
 }
 
 /// The same with more flags.
-pub(crate) fn serve_home_with(lab: &Lab, home: &Home, more: &[&str]) -> Server {
-    let tokens = lab.folder("token").unwrap();
+pub(crate) fn start_server_with(lab: &Lab, home: &ApiServer, more: &[&str]) -> ServerProcess {
+    let tokens = lab.create_dir("token").unwrap();
     fs::write(tokens.join("token"), "a.secret").unwrap();
     fs::write(tokens.join("ca.crt"), "PEM").unwrap();
     let arguments = [
@@ -134,7 +134,7 @@ pub(crate) fn serve_home_with(lab: &Lab, home: &Home, more: &[&str]) -> Server {
         "--bootstrap-token-dir",
         tokens.to_str().unwrap(),
     ];
-    Server::start(lab, lab.loopback(), &[&arguments, more].concat())
+    ServerProcess::start(lab, lab.loopback(), &[&arguments, more].concat())
 }
 
 /// A file that machines of a pool get.
@@ -147,8 +147,8 @@ pub(crate) fn file(address: &str, pool: &str, path: &str) -> Option<String> {
 }
 
 /// A folder with one pool of the control plane; gives the arguments that serve it.
-pub(crate) fn folder_site(lab: &Lab) -> Vec<String> {
-    let base = lab.folder("base").unwrap();
+pub(crate) fn serve_directory_args(lab: &Lab) -> Vec<String> {
+    let base = lab.create_dir("base").unwrap();
     let rendered = "rendered-master-1";
     write(&base, &format!("machine-configs/{rendered}"), &machine_config(rendered, "hello"));
     let status = json!({"configuration": {"name": rendered}});
@@ -167,24 +167,24 @@ pub(crate) fn folder_site(lab: &Lab) -> Vec<String> {
 }
 
 /// A hub with its server, as `machinist up` starts it, where machines reach it.
-pub(crate) struct Hub {
+pub(crate) struct HubWithServer {
     pub(crate) address: String,
     data: PathBuf,
-    process: Process,
+    process: LabProcess,
 }
 
-impl Hub {
+impl HubWithServer {
     /// Starts one and waits until its server listens.
     pub(crate) fn start(lab: &Lab, more: &[&str]) -> Self {
-        lab.bridge().unwrap();
-        let (data, address) = (lab.folder("data").unwrap(), lab.address());
+        lab.create_bridge().unwrap();
+        let (data, address) = (lab.create_dir("data").unwrap(), lab.address());
         let listen = |port: u16| format!("{address}:{port}");
-        let mut up = Command::new(program::machinist().unwrap());
+        let mut up = Command::new(binary::machinist_binary().unwrap());
         up.arg("up").arg("--data").arg(&data).args(["--api-listen", &listen(6443)]);
         up.args(["--server-listen", &listen(22623), "--server-insecure-listen", &listen(22624)]);
         let mut process = lab.spawn("up", up.args(more)).unwrap();
         wait_for("the server to listen", || {
-            process.alive()?;
+            process.check_alive()?;
             Ok(TcpStream::connect((address.as_str(), 22624)).is_ok())
         })
         .unwrap();
@@ -193,7 +193,7 @@ impl Hub {
 
     /// A command of ours that has to succeed, and what it says.
     pub(crate) fn machinist(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(program::machinist().unwrap());
+        let mut command = Command::new(binary::machinist_binary().unwrap());
         command.args(arguments).arg("--kubeconfig").arg(self.data.join("kubeconfig"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");

@@ -1,24 +1,24 @@
 //! Ignitions of other times: each asks for the newest specification that it reads, and gets it.
 
-use crate::support::{Server, folder_site};
+use crate::support::{ServerProcess, serve_directory_args};
 use machinist_e2e::Lab;
-use machinist_e2e::ignition::{Ignition, pointer};
+use machinist_e2e::ignition::{IgnitionRun, pointer_config};
 
 #[test]
 fn every_ignition_gets_what_it_asks_for() {
     let lab = Lab::new().unwrap();
-    let arguments = folder_site(&lab);
+    let arguments = serve_directory_args(&lab);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let server = Server::start(&lab, lab.loopback(), &arguments);
+    let server = ServerProcess::start(&lab, lab.loopback(), &arguments);
     let url = format!("https://{}:22623/config/master", server.address);
-    let pointer = pointer(&url, Some(&server.authority));
-    let work = |name: &str| lab.folder(name).unwrap();
+    let pointer = pointer_config(&url, Some(&server.authority));
+    let work = |name: &str| lab.create_dir(name).unwrap();
     for (ignition, asked, served) in [
         // Debian's, 2.14.
-        (Ignition::new(&work("debian")), "version=3.3.0,", "version=\"3.3.0\""),
-        (Ignition::version("v2.22.0", &work("22")), "version=3.5.0,", "version=\"3.5.0\""),
+        (IgnitionRun::new(&work("debian")), "version=3.3.0,", "version=\"3.3.0\""),
+        (IgnitionRun::with_version("v2.22.0", &work("22")), "version=3.5.0,", "version=\"3.5.0\""),
         // The newest asks for more than there is, and reads what is older.
-        (Ignition::version("v2.26.0", &work("26")), "version=3.6.0,", "version=\"3.5.0\""),
+        (IgnitionRun::with_version("v2.26.0", &work("26")), "version=3.6.0,", "version=\"3.5.0\""),
     ] {
         let config = ignition.unwrap().fetch(&pointer).unwrap();
         assert!(config.to_string().contains("/etc/greeting"), "{asked}: {config}");

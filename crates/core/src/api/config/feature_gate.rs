@@ -12,7 +12,7 @@ use crate::api::rules::rule;
 use crate::api::schema;
 
 /// The name of a feature.
-const FEATURE: &str = r"^([A-Za-z0-9-]+\.)*[A-Za-z0-9-]+\.?$";
+const FEATURE_NAME_PATTERN: &str = r"^([A-Za-z0-9-]+\.)*[A-Za-z0-9-]+\.?$";
 
 /// Which features of the cluster are switched on.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,11 +68,11 @@ pub struct FeatureGateSpec {
 pub struct CustomFeatureGates {
     /// Features that are switched on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE})))]
+    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE_NAME_PATTERN})))]
     pub enabled: Option<Vec<String>>,
     /// Features that are switched off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE})))]
+    #[schemars(transform = schema::each_item(json!({"pattern": FEATURE_NAME_PATTERN})))]
     pub disabled: Option<Vec<String>>,
     /// Fields this version does not know.
     #[serde(flatten)]
@@ -126,7 +126,7 @@ pub struct FeatureGateDetails {
 #[schemars(extend("required" = ["name"]))]
 pub struct FeatureGateAttributes {
     /// The name of the feature.
-    #[schemars(regex(pattern = FEATURE))]
+    #[schemars(regex(pattern = FEATURE_NAME_PATTERN))]
     pub name: String,
     /// Fields this version does not know.
     #[serde(flatten)]

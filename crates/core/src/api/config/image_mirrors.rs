@@ -8,10 +8,10 @@ use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
 /// A registry, or a repository in it.
-const MIRROR: &str = r"^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
+const MIRROR_PATTERN: &str = r"^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
 
 /// [`MIRROR`], or all the hosts below a domain.
-const SOURCE: &str = r"^\*(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+$|^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
+const SOURCE_PATTERN: &str = r"^\*(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+$|^((?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))+)?(?::[0-9]+)?)(?:(?:/[a-z0-9]+(?:(?:(?:[._]|__|[-]*)[a-z0-9]+)+)?)+)?$";
 
 /// The mirrors of one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,13 +19,13 @@ const SOURCE: &str = r"^\*(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9
 #[schemars(extend("required" = ["source"]))]
 pub struct ImageMirrors {
     /// The place that images name: a registry, a repository, or `*.` and a domain.
-    #[schemars(regex(pattern = SOURCE))]
+    #[schemars(regex(pattern = SOURCE_PATTERN))]
     pub source: String,
     /// Where to look instead, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-kubernetes-list-type" = "set"),
-        transform = schema::each_item(json!({"pattern": MIRROR}))
+        transform = schema::each_item(json!({"pattern": MIRROR_PATTERN}))
     )]
     pub mirrors: Option<Vec<String>>,
     /// Whether the place itself is asked when no mirror has the image: `AllowContactingSource`

@@ -43,14 +43,14 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
 const DONE: [(&str, &str); 3] = [("current", "a"), ("desired", "a"), ("state", "Done")];
 
 /// A Node that goes from `a` to `b`, and what else it says.
-fn moving(more: &[(&'static str, &'static str)]) -> Node {
+fn updating_node(more: &[(&'static str, &'static str)]) -> Node {
     let mut pairs = vec![("current", "a"), ("desired", "b"), ("state", "Working")];
     pairs.extend(more);
     node(&pairs)
 }
 
 /// What is seen: in words, the Node, the disk, what is unfinished; and what comes next.
-type Case<'a> = (&'a str, Node, Option<&'a str>, Option<PendingChange>, DaemonStep);
+type Case<'a> = (&'a str, Node, Option<&'a str>, Option<PendingChange>, AgentStep);
 
 #[test]
 fn what_comes_next() {
@@ -63,138 +63,150 @@ fn what_comes_next() {
     let allowed = [("reboot", "deferred"), ("pending", "b"), ("restart", "b")];
     let config = || "b".to_owned();
     let table: Vec<Case<'_>> = vec![
-        ("a new machine", node(&[]), None, None, DaemonStep::ReportInitialConfig),
+        ("a new machine", node(&[]), None, None, AgentStep::ReportInitialConfig),
         (
             "nobody says",
             node(&[("current", "a")]),
             Some("a"),
             None,
-            DaemonStep::Wait(DaemonWait::DesiredConfig),
+            AgentStep::Wait(AgentWait::DesiredConfig),
         ),
-        ("all is done", node(&DONE), Some("a"), None, DaemonStep::Idle),
-        ("the disk does not say", node(&DONE), None, None, DaemonStep::Idle),
-        ("a new config", moving(&[]), Some("a"), None, DaemonStep::Update),
+        ("all is done", node(&DONE), Some("a"), None, AgentStep::Idle),
+        ("the disk does not say", node(&DONE), None, None, AgentStep::Idle),
+        ("a new config", updating_node(&[]), Some("a"), None, AgentStep::Update),
         (
             "asked to be emptied",
-            moving(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
+            updating_node(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
             Some("a"),
             None,
-            DaemonStep::Wait(DaemonWait::Drain { request: "drain-b".to_owned() }),
+            AgentStep::Wait(AgentWait::Drain { request: "drain-b".to_owned() }),
         ),
-        ("emptied", moving(&drained), Some("a"), None, DaemonStep::Update),
+        ("emptied", updating_node(&drained), Some("a"), None, AgentStep::Update),
         (
             "a change that did not happen",
-            moving(&drained),
+            updating_node(&drained),
             Some("a"),
             reboot(),
-            DaemonStep::DropPendingChange,
+            AgentStep::DropPendingChange,
         ),
-        ("files are in place", moving(&drained), Some("b"), reboot(), DaemonStep::RunActions),
-        ("files are in place, to reload", moving(&[]), Some("b"), reload(), DaemonStep::RunActions),
+        ("files are in place", updating_node(&drained), Some("b"), reboot(), AgentStep::RunActions),
+        (
+            "files are in place, to reload",
+            updating_node(&[]),
+            Some("b"),
+            reload(),
+            AgentStep::RunActions,
+        ),
         (
             "not emptied before",
-            moving(&[]),
+            updating_node(&[]),
             Some("b"),
             reboot(),
-            DaemonStep::Drain { config: config() },
+            AgentStep::Drain { config: config() },
         ),
         (
             "the only machine",
-            moving(&[("topology", "SingleReplica")]),
+            updating_node(&[("topology", "SingleReplica")]),
             Some("b"),
             reboot(),
-            DaemonStep::RunActions,
+            AgentStep::RunActions,
         ),
         (
             "restart later",
-            moving(&later),
+            updating_node(&later),
             Some("b"),
             reboot(),
-            DaemonStep::RequestReboot { config: config() },
+            AgentStep::RequestReboot { config: config() },
         ),
         (
             "restart later, told",
-            moving(&told),
+            updating_node(&told),
             Some("b"),
             reboot(),
-            DaemonStep::Wait(DaemonWait::RebootApproval { config: config() }),
+            AgentStep::Wait(AgentWait::RebootApproval { config: config() }),
         ),
         (
             "restart allowed",
-            moving(&allowed),
+            updating_node(&allowed),
             Some("b"),
             reboot(),
-            DaemonStep::Drain { config: config() },
+            AgentStep::Drain { config: config() },
         ),
         (
             "restart allowed for another",
-            moving(&[("reboot", "deferred"), ("pending", "b"), ("restart", "x")]),
+            updating_node(&[("reboot", "deferred"), ("pending", "b"), ("restart", "x")]),
             Some("b"),
             reboot(),
-            DaemonStep::Wait(DaemonWait::RebootApproval { config: config() }),
+            AgentStep::Wait(AgentWait::RebootApproval { config: config() }),
         ),
         (
             "the way back needs no permission",
-            moving(&[("reboot", "deferred"), ("pending", "b")]),
+            updating_node(&[("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
             reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
-            DaemonStep::Drain { config: config() },
+            AgentStep::Drain { config: config() },
         ),
         (
             "the way back of an empty machine",
-            moving(&[("drain", "drain-c"), ("drained", "drain-c")]),
+            updating_node(&[("drain", "drain-c"), ("drained", "drain-c")]),
             Some("b"),
             reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
-            DaemonStep::RunActions,
+            AgentStep::RunActions,
         ),
-        ("reload needs no permission", moving(&later), Some("b"), reload(), DaemonStep::RunActions),
+        (
+            "reload needs no permission",
+            updating_node(&later),
+            Some("b"),
+            reload(),
+            AgentStep::RunActions,
+        ),
         (
             "a new config while it waits",
             node(&[("current", "a"), ("desired", "c"), ("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
             reboot(),
-            DaemonStep::Update,
+            AgentStep::Update,
         ),
         (
             "restarted",
-            moving(&[("post", "Rebooting")]),
+            updating_node(&[("post", "Rebooting")]),
             Some("b"),
             booted(),
-            DaemonStep::ReportReboot,
+            AgentStep::ReportReboot,
         ),
         (
             "did not go down",
-            moving(&[("post", "Rebooting"), drained[0], drained[1]]),
+            updating_node(&[("post", "Rebooting"), drained[0], drained[1]]),
             Some("b"),
             reboot(),
-            DaemonStep::RunActions,
+            AgentStep::RunActions,
         ),
-        ("restarted, said so", moving(&drained), Some("b"), booted(), DaemonStep::Finish),
+        ("restarted, said so", updating_node(&drained), Some("b"), booted(), AgentStep::Finish),
         (
             "asked for work",
-            moving(&[("drain", "uncordon-b"), ("drained", "drain-b")]),
+            updating_node(&[("drain", "uncordon-b"), ("drained", "drain-b")]),
             Some("b"),
             booted(),
-            DaemonStep::Wait(DaemonWait::Uncordon { request: "uncordon-b".to_owned() }),
+            AgentStep::Wait(AgentWait::Uncordon { request: "uncordon-b".to_owned() }),
         ),
         (
             "got work",
-            moving(&[("drain", "uncordon-b"), ("drained", "uncordon-b")]),
+            updating_node(&[("drain", "uncordon-b"), ("drained", "uncordon-b")]),
             Some("b"),
             booted(),
-            DaemonStep::Finish,
+            AgentStep::Finish,
         ),
         (
             "failed, and the cause is gone",
             node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]),
             Some("a"),
             None,
-            DaemonStep::Finish,
+            AgentStep::Finish,
         ),
-        ("the Node is older than the disk", node(&DONE), Some("b"), None, DaemonStep::Update),
+        ("the Node is older than the disk", node(&DONE), Some("b"), None, AgentStep::Update),
     ];
     for (what, node, disk, pending, expected) in table {
-        let observed = DaemonSnapshot {
+        let observed = AgentSnapshot {
             node: &node,
             config_on_disk: disk,
             image_on_disk: None,
@@ -213,7 +225,7 @@ fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
     let failed = node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]);
     let step = |node: &Node, force, is_checked| {
         let (disk, boot) = (Some("a"), "now");
-        next_step(&DaemonSnapshot {
+        next_step(&AgentSnapshot {
             node,
             config_on_disk: disk,
             image_on_disk: None,
@@ -223,10 +235,10 @@ fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
             is_disk_verified: is_checked,
         })
     };
-    assert_eq!(step(&done, false, false), DaemonStep::Finish);
-    assert_eq!(step(&done, false, true), DaemonStep::Idle);
-    assert_eq!(step(&failed, true, true), DaemonStep::Update);
-    assert_eq!(step(&done, true, false), DaemonStep::Update);
+    assert_eq!(step(&done, false, false), AgentStep::Finish);
+    assert_eq!(step(&done, false, true), AgentStep::Idle);
+    assert_eq!(step(&failed, true, true), AgentStep::Update);
+    assert_eq!(step(&done, true, false), AgentStep::Update);
 }
 
 #[test]
@@ -244,7 +256,7 @@ fn an_image_of_the_pools_own_is_wanted_too() {
     let step = |node: &Node, image: Option<&str>| {
         let (disk, boot) = (Some("a"), "now");
         let (force, is_checked) = (false, true);
-        next_step(&DaemonSnapshot {
+        next_step(&AgentSnapshot {
             node,
             config_on_disk: disk,
             image_on_disk: image,
@@ -254,12 +266,12 @@ fn an_image_of_the_pools_own_is_wanted_too() {
             is_disk_verified: is_checked,
         })
     };
-    assert_eq!(step(&images("i", "i"), Some("i")), DaemonStep::Idle);
-    assert_eq!(step(&images("i", "j"), Some("i")), DaemonStep::Update);
-    assert_eq!(step(&images("i", ""), Some("i")), DaemonStep::Update);
+    assert_eq!(step(&images("i", "i"), Some("i")), AgentStep::Idle);
+    assert_eq!(step(&images("i", "j"), Some("i")), AgentStep::Update);
+    assert_eq!(step(&images("i", ""), Some("i")), AgentStep::Update);
     // It has the image, and has not said so yet.
-    assert_eq!(step(&images("i", "j"), Some("j")), DaemonStep::Finish);
-    assert_eq!(step(&images("i", "i"), None), DaemonStep::Idle);
+    assert_eq!(step(&images("i", "j"), Some("j")), AgentStep::Finish);
+    assert_eq!(step(&images("i", "i"), None), AgentStep::Idle);
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -290,20 +302,20 @@ proptest! {
             ("reboot", if deferred { "deferred" } else { "" }), ("restart", &permitted),
         ]);
         let pending = pending(&disk, &[Type::Reboot], if boots { "before" } else { "now" });
-        let observed = DaemonSnapshot {
+        let observed = AgentSnapshot {
             node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
             force: false, is_disk_verified,
         };
         let step = next_step(&observed);
-        if step == DaemonStep::RunActions {
+        if step == AgentStep::RunActions {
             let request = format!("drain-{disk}");
             prop_assert_eq!(&drained, &request);
             prop_assert!(!deferred || permitted == disk);
         }
         if !drain.is_empty() && drain != drained {
-            prop_assert!(matches!(step, DaemonStep::Wait(_) | DaemonStep::ReportInitialConfig), "{step:?}");
+            prop_assert!(matches!(step, AgentStep::Wait(_) | AgentStep::ReportInitialConfig), "{step:?}");
         }
-        if matches!(step, DaemonStep::Finish | DaemonStep::Idle) {
+        if matches!(step, AgentStep::Finish | AgentStep::Idle) {
             prop_assert_eq!(&disk, &desired);
             prop_assert!(boots);
         }

@@ -75,16 +75,17 @@ pub fn from_v3(config: &v3::Config) -> Result<Config, DowngradeError> {
         references(&ignition.security.tls.certificate_authorities);
     result.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
     result.ignition.timeouts.http_total = ignition.timeouts.http_total;
-    result.passwd.users = each(&config.passwd.users, user);
-    result.passwd.groups = each(&config.passwd.groups, group);
-    result.systemd.units = each(&config.systemd.units, unit);
-    result.storage.disks = each(&storage.disks, disk);
-    result.storage.raid = each(&storage.raid, raid);
+    result.passwd.users = translate_list(&config.passwd.users, user);
+    result.passwd.groups = translate_list(&config.passwd.groups, group);
+    result.systemd.units = translate_list(&config.systemd.units, unit);
+    result.storage.disks = translate_list(&storage.disks, disk);
+    result.storage.raid = translate_list(&storage.raid, raid);
     result.storage.filesystems = named_filesystems(&storage.filesystems);
     let files = storage.files.iter().flat_map(|file| split_file(file, &filesystems));
     result.storage.files = files.collect::<Vec<_>>().into();
-    result.storage.directories = each(&storage.directories, |d| directory(d, &filesystems));
-    result.storage.links = each(&storage.links, |l| link(l, &filesystems));
+    result.storage.directories =
+        translate_list(&storage.directories, |d| directory(d, &filesystems));
+    result.storage.links = translate_list(&storage.links, |l| link(l, &filesystems));
     let report = validate(&result);
     if report.is_fatal() {
         return Err(DowngradeError::InvalidResult { report });
@@ -150,11 +151,11 @@ fn check_storage(storage: &v3::Storage) -> Result<(), DowngradeError> {
     Ok(())
 }
 
-fn each<T, U>(items: &[T], translate: impl FnMut(&T) -> U) -> Appended<U> {
+fn translate_list<T, U>(items: &[T], translate: impl FnMut(&T) -> U) -> Appended<U> {
     items.iter().map(translate).collect::<Vec<_>>().into()
 }
 
-fn same(items: &[String]) -> Appended<String> {
+fn copy_list(items: &[String]) -> Appended<String> {
     items.to_vec().into()
 }
 
@@ -180,7 +181,7 @@ fn user(user: &v3::PasswdUser) -> PasswdUser {
     PasswdUser {
         create: None,
         gecos: text(user.gecos.as_ref()),
-        groups: same(&user.groups),
+        groups: copy_list(&user.groups),
         home_dir: text(user.home_dir.as_ref()),
         name: user.name.clone(),
         no_create_home: user.no_create_home == Some(true),
@@ -188,7 +189,7 @@ fn user(user: &v3::PasswdUser) -> PasswdUser {
         no_user_group: user.no_user_group == Some(true),
         password_hash: user.password_hash.clone(),
         primary_group: text(user.primary_group.as_ref()),
-        ssh_authorized_keys: same(&user.ssh_authorized_keys),
+        ssh_authorized_keys: copy_list(&user.ssh_authorized_keys),
         shell: text(user.shell.as_ref()),
         system: user.system == Some(true),
         uid: user.uid,
@@ -211,7 +212,7 @@ fn unit(unit: &v3::Unit) -> Unit {
     };
     Unit {
         contents: text(unit.contents.as_ref()),
-        dropins: each(&unit.dropins, dropin),
+        dropins: translate_list(&unit.dropins, dropin),
         enable: false,
         enabled: unit.enabled,
         mask: unit.mask == Some(true),
@@ -229,17 +230,17 @@ fn disk(disk: &v3::Disk) -> Disk {
     };
     Disk {
         device: disk.device.clone(),
-        partitions: each(&disk.partitions, partition),
+        partitions: translate_list(&disk.partitions, partition),
         wipe_table: disk.wipe_table == Some(true),
     }
 }
 
 fn raid(raid: &v3::Raid) -> Raid {
     Raid {
-        devices: same(&raid.devices),
+        devices: copy_list(&raid.devices),
         level: text(raid.level.as_ref()),
         name: raid.name.clone(),
-        options: same(&raid.options),
+        options: copy_list(&raid.options),
         spares: raid.spares.unwrap_or_default(),
     }
 }
@@ -247,7 +248,7 @@ fn raid(raid: &v3::Raid) -> Raid {
 /// A file system is named by its path, or numbered where it has none.
 fn named_filesystems(filesystems: &[v3::Filesystem]) -> Appended<Filesystem> {
     let mut unnamed = 0;
-    each(filesystems, |filesystem| {
+    translate_list(filesystems, |filesystem| {
         let name = filesystem.path.clone().unwrap_or_else(|| {
             unnamed += 1;
             unnamed.to_string()
@@ -257,7 +258,7 @@ fn named_filesystems(filesystems: &[v3::Filesystem]) -> Appended<Filesystem> {
             device: filesystem.device.clone(),
             format: text(filesystem.format.as_ref()),
             label: filesystem.label.clone(),
-            options: same(&filesystem.options),
+            options: copy_list(&filesystem.options),
             uuid: filesystem.uuid.clone(),
             wipe_filesystem: filesystem.wipe_filesystem == Some(true),
         };
@@ -267,7 +268,7 @@ fn named_filesystems(filesystems: &[v3::Filesystem]) -> Appended<Filesystem> {
 
 /// The file system whose path a path begins with, the longest one, and the path in it. As in the
 /// converter, the two paths are compared as mere text.
-fn place(path: &str, filesystems: &[&str]) -> (String, String) {
+fn filesystem_path(path: &str, filesystems: &[&str]) -> (String, String) {
     let mut best = "";
     for filesystem in filesystems {
         if path.starts_with(filesystem) && filesystem.len() > best.len() {
@@ -291,7 +292,7 @@ fn node_group(group: &v3::NodeGroup) -> Option<Owner> {
 /// A file of 3.2 becomes one for its contents and one for each piece to append; one that has
 /// neither is lost.
 fn split_file(file: &v3::File, filesystems: &[&str]) -> Vec<File> {
-    let (filesystem, path) = place(&file.path, filesystems);
+    let (filesystem, path) = filesystem_path(&file.path, filesystems);
     let piece = |resource: &v3::Resource, append: bool| File {
         filesystem: filesystem.clone(),
         group: node_group(&file.group),
@@ -312,7 +313,7 @@ fn split_file(file: &v3::File, filesystems: &[&str]) -> Vec<File> {
 }
 
 fn directory(directory: &v3::Directory, filesystems: &[&str]) -> Directory {
-    let (filesystem, path) = place(&directory.path, filesystems);
+    let (filesystem, path) = filesystem_path(&directory.path, filesystems);
     Directory {
         filesystem,
         group: node_group(&directory.group),
@@ -324,7 +325,7 @@ fn directory(directory: &v3::Directory, filesystems: &[&str]) -> Directory {
 }
 
 fn link(link: &v3::Link, filesystems: &[&str]) -> Link {
-    let (filesystem, path) = place(&link.path, filesystems);
+    let (filesystem, path) = filesystem_path(&link.path, filesystems);
     Link {
         filesystem,
         group: node_group(&link.group),

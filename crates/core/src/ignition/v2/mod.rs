@@ -13,12 +13,12 @@
 //! specification 1, should it also say `ignitionVersion: 1`; and it crashes on a 2.0 config that
 //! has a URL with user information, which is an error here.
 
-mod dedupe;
+mod deduplicate;
 mod from_v3;
+mod lift_version;
 pub mod schema;
 mod source;
 mod to_v3;
-mod translate;
 mod validate;
 
 use serde_json::Value;
@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::config_part::{ConfigDecoder, ConfigPart as _};
 use super::report::IgnitionReport;
 
-pub use dedupe::remove_duplicates;
+pub use deduplicate::remove_duplicates;
 pub use from_v3::{DowngradeError, from_v3};
 pub use schema::Config;
 pub use to_v3::{UpgradeError, to_v3};
@@ -49,6 +49,6 @@ pub fn parse(raw: &Value, minor: u8) -> Result<(Config, IgnitionReport), Ignitio
     if report.is_fatal() {
         return Err(report);
     }
-    translate::lift(&mut config, minor);
+    lift_version::lift_to_2_2(&mut config, minor);
     Ok((config, report))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::ignition::config_part::{ConfigDecoder, ConfigPart, shape};
 use crate::ignition::keyed_list::Appended;
-use crate::ignition::report::{IgnitionReport, JsonPath};
+use crate::ignition::report::{ConfigPath, IgnitionReport};
 
 /// A whole number that 2.0 reads without a sign, and later versions with one. As in Ignition, one
 /// of 2.0 that is too large for a signed number becomes a negative one.
@@ -38,7 +38,7 @@ impl ConfigPart for WholeNumber {
         parts.into_iter().next_back().unwrap_or_default()
     }
 
-    fn find_duplicates(&self, _: &mut JsonPath, _: &mut IgnitionReport) {}
+    fn find_duplicates(&self, _: &mut ConfigPath, _: &mut IgnitionReport) {}
 }
 
 shape! {

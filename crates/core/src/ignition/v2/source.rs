@@ -4,11 +4,11 @@
 
 use super::schema::Config;
 use crate::ignition::go::url;
-use crate::ignition::report::{IgnitionReport, JsonPath};
+use crate::ignition::report::{ConfigPath, IgnitionReport};
 
 /// Writes every URL of a 2.0 config anew; one that is none is an error.
 pub(super) fn rewrite_all(config: &mut Config, report: &mut IgnitionReport) {
-    let section = JsonPath::root().key("ignition").key("config");
+    let section = ConfigPath::root().key("ignition").key("config");
     let mut sources = Vec::new();
     for (index, reference) in config.ignition.config.append.iter_mut().enumerate() {
         sources.push((section.key("append").index(index).key("source"), &mut reference.source));
@@ -16,7 +16,7 @@ pub(super) fn rewrite_all(config: &mut Config, report: &mut IgnitionReport) {
     if let Some(reference) = &mut config.ignition.config.replace {
         sources.push((section.key("replace").key("source"), &mut reference.source));
     }
-    let files = JsonPath::root().key("storage").key("files");
+    let files = ConfigPath::root().key("storage").key("files");
     for (index, file) in config.storage.files.iter_mut().enumerate() {
         let path = files.index(index).key("contents").key("source");
         sources.push((path, &mut file.contents.source));

@@ -97,19 +97,19 @@ pub fn to_v3(config: &Config) -> Result<v3::Config, UpgradeError> {
         ignition.config.replace.as_ref().map(reference).unwrap_or_default();
     let tls = &ignition.security.tls;
     result.ignition.security.tls.certificate_authorities =
-        each(&tls.certificate_authorities, reference);
+        translate_list(&tls.certificate_authorities, reference);
     result.ignition.timeouts = v3::Timeouts {
         http_response_headers: ignition.timeouts.http_response_headers,
         http_total: ignition.timeouts.http_total,
     };
-    result.passwd.users = each(&config.passwd.users, user);
-    result.passwd.groups = each(&config.passwd.groups, group);
-    result.systemd.units = each(&config.systemd.units, unit);
-    result.storage.disks = each(&config.storage.disks, disk);
-    result.storage.raid = each(&config.storage.raid, raid);
-    result.storage.files = each(&config.storage.files, file);
-    result.storage.directories = each(&config.storage.directories, directory);
-    result.storage.links = each(&config.storage.links, link);
+    result.passwd.users = translate_list(&config.passwd.users, user);
+    result.passwd.groups = translate_list(&config.passwd.groups, group);
+    result.systemd.units = translate_list(&config.systemd.units, unit);
+    result.storage.disks = translate_list(&config.storage.disks, disk);
+    result.storage.raid = translate_list(&config.storage.raid, raid);
+    result.storage.files = translate_list(&config.storage.files, file);
+    result.storage.directories = translate_list(&config.storage.directories, directory);
+    result.storage.links = translate_list(&config.storage.links, link);
     let report = validate_v3(&result, 0);
     if report.is_fatal() {
         return Err(UpgradeError::InvalidResult { report });
@@ -177,21 +177,21 @@ fn check_units(systemd: &Systemd) -> Result<(), UpgradeError> {
     Ok(())
 }
 
-fn each<T, U: KeyedItem>(items: &[T], translate: impl Fn(&T) -> U) -> Keyed<U> {
+fn translate_list<T, U: KeyedItem>(items: &[T], translate: impl Fn(&T) -> U) -> Keyed<U> {
     items.iter().map(translate).collect::<Vec<_>>().into()
 }
 
-fn same(items: &[String]) -> Keyed<String> {
+fn copy_list(items: &[String]) -> Keyed<String> {
     items.to_vec().into()
 }
 
 /// A text that counts as unsaid where it is empty.
-fn said(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// A flag that counts as unsaid where it is off.
-fn set(flag: bool) -> Option<bool> {
+fn true_or_none(flag: bool) -> Option<bool> {
     flag.then_some(true)
 }
 
@@ -211,24 +211,24 @@ fn reference(reference: &Reference) -> v3::Resource {
 /// source of the last one; two or more are then refused as duplicates of each other.
 fn appended(references: &[Reference]) -> Keyed<v3::Resource> {
     let source = references.last().map(|last| last.source.clone());
-    each(references, |item| v3::Resource { source: source.clone(), ..reference(item) })
+    translate_list(references, |item| v3::Resource { source: source.clone(), ..reference(item) })
 }
 
 fn user(user: &PasswdUser) -> v3::PasswdUser {
     v3::PasswdUser {
-        gecos: said(&user.gecos),
-        groups: same(&user.groups),
-        home_dir: said(&user.home_dir),
+        gecos: non_empty(&user.gecos),
+        groups: copy_list(&user.groups),
+        home_dir: non_empty(&user.home_dir),
         name: user.name.clone(),
-        no_create_home: set(user.no_create_home),
-        no_log_init: set(user.no_log_init),
-        no_user_group: set(user.no_user_group),
+        no_create_home: true_or_none(user.no_create_home),
+        no_log_init: true_or_none(user.no_log_init),
+        no_user_group: true_or_none(user.no_user_group),
         password_hash: user.password_hash.clone(),
-        primary_group: said(&user.primary_group),
-        ssh_authorized_keys: same(&user.ssh_authorized_keys),
-        shell: said(&user.shell),
+        primary_group: non_empty(&user.primary_group),
+        ssh_authorized_keys: copy_list(&user.ssh_authorized_keys),
+        shell: non_empty(&user.shell),
         should_exist: None,
-        system: set(user.system),
+        system: true_or_none(user.system),
         uid: user.uid,
     }
 }
@@ -237,24 +237,24 @@ fn group(group: &PasswdGroup) -> v3::PasswdGroup {
     v3::PasswdGroup {
         gid: group.gid.map(|gid| gid.0),
         name: group.name.clone(),
-        password_hash: said(&group.password_hash),
+        password_hash: non_empty(&group.password_hash),
         should_exist: None,
-        system: set(group.system),
+        system: true_or_none(group.system),
     }
 }
 
 fn unit(unit: &Unit) -> v3::Unit {
     v3::Unit {
-        contents: said(&unit.contents),
-        dropins: each(&unit.dropins, dropin),
-        enabled: unit.enabled.or(set(unit.enable)),
-        mask: set(unit.mask),
+        contents: non_empty(&unit.contents),
+        dropins: translate_list(&unit.dropins, dropin),
+        enabled: unit.enabled.or(true_or_none(unit.enable)),
+        mask: true_or_none(unit.mask),
         name: unit.name.clone(),
     }
 }
 
 fn dropin(dropin: &Dropin) -> v3::Dropin {
-    v3::Dropin { contents: said(&dropin.contents), name: dropin.name.clone() }
+    v3::Dropin { contents: non_empty(&dropin.contents), name: dropin.name.clone() }
 }
 
 /// Disks that get this far have no partitions: their size and start are deprecated, and refused.
@@ -262,13 +262,13 @@ fn disk(disk: &Disk) -> v3::Disk {
     v3::Disk {
         device: disk.device.clone(),
         partitions: Keyed::default(),
-        wipe_table: set(disk.wipe_table),
+        wipe_table: true_or_none(disk.wipe_table),
     }
 }
 
 fn raid(raid: &Raid) -> v3::Raid {
     v3::Raid {
-        devices: same(&raid.devices),
+        devices: copy_list(&raid.devices),
         level: Some(raid.level.clone()),
         name: raid.name.clone(),
         options: Appended::from(raid.options.to_vec()),
@@ -277,7 +277,9 @@ fn raid(raid: &Raid) -> v3::Raid {
 }
 
 fn node_user(owner: Option<&Owner>) -> v3::NodeUser {
-    owner.map(|owner| v3::NodeUser { id: owner.id, name: said(&owner.name) }).unwrap_or_default()
+    owner
+        .map(|owner| v3::NodeUser { id: owner.id, name: non_empty(&owner.name) })
+        .unwrap_or_default()
 }
 
 fn node_group(owner: Option<&Owner>) -> v3::NodeGroup {
@@ -287,7 +289,7 @@ fn node_group(owner: Option<&Owner>) -> v3::NodeGroup {
 
 fn file(file: &File) -> v3::File {
     let contents = v3::Resource {
-        compression: said(&file.contents.compression),
+        compression: non_empty(&file.contents.compression),
         source: Some(file.contents.source.clone()),
         verification: verification(&file.contents.verification),
         ..v3::Resource::default()
@@ -325,7 +327,7 @@ fn link(link: &Link) -> v3::Link {
         overwrite: link.overwrite,
         path: go_path::clean(&link.path),
         user: node_user(link.user.as_ref()),
-        hard: set(link.hard),
+        hard: true_or_none(link.hard),
         target: Some(link.target.clone()),
     }
 }

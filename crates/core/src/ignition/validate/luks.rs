@@ -1,6 +1,6 @@
 //! Encrypted volumes and how they are unlocked.
 
-use super::super::report::JsonPath;
+use super::super::report::ConfigPath;
 use super::super::schema::{Clevis, ClevisCustom, Luks, Tang};
 use super::{Validator, check_url, path_problem};
 
@@ -9,7 +9,7 @@ fn is_set(text: Option<&String>) -> bool {
 }
 
 impl Validator<'_> {
-    pub(super) fn luks(&mut self, luks: &Luks, path: &JsonPath) {
+    pub(super) fn luks(&mut self, luks: &Luks, path: &ConfigPath) {
         if luks.name.contains('/') {
             self.report.error(&path.key("name"), "device names cannot contain slashes");
         }
@@ -37,7 +37,7 @@ impl Validator<'_> {
         }
     }
 
-    fn clevis(&mut self, clevis: &Clevis, path: &JsonPath) {
+    fn clevis(&mut self, clevis: &Clevis, path: &ConfigPath) {
         let others = !clevis.tang.is_empty()
             || clevis.tpm2 == Some(true)
             || clevis.threshold.is_some_and(|threshold| threshold != 0);
@@ -56,7 +56,7 @@ impl Validator<'_> {
         }
     }
 
-    fn clevis_custom(&mut self, custom: &ClevisCustom, path: &JsonPath) {
+    fn clevis_custom(&mut self, custom: &ClevisCustom, path: &ConfigPath) {
         let (pin, config) =
             (custom.pin.as_deref().unwrap_or_default(), is_set(custom.config.as_ref()));
         let asks = self.minor >= 3 && custom.needs_network == Some(true);
@@ -74,7 +74,7 @@ impl Validator<'_> {
         }
     }
 
-    fn tang(&mut self, tang: &Tang, path: &JsonPath) {
+    fn tang(&mut self, tang: &Tang, path: &ConfigPath) {
         let problem = match super::super::go::url::parse(&tang.url) {
             Err(_) => Some("unable to parse url"),
             Ok(url) if matches!(url.scheme.as_str(), "http" | "https") => None,

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::config_part::ConfigPart as _;
 use super::go::path as go_path;
-use super::report::{IgnitionReport, JsonPath};
+use super::report::{ConfigPath, IgnitionReport};
 use super::schema::{Config, Proxy};
 pub(crate) use resource::check_url;
 
@@ -17,12 +17,12 @@ pub(crate) use resource::check_url;
 #[must_use]
 pub fn validate(config: &Config, minor: u8) -> IgnitionReport {
     let mut report = IgnitionReport::default();
-    let root = JsonPath::root();
+    let root = ConfigPath::root();
     let ignition = root.key("ignition");
     validate_proxy(&config.ignition.proxy, &ignition.key("proxy"), &mut report);
     let validator = Validator { minor, report: &mut report };
     validator.config(config, &root);
-    config.find_duplicates(&mut JsonPath::root(), &mut report);
+    config.find_duplicates(&mut ConfigPath::root(), &mut report);
     report
 }
 
@@ -33,14 +33,14 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    fn config(mut self, config: &Config, root: &JsonPath) {
+    fn config(mut self, config: &Config, root: &ConfigPath) {
         self.ignition_section(config, &root.key("ignition"));
         self.storage(&config.storage, &root.key("storage"));
         self.systemd(&config.systemd, &root.key("systemd"));
         self.conflicts_with_units(config, &root.key("storage"));
     }
 
-    fn ignition_section(&mut self, config: &Config, path: &JsonPath) {
+    fn ignition_section(&mut self, config: &Config, path: &ConfigPath) {
         let merge = path.key("config").key("merge");
         for (index, resource) in config.ignition.config.merge.iter().enumerate() {
             let path = merge.index(index);
@@ -61,7 +61,7 @@ impl Validator<'_> {
     }
 
     /// A file must not be written where a unit or drop-in is written too.
-    fn conflicts_with_units(&mut self, config: &Config, path: &JsonPath) {
+    fn conflicts_with_units(&mut self, config: &Config, path: &ConfigPath) {
         let mut unit_paths: HashSet<String> = HashSet::new();
         let not_empty =
             |contents: &Option<String>| contents.as_ref().is_some_and(|c| !c.is_empty());
@@ -86,7 +86,7 @@ impl Validator<'_> {
     fn conflicts<'a>(
         &mut self,
         nodes: impl Iterator<Item = &'a String>,
-        path: &JsonPath,
+        path: &ConfigPath,
         unit_paths: &HashSet<String>,
     ) {
         for (index, node) in nodes.enumerate() {
@@ -97,14 +97,14 @@ impl Validator<'_> {
         }
     }
 
-    fn error_if(&mut self, problem: Option<&'static str>, path: &JsonPath, key: &'static str) {
+    fn error_if(&mut self, problem: Option<&'static str>, path: &ConfigPath, key: &'static str) {
         if let Some(problem) = problem {
             self.report.error(&path.key(key), problem);
         }
     }
 }
 
-fn validate_proxy(proxy: &Proxy, path: &JsonPath, report: &mut IgnitionReport) {
+fn validate_proxy(proxy: &Proxy, path: &ConfigPath, report: &mut IgnitionReport) {
     let mut check = |url: &Option<String>, key: &'static str, http_is_fine: bool| {
         let Some(url) = url else { return };
         match super::go::url::parse(url) {

@@ -2,12 +2,12 @@
 
 use super::super::data_url;
 use super::super::go::url::{self, GoUrl};
-use super::super::report::JsonPath;
+use super::super::report::ConfigPath;
 use super::super::schema::{Resource, Verification};
 use super::Validator;
 
 impl Validator<'_> {
-    pub(super) fn resource(&mut self, resource: &Resource, path: &JsonPath) {
+    pub(super) fn resource(&mut self, resource: &Resource, path: &ConfigPath) {
         if !matches!(resource.compression.as_deref(), None | Some("" | "gzip")) {
             self.report.error(&path.key("compression"), "invalid compression method");
         }
@@ -21,7 +21,7 @@ impl Validator<'_> {
     }
 
     /// A config or certificate to fetch; before 3.1 it was less than any other resource.
-    pub(super) fn reference(&mut self, resource: &Resource, path: &JsonPath) {
+    pub(super) fn reference(&mut self, resource: &Resource, path: &ConfigPath) {
         if self.minor >= 1 {
             return self.resource(resource, path);
         }
@@ -29,7 +29,7 @@ impl Validator<'_> {
         self.verification(&resource.verification, path);
     }
 
-    fn source(&mut self, resource: &Resource, path: &JsonPath) {
+    fn source(&mut self, resource: &Resource, path: &ConfigPath) {
         if let Some(source) = resource.source.as_deref().filter(|source| !source.is_empty())
             && let Err(problem) = check_url(source, self.minor)
         {
@@ -37,7 +37,7 @@ impl Validator<'_> {
         }
     }
 
-    fn headers(&mut self, resource: &Resource, path: &JsonPath) {
+    fn headers(&mut self, resource: &Resource, path: &ConfigPath) {
         if resource.http_headers.is_empty() {
             return;
         }
@@ -60,7 +60,7 @@ impl Validator<'_> {
         }
     }
 
-    fn verification(&mut self, verification: &Verification, path: &JsonPath) {
+    fn verification(&mut self, verification: &Verification, path: &ConfigPath) {
         let Some(hash) = &verification.hash else { return };
         let problem = match hash.split_once('-') {
             None => Some("malformed hash specifier"),
@@ -74,7 +74,7 @@ impl Validator<'_> {
     }
 
     /// Where a source is a must.
-    pub(super) fn required_source(&mut self, resource: &Resource, path: &JsonPath) {
+    pub(super) fn required_source(&mut self, resource: &Resource, path: &ConfigPath) {
         match resource.source.as_deref().filter(|source| !source.is_empty()) {
             None => self.report.error(path, "source is required"),
             Some(source) => {

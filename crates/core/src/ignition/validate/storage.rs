@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::go::path as go_path;
 use super::super::keyed_list::Keyed;
-use super::super::report::JsonPath;
+use super::super::report::ConfigPath;
 use super::super::schema::{Disk, File, Filesystem, NodeGroup, NodeUser, Partition, Raid, Storage};
 use super::{Validator, path_problem};
 
@@ -12,7 +12,7 @@ const SPECIAL_BITS: &str =
     "setuid/setgid/sticky bits are not supported or functional in spec versions older than 3.6.0";
 
 impl Validator<'_> {
-    pub(super) fn storage(&mut self, storage: &Storage, path: &JsonPath) {
+    pub(super) fn storage(&mut self, storage: &Storage, path: &ConfigPath) {
         self.nodes(storage, path);
         self.links(storage, path);
         for (index, disk) in storage.disks.iter().enumerate() {
@@ -30,7 +30,7 @@ impl Validator<'_> {
         }
     }
 
-    fn nodes(&mut self, storage: &Storage, path: &JsonPath) {
+    fn nodes(&mut self, storage: &Storage, path: &ConfigPath) {
         for (index, directory) in storage.directories.iter().enumerate() {
             let path = path.key("directories").index(index);
             self.node(&directory.path, &directory.user, &directory.group, &path);
@@ -45,7 +45,7 @@ impl Validator<'_> {
         }
     }
 
-    fn node(&mut self, node: &str, user: &NodeUser, group: &NodeGroup, path: &JsonPath) {
+    fn node(&mut self, node: &str, user: &NodeUser, group: &NodeGroup, path: &ConfigPath) {
         self.error_if(path_problem(node), path, "path");
         let both = |id: Option<i64>, name: &Option<String>| {
             let both = id.is_some() && name.as_ref().is_some_and(|name| !name.is_empty());
@@ -55,7 +55,7 @@ impl Validator<'_> {
         self.error_if(both(group.id, &group.name), path, "group");
     }
 
-    fn mode(&mut self, mode: Option<i64>, path: &JsonPath) {
+    fn mode(&mut self, mode: Option<i64>, path: &ConfigPath) {
         let Some(mode) = mode else { return };
         if !(0..=0o7777).contains(&mode) {
             self.report.error(&path.key("mode"), "illegal file mode");
@@ -65,7 +65,7 @@ impl Validator<'_> {
         }
     }
 
-    fn file(&mut self, file: &File, path: &JsonPath) {
+    fn file(&mut self, file: &File, path: &ConfigPath) {
         self.node(&file.path, &file.user, &file.group, path);
         self.mode(file.mode, path);
         if file.overwrite == Some(true) && file.contents.source.is_none() {
@@ -79,7 +79,7 @@ impl Validator<'_> {
     }
 
     /// Links, and what is said to lie below one.
-    fn links(&mut self, storage: &Storage, path: &JsonPath) {
+    fn links(&mut self, storage: &Storage, path: &ConfigPath) {
         if storage.links.is_empty() {
             return;
         }
@@ -115,7 +115,7 @@ impl Validator<'_> {
         }
     }
 
-    fn hard_link(&mut self, storage: &Storage, index: usize, target: &str, path: &JsonPath) {
+    fn hard_link(&mut self, storage: &Storage, index: usize, target: &str, path: &ConfigPath) {
         let link = &storage.links[index];
         let mut resolved = go_path::clean(target);
         if !resolved.starts_with('/') {
@@ -137,7 +137,7 @@ impl Validator<'_> {
         }
     }
 
-    fn disk(&mut self, disk: &Disk, path: &JsonPath) {
+    fn disk(&mut self, disk: &Disk, path: &ConfigPath) {
         for (index, partition) in disk.partitions.iter().enumerate() {
             self.partition(partition, &path.key("partitions").index(index));
         }
@@ -170,7 +170,7 @@ impl Validator<'_> {
         }
     }
 
-    fn partition(&mut self, partition: &Partition, path: &JsonPath) {
+    fn partition(&mut self, partition: &Partition, path: &ConfigPath) {
         let not_empty = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let says_more = partition.label.is_some()
             || not_empty(&partition.type_guid)
@@ -196,7 +196,7 @@ impl Validator<'_> {
         self.error_if(guid_problem(partition.type_guid.as_deref()), path, "typeGuid");
     }
 
-    fn filesystem(&mut self, filesystem: &Filesystem, path: &JsonPath) {
+    fn filesystem(&mut self, filesystem: &Filesystem, path: &ConfigPath) {
         let mounted_at = filesystem.path.as_deref().filter(|path| !path.is_empty());
         self.error_if(mounted_at.and_then(path_problem), path, "path");
         self.error_if(path_problem(&filesystem.device), path, "device");
@@ -239,7 +239,7 @@ impl Validator<'_> {
         }
     }
 
-    fn filesystems_on_disks(&mut self, storage: &Storage, path: &JsonPath) {
+    fn filesystems_on_disks(&mut self, storage: &Storage, path: &ConfigPath) {
         let disks: HashMap<&str, &Disk> =
             storage.disks.iter().map(|disk| (disk.device.as_str(), disk)).collect();
         for (index, filesystem) in storage.filesystems.iter().enumerate() {
@@ -255,7 +255,7 @@ impl Validator<'_> {
         }
     }
 
-    fn raid(&mut self, raid: &Raid, path: &JsonPath) {
+    fn raid(&mut self, raid: &Raid, path: &ConfigPath) {
         let level = raid.level.as_deref().unwrap_or_default();
         let problem = match level {
             "" if self.minor >= 3 => Some("raid level is required"),

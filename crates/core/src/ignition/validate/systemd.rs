@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::super::go::{path as go_path, unit_file};
-use super::super::report::JsonPath;
+use super::super::report::ConfigPath;
 use super::super::schema::{Systemd, Unit};
 use super::Validator;
 
 impl Validator<'_> {
-    pub(super) fn systemd(&mut self, systemd: &Systemd, path: &JsonPath) {
+    pub(super) fn systemd(&mut self, systemd: &Systemd, path: &ConfigPath) {
         let path = path.key("units");
         for (index, unit) in systemd.units.iter().enumerate() {
             self.unit(unit, &path.index(index));
@@ -16,7 +16,7 @@ impl Validator<'_> {
         self.instances_of_templates(systemd, &path);
     }
 
-    fn unit(&mut self, unit: &Unit, path: &JsonPath) {
+    fn unit(&mut self, unit: &Unit, path: &ConfigPath) {
         if !is_unit_name(&unit.name) {
             self.report.error(&path.key("name"), "invalid systemd unit extension");
         }
@@ -51,7 +51,7 @@ impl Validator<'_> {
     }
 
     /// An enabled instance `a@b.service` needs its template `a@.service` to be installable.
-    fn instances_of_templates(&mut self, systemd: &Systemd, path: &JsonPath) {
+    fn instances_of_templates(&mut self, systemd: &Systemd, path: &ConfigPath) {
         let units: HashMap<&str, &Unit> =
             systemd.units.iter().map(|unit| (unit.name.as_str(), unit)).collect();
         for (index, unit) in systemd.units.iter().enumerate() {

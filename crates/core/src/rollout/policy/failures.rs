@@ -15,7 +15,7 @@ pub(super) fn bad_configs(pool: &MachineConfigPool) -> BTreeSet<String> {
 }
 
 /// A config that is bad: the machines that failed on it, and what is to be remembered about it.
-pub(super) struct BadConfig {
+pub(super) struct BadConfigRecord {
     pub(super) failed: Vec<String>,
     pub(super) pool_annotations: BTreeMap<String, Option<String>>,
 }
@@ -27,14 +27,14 @@ pub(super) fn evaluate_failures(
     policy: &RolloutPolicy,
     views: &[NodeView<'_>],
     target: &str,
-) -> Option<BadConfig> {
+) -> Option<BadConfigRecord> {
     let failed: Vec<String> = views
         .iter()
         .filter(|view| view.desired_config() == target && view.is_degraded())
         .map(|view| view.name().to_owned())
         .collect();
     if policy.bad_configs.contains(target) {
-        return Some(BadConfig { failed, pool_annotations: BTreeMap::new() });
+        return Some(BadConfigRecord { failed, pool_annotations: BTreeMap::new() });
     }
     // Somebody has taken the config out of the list: who had failed on it before is forgiven, or
     // the config would be back in the list at once.
@@ -50,7 +50,7 @@ pub(super) fn evaluate_failures(
         (machinist::BAD_CONFIGS.to_owned(), Some(bad.join(","))),
         (machinist::FAILED_MACHINES.to_owned(), Some(format!("{target} {}", failed.join(",")))),
     ]);
-    Some(BadConfig { failed, pool_annotations: memory })
+    Some(BadConfigRecord { failed, pool_annotations: memory })
 }
 
 fn forgiven_machines<'a>(pool: &'a MachineConfigPool, target: &str) -> BTreeSet<&'a str> {

@@ -99,7 +99,7 @@ impl PoolSimulation {
                 .unwrap();
     }
 
-    fn remembered(&self, key: &str) -> Option<&str> {
+    fn pool_annotation(&self, key: &str) -> Option<&str> {
         self.pool.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }
@@ -126,20 +126,20 @@ fn a_few_go_first_and_have_to_stay_well() {
     assert_eq!(decision.waiting["e"], WaitReason::Soaking { until: until.clone() });
     assert_eq!(decision.wake, Some(until));
     let state = "v1 soaking 2026-11-15T12:00:00Z";
-    assert_eq!(world.remembered(ours::CANARY_STATE), Some(state));
+    assert_eq!(world.pool_annotation(ours::CANARY_STATE), Some(state));
     // Nothing new to remember while it soaks.
     world.now = time("2026-11-15T12:10:00Z");
     assert!(world.step().memory.is_empty());
     // One of them is not well: the time starts again when it is.
     world.ready("b", false);
     assert_eq!(world.step().waiting["c"], canary(&["b"]));
-    assert_eq!(world.remembered(ours::CANARY_STATE), None);
+    assert_eq!(world.pool_annotation(ours::CANARY_STATE), None);
     world.ready("b", true);
     world.now = time("2026-11-15T12:20:00Z");
     assert_eq!(world.step().wake, Some(time("2026-11-15T12:50:00Z")));
     world.now = time("2026-11-15T12:50:00Z");
     assert_eq!(world.step().next, ["c", "d", "e"]);
-    assert_eq!(world.remembered(ours::CANARY_STATE), Some("v1 passed"));
+    assert_eq!(world.pool_annotation(ours::CANARY_STATE), Some("v1 passed"));
     // From here on it is a rollout like any other.
     world.finish("d");
     world.fail("a");
@@ -156,7 +156,7 @@ fn a_clock_that_was_ahead_proves_nothing() {
     world.finish("a");
     assert_eq!(world.step().wake, Some(time("2026-11-15T12:30:00Z")));
     let state = "v1 soaking 2026-11-15T12:00:00Z";
-    assert_eq!(world.remembered(ours::CANARY_STATE), Some(state));
+    assert_eq!(world.pool_annotation(ours::CANARY_STATE), Some(state));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn too_many_failures_end_a_rollout_until_a_person_says_otherwise() {
     assert!(decision.next.is_empty());
     assert_eq!(decision.halted.as_ref(), Some(&bad));
     assert_eq!(decision.waiting["e"], WaitReason::BadConfig { config: "v1".to_owned() });
-    assert_eq!(world.remembered(ours::BAD_CONFIGS), Some("v1,v9"));
+    assert_eq!(world.pool_annotation(ours::BAD_CONFIGS), Some("v1,v9"));
     // It stays bad when machines recover, and nothing is written again.
     world.finish("a");
     world.finish("d");

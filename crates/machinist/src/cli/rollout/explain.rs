@@ -17,12 +17,12 @@ use machinist_core::rollout::{
 };
 use serde::Serialize;
 
-use super::words;
-use crate::cli::live::session::SessionArgs;
-use crate::cli::output::{FAINT, HEADING, TextOrJson};
+use super::reasons;
+use crate::cli::cluster::session::SessionArgs;
+use crate::cli::output::{DIMMED, HEADING, OutputFormat};
 use crate::cli::pool_inputs::of_kind;
-use crate::cli::{Outcome, live, output};
-use crate::manifests::{self, Document};
+use crate::cli::{CommandOutcome, cluster, output};
+use crate::manifests::{self, ManifestDocument};
 
 /// Show the decision that the controller would take about a pool now, without taking it
 ///
@@ -34,7 +34,7 @@ use crate::manifests::{self, Document};
     after_help = "Example:\n  machinist rollout explain worker -f examples/rollout/worker.yaml\n\n\
         Others:\n  machinist rollout explain worker -o json"
 )]
-pub(in crate::cli) struct Explain {
+pub(in crate::cli) struct RolloutExplainArgs {
     /// The pool
     pool: String,
 
@@ -44,15 +44,15 @@ pub(in crate::cli) struct Explain {
     filename: Vec<PathBuf>,
 
     /// The form of the answer
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 /// What the decision is made from.
-struct Inputs {
+struct RolloutExplainInputs {
     pools: Vec<MachineConfigPool>,
     nodes: Vec<Node>,
     machine_config_nodes: Vec<MachineConfigNode>,
@@ -62,7 +62,7 @@ struct Inputs {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct RolloutExplainReport {
     status: MachineConfigPoolStatus,
     #[serde(rename = "maxUnavailable")]
     max_unavailable: i64,
@@ -70,9 +70,10 @@ struct Answer {
     decision: RolloutDecision,
 }
 
-impl Explain {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        let inputs = if self.filename.is_empty() { self.ask()? } else { self.read()? };
+impl RolloutExplainArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let inputs =
+            if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
         let pool = inputs.pools.iter().find(|p| p.metadata.name.as_ref() == Some(&self.pool));
         let Some(pool) = pool else {
             bail!(
@@ -82,7 +83,7 @@ impl Explain {
         };
         let (members, errors) = nodes_of(pool, &inputs.pools, &inputs.nodes);
         for error in errors {
-            output::warning(&error.to_string());
+            output::print_warning(&error.to_string());
         }
         let now = Time(k8s_openapi::jiff::Timestamp::now());
         let nodes: Vec<&MachineConfigNode> = inputs.machine_config_nodes.iter().collect();
@@ -102,32 +103,39 @@ impl Explain {
             &now,
         )
         .waiting_for_image(layering.wait_reason());
-        let answer = Answer { status, max_unavailable: max, decision };
+        let answer = RolloutExplainReport { status, max_unavailable: max, decision };
         match self.output {
-            TextOrJson::Json => output::print_json(&answer)?,
-            TextOrJson::Text => output::print(&text(&self.pool, pool, &answer, &now))?,
+            OutputFormat::Json => output::print_json(&answer)?,
+            OutputFormat::Text => output::print(&text(&self.pool, pool, &answer, &now))?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
-    fn ask(&self) -> Result<Inputs> {
-        let world = live::run(async { self.session.open().await?.world().await })?;
+    fn from_cluster(&self) -> Result<RolloutExplainInputs> {
+        let world = cluster::block_on(async { self.session.connect().await?.world().await })?;
         world.pool(&self.pool)?;
         let controller_config = world.controller_config().cloned();
         let (pools, nodes) = (world.pools, world.nodes);
         let machine_config_nodes = world.machine_config_nodes;
         let (os_configs, os_builds) = (world.os_configs, world.os_builds);
-        Ok(Inputs { pools, nodes, machine_config_nodes, controller_config, os_configs, os_builds })
+        Ok(RolloutExplainInputs {
+            pools,
+            nodes,
+            machine_config_nodes,
+            controller_config,
+            os_configs,
+            os_builds,
+        })
     }
 
-    fn read(&self) -> Result<Inputs> {
+    fn from_manifests(&self) -> Result<RolloutExplainInputs> {
         let documents = manifests::read(&self.filename)?;
-        let is_node = |document: &&Document| {
+        let is_node = |document: &&ManifestDocument| {
             document.kind() == "Node" && matches!(document.api_version(), "v1" | "")
         };
         let controller_configs: Vec<ControllerConfig> =
             typed(of_kind(&documents, "ControllerConfig"))?;
-        Ok(Inputs {
+        Ok(RolloutExplainInputs {
             pools: typed(of_kind(&documents, "MachineConfigPool"))?,
             nodes: typed(documents.iter().filter(is_node))?,
             machine_config_nodes: typed(of_kind(&documents, "MachineConfigNode"))?,
@@ -139,12 +147,12 @@ impl Explain {
 }
 
 fn typed<'a, T: serde::de::DeserializeOwned>(
-    documents: impl Iterator<Item = &'a Document>,
+    documents: impl Iterator<Item = &'a ManifestDocument>,
 ) -> Result<Vec<T>> {
-    documents.map(Document::typed).collect()
+    documents.map(ManifestDocument::typed).collect()
 }
 
-fn text(name: &str, pool: &MachineConfigPool, answer: &Answer, now: &Time) -> String {
+fn text(name: &str, pool: &MachineConfigPool, answer: &RolloutExplainReport, now: &Time) -> String {
     let status = &answer.status;
     let count = |count: Option<i32>| count.unwrap_or_default();
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
@@ -160,7 +168,7 @@ fn text(name: &str, pool: &MachineConfigPool, answer: &Answer, now: &Time) -> St
     // Writing to a String cannot fail.
     let decision = &answer.decision;
     if let Some(halted) = &decision.halted {
-        let _ = writeln!(text, "stands still: {}", words::halted(name, halted));
+        let _ = writeln!(text, "stands still: {}", reasons::halted_reason(name, halted));
     }
     if !decision.next.is_empty() {
         let _ = writeln!(text, "go now: {}", decision.next.join(", "));
@@ -169,7 +177,11 @@ fn text(name: &str, pool: &MachineConfigPool, answer: &Answer, now: &Time) -> St
         let _ = writeln!(text, "may restart now: {}", decision.restart.join(", "));
     }
     for (machine, reason) in &decision.waiting {
-        let _ = writeln!(text, "  {machine}: {FAINT}{}{FAINT:#}", words::waiting(reason, now));
+        let _ = writeln!(
+            text,
+            "  {machine}: {DIMMED}{}{DIMMED:#}",
+            reasons::waiting_reason(reason, now)
+        );
     }
     text
 }

@@ -9,29 +9,29 @@
 //! | [`text`] | the same for people |
 //! | [`words`] | what a machine waits for, in words |
 
+mod durations;
 mod explain;
+mod reasons;
 mod report;
 #[cfg(test)]
-mod scenarios;
+mod report_tests;
 mod status;
 mod text;
-mod times;
-mod words;
 
 use anyhow::Result;
 use clap::Subcommand;
 
-use super::Outcome;
+use super::CommandOutcome;
 
 /// Look at the rollout of a pool
 #[derive(Debug, Subcommand)]
-pub(super) enum Rollout {
-    Status(status::Status),
-    Explain(explain::Explain),
+pub(super) enum RolloutCommand {
+    Status(status::RolloutStatusArgs),
+    Explain(explain::RolloutExplainArgs),
 }
 
-impl Rollout {
-    pub(super) fn run(&self) -> Result<Outcome> {
+impl RolloutCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
         match self {
             Self::Status(command) => command.run(),
             Self::Explain(command) => command.run(),

@@ -16,13 +16,13 @@ use machinist_core::rollout::{
 };
 use serde::Serialize;
 
-use super::times::{self, Estimate};
-use crate::cli::live::world::World;
+use super::durations::{self, RolloutEstimate};
+use crate::cli::cluster::snapshot::ClusterSnapshot;
 
 /// Where a pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum State {
+pub(super) enum PoolState {
     /// All machines have the config, and the pool says so.
     Updated,
     /// Machines are on their way.
@@ -34,7 +34,7 @@ pub(super) enum State {
     /// It waits for an hour, for a soak time, or for a person.
     Halted,
     /// The config or the settings of the pool are bad: nothing happens until a person acts.
-    Bad,
+    Invalid,
     /// There is nothing to roll out.
     Empty,
 }
@@ -42,16 +42,16 @@ pub(super) enum State {
 /// How many machines are where. Each is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Counts {
+pub(super) struct MachineCounts {
     pub(super) total: usize,
     /// They have the config and are ready.
     pub(super) updated: usize,
     /// They are at it.
     pub(super) working: usize,
     /// They have it but for a restart that nobody has allowed yet.
-    pub(super) restart_pending: usize,
+    pub(super) reboot_pending: usize,
     /// They failed on it.
-    pub(super) failing: usize,
+    pub(super) degraded: usize,
     /// They are not ready, with or without it.
     pub(super) not_ready: usize,
     /// They have not been given it yet.
@@ -60,7 +60,7 @@ pub(super) struct Counts {
 
 /// A machine that is not there yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Pending {
+pub(super) struct PendingMachine {
     pub(super) machine: String,
     /// What it waits for; none if it gets the config, or may restart, at this moment.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,9 +76,9 @@ pub(super) struct Pending {
 /// How far a pool is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct PoolReport {
     pub(super) pool: String,
-    pub(super) state: State,
+    pub(super) state: PoolState,
     /// The config that its machines are to have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
@@ -90,9 +90,9 @@ pub(super) struct Report {
     pub(super) rolled_back_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_unavailable: Option<i64>,
-    pub(super) machines: Counts,
+    pub(super) machines: MachineCounts,
     /// The machines that are not there yet, by name.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingMachine>,
     /// Why the whole rollout stands still, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) halted: Option<RolloutHalted>,
@@ -102,23 +102,25 @@ pub(super) struct Report {
     pub(super) warnings: Vec<String>,
     /// When it ends, where that can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) estimate: Option<Estimate>,
+    pub(super) estimate: Option<RolloutEstimate>,
 }
 
-impl Report {
+impl PoolReport {
     /// Whether nothing more will come of waiting: it is through, or stands still because of a bad
     /// config and nobody is at work any more.
     pub(super) fn is_settled(&self) -> bool {
         match self.state {
-            State::Updated | State::Empty => true,
-            State::Bad => self.machines.working == 0,
-            State::Updating | State::Rendering | State::Paused | State::Halted => false,
+            PoolState::Updated | PoolState::Empty => true,
+            PoolState::Invalid => self.machines.working == 0,
+            PoolState::Updating | PoolState::Rendering | PoolState::Paused | PoolState::Halted => {
+                false
+            }
         }
     }
 }
 
 /// How far a pool is.
-pub(super) fn report(world: &World, pool: &MachineConfigPool, now: &Time) -> Report {
+pub(super) fn report(world: &ClusterSnapshot, pool: &MachineConfigPool, now: &Time) -> PoolReport {
     let (members, errors) = nodes_of(pool, &world.pools, &world.nodes);
     let concerns = |error: &&MembershipError| match error {
         MembershipError::MultipleCustomPools { pools, .. } => pools.contains(&pool.name_any()),
@@ -127,17 +129,17 @@ pub(super) fn report(world: &World, pool: &MachineConfigPool, now: &Time) -> Rep
     let warnings: BTreeSet<String> =
         errors.iter().filter(concerns).map(ToString::to_string).collect();
     let report = with_sources(world, pool, &members, sources(world, pool), now);
-    Report { warnings: warnings.into_iter().collect(), ..report }
+    PoolReport { warnings: warnings.into_iter().collect(), ..report }
 }
 
 /// How far a pool is, given what its MachineConfigs make.
 pub(super) fn with_sources(
-    world: &World,
+    world: &ClusterSnapshot,
     pool: &MachineConfigPool,
     members: &[&Node],
-    sources: Sources,
+    sources: SourceState,
     now: &Time,
-) -> Report {
+) -> PoolReport {
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
     let target = target.unwrap_or_default();
     let mut problems: Vec<String> = sources.problem.into_iter().collect();
@@ -155,44 +157,44 @@ pub(super) fn with_sources(
         }
         _ => RolloutDecision::default(),
     };
-    let mut counts = Counts { total: members.len(), ..Counts::default() };
+    let mut counts = MachineCounts { total: members.len(), ..MachineCounts::default() };
     let mut pending = Vec::new();
     let machines = &world.machine_config_nodes;
     let machines: BTreeMap<String, &MachineConfigNode> =
         machines.iter().map(|machine| (machine.name_any(), machine)).collect();
     for node in members {
-        count(&mut counts, NodeView(node), target);
+        count_machine(&mut counts, NodeView(node), target);
         let machine = machines.get(NodeView(node).name()).copied();
-        pending.extend(look_at(pool, node, machine, target, &decision));
+        pending.extend(pending_machine(pool, node, machine, target, &decision));
     }
     pending.sort_by(|a, b| a.machine.cmp(&b.machine));
     let is_bad_config = matches!(decision.halted, Some(RolloutHalted::BadConfig { .. }));
     let state = if !problems.is_empty() || is_bad_config {
-        State::Bad
+        PoolState::Invalid
     } else if sources.is_ahead {
-        State::Rendering
+        PoolState::Rendering
     } else if target.is_empty() {
-        State::Empty
+        PoolState::Empty
     } else if counts.updated == counts.total && says_updated(pool, target) {
-        State::Updated
+        PoolState::Updated
     } else if pool.spec.paused == Some(true) && counts.updated < counts.total {
-        State::Paused
+        PoolState::Paused
     } else if decision.halted.is_some() {
-        State::Halted
+        PoolState::Halted
     } else {
-        State::Updating
+        PoolState::Updating
     };
     let estimate = match (state, &max) {
-        (State::Updating, Ok(max)) if counts.restart_pending == 0 => {
-            times::estimate_end(&machines, pool, members, *max, now)
+        (PoolState::Updating, Ok(max)) if counts.reboot_pending == 0 => {
+            durations::estimate_end(&machines, pool, members, *max, now)
         }
         _ => None,
     };
-    Report {
+    PoolReport {
         pool: pool.name_any(),
         state,
         target: Some(target.to_owned()).filter(|target| !target.is_empty()),
-        since: times::of_pool(pool),
+        since: durations::pool_since(pool),
         rolled_back_from: PoolRollback::from_annotations(pool).map(|rollback| rollback.from),
         max_unavailable: max.ok(),
         machines: counts,
@@ -206,19 +208,19 @@ pub(super) fn with_sources(
 
 /// What the MachineConfigs of a pool make, compared with what the pool has.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
+pub(super) struct SourceState {
     /// The pool will be given something else in a moment.
     pub(super) is_ahead: bool,
     /// It cannot be given anything.
     pub(super) problem: Option<String>,
 }
 
-fn sources(world: &World, pool: &MachineConfigPool) -> Sources {
+fn sources(world: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState {
     let configs: Vec<&MachineConfig> = world.configs.iter().collect();
     let inputs = RenderInputs {
         pool,
         machine_configs: &configs,
-        system: world.system(),
+        system: world.image_inputs(),
         version: "",
         overrides: ValidationOverrides::default(),
     };
@@ -226,12 +228,12 @@ fn sources(world: &World, pool: &MachineConfigPool) -> Sources {
         Ok(todo) => {
             let name = todo.set_configuration.and_then(|point| point.name);
             let now = pool.spec.configuration.as_ref().and_then(|c| c.name.clone());
-            Sources { is_ahead: name.is_some() && name != now, problem: None }
+            SourceState { is_ahead: name.is_some() && name != now, problem: None }
         }
         Err(ReconcileError::NotYet(_) | ReconcileError::NothingToRender(_)) => {
-            Sources { is_ahead: false, problem: None }
+            SourceState { is_ahead: false, problem: None }
         }
-        Err(error) => Sources { is_ahead: false, problem: Some(error.to_string()) },
+        Err(error) => SourceState { is_ahead: false, problem: Some(error.to_string()) },
     }
 }
 
@@ -244,16 +246,16 @@ fn says_updated(pool: &MachineConfigPool, target: &str) -> bool {
     updated.is_some_and(machinist_core::api::Condition::is_true) && has == Some(target)
 }
 
-fn count(counts: &mut Counts, view: NodeView<'_>, target: &str) {
+fn count_machine(counts: &mut MachineCounts, view: NodeView<'_>, target: &str) {
     let is_ready = view.not_ready().is_none();
     let place = if view.is_updated_to(target) {
         if is_ready { &mut counts.updated } else { &mut counts.not_ready }
     } else if view.needs_target(target) {
         if is_ready { &mut counts.waiting } else { &mut counts.not_ready }
     } else if view.is_failing() {
-        &mut counts.failing
+        &mut counts.degraded
     } else if view.awaits_reboot() {
-        &mut counts.restart_pending
+        &mut counts.reboot_pending
     } else {
         &mut counts.working
     };
@@ -261,13 +263,13 @@ fn count(counts: &mut Counts, view: NodeView<'_>, target: &str) {
 }
 
 /// What is to be said about a machine; nothing if it is there.
-fn look_at(
+fn pending_machine(
     pool: &MachineConfigPool,
     node: &Node,
     machine: Option<&MachineConfigNode>,
     target: &str,
     decision: &RolloutDecision,
-) -> Option<Pending> {
+) -> Option<PendingMachine> {
     let view = NodeView(node);
     if view.is_updated_to(target) && view.not_ready().is_none() {
         return None;
@@ -281,10 +283,10 @@ fn look_at(
     let mut drain = None;
     if matches!(waiting, Some(WaitReason::Working { .. })) && is_draining(view) {
         waiting = Some(WaitReason::Draining { blockers: Vec::new() });
-        drain = machine.and_then(times::drain_blockers);
+        drain = machine.and_then(durations::drain_blockers);
     }
-    let since = times::of_machine(pool, view, machine, waiting.as_ref());
-    Some(Pending { machine: view.name().to_owned(), waiting, drain, since })
+    let since = durations::machine_since(pool, view, machine, waiting.as_ref());
+    Some(PendingMachine { machine: view.name().to_owned(), waiting, drain, since })
 }
 
 /// Whether it has asked to be emptied, and is not yet.

@@ -8,12 +8,12 @@ use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
-use super::report::{Report, State, report};
+use super::report::{PoolReport, PoolState, report};
 use super::text;
-use crate::cli::live::session::SessionArgs;
-use crate::cli::live::world::World;
-use crate::cli::output::TextOrJson;
-use crate::cli::{Outcome, live, output};
+use crate::cli::cluster::session::SessionArgs;
+use crate::cli::cluster::snapshot::ClusterSnapshot;
+use crate::cli::output::OutputFormat;
+use crate::cli::{CommandOutcome, cluster, output};
 
 /// Show how far the rollout of pools is, and what each machine waits for
 ///
@@ -22,7 +22,7 @@ use crate::cli::{Outcome, live, output};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollout status worker\n\n\
         Others:\n  machinist rollout status worker master --watch")]
-pub(in crate::cli) struct Status {
+pub(in crate::cli) struct RolloutStatusArgs {
     /// The pools
     #[arg(value_name = "POOL", required = true)]
     pools: Vec<String>,
@@ -32,31 +32,31 @@ pub(in crate::cli) struct Status {
     watch: bool,
 
     /// The form of the answer; with --watch a line of JSON for every change
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    pools: &'a [Report],
+struct RolloutStatusReport<'a> {
+    pools: &'a [PoolReport],
 }
 
-impl Status {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        live::run(async {
-            let session = self.session.open().await?;
+impl RolloutStatusArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        cluster::block_on(async {
+            let session = self.session.connect().await?;
             if self.watch {
-                let mut following = session.follow()?;
-                let mut screen = Screen::default();
+                let mut following = session.watch_kind()?;
+                let mut screen = StatusScreen::default();
                 loop {
                     following.next().await?;
                     let now = now();
-                    let reports = self.reports(&following.world, &now)?;
+                    let reports = self.reports(&following.snapshot, &now)?;
                     self.redraw(&mut screen, &reports, &now)?;
-                    if reports.iter().all(Report::is_settled) {
+                    if reports.iter().all(PoolReport::is_settled) {
                         return self.end(&screen, &reports, &now);
                     }
                 }
@@ -64,42 +64,47 @@ impl Status {
             let now = now();
             let reports = self.reports(&session.world().await?, &now)?;
             match self.output {
-                TextOrJson::Json => output::print_json(&Answer { pools: &reports })?,
-                TextOrJson::Text => output::print(&full(&reports, is_terminal(), &now))?,
+                OutputFormat::Json => output::print_json(&RolloutStatusReport { pools: &reports })?,
+                OutputFormat::Text => output::print(&full(&reports, is_terminal(), &now))?,
             }
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         })
     }
 
-    fn reports(&self, world: &World, now: &Time) -> Result<Vec<Report>> {
+    fn reports(&self, world: &ClusterSnapshot, now: &Time) -> Result<Vec<PoolReport>> {
         let one = |name: &String| Ok(report(world, world.pool(name)?, now));
         self.pools.iter().map(one).collect()
     }
 
     /// Shows what changed: on a terminal in place of what was there, else as one more line.
-    fn redraw(&self, screen: &mut Screen, reports: &[Report], now: &Time) -> Result<()> {
-        if self.output == TextOrJson::Json {
-            let line = serde_json::to_string(&Answer { pools: reports })?;
-            return screen.add("", line);
+    fn redraw(&self, screen: &mut StatusScreen, reports: &[PoolReport], now: &Time) -> Result<()> {
+        if self.output == OutputFormat::Json {
+            let line = serde_json::to_string(&RolloutStatusReport { pools: reports })?;
+            return screen.append("", line);
         }
         if is_terminal() {
             return screen.replace(&full(reports, true, now));
         }
         for report in reports {
             let target = report.target.as_deref().unwrap_or("-");
-            let line = format!("{} → {target}: {}", report.pool, text::line(report, None));
-            screen.add(&report.pool, line)?;
+            let line = format!("{} → {target}: {}", report.pool, text::render_line(report, None));
+            screen.append(&report.pool, line)?;
         }
         Ok(())
     }
 
-    fn end(&self, screen: &Screen, reports: &[Report], now: &Time) -> Result<Outcome> {
-        let is_bad = reports.iter().any(|report| report.state == State::Bad);
+    fn end(
+        &self,
+        screen: &StatusScreen,
+        reports: &[PoolReport],
+        now: &Time,
+    ) -> Result<CommandOutcome> {
+        let is_bad = reports.iter().any(|report| report.state == PoolState::Invalid);
         // Lines alone do not say who failed and why.
-        if is_bad && self.output == TextOrJson::Text && screen.height == 0 {
+        if is_bad && self.output == OutputFormat::Text && screen.height == 0 {
             output::print(&full(reports, false, now))?;
         }
-        Ok(if is_bad { Outcome::Refused } else { Outcome::Done })
+        Ok(if is_bad { CommandOutcome::Refused } else { CommandOutcome::Done })
     }
 }
 
@@ -111,20 +116,20 @@ fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-fn full(reports: &[Report], with_bar: bool, now: &Time) -> String {
-    reports.iter().map(|report| text::full(report, with_bar, now)).collect()
+fn full(reports: &[PoolReport], with_bar: bool, now: &Time) -> String {
+    reports.iter().map(|report| text::render(report, with_bar, now)).collect()
 }
 
 /// What is shown already.
 #[derive(Default)]
-struct Screen {
+struct StatusScreen {
     /// How many lines have to be overwritten.
     height: usize,
     /// What was said last, by what it was about.
-    said: BTreeMap<String, String>,
+    last_lines: BTreeMap<String, String>,
 }
 
-impl Screen {
+impl StatusScreen {
     /// Writes over what was there. A line that is too long is cut: it must not become two.
     fn replace(&mut self, text: &str) -> Result<()> {
         let up =
@@ -134,12 +139,12 @@ impl Screen {
     }
 
     /// Adds a line, unless it was the last one about the same.
-    fn add(&mut self, about: &str, line: String) -> Result<()> {
-        if self.said.get(about) == Some(&line) {
+    fn append(&mut self, about: &str, line: String) -> Result<()> {
+        if self.last_lines.get(about) == Some(&line) {
             return Ok(());
         }
         output::print(&format!("{line}\n"))?;
-        self.said.insert(about.to_owned(), line);
+        self.last_lines.insert(about.to_owned(), line);
         Ok(())
     }
 }

@@ -7,22 +7,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::rollout::WaitReason;
 use machinist_hub::table::human_duration;
 
-use super::report::{Counts, Pending, Report, State};
-use super::words;
-use crate::cli::output::{ADDED, ERROR, FAINT, HEADING, WARNING};
+use super::reasons;
+use super::report::{MachineCounts, PendingMachine, PoolReport, PoolState};
+use crate::cli::output::{ADDED, DIMMED, ERROR, HEADING, WARNING};
 
 /// How wide the progress bar is.
-const WIDTH: usize = 24;
+const BAR_WIDTH: usize = 24;
 /// How many machines are named that wait for the same.
-const NAMED: usize = 5;
+const MAX_NAMED_MACHINES: usize = 5;
 
 /// Everything about a pool; with a progress bar where somebody looks at it.
-pub(super) fn full(report: &Report, with_bar: bool, now: &Time) -> String {
+pub(super) fn render(report: &PoolReport, with_bar: bool, now: &Time) -> String {
     let target = report.target.as_deref().unwrap_or("(nothing rendered yet)");
     let mut text = format!("{HEADING}{}{HEADING:#} → {target}\n", report.pool);
     let bar = if with_bar { format!("{} ", bar(&report.machines)) } else { String::new() };
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {bar}{}", line(report, Some(now)));
+    let _ = writeln!(text, "  {bar}{}", render_line(report, Some(now)));
     if let Some(from) = &report.rolled_back_from {
         let _ = writeln!(
             text,
@@ -37,28 +37,28 @@ pub(super) fn full(report: &Report, with_bar: bool, now: &Time) -> String {
         let _ = writeln!(text, "  {WARNING}warning:{WARNING:#} {warning}");
     }
     if let Some(halted) = &report.halted {
-        let why = words::halted(&report.pool, halted);
+        let why = reasons::halted_reason(&report.pool, halted);
         let _ = writeln!(text, "  {WARNING}stands still:{WARNING:#} {why}");
     }
     for (what, machines) in groups(&report.pending, now) {
-        let more = machines.len().saturating_sub(NAMED);
-        let mut names = machines[..machines.len().min(NAMED)].join(", ");
+        let more = machines.len().saturating_sub(MAX_NAMED_MACHINES);
+        let mut names = machines[..machines.len().min(MAX_NAMED_MACHINES)].join(", ");
         if more > 0 {
             let _ = write!(names, " and {more} more");
         }
-        let _ = writeln!(text, "  {names}: {FAINT}{what}{FAINT:#}");
+        let _ = writeln!(text, "  {names}: {DIMMED}{what}{DIMMED:#}");
     }
     text
 }
 
 /// A pool in one line; without times where lines are compared.
-pub(super) fn line(report: &Report, now: Option<&Time>) -> String {
+pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
     let counts = &report.machines;
     let mut text = format!("{} of {} machines updated", counts.updated, counts.total);
     for (count, word) in [
         (counts.working, "working"),
-        (counts.restart_pending, "waiting for a restart"),
-        (counts.failing, "failing"),
+        (counts.reboot_pending, "waiting for a restart"),
+        (counts.degraded, "failing"),
         (counts.not_ready, "not ready"),
         (counts.waiting, "waiting"),
     ] {
@@ -67,17 +67,17 @@ pub(super) fn line(report: &Report, now: Option<&Time>) -> String {
         }
     }
     let word = match report.state {
-        State::Updated => "updated",
-        State::Updating => "updating",
-        State::Rendering => "about to get a new config",
-        State::Paused => "paused",
-        State::Halted => "standing still",
-        State::Bad => "standing still until somebody acts",
-        State::Empty => "nothing to roll out",
+        PoolState::Updated => "updated",
+        PoolState::Updating => "updating",
+        PoolState::Rendering => "about to get a new config",
+        PoolState::Paused => "paused",
+        PoolState::Halted => "standing still",
+        PoolState::Invalid => "standing still until somebody acts",
+        PoolState::Empty => "nothing to roll out",
     };
     let _ = write!(text, "; {word}");
     let Some(now) = now else { return text };
-    let shows_time = matches!(report.state, State::Updated | State::Updating);
+    let shows_time = matches!(report.state, PoolState::Updated | PoolState::Updating);
     if let Some(since) = report.since.as_ref().filter(|_| shows_time) {
         let _ = write!(text, " for {}", human_duration(now.0.duration_since(since.0)));
     }
@@ -88,15 +88,15 @@ pub(super) fn line(report: &Report, now: Option<&Time>) -> String {
     text
 }
 
-fn bar(counts: &Counts) -> String {
+fn bar(counts: &MachineCounts) -> String {
     // A pool without machines is through.
-    let part = |count: usize| (count * WIDTH).checked_div(counts.total).unwrap_or(WIDTH);
+    let part = |count: usize| (count * BAR_WIDTH).checked_div(counts.total).unwrap_or(BAR_WIDTH);
     let done = part(counts.updated);
     // Whoever is at work is seen, however large the pool is.
-    let away = part(counts.working).max(usize::from(counts.working > 0)).min(WIDTH - done);
-    let rest = WIDTH - done - away;
+    let away = part(counts.working).max(usize::from(counts.working > 0)).min(BAR_WIDTH - done);
+    let rest = BAR_WIDTH - done - away;
     format!(
-        "{ADDED}{}{ADDED:#}{WARNING}{}{WARNING:#}{FAINT}{}{FAINT:#}",
+        "{ADDED}{}{ADDED:#}{WARNING}{}{WARNING:#}{DIMMED}{}{DIMMED:#}",
         "█".repeat(done),
         "▒".repeat(away),
         "░".repeat(rest)
@@ -104,7 +104,7 @@ fn bar(counts: &Counts) -> String {
 }
 
 /// Machines that wait for the same, together.
-fn groups(pending: &[Pending], now: &Time) -> Vec<(String, Vec<String>)> {
+fn groups(pending: &[PendingMachine], now: &Time) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for one in pending {
         groups.entry(described(one, now)).or_default().push(one.machine.clone());
@@ -113,21 +113,21 @@ fn groups(pending: &[Pending], now: &Time) -> Vec<(String, Vec<String>)> {
 }
 
 /// What a machine waits for, and its place among the groups: first those that need somebody.
-fn described(pending: &Pending, now: &Time) -> (u8, String) {
+fn described(pending: &PendingMachine, now: &Time) -> (u8, String) {
     let Some(waiting) = &pending.waiting else { return (3, "goes now".to_owned()) };
     let (place, mut text) = match waiting {
         // Its place in the queue is in the JSON.
         WaitReason::NotItsTurn { .. } => (5, "waits its turn".to_owned()),
         WaitReason::Failing { .. } | WaitReason::BadConfig { .. } => {
-            (0, words::waiting(waiting, now))
+            (0, reasons::waiting_reason(waiting, now))
         }
         WaitReason::RestartPending { .. } | WaitReason::NotReady { .. } => {
-            (1, words::waiting(waiting, now))
+            (1, reasons::waiting_reason(waiting, now))
         }
         WaitReason::Working { .. } | WaitReason::Draining { .. } => {
-            (2, words::waiting(waiting, now))
+            (2, reasons::waiting_reason(waiting, now))
         }
-        _ => (4, words::waiting(waiting, now)),
+        _ => (4, reasons::waiting_reason(waiting, now)),
     };
     if let Some(drain) = &pending.drain {
         let _ = write!(text, ": {drain}");

@@ -18,64 +18,67 @@ use machinist_core::generate::reconcile::with_ownership;
 use machinist_core::generate::status::conditions;
 use serde_json::json;
 
+use super::super::context::Context;
 use super::super::render::VERSION;
-use super::super::shell::Shell;
-use super::tell::Memory;
+use super::report::Reported;
 use super::write::{ensure, remove};
-use super::{Outcome, Turn};
+use super::{GeneratePass, GenerateResult};
 
 /// Generates for all objects, each for its pools, and tells them how it went.
-pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
-    let shell = turn.shell;
-    let objects = shell.world.kinds.container_runtime_configs.all();
+pub(super) async fn reconcile(
+    turn: &mut GeneratePass<'_>,
+    memory: &mut Reported,
+) -> GenerateResult {
+    let shell = turn.context;
+    let objects = shell.caches.generate.container_runtime_configs.all();
     let (going, staying): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object.meta().deletion_timestamp.is_some());
     for object in &going {
-        bury(shell, object).await?;
+        finalize(shell, object).await?;
     }
     let planned = plan(turn, &staying);
     for (object, planned) in staying.iter().zip(planned) {
         let outcome = match &planned {
             Ok(planned) => {
-                perform(shell, object, planned).await?;
+                write_config(shell, object, planned).await?;
                 Ok(())
             }
             Err(problem) => {
                 for role in roles(turn, object) {
-                    turn.problem(&role, &problem.to_string());
+                    turn.add_problem(&role, &problem.to_string());
                 }
                 memory.warn(shell, object.as_ref(), problem);
                 Err(problem)
             }
         };
-        tell(shell, object, outcome).await?;
+        write_status(shell, object, outcome).await?;
     }
     Ok(())
 }
 
 fn plan(
-    turn: &Turn<'_>,
+    turn: &GeneratePass<'_>,
     objects: &[Arc<ContainerRuntimeConfig>],
 ) -> Vec<Result<RuntimeConfigOutput, GenerateError>> {
-    let configs = turn.shell.world.configs.all();
+    let configs = turn.context.caches.configs.all();
     let objects: Vec<&ContainerRuntimeConfig> = objects.iter().map(AsRef::as_ref).collect();
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
-    let exists = |name: &str| turn.shell.world.configs.get(name).is_some();
+    let exists = |name: &str| turn.context.caches.configs.get(name).is_some();
     let base = |pool: &str| BaseFiles::for_pool(pool, configs.iter().map(AsRef::as_ref));
     generate_all(&objects, &pools, exists, base)
 }
 
 /// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
 /// first: so nothing is ever made that nobody would remove.
-async fn perform(
-    shell: &Shell,
+async fn write_config(
+    shell: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     planned: &RuntimeConfigOutput,
-) -> Outcome {
+) -> GenerateResult {
     let names: BTreeSet<String> =
         planned.generated.iter().map(|made| made.machine_config.name_any()).collect();
     // What has a name of old goes when its successor is there.
-    for name in made_of(object)
+    for name in generated_names(object)
         .filter(|name| CONTAINER_RUNTIME_NAMING.is_name(name) && !names.contains(*name))
     {
         remove(shell, name).await?;
@@ -91,8 +94,8 @@ async fn perform(
             "finalizers": finalizers,
             "annotations": {annotation::MC_NAME_SUFFIX: planned.suffix},
         }});
-        let written = shell.merge(&object.name_any(), &patch).await?;
-        shell.world.kinds.container_runtime_configs.put(written);
+        let written = shell.merge_patch(&object.name_any(), &patch).await?;
+        shell.caches.generate.container_runtime_configs.upsert(written);
     }
     for made in &planned.generated {
         let owner = object.controller_owner_ref(&());
@@ -102,11 +105,11 @@ async fn perform(
 }
 
 /// Removes what was made of an object that is to go, and lets it go.
-async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
-    if made_of(object).next().is_none() {
+async fn finalize(shell: &Context, object: &Arc<ContainerRuntimeConfig>) -> GenerateResult {
+    if generated_names(object).next().is_none() {
         return Ok(());
     }
-    for name in made_of(object) {
+    for name in generated_names(object) {
         remove(shell, name).await?;
     }
     let left: Vec<&String> = object
@@ -118,19 +121,19 @@ async fn bury(shell: &Shell, object: &Arc<ContainerRuntimeConfig>) -> Outcome {
         "resourceVersion": object.resource_version(),
         "finalizers": left,
     }});
-    match shell.merge::<ContainerRuntimeConfig>(&object.name_any(), &patch).await {
+    match shell.merge_patch::<ContainerRuntimeConfig>(&object.name_any(), &patch).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
 }
 
 /// The MachineConfigs that were made of an object.
-fn made_of(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
+fn generated_names(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
     object.finalizers().iter().filter(|name| CONTAINER_RUNTIME_NAMING.is_own_finalizer(name))
 }
 
 /// The pools that an object is for, or was.
-fn roles(turn: &Turn<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
+fn roles(turn: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let selector = object.spec.machine_config_pool_selector.as_ref();
     let member = NamedSource { metadata: &object.metadata, selector };
@@ -140,16 +143,16 @@ fn roles(turn: &Turn<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
         Some(role.to_owned())
     };
     let selected = selected.into_iter().map(ResourceExt::name_any);
-    made_of(object).filter_map(role).chain(selected).collect()
+    generated_names(object).filter_map(role).chain(selected).collect()
 }
 
 /// Says on the object how it went, unless it says so already.
-async fn tell(
-    shell: &Shell,
+async fn write_status(
+    shell: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     outcome: Result<(), &GenerateError>,
-) -> Outcome {
-    let kinds = &shell.world.kinds;
+) -> GenerateResult {
+    let kinds = &shell.caches.generate;
     // It may have been written a moment ago.
     let latest = kinds.container_runtime_configs.get(&object.name_any());
     let object = latest.as_ref().unwrap_or(object);
@@ -164,7 +167,7 @@ async fn tell(
         "metadata": {"resourceVersion": object.resource_version()},
         "status": {"observedGeneration": object.meta().generation, "conditions": after},
     });
-    let written = shell.merge_status(&object.name_any(), &patch).await?;
-    kinds.container_runtime_configs.put(written);
+    let written = shell.merge_patch_status(&object.name_any(), &patch).await?;
+    kinds.container_runtime_configs.upsert(written);
     Ok(())
 }

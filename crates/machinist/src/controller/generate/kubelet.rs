@@ -13,56 +13,59 @@ use machinist_core::generate::reconcile::with_ownership;
 use machinist_core::generate::{GenerateError, GeneratedConfig, missing_base_error};
 use machinist_core::kubelet::{
     KUBELET_NAMING, KubeletConfigPlan, KubeletSnapshot, KubeletSources, RefusedLatencyChange,
-    features, gates, node_config, orphaned_configs, reconcile, refused_latency_change, removal,
-    status, wrong_name_message,
+    features, gates, node_config, orphaned_configs, refused_latency_change, removal, status,
+    wrong_name_message,
 };
 use machinist_core::template::TemplateInputs;
 use serde_json::json;
 
+use super::super::context::Context;
 use super::super::render::VERSION;
-use super::super::shell::Shell;
-use super::tell::Memory;
+use super::report::Reported;
 use super::write::{ensure, remove};
-use super::{Outcome, Turn};
+use super::{GeneratePass, GenerateResult};
 
 /// Generates for all pools, and tells the objects how it went.
-pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
-    let shell = turn.shell;
+pub(super) async fn reconcile(
+    turn: &mut GeneratePass<'_>,
+    memory: &mut Reported,
+) -> GenerateResult {
+    let shell = turn.context;
     let (going, staying): (Vec<_>, Vec<_>) = shell
-        .world
-        .kinds
+        .caches
+        .generate
         .kubelet_configs
         .all()
         .into_iter()
         .partition(|config| config.meta().deletion_timestamp.is_some());
     let decided = decide(turn, &going, &staying);
-    for settings in shell.world.kinds.node_settings.all() {
+    for settings in shell.caches.generate.node_settings.all() {
         let message = wrong_name_message(&settings.name_any())
             .or_else(|| decided.refused.as_ref().map(|refused| refused.message.clone()));
-        memory.prohibited(shell, settings.as_ref(), message);
+        memory.warn_prohibited(shell, settings.as_ref(), message);
     }
     if let Some(refused) = &decided.refused {
-        turn.problem(object::POOL_WORKER, &refused.generate_error().to_string());
+        turn.add_problem(object::POOL_WORKER, &refused.generate_error().to_string());
     }
     for name in &decided.remove {
         remove(shell, name).await?;
     }
-    for (config, finalizers) in &decided.going {
-        bury(shell, config, finalizers).await?;
+    for (config, finalizers) in &decided.deleted {
+        finalize(shell, config, finalizers).await?;
     }
-    for made in decided.of_cluster {
+    for made in decided.cluster_configs {
         match made {
             Ok(made) => {
                 ensure(shell, &with_ownership(made.machine_config, VERSION, None)).await?;
             }
-            Err((pool, problem)) => turn.problem(&pool, &problem),
+            Err((pool, problem)) => turn.add_problem(&pool, &problem),
         }
     }
     for (config, plan) in staying.iter().zip(decided.plans) {
         let mut warnings = Vec::new();
         let outcome = match &plan {
             Ok(plan) => {
-                perform(shell, config, plan).await?;
+                write_config(shell, config, plan).await?;
                 warnings.extend(plan.generated.iter().flat_map(|made| made.warnings.clone()));
                 // Each pool has the same ones.
                 warnings.sort();
@@ -71,27 +74,27 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
             }
             Err(problem) => {
                 for role in roles(config) {
-                    turn.problem(&role, &problem.to_string());
+                    turn.add_problem(&role, &problem.to_string());
                 }
                 memory.warn(shell, config.as_ref(), problem);
                 Err(problem.to_string())
             }
         };
         let outcome = outcome.as_ref().copied().map_err(String::as_str);
-        tell(shell, config, outcome, &warnings).await?;
+        write_status(shell, config, outcome, &warnings).await?;
     }
     Ok(())
 }
 
 /// What is to be done, all of it decided before anything is.
 #[derive(Default)]
-struct Decided {
+struct KubeletPlan {
     /// MachineConfigs that nobody wants any more.
     remove: Vec<String>,
     /// KubeletConfigs that are to go, with the finalizers that are left.
-    going: Vec<(Arc<KubeletConfig>, Vec<String>)>,
+    deleted: Vec<(Arc<KubeletConfig>, Vec<String>)>,
     /// What the cluster's own settings make; or for which pool they make nothing, and why.
-    of_cluster: Vec<Result<GeneratedConfig, (String, String)>>,
+    cluster_configs: Vec<Result<GeneratedConfig, (String, String)>>,
     /// The step of the cluster's own settings that is not taken.
     refused: Option<RefusedLatencyChange>,
     /// What the KubeletConfigs that stay make.
@@ -99,15 +102,15 @@ struct Decided {
 }
 
 fn decide(
-    turn: &Turn<'_>,
+    turn: &GeneratePass<'_>,
     going: &[Arc<KubeletConfig>],
     staying: &[Arc<KubeletConfig>],
-) -> Decided {
-    let shell = turn.shell;
-    let kinds = &shell.world.kinds;
-    let Some(controller_config) = shell.world.controller_config() else {
+) -> KubeletPlan {
+    let shell = turn.context;
+    let kinds = &shell.caches.generate;
+    let Some(controller_config) = shell.caches.controller_config() else {
         let plans = staying.iter().map(|config| Err(missing_base_error(config))).collect();
-        return Decided { plans, ..Decided::default() };
+        return KubeletPlan { plans, ..KubeletPlan::default() };
     };
     let api_server = kinds.api_servers.get(object::CLUSTER);
     let node = kinds.node_settings.get(object::CLUSTER);
@@ -126,12 +129,13 @@ fn decide(
         node: node.as_deref(),
     };
     // Everything below is made from what is in effect, and not from what was refused.
-    let present = shell.world.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
+    let present =
+        shell.caches.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
     let refused = refused_latency_change(&sources, present.as_deref());
     if let Some(refused) = &refused {
         sources.node = Some(&refused.in_effect);
     }
-    let machine_configs = shell.world.configs.all();
+    let machine_configs = shell.caches.configs.all();
     let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let machine_configs: Vec<&MachineConfig> = machine_configs.iter().map(AsRef::as_ref).collect();
     let configs: Vec<&KubeletConfig> = staying.iter().map(AsRef::as_ref).collect();
@@ -143,11 +147,12 @@ fn decide(
         has_feature_gate: feature_gate.is_some(),
         version: VERSION,
     };
-    let mut decided = Decided { plans: reconcile(&world), ..Decided::default() };
+    let mut decided =
+        KubeletPlan { plans: machinist_core::kubelet::reconcile(&world), ..KubeletPlan::default() };
     for config in going {
         let removal = removal(&world, config);
         decided.remove.extend(removal.remove);
-        decided.going.push((Arc::clone(config), removal.finalizers));
+        decided.deleted.push((Arc::clone(config), removal.finalizers));
     }
     decided.remove.extend(orphaned_configs(&world));
     decided.remove.sort();
@@ -156,17 +161,17 @@ fn decide(
     for pool in pools.iter().map(|pool| pool.name_any()) {
         if node.is_some() {
             let name = format!("97-{pool}-generated-kubelet");
-            let there = shell.world.configs.get(&name);
+            let there = shell.caches.configs.get(&name);
             let present = there.and_then(|it| it.spec.kernel_arguments.clone()).unwrap_or_default();
             let made = node_config(&sources, &pool, &present);
             let made = made.map_err(|error| (pool.clone(), format!("Node cluster: {error}")));
-            decided.of_cluster.push(made);
+            decided.cluster_configs.push(made);
         }
         if feature_gate.is_some() {
             let made = features(&sources, &pool);
             let made =
                 made.map_err(|error| (pool.clone(), format!("FeatureGate cluster: {error}")));
-            decided.of_cluster.push(made);
+            decided.cluster_configs.push(made);
         }
     }
     decided
@@ -174,7 +179,11 @@ fn decide(
 
 /// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
 /// first: so nothing is ever made that nobody would remove.
-async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &KubeletConfigPlan) -> Outcome {
+async fn write_config(
+    shell: &Context,
+    config: &Arc<KubeletConfig>,
+    plan: &KubeletConfigPlan,
+) -> GenerateResult {
     for name in &plan.remove {
         remove(shell, name).await?;
     }
@@ -185,8 +194,8 @@ async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &KubeletConfi
             "finalizers": plan.finalizers,
             "annotations": {annotation::MC_NAME_SUFFIX: plan.suffix},
         }});
-        let written = shell.merge(&config.name_any(), &patch).await?;
-        shell.world.kinds.kubelet_configs.put(written);
+        let written = shell.merge_patch(&config.name_any(), &patch).await?;
+        shell.caches.generate.kubelet_configs.upsert(written);
     }
     for made in &plan.generated {
         ensure(shell, &made.machine_config).await?;
@@ -195,7 +204,11 @@ async fn perform(shell: &Shell, config: &Arc<KubeletConfig>, plan: &KubeletConfi
 }
 
 /// Lets an object go.
-async fn bury(shell: &Shell, config: &Arc<KubeletConfig>, finalizers: &[String]) -> Outcome {
+async fn finalize(
+    shell: &Context,
+    config: &Arc<KubeletConfig>,
+    finalizers: &[String],
+) -> GenerateResult {
     if config.finalizers() == finalizers {
         return Ok(());
     }
@@ -203,7 +216,7 @@ async fn bury(shell: &Shell, config: &Arc<KubeletConfig>, finalizers: &[String])
         "resourceVersion": config.resource_version(),
         "finalizers": finalizers,
     }});
-    match shell.merge::<KubeletConfig>(&config.name_any(), &patch).await {
+    match shell.merge_patch::<KubeletConfig>(&config.name_any(), &patch).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -224,13 +237,13 @@ fn roles(config: &KubeletConfig) -> BTreeSet<String> {
 }
 
 /// Says on the object how it went, unless it says so already.
-async fn tell(
-    shell: &Shell,
+async fn write_status(
+    shell: &Context,
     config: &Arc<KubeletConfig>,
     outcome: Result<(), &str>,
     warnings: &[String],
-) -> Outcome {
-    let cache = &shell.world.kinds.kubelet_configs;
+) -> GenerateResult {
+    let cache = &shell.caches.generate.kubelet_configs;
     // It may have been written a moment ago.
     let latest = cache.get(&config.name_any());
     let config = latest.as_ref().unwrap_or(config);
@@ -243,7 +256,7 @@ async fn tell(
         "metadata": {"resourceVersion": config.resource_version()},
         "status": {"observedGeneration": after.observed_generation, "conditions": after.conditions},
     });
-    let written = shell.merge_status(&config.name_any(), &patch).await?;
-    cache.put(written);
+    let written = shell.merge_patch_status(&config.name_any(), &patch).await?;
+    cache.upsert(written);
     Ok(())
 }

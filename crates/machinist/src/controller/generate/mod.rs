@@ -5,12 +5,12 @@
 //! what was made of it before stays. A new kind of source is a cache in [`kinds`], a driver, and a
 //! line in [`pass`]; templates come first, since others build on what they make.
 
+pub(super) mod caches;
 mod container_runtime;
-pub(super) mod kinds;
 mod kubelet;
 mod registries;
+mod report;
 mod secrets;
-mod tell;
 mod templates;
 mod write;
 
@@ -25,21 +25,21 @@ use machinist_core::generate::legacy_names::superseded;
 use machinist_core::generate::overridden::{OverriddenFile, overridden};
 use machinist_core::generate::reconcile::is_generated;
 
-use super::shell::{Shell, WriteError};
-use super::turn::Turns;
-use secrets::Secrets;
-use tell::Memory;
+use super::context::{Context, WriteError};
+use super::debounce::Debounce;
+use report::Reported;
+use secrets::SecretCaches;
 
 /// A burst of changes is over when nothing came for this long...
-const QUIET: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 /// ...but nobody waits longer than this.
-const PATIENCE: Duration = Duration::from_millis(300);
+const MAX_WAIT: Duration = Duration::from_millis(300);
 /// After a write that failed.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What a pool should say about what is generated for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Notes {
+pub(super) struct PoolNotes {
     /// Objects that cannot be carried out.
     pub(super) problems: Vec<String>,
     /// Files that a person writes as well.
@@ -47,38 +47,38 @@ pub(super) struct Notes {
 }
 
 /// By the names of the pools.
-pub(super) type AllNotes = BTreeMap<String, Notes>;
+pub(super) type AllNotes = BTreeMap<String, PoolNotes>;
 
 /// Generates for ever.
-pub(super) async fn run(shell: Shell) {
-    let world = &shell.world;
-    let mut turns = Turns::new(QUIET, PATIENCE);
-    turns.after(world.pools.changes());
-    turns.after(world.configs.changes());
-    turns.after(world.controller_configs.changes());
-    world.kinds.wake(&turns);
-    world.ready().await;
-    world.kinds.ready().await;
-    let mut memory = Memory::default();
-    let mut secrets = Secrets::default();
-    turns.after(secrets.changes());
+pub(super) async fn run(shell: Context) {
+    let world = &shell.caches;
+    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
+    turns.watch(world.pools.subscribe());
+    turns.watch(world.configs.subscribe());
+    turns.watch(world.controller_configs.subscribe());
+    world.generate.subscribe(&turns);
+    world.wait_until_ready().await;
+    world.generate.wait_until_ready().await;
+    let mut memory = Reported::default();
+    let mut secrets = SecretCaches::default();
+    turns.watch(secrets.subscribe());
     let mut again = true;
     loop {
-        turns.next(again.then_some(RETRY)).await;
-        again = pass(&shell, &mut memory, &mut secrets).await;
+        turns.next(again.then_some(RETRY_DELAY)).await;
+        again = reconcile(&shell, &mut memory, &mut secrets).await;
     }
 }
 
 /// Generates everything once; whether it has to be tried again by itself.
-async fn pass(shell: &Shell, memory: &mut Memory, secrets: &mut Secrets) -> bool {
-    let mut turn = Turn::new(shell);
+async fn reconcile(shell: &Context, memory: &mut Reported, secrets: &mut SecretCaches) -> bool {
+    let mut turn = GeneratePass::new(shell);
     let mut again = false;
     // One that fails must not keep the others from their turn.
     for outcome in [
-        templates::pass(&mut turn, memory, secrets).await,
-        registries::pass(&mut turn, memory).await,
-        container_runtime::pass(&mut turn, memory).await,
-        kubelet::pass(&mut turn, memory).await,
+        templates::reconcile(&mut turn, memory, secrets).await,
+        registries::reconcile(&mut turn, memory).await,
+        container_runtime::reconcile(&mut turn, memory).await,
+        kubelet::reconcile(&mut turn, memory).await,
         turn.remove_superseded().await,
     ] {
         if let Err(error) = outcome {
@@ -86,10 +86,10 @@ async fn pass(shell: &Shell, memory: &mut Memory, secrets: &mut Secrets) -> bool
             tracing::debug!(%error, "cannot write what was generated");
         }
     }
-    turn.look_for_overridden();
-    memory.tell_overridden(shell, &turn.notes);
+    turn.find_overridden();
+    memory.warn_overridden(shell, &turn.notes);
     let notes = turn.notes;
-    shell.notes.send_if_modified(|known| {
+    shell.pool_notes.send_if_modified(|known| {
         let is_news = *known != notes;
         *known = notes;
         is_news
@@ -98,23 +98,23 @@ async fn pass(shell: &Shell, memory: &mut Memory, secrets: &mut Secrets) -> bool
 }
 
 /// One turn: what it found to say about the pools.
-struct Turn<'a> {
-    shell: &'a Shell,
+struct GeneratePass<'a> {
+    context: &'a Context,
     pools: Vec<std::sync::Arc<MachineConfigPool>>,
     notes: AllNotes,
 }
 
-impl<'a> Turn<'a> {
-    fn new(shell: &'a Shell) -> Self {
-        let mut pools = shell.world.pools.all();
+impl<'a> GeneratePass<'a> {
+    fn new(shell: &'a Context) -> Self {
+        let mut pools = shell.caches.pools.all();
         pools.retain(|pool| pool.metadata.deletion_timestamp.is_none());
-        Self { shell, pools, notes: AllNotes::new() }
+        Self { context: shell, pools, notes: AllNotes::new() }
     }
 
     /// Says something about all pools that take MachineConfigs of a role.
-    fn problem(&mut self, role: &str, problem: &str) {
+    fn add_problem(&mut self, role: &str, problem: &str) {
         for pool in &self.pools {
-            if takes(pool, role) {
+            if selects_role(pool, role) {
                 let notes = self.notes.entry(pool.name_any()).or_default();
                 notes.problems.push(problem.to_owned());
             }
@@ -122,17 +122,17 @@ impl<'a> Turn<'a> {
     }
 
     /// What is there under a name of today need not be there under one of old.
-    async fn remove_superseded(&self) -> Outcome {
+    async fn remove_superseded(&self) -> GenerateResult {
         let pools: Vec<&MachineConfigPool> = self.pools.iter().map(AsRef::as_ref).collect();
-        let configs = &self.shell.world.configs;
+        let configs = &self.context.caches.configs;
         for name in superseded(&pools, |name| configs.get(name).is_some()) {
-            write::remove(self.shell, &name).await?;
+            write::remove(self.context, &name).await?;
         }
         Ok(())
     }
 
-    fn look_for_overridden(&mut self) {
-        let configs = self.shell.world.configs.all();
+    fn find_overridden(&mut self) {
+        let configs = self.context.caches.configs.all();
         let sources = || {
             let configs = configs.iter().map(AsRef::as_ref);
             configs.filter(|config: &&MachineConfig| !config.name_any().starts_with("rendered-"))
@@ -149,10 +149,10 @@ impl<'a> Turn<'a> {
 }
 
 /// Whether a pool takes the MachineConfigs of a role.
-fn takes(pool: &MachineConfigPool, role: &str) -> bool {
+fn selects_role(pool: &MachineConfigPool, role: &str) -> bool {
     let labels = [(machinist_core::api::names::label::ROLE.to_owned(), role.to_owned())].into();
     let selector = pool.spec.machine_config_selector.as_ref();
     selector.is_some_and(|wanted| selector::matches(wanted, &labels).unwrap_or_default())
 }
 
-type Outcome = Result<(), WriteError>;
+type GenerateResult = Result<(), WriteError>;

@@ -13,38 +13,43 @@ use machinist_core::container_runtime::registries::{
 use machinist_core::generate::GenerateError;
 use machinist_core::generate::reconcile::{is_generated, owner_reference, with_ownership};
 
+use super::super::context::WriteError;
 use super::super::render::VERSION;
-use super::super::shell::WriteError;
-use super::tell::Memory;
+use super::report::Reported;
 use super::write::{ensure, remove};
-use super::{Outcome, Turn};
+use super::{GeneratePass, GenerateResult};
 
 /// Generates for all pools, removes what nobody wants any more, and tells objects how it went.
-pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
-    let shell = turn.shell;
-    let about = shell.world.kinds.about_images();
+pub(super) async fn reconcile(
+    turn: &mut GeneratePass<'_>,
+    memory: &mut Reported,
+) -> GenerateResult {
+    let shell = turn.context;
+    let about = shell.caches.generate.image_objects();
     let inputs = about.inputs();
     let before = fingerprint(turn, &inputs);
     if let Some((known, problem)) = &memory.registries
         && *known == before
     {
-        problem.iter().for_each(|problem| note(turn, problem));
+        problem.iter().for_each(|problem| add_problem_to_all(turn, problem));
         return Ok(());
     }
     memory.registries = None;
     let (wrote, problem) = match made(turn, &inputs) {
         Ok(made) => {
-            memory.tell_images(shell, made.release_not_blocked.as_ref(), &made.conflicts).await;
+            memory
+                .write_image_statuses(shell, made.release_not_blocked.as_ref(), &made.conflicts)
+                .await;
             let wrote =
                 write(turn, &made, about.image.as_deref().and_then(owner_reference)).await?;
             (wrote, made.release_not_blocked)
         }
         Err(problem) => {
-            memory.tell_images(shell, Some(&problem), &[]).await;
+            memory.write_image_statuses(shell, Some(&problem), &[]).await;
             (false, Some(problem))
         }
     };
-    problem.iter().for_each(|problem| note(turn, problem));
+    problem.iter().for_each(|problem| add_problem_to_all(turn, problem));
     // What was written brings another turn, which looks at it once more.
     memory.registries = (!wrote).then_some((before, problem));
     Ok(())
@@ -52,26 +57,29 @@ pub(super) async fn pass(turn: &mut Turn<'_>, memory: &mut Memory) -> Outcome {
 
 /// Everything that the outcome depends on, in one number: pools change many times during a rollout,
 /// and thousands of mirrors need not be looked at every time.
-fn fingerprint(turn: &Turn<'_>, inputs: &RegistryInputs<'_>) -> u64 {
+fn fingerprint(turn: &GeneratePass<'_>, inputs: &RegistryInputs<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     inputs.hash_versions(&mut hasher);
     for pool in &turn.pools {
         let meta = pool.meta();
         (&meta.name, &meta.labels, meta.generation).hash(&mut hasher);
     }
-    for config in turn.shell.world.configs.all() {
+    for config in turn.context.caches.configs.all() {
         let meta = config.meta();
         let name = meta.name.as_deref().unwrap_or_default();
-        if BaseFiles::is_base_config(name) || is_ours(&config) {
+        if BaseFiles::is_base_config(name) || is_generated_registries(&config) {
             (name, &meta.uid, &meta.resource_version).hash(&mut hasher);
         }
     }
     hasher.finish()
 }
 
-fn made(turn: &Turn<'_>, inputs: &RegistryInputs<'_>) -> Result<RegistriesOutput, GenerateError> {
+fn made(
+    turn: &GeneratePass<'_>,
+    inputs: &RegistryInputs<'_>,
+) -> Result<RegistriesOutput, GenerateError> {
     let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
-    let configs = turn.shell.world.configs.all();
+    let configs = turn.context.caches.configs.all();
     let with_base = |pool: &'_ MachineConfigPool| {
         BaseFiles::for_pool(&pool.name_any(), configs.iter().map(AsRef::as_ref))
     };
@@ -82,11 +90,11 @@ fn made(turn: &Turn<'_>, inputs: &RegistryInputs<'_>) -> Result<RegistriesOutput
 
 /// Writes what is wanted; whether anything had to be.
 async fn write(
-    turn: &Turn<'_>,
+    turn: &GeneratePass<'_>,
     made: &RegistriesOutput,
     owner: Option<OwnerReference>,
 ) -> Result<bool, WriteError> {
-    let shell = turn.shell;
+    let shell = turn.context;
     let mut wrote = false;
     let mut wanted = BTreeSet::new();
     for generated in &made.generated {
@@ -94,9 +102,9 @@ async fn write(
         wrote |= ensure(shell, &config).await?;
         wanted.insert(config.name_any());
     }
-    for config in shell.world.configs.all() {
+    for config in shell.caches.configs.all() {
         let config: &MachineConfig = &config;
-        if is_ours(config) && !wanted.contains(&config.name_any()) {
+        if is_generated_registries(config) && !wanted.contains(&config.name_any()) {
             remove(shell, &config.name_any()).await?;
             wrote = true;
         }
@@ -105,16 +113,16 @@ async fn write(
 }
 
 /// Whether a MachineConfig was made here, for whatever pool.
-fn is_ours(config: &MachineConfig) -> bool {
+fn is_generated_registries(config: &MachineConfig) -> bool {
     let role = config.labels().get(machinist_core::api::names::label::ROLE);
     is_generated(config) && role.is_some_and(|role| config.name_any() == machine_config_name(role))
 }
 
 /// Mirrors are for all pools, and so is the news that they are wrong.
-fn note(turn: &mut Turn<'_>, problem: &GenerateError) {
+fn add_problem_to_all(turn: &mut GeneratePass<'_>, problem: &GenerateError) {
     let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
     let roles: Vec<String> = target_pools(&all).iter().map(|pool| pool.name_any()).collect();
     for role in roles {
-        turn.problem(&role, &problem.to_string());
+        turn.add_problem(&role, &problem.to_string());
     }
 }

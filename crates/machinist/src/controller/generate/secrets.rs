@@ -13,8 +13,8 @@ use machinist_core::template::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::super::shell::Shell;
-use crate::home::cache::Cache;
+use super::super::context::Context;
+use crate::client::cache::Cache;
 
 /// The type and the key of a pull secret.
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -22,33 +22,33 @@ pub(in super::super) const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
 
 /// The Secrets that were asked for last, and the watches that keep them in step.
 #[derive(Debug)]
-pub(super) struct Secrets {
-    followed: BTreeMap<(String, String), Followed>,
+pub(super) struct SecretCaches {
+    watched: BTreeMap<(String, String), WatchedSecret>,
     watches: JoinSet<()>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct Followed {
+struct WatchedSecret {
     cache: Cache<Secret>,
     tasks: [AbortHandle; 2],
 }
 
-impl Drop for Followed {
+impl Drop for WatchedSecret {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Default for Secrets {
+impl Default for SecretCaches {
     fn default() -> Self {
-        Self { followed: BTreeMap::new(), watches: JoinSet::new(), changes: watch::Sender::new(0) }
+        Self { watched: BTreeMap::new(), watches: JoinSet::new(), changes: watch::Sender::new(0) }
     }
 }
 
-impl Secrets {
+impl SecretCaches {
     /// Wakes whoever waits when one of them changes.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -56,19 +56,19 @@ impl Secrets {
     /// one.
     pub(super) async fn pull_secret(
         &mut self,
-        shell: &Shell,
+        shell: &Context,
         config: &ControllerConfig,
     ) -> Result<Option<Vec<u8>>, String> {
         // The tasks that ended with their Secrets need not be kept in mind.
         while self.watches.try_join_next().is_some() {}
         let Some(reference) = &config.spec.pull_secret else {
-            self.followed.clear();
+            self.watched.clear();
             return Ok(None);
         };
         let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
         let name = reference.name.as_deref().unwrap_or_default();
-        let has_registry = shell.world.kinds.has_internal_registry();
-        self.followed.retain(|(in_, called), _| {
+        let has_registry = shell.caches.generate.has_internal_registry();
+        self.watched.retain(|(in_, called), _| {
             (in_ == namespace && called == name) || (has_registry && called == AUTH_SECRET)
         });
         let secret = self.get(shell, namespace, name).await.map_err(|error| {
@@ -92,34 +92,34 @@ impl Secrets {
     /// A Secret as the watch has it or, until the watch has begun, as the home has it.
     async fn get(
         &mut self,
-        shell: &Shell,
+        shell: &Context,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Secret>, String> {
         let key = (namespace.to_owned(), name.to_owned());
         let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
-        if !self.followed.contains_key(&key) {
-            self.follow(key.clone(), api.clone());
+        if !self.watched.contains_key(&key) {
+            self.start_watch(key.clone(), api.clone());
         }
-        if let Some(followed) = self.followed.get(&key)
-            && *followed.cache.changes().borrow() > 0
+        if let Some(followed) = self.watched.get(&key)
+            && *followed.cache.subscribe().borrow() > 0
         {
             return followed.cache.get_in(namespace, name).ok_or_else(|| "it is not there".into());
         }
         shell.write(api.get(name)).await.map(Arc::new).map_err(|error| error.to_string())
     }
 
-    fn follow(&mut self, key: (String, String), api: Api<Secret>) {
+    fn start_watch(&mut self, key: (String, String), api: Api<Secret>) {
         let cache: Cache<Secret> = Cache::default();
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.1));
-        let following = self.watches.spawn(cache.clone().follow(api, this, forget_fields));
-        let (mut changes, tell) = (cache.changes(), self.changes.clone());
+        let following = self.watches.spawn(cache.clone().reflect(api, this, strip_managed_fields));
+        let (mut changes, tell) = (cache.subscribe(), self.changes.clone());
         let telling = self.watches.spawn(async move {
             while changes.changed().await.is_ok() {
                 tell.send_modify(|count| *count += 1);
             }
         });
-        self.followed.insert(key, Followed { cache, tasks: [following, telling] });
+        self.watched.insert(key, WatchedSecret { cache, tasks: [following, telling] });
     }
 }
 
@@ -127,6 +127,6 @@ fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|data| data.0.as_slice())
 }
 
-fn forget_fields(secret: &mut Secret) {
+fn strip_managed_fields(secret: &mut Secret) {
     secret.metadata.managed_fields = None;
 }

@@ -12,29 +12,29 @@ use machinist_core::generate::{GeneratedConfig, template_error};
 use machinist_core::template::{self, TemplateInputs, certificates, running, status};
 use serde_json::json;
 
+use super::super::context::Context;
 use super::super::render::VERSION;
-use super::super::shell::Shell;
-use super::secrets::Secrets;
-use super::tell::Memory;
+use super::report::Reported;
+use super::secrets::SecretCaches;
 use super::write::ensure;
-use super::{Outcome, Turn};
+use super::{GeneratePass, GenerateResult};
 
 /// Fills the templates in, where there is a ControllerConfig, and tells it how it went.
-pub(super) async fn pass(
-    turn: &mut Turn<'_>,
-    memory: &mut Memory,
-    secrets: &mut Secrets,
-) -> Outcome {
-    let shell = turn.shell;
-    let Some(config) = shell.world.controller_config() else { return Ok(()) };
+pub(super) async fn reconcile(
+    turn: &mut GeneratePass<'_>,
+    memory: &mut Reported,
+    secrets: &mut SecretCaches,
+) -> GenerateResult {
+    let shell = turn.context;
+    let Some(config) = shell.caches.controller_config() else { return Ok(()) };
     if config.meta().deletion_timestamp.is_some() {
         return Ok(());
     }
     let (generation, now) = (config.meta().generation, Time(Timestamp::now()));
     if let Some(begun) = running(config.status.as_ref(), generation, VERSION, &now) {
-        tell(shell, &config, &begun).await?;
+        write_status(shell, &config, &begun).await?;
     }
-    let outcome = match make(shell, &config, secrets).await {
+    let outcome = match render_templates(shell, &config, secrets).await {
         Ok(all) => {
             for made in &all {
                 ensure(shell, &made.machine_config).await?;
@@ -44,14 +44,14 @@ pub(super) async fn pass(
         Err(message) => {
             let problem = template_error(message.clone());
             for role in roles(shell) {
-                turn.problem(&role, &problem.to_string());
+                turn.add_problem(&role, &problem.to_string());
             }
             memory.warn(shell, config.as_ref(), &problem);
             Err(message)
         }
     };
     // It may have been written a moment ago.
-    let config = shell.world.controller_config().unwrap_or(config);
+    let config = shell.caches.controller_config().unwrap_or(config);
     let outcome = outcome.as_ref().copied().map_err(String::as_str);
     let given = certificates(&config.spec);
     let now = Time(Timestamp::now());
@@ -59,16 +59,16 @@ pub(super) async fn pass(
     if config.status.as_ref() == Some(&after) {
         return Ok(());
     }
-    tell(shell, &config, &after).await
+    write_status(shell, &config, &after).await
 }
 
-async fn make(
-    shell: &Shell,
+async fn render_templates(
+    shell: &Context,
     config: &ControllerConfig,
-    secrets: &mut Secrets,
+    secrets: &mut SecretCaches,
 ) -> Result<Vec<GeneratedConfig>, String> {
     let pull_secret = secrets.pull_secret(shell, config).await?;
-    let api_server = shell.world.kinds.api_servers.get(object::CLUSTER);
+    let api_server = shell.caches.generate.api_servers.get(object::CLUSTER);
     let inputs = TemplateInputs {
         controller_config: config,
         pull_secret: pull_secret.as_deref(),
@@ -78,23 +78,23 @@ async fn make(
 }
 
 /// The roles that templates made MachineConfigs for before.
-fn roles(shell: &Shell) -> BTreeSet<String> {
+fn roles(shell: &Context) -> BTreeSet<String> {
     let is_of_templates =
         |owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
             owner.kind == ControllerConfig::kind(&())
         };
-    let configs = shell.world.configs.all();
+    let configs = shell.caches.configs.all();
     let made =
         configs.iter().filter(|config| config.owner_references().iter().any(is_of_templates));
     made.filter_map(|config| config.labels().get(label::ROLE).cloned()).collect()
 }
 
 /// Writes the status of the ControllerConfig.
-async fn tell(
-    shell: &Shell,
+async fn write_status(
+    shell: &Context,
     config: &Arc<ControllerConfig>,
     status: &ControllerConfigStatus,
-) -> Outcome {
+) -> GenerateResult {
     let patch = json!({
         "metadata": {"resourceVersion": config.resource_version()},
         "status": {
@@ -103,7 +103,7 @@ async fn tell(
             "controllerCertificates": status.controller_certificates,
         },
     });
-    let written = shell.merge_status(&config.name_any(), &patch).await?;
-    shell.world.controller_configs.put(written);
+    let written = shell.merge_patch_status(&config.name_any(), &patch).await?;
+    shell.caches.controller_configs.upsert(written);
     Ok(())
 }

@@ -5,28 +5,28 @@ use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfig;
 use machinist_core::generate::reconcile::replacement;
 
-use super::super::shell::{Shell, WriteError};
+use super::super::context::{Context, WriteError};
 
 /// Brings a MachineConfig to what it should be; whether anything had to be written.
-pub(super) async fn ensure(shell: &Shell, wanted: &MachineConfig) -> Result<bool, WriteError> {
+pub(super) async fn ensure(shell: &Context, wanted: &MachineConfig) -> Result<bool, WriteError> {
     let api: Api<MachineConfig> = Api::all(shell.client.clone());
     let name = wanted.name_any();
     let params = PostParams::default();
-    let written = match shell.world.configs.get(&name) {
+    let written = match shell.caches.configs.get(&name) {
         None => shell.write(api.create(&params, wanted)).await?,
         Some(found) => match replacement(&found, wanted) {
             None => return Ok(false),
             Some(new) => shell.write(api.replace(&name, &params, &new)).await?,
         },
     };
-    shell.world.configs.put(written);
+    shell.caches.configs.upsert(written);
     tracing::info!(name, "generated");
     Ok(true)
 }
 
 /// Deletes a MachineConfig; one that is gone already is as good.
-pub(super) async fn remove(shell: &Shell, name: &str) -> Result<(), WriteError> {
-    if shell.world.configs.get(name).is_none() {
+pub(super) async fn remove(shell: &Context, name: &str) -> Result<(), WriteError> {
+    if shell.caches.configs.get(name).is_none() {
         return Ok(());
     }
     let api: Api<MachineConfig> = Api::all(shell.client.clone());

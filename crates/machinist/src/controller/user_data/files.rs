@@ -8,20 +8,20 @@ use machinist_core::user_data::ServerEndpoint;
 use tokio::sync::watch;
 
 /// How often the files are looked at.
-const EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What an endpoint is read from.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct EndpointFiles {
     /// Where machines reach the server.
     pub url: String,
     /// The certificates to trust.
-    pub authority: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// The provisioning token.
     pub token: Option<PathBuf>,
 }
 
-impl Files {
+impl EndpointFiles {
     /// Reads them.
     ///
     /// # Errors
@@ -33,8 +33,8 @@ impl Files {
             "{:?} is no address of a machine config server; write https://HOST:22623",
             self.url
         );
-        let authority = self.authority.as_deref().map(text).transpose()?;
-        let token = self.token.as_deref().map(text).transpose()?;
+        let authority = self.ca.as_deref().map(read_text).transpose()?;
+        let token = self.token.as_deref().map(read_text).transpose()?;
         let token = token.map(|token| token.trim().to_owned());
         Ok(ServerEndpoint {
             url: self.url.trim_end_matches('/').to_owned(),
@@ -47,12 +47,12 @@ impl Files {
     ///
     /// # Errors
     /// They cannot be read now.
-    pub fn follow(self) -> Result<watch::Receiver<ServerEndpoint>> {
+    pub fn watch(self) -> Result<watch::Receiver<ServerEndpoint>> {
         let (sender, receiver) = watch::channel(self.read()?);
         tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    () = tokio::time::sleep(EVERY) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = sender.closed() => return,
                 }
                 // A file that is being replaced is read the next time.
@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-fn text(path: &Path) -> Result<String> {
+fn read_text(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     ensure!(!text.trim().is_empty(), "{} is empty", path.display());
@@ -84,7 +84,7 @@ mod tests {
         let missing = Some(PathBuf::from("/does/not/exist"));
         let files = |url: &str, authority: Option<PathBuf>| {
             let url = url.to_owned();
-            format!("{:#}", Files { url, authority, token: None }.read().unwrap_err())
+            format!("{:#}", EndpointFiles { url, ca: authority, token: None }.read().unwrap_err())
         };
         assert!(files("host:22623", None).contains("host:22623"));
         assert!(files("https://host:22623", missing).contains("/does/not/exist"));

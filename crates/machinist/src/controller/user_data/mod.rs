@@ -12,16 +12,16 @@ use machinist_core::api::MachineConfigPool;
 use machinist_core::user_data::{ServerEndpoint, secret};
 use tokio::sync::watch;
 
-use super::shell::{Shell, WriteError};
-use super::turn::Turns;
-use crate::home::cache::Cache;
-pub use files::Files;
+use super::context::{Context, WriteError};
+use super::debounce::Debounce;
+use crate::client::cache::Cache;
+pub use files::EndpointFiles;
 
 /// Changes within this time are answered together.
-const QUIET: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_millis(500);
+const DEBOUNCE: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 /// After something that did not work.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Where machines are pointed at, and where the Secrets are.
 #[derive(Debug, Clone)]
@@ -33,58 +33,59 @@ pub struct UserData {
 }
 
 /// Keeps the Secrets for ever.
-pub(super) async fn run(shell: Shell, user_data: UserData) {
+pub(super) async fn run(shell: Context, user_data: UserData) {
     let api: Api<Secret> = Api::namespaced(shell.client.clone(), &user_data.namespace);
     let secrets: Cache<Secret> = Cache::default();
     // All of the namespace: one that lost its label is to be seen, too.
-    let following = secrets.clone().follow(api.clone(), watcher::Config::default(), trim);
+    let following =
+        secrets.clone().reflect(api.clone(), watcher::Config::default(), strip_managed_fields);
     let keeping = async {
-        shell.world.pools.ready().await;
-        secrets.ready().await;
-        let mut turns = Turns::new(QUIET, PATIENCE);
-        turns.after(shell.world.pools.changes());
-        turns.after(secrets.changes());
-        turns.after(user_data.endpoint.clone());
+        shell.caches.pools.wait_until_ready().await;
+        secrets.wait_until_ready().await;
+        let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
+        turns.watch(shell.caches.pools.subscribe());
+        turns.watch(secrets.subscribe());
+        turns.watch(user_data.endpoint.clone());
         let mut again = Some(Duration::ZERO);
         loop {
             turns.next(again).await;
-            let pass = Pass { shell: &shell, api: &api, secrets: &secrets };
+            let pass = UserDataPass { shell: &shell, api: &api, secrets: &secrets };
             let endpoint = user_data.endpoint.borrow().clone();
-            again = (!pass.take(&user_data.namespace, &endpoint).await).then_some(RETRY);
+            again = (!pass.reconcile(&user_data.namespace, &endpoint).await).then_some(RETRY_DELAY);
         }
     };
     tokio::join!(following, keeping);
 }
 
-fn trim(secret: &mut Secret) {
+fn strip_managed_fields(secret: &mut Secret) {
     secret.metadata.managed_fields = None;
 }
 
-struct Pass<'a> {
-    shell: &'a Shell,
+struct UserDataPass<'a> {
+    shell: &'a Context,
     api: &'a Api<Secret>,
     secrets: &'a Cache<Secret>,
 }
 
-impl Pass<'_> {
+impl UserDataPass<'_> {
     /// Looks at all pools once; says whether all is well.
-    async fn take(&self, namespace: &str, endpoint: &ServerEndpoint) -> bool {
-        let pools = self.shell.world.pools.all();
+    async fn reconcile(&self, namespace: &str, endpoint: &ServerEndpoint) -> bool {
+        let pools = self.shell.caches.pools.all();
         let mut well = true;
         for pool in &pools {
             if pool.metadata.deletion_timestamp.is_none() {
-                well &= self.keep(namespace, endpoint, pool).await;
+                well &= self.ensure_secret(namespace, endpoint, pool).await;
             }
         }
         for secret in self.secrets.all() {
             if secret::is_orphan(&secret, pools.iter().map(AsRef::as_ref)) {
-                well &= self.remove(&secret).await;
+                well &= self.remove_secret(&secret).await;
             }
         }
         well
     }
 
-    async fn keep(
+    async fn ensure_secret(
         &self,
         namespace: &str,
         endpoint: &ServerEndpoint,
@@ -102,27 +103,27 @@ impl Pass<'_> {
         };
         match written {
             Ok(mut written) => {
-                trim(&mut written);
-                self.secrets.put(written);
+                strip_managed_fields(&mut written);
+                self.secrets.upsert(written);
                 tracing::info!(secret = name, pool = pool.name_any(), "pointer config written");
                 true
             }
-            Err(error) => self.failed(&name, &error),
+            Err(error) => self.log_failure(&name, &error),
         }
     }
 
-    async fn remove(&self, secret: &Secret) -> bool {
+    async fn remove_secret(&self, secret: &Secret) -> bool {
         let (name, uid) = (secret.name_any(), secret.uid());
         let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         match self.shell.write(self.api.delete(&name, &parameters)).await {
             Ok(_) => true,
             Err(error) if error.is_not_found() => true,
-            Err(error) => self.failed(&name, &error),
+            Err(error) => self.log_failure(&name, &error),
         }
     }
 
-    fn failed(&self, name: &str, error: &WriteError) -> bool {
+    fn log_failure(&self, name: &str, error: &WriteError) -> bool {
         // What we know is old: the watch brings the newer one, and another turn with it.
         if !error.is_conflict() {
             tracing::warn!(secret = name, %error, "cannot keep the pointer config");

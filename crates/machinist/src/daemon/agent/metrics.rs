@@ -12,53 +12,53 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{self, Source};
+use crate::metrics::{self, MetricsSource};
 
 /// The most letters of a label that says why.
-const LONGEST_REASON: usize = 120;
+const MAX_REASON_LENGTH: usize = 120;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Stand {
+struct StateLabels {
     state: String,
     reason: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Updated {
+struct UpdateLabels {
     config: String,
     err: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Host {
+struct HostLabels {
     os: String,
     version: String,
 }
 
 /// All figures. A clone counts into the same.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct DaemonMetrics {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     registry: Registry,
-    state: Family<Stand, Gauge>,
-    updated: Family<Updated, Gauge>,
-    host: Family<Host, Gauge>,
+    state: Family<StateLabels, Gauge>,
+    updated: Family<UpdateLabels, Gauge>,
+    host: Family<HostLabels, Gauge>,
     drift: Gauge,
     kubelet: Gauge,
     reboots_failed: Counter,
     pivot_errors: Gauge,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for DaemonMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 
-impl Default for Metrics {
+impl Default for DaemonMetrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let (state, updated, host) = (Family::default(), Family::default(), Family::default());
@@ -81,50 +81,50 @@ impl Default for Metrics {
     }
 }
 
-fn now() -> i64 {
+fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-impl Metrics {
+impl DaemonMetrics {
     /// What the machine is doing, and why.
-    pub(super) fn state(&self, state: &str, reason: &str) {
-        let reason = reason.chars().take(LONGEST_REASON).collect();
-        let label = Stand { state: state.to_owned(), reason };
+    pub(super) fn set_state(&self, state: &str, reason: &str) {
+        let reason = reason.chars().take(MAX_REASON_LENGTH).collect();
+        let label = StateLabels { state: state.to_owned(), reason };
         if self.inner.state.get(&label).is_some() {
             return;
         }
         self.inner.state.clear();
-        self.inner.state.get_or_create(&label).set(now());
+        self.inner.state.get_or_create(&label).set(unix_time());
     }
 
     /// Which config the machine has, or why not.
-    pub(super) fn updated(&self, config: &str, error: &str) {
-        let label = Updated { config: config.to_owned(), err: error.to_owned() };
+    pub(super) fn set_updated(&self, config: &str, error: &str) {
+        let label = UpdateLabels { config: config.to_owned(), err: error.to_owned() };
         if self.inner.updated.get(&label).is_some() {
             return;
         }
         self.inner.updated.clear();
-        self.inner.updated.get_or_create(&label).set(now());
+        self.inner.updated.get_or_create(&label).set(unix_time());
     }
 
     /// Whether the disk is not as it should be.
-    pub(super) fn drift(&self, is: bool) {
-        self.inner.drift.set(if is { now() } else { 0 });
+    pub(super) fn set_drift(&self, is: bool) {
+        self.inner.drift.set(if is { unix_time() } else { 0 });
     }
 
     /// How often in a row the kubelet did not answer.
-    pub(super) fn kubelet(&self, failures: u32) {
+    pub(super) fn set_kubelet_failures(&self, failures: u32) {
         self.inner.kubelet.set(failures.into());
     }
 
     /// A restart could not be ordered.
-    pub(super) fn reboot_failed(&self) {
+    pub(super) fn count_failed_reboot(&self) {
         self.inner.reboots_failed.inc();
     }
 
     /// A change of the operating system failed, or did not.
-    pub(super) fn pivot_failed(&self, is: bool) {
+    pub(super) fn set_pivot_failed(&self, is: bool) {
         if is {
             self.inner.pivot_errors.inc();
         } else {
@@ -133,7 +133,7 @@ impl Metrics {
     }
 
     /// Which system the machine has.
-    pub(super) fn host(&self, root: &Path) {
+    pub(super) fn set_host(&self, root: &Path) {
         let text = ["etc/os-release", "usr/lib/os-release"]
             .iter()
             .find_map(|path| fs::read_to_string(root.join(path)).ok())
@@ -142,14 +142,14 @@ impl Metrics {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             value.unwrap_or_default().trim_matches('"').to_owned()
         };
-        let label = Host { os: field("ID").to_uppercase(), version: field("VERSION_ID") };
+        let label = HostLabels { os: field("ID").to_uppercase(), version: field("VERSION_ID") };
         self.inner.host.get_or_create(&label).set(1);
     }
 
     /// All figures.
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
-        Source::new(move |text| figures::write(&inner.registry, text))
+        MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
     }
 }
 
@@ -159,19 +159,19 @@ mod tests {
 
     #[test]
     fn figures_have_the_real_names() {
-        let metrics = Metrics::default();
-        metrics.state("Degraded", "why");
-        metrics.state("Done", "");
-        metrics.updated("rendered-a", "");
-        metrics.drift(false);
-        metrics.reboot_failed();
-        let text = figures::text(&[metrics.source()]);
+        let metrics = DaemonMetrics::default();
+        metrics.set_state("Degraded", "why");
+        metrics.set_state("Done", "");
+        metrics.set_updated("rendered-a", "");
+        metrics.set_drift(false);
+        metrics.count_failed_reboot();
+        let text = metrics::render(&[metrics.source()]);
         assert!(text.contains("mcd_state{state=\"Done\",reason=\"\"} "), "{text}");
         assert!(!text.contains("Degraded"), "{text}");
         assert!(text.contains("mcd_update_state{config=\"rendered-a\",err=\"\"} "), "{text}");
         assert!(text.contains("mcd_reboots_failed_total 1"), "{text}");
         assert!(text.contains("mcd_config_drift 0"), "{text}");
-        metrics.kubelet(3);
-        assert!(figures::text(&[metrics.source()]).contains("mcd_kubelet_state 3"));
+        metrics.set_kubelet_failures(3);
+        assert!(metrics::render(&[metrics.source()]).contains("mcd_kubelet_state 3"));
     }
 }

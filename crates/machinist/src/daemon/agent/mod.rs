@@ -27,19 +27,19 @@
 
 mod certificates;
 mod disk;
-mod finish;
-mod gate;
-mod kubelet;
-mod memory;
+mod drift_watch;
+mod health_gate;
+mod heartbeat;
+mod kubelet_health;
 mod metrics;
-mod node;
 mod os;
-mod register;
-mod renew;
+mod own_node;
+mod post_apply;
+mod reconcile;
+mod renew_certificate;
 mod report;
-mod turn;
+mod trim_memory;
 mod update;
-mod watch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,44 +58,44 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::drift::Watch;
-use super::os::host::{self, Found};
-use super::status::Note;
-use crate::figures::Page;
+use super::drift::DriftWatcher;
+use super::os::detect::{self, OsBackend};
+use super::status::DaemonNote;
 use crate::listen;
-use certificates::Certificates;
-use disk::Disk;
-use metrics::Metrics;
-use node::Own;
-pub(crate) use register::{Registration, new_node};
+use crate::metrics::MetricsEndpoint;
+use certificates::ClusterCertificates;
+use disk::MachineDisk;
+pub(crate) use heartbeat::{NodeRegistration, new_node};
+use metrics::DaemonMetrics;
+use own_node::OwnNode;
 use report::Reporter;
 
 /// How a daemon is to run.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
+pub(crate) struct DaemonOptions {
     /// The name of its Node.
     pub(crate) name: String,
     /// The root of the machine.
     pub(crate) root: PathBuf,
     /// Where figures are served, if anywhere.
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// The Node of a host on which no kubelet looks after it.
-    pub(crate) registration: Option<Registration>,
+    pub(crate) registration: Option<NodeRegistration>,
     /// What happens to drift where the Node does not say it.
-    pub(crate) drift: DriftPolicy,
+    pub(crate) drift_policy: DriftPolicy,
     /// Whether the machine's identity is its own, and renewed by it.
-    pub(crate) renews: bool,
+    pub(crate) renews_certificate: bool,
     /// Where the kubelet says that it is well, if there is one.
-    pub(crate) kubelet: Option<http::Uri>,
+    pub(crate) kubelet_healthz: Option<http::Uri>,
 }
 
 /// Why a daemon has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ExitReason {
     /// It was told to.
-    Told,
+    Stopped,
     /// The machine has a new certificate: begin again with it.
-    Renewed,
+    CertificateRenewed,
 }
 
 /// The config cannot be reached from the present one.
@@ -105,9 +105,9 @@ struct Unreconcilable(String);
 
 /// What a turn ends with.
 #[derive(Debug)]
-enum Flow {
+enum NextReconcile {
     /// There is more to do at once.
-    Again,
+    Immediately,
     /// Nothing to do until the Node changes, or for so long at most.
     Wait(Option<Duration>),
 }
@@ -115,38 +115,38 @@ enum Flow {
 /// A daemon.
 struct Agent {
     client: Client,
-    own: Own,
-    disk: Disk,
+    own_node: OwnNode,
+    disk: MachineDisk,
     reporter: Reporter,
-    metrics: Metrics,
-    heart: Option<register::Heart>,
-    certificates: Certificates,
-    boot: String,
+    metrics: DaemonMetrics,
+    heartbeat: Option<heartbeat::NodeHeartbeat>,
+    certificates: ClusterCertificates,
+    boot_id: String,
     stop: CancellationToken,
     /// Whether a signal has to wait.
-    is_protected: Arc<AtomicBool>,
+    defer_sigterm: Arc<AtomicBool>,
     /// Whether the disk has been compared with its config.
     is_checked: bool,
     /// Whether a restart has been ordered.
-    goes_down: bool,
+    reboot_ordered: bool,
     /// What happens to drift where the Node does not say it.
-    drift: DriftPolicy,
+    drift_policy: DriftPolicy,
     /// Sees what somebody does to the disk while nothing is to be done.
-    watch: Option<Watch>,
+    drift_watcher: Option<DriftWatcher>,
     /// The config on which the machine was found well.
-    well: Option<String>,
+    healthy_on: Option<String>,
     /// The config whose actions have been done.
-    acted: Option<String>,
+    actions_run_for: Option<String>,
     /// How the operating system of this host is changed.
-    os: Arc<Found>,
+    os_backend: Arc<OsBackend>,
     /// The change whose image is on the machine already.
-    fetched: Option<machinist_core::os::OsChange>,
+    fetched_os_change: Option<machinist_core::os::OsChange>,
     /// What became of a change that had been interrupted, until it has been told.
-    recovered: Option<String>,
+    unreported_recovery: Option<String>,
     /// What was noted last.
-    note: Note,
+    last_note: DaemonNote,
     /// What is waited for, since when, and whether that was said to be too long.
-    waited: Option<(String, Instant, bool)>,
+    waiting: Option<(String, Instant, bool)>,
     failures: u32,
     /// The next attempt after a failure, and what was wanted then.
     retry: Option<(Instant, Vec<Option<String>>)>,
@@ -159,85 +159,89 @@ struct Agent {
 /// taken.
 pub(crate) async fn run(
     client: Client,
-    options: Options,
+    options: DaemonOptions,
     told: CancellationToken,
-) -> Result<Ended> {
+) -> Result<ExitReason> {
     let stop = told.child_token();
-    let disk = Disk::new(&options.root);
+    let disk = MachineDisk::new(&options.root);
     let recovered = disk.recover().await?.map(|recovered| recovered.to_string());
     if let Some(recovered) = &recovered {
         tracing::warn!("{recovered}");
     }
     let root = options.root.clone();
-    let os = tokio::task::spawn_blocking(move || host::find(&root)).await?;
-    tracing::info!("operating system: {}: {}", os.os.name(), os.reason);
-    let metrics = Metrics::default();
-    metrics.host(&options.root);
+    let os = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
+    tracing::info!("operating system: {}: {}", os.os.backend_name(), os.reason);
+    let metrics = DaemonMetrics::default();
+    metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
-    if let Some(address) = options.listen {
+    if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--listen").await?;
-        let page = Page { sources: vec![metrics.source()], health: None };
+        let page = MetricsEndpoint { sources: vec![metrics.source()], health: None };
         tasks.spawn(page.serve(listener));
     }
     let (reporter, reporting) = Reporter::new(client.clone());
     tasks.spawn(reporting);
-    let own = Own::new(client.clone(), &options.name);
-    tasks.spawn(own.follow());
+    let own = OwnNode::new(client.clone(), &options.name);
+    tasks.spawn(own.run_watch());
     let heart = options.registration.clone().map(|registration| {
-        register::Heart::new(client.clone(), options.name.clone(), registration)
+        heartbeat::NodeHeartbeat::new(client.clone(), options.name.clone(), registration)
     });
-    let (certificates, following) = Certificates::new(client.clone());
+    let (certificates, following) = ClusterCertificates::new(client.clone());
     tasks.spawn(following);
-    if let Some(endpoint) = options.kubelet.clone() {
-        tasks.spawn(kubelet::ask_again_and_again(endpoint, metrics.clone()));
+    if let Some(endpoint) = options.kubelet_healthz.clone() {
+        tasks.spawn(kubelet_health::probe_forever(endpoint, metrics.clone()));
     }
     let is_protected = Arc::new(AtomicBool::new(false));
     let mut agent = Agent {
         client,
-        own,
+        own_node: own,
         disk,
         reporter,
         metrics,
-        heart,
+        heartbeat: heart,
         certificates,
-        boot: super::state::boot_id(&options.root)?,
+        boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
-        is_protected,
+        defer_sigterm: is_protected,
         is_checked: false,
-        goes_down: false,
-        drift: options.drift,
-        watch: None,
-        well: None,
-        acted: None,
-        os: Arc::new(os),
-        fetched: None,
-        recovered,
-        note: Note::default(),
-        waited: None,
+        reboot_ordered: false,
+        drift_policy: options.drift_policy,
+        drift_watcher: None,
+        healthy_on: None,
+        actions_run_for: None,
+        os_backend: Arc::new(os),
+        fetched_os_change: None,
+        unreported_recovery: recovered,
+        last_note: DaemonNote::default(),
+        waiting: None,
         failures: 0,
         retry: None,
     };
-    tasks.spawn(agent.complain_of_signals());
-    if let Some(heart) = agent.heart.clone() {
+    tasks.spawn(agent.report_deferred_sigterm());
+    if let Some(heart) = agent.heartbeat.clone() {
         tasks.spawn(async move {
             heart.register().await;
-            heart.beat().await;
+            heart.run().await;
         });
     }
-    if options.renews {
-        tasks.spawn(renew::renew(options.root.clone(), options.name.clone(), stop.clone()));
+    if options.renews_certificate {
+        tasks.spawn(renew_certificate::renew(
+            options.root.clone(),
+            options.name.clone(),
+            stop.clone(),
+        ));
     }
-    agent.see_node().await;
-    agent.live().await;
+    agent.wait_for_node().await;
+    agent.run_loop().await;
     agent.reporter.flush().await;
-    Ok(if told.is_cancelled() { Ended::Told } else { Ended::Renewed })
+    Ok(if told.is_cancelled() { ExitReason::Stopped } else { ExitReason::CertificateRenewed })
 }
 
 impl Agent {
     /// Says so when a signal has to wait.
-    fn complain_of_signals(&self) -> impl Future<Output = ()> + use<> {
-        let (stop, is_protected) = (self.stop.clone(), Arc::clone(&self.is_protected));
-        let (reporter, own) = (self.reporter.clone(), self.own.clone());
+    fn report_deferred_sigterm(&self) -> impl Future<Output = ()> + use<> {
+        let (stop, is_protected) = (self.stop.clone(), Arc::clone(&self.defer_sigterm));
+        let (reporter, own) = (self.reporter.clone(), self.own_node.clone());
         async move {
             stop.cancelled().await;
             if is_protected.load(Ordering::Relaxed) {
@@ -252,14 +256,14 @@ impl Agent {
 
     /// Waits for the first sight of the Node. Whoever has just restarted into a config that cut it off
     /// from its home would wait for ever, and goes back.
-    async fn see_node(&mut self) {
-        let (own, stop) = (self.own.clone(), self.stop.clone());
-        let mut changes = own.changes();
+    async fn wait_for_node(&mut self) {
+        let (own, stop) = (self.own_node.clone(), self.stop.clone());
+        let mut changes = own.subscribe();
         let seen = async { while own.get().is_none() && changes.changed().await.is_ok() {} };
         tokio::select! {
             () = seen => {}
             () = stop.cancelled() => {}
-            done = self.judge_alone() => {
+            done = self.check_health_offline() => {
                 if let Err(error) = done {
                     tracing::error!("the machine cannot go back: {error:#}");
                 }
@@ -268,21 +272,21 @@ impl Agent {
     }
 
     /// Takes one turn after the other until it is told to stop.
-    async fn live(&mut self) {
-        let mut changes = self.own.changes();
-        let mut certificates = self.certificates.changes();
+    async fn run_loop(&mut self) {
+        let mut changes = self.own_node.subscribe();
+        let mut certificates = self.certificates.subscribe();
         loop {
             if self.stop.is_cancelled() {
                 return;
             }
             changes.borrow_and_update();
-            let flow = match self.own.get() {
-                None => Flow::Wait(None),
-                Some(node) => self.attempt(&node).await,
+            let flow = match self.own_node.get() {
+                None => NextReconcile::Wait(None),
+                Some(node) => self.reconcile_with_backoff(&node).await,
             };
             let pause = match flow {
-                Flow::Again => continue,
-                Flow::Wait(pause) => pause,
+                NextReconcile::Immediately => continue,
+                NextReconcile::Wait(pause) => pause,
             };
             let sleep = async {
                 match pause {
@@ -290,69 +294,69 @@ impl Agent {
                     None => std::future::pending().await,
                 }
             };
-            let rest = memory::give_back_after(memory::QUIET);
+            let rest = trim_memory::trim_after(trim_memory::IDLE_DELAY);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 _ = changes.changed() => {}
                 _ = certificates.changed() => self.retry = None,
                 () = sleep => {}
-                () = watch::next(&mut self.watch) => self.drifted().await,
+                () = drift_watch::next_drift(&mut self.drift_watcher) => self.report_drift().await,
                 never = rest => match never {},
             }
         }
     }
 
     /// A turn, unless the last one failed a moment ago and nothing has changed since.
-    async fn attempt(&mut self, node: &Arc<Node>) -> Flow {
+    async fn reconcile_with_backoff(&mut self, node: &Arc<Node>) -> NextReconcile {
         if let Some((at, wanted)) = &self.retry {
             let pause = at.saturating_duration_since(Instant::now());
             if *wanted == annotations::external_inputs(node) && !pause.is_zero() {
-                return Flow::Wait(Some(pause));
+                return NextReconcile::Wait(Some(pause));
             }
         }
         self.retry = None;
-        let turned = self.turn(node).await;
+        let turned = self.reconcile(node).await;
         // Whatever becomes of the config, before a pause the certificates are brought up to date.
         let refreshed = match turned {
-            Ok(Flow::Again) => Ok(()),
-            _ => self.refresh().await,
+            Ok(NextReconcile::Immediately) => Ok(()),
+            _ => self.refresh_certificates().await,
         };
         let flow = match (turned, refreshed) {
             (Ok(flow), Ok(())) => flow,
             (Err(error), _) | (Ok(_), Err(error)) => {
-                Flow::Wait(Some(self.fail(node, &error).await))
+                NextReconcile::Wait(Some(self.report_failure(node, &error).await))
             }
         };
-        self.take_note();
+        self.write_note();
         flow
     }
 
     /// Notes on the machine itself what the daemon is doing.
-    fn take_note(&mut self) {
-        let Some(node) = self.own.get() else { return };
+    fn write_note(&mut self) {
+        let Some(node) = self.own_node.get() else { return };
         let view = NodeView(&node);
-        let note = Note {
-            node: self.own.name.clone(),
+        let note = DaemonNote {
+            node: self.own_node.name.clone(),
             state: view.state().to_owned(),
             reason: view.reason().to_owned(),
             desired: view.desired_config().to_owned(),
-            waiting: self.waited.as_ref().map(|(request, ..)| request.clone()),
+            waiting: self.waiting.as_ref().map(|(request, ..)| request.clone()),
         };
-        if note != self.note {
+        if note != self.last_note {
             note.write(self.disk.path());
-            self.note = note;
+            self.last_note = note;
         }
     }
 
     /// Tells everyone that a turn failed; how long to wait for the next.
-    async fn fail(&mut self, node: &Arc<Node>, error: &anyhow::Error) -> Duration {
-        self.protect(node, false);
+    async fn report_failure(&mut self, node: &Arc<Node>, error: &anyhow::Error) -> Duration {
+        self.set_sigterm_protection(node, false);
         self.failures += 1;
         let pause = backoff(self.failures);
-        let node = self.own.get().unwrap_or_else(|| Arc::clone(node));
+        let node = self.own_node.get().unwrap_or_else(|| Arc::clone(node));
         self.retry = Some((Instant::now() + pause, annotations::external_inputs(&node)));
         let reason = format!("{error:#}");
-        if node::is_unreachable(error) {
+        if own_node::is_unreachable(error) {
             tracing::warn!("the home does not answer, trying again in {pause:?}: {reason}");
             return pause;
         }
@@ -361,17 +365,17 @@ impl Agent {
             None => state::DEGRADED,
         };
         tracing::error!("Marking {state} due to: {reason}");
-        self.metrics.state(state, &reason);
-        self.reporter.tell(&node, reports::degraded(&self.own.name, &reason));
-        if let Err(error) = self.own.annotate(annotations::failed(state, &reason)).await {
+        self.metrics.set_state(state, &reason);
+        self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
+        if let Err(error) = self.own_node.annotate(annotations::failed(state, &reason)).await {
             tracing::warn!("cannot say so on the Node: {error:#}");
         }
         pause
     }
 
     /// From now on a signal waits, or does not any more.
-    fn protect(&self, node: &Arc<Node>, is: bool) {
-        if self.is_protected.swap(is, Ordering::Relaxed) == is {
+    fn set_sigterm_protection(&self, node: &Arc<Node>, is: bool) {
+        if self.defer_sigterm.swap(is, Ordering::Relaxed) == is {
             return;
         }
         let (reason, message) = if is {

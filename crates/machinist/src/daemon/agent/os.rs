@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
-use machinist_core::daemon::annotations::{self, AnnotationPatch};
+use machinist_core::daemon::annotations::{self, NodeAnnotationPatch};
 use machinist_core::daemon::{PendingChange, PendingOsChange, reports};
 use machinist_core::health::FailedCheck;
 use machinist_core::os::host::HostKind;
@@ -15,40 +15,42 @@ use machinist_core::os::verify_boot::{
 };
 use machinist_core::os::{DesiredOs, OsChange, OsStatus, layered_image};
 
-use super::super::os::host::Found;
-use super::super::state::State;
+use super::super::os::detect::OsBackend;
+use super::super::state::DiskState;
 use super::Agent;
 
 /// What the operating system is found to be after a change.
-pub(super) enum Booted {
+pub(super) enum BootedOs {
     /// As the config wants it.
-    Right,
+    AsWanted,
     /// It was not put in place: the change has to be made once more.
-    Lost(Box<PendingChange>),
+    NotStaged(Box<PendingChange>),
     /// It does not come up: the machine has to go back.
-    Wrong(FailedCheck),
+    Failed(FailedCheck),
 }
 
 /// What is seen of an operating system.
-struct Sight {
+struct OsObservation {
     status: OsStatus,
-    line: Option<String>,
+    command_line: Option<String>,
 }
 
 impl Agent {
     /// Asks the host or has it do something, on a thread of its own.
-    async fn host<T: Send + 'static>(
+    async fn on_host_thread<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Found) -> Result<T> + Send + 'static,
+        act: impl FnOnce(&OsBackend) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let found = Arc::clone(&self.os);
+        let found = Arc::clone(&self.os_backend);
         let done = tokio::task::spawn_blocking(move || act(&found)).await;
         done.context("the work on the operating system broke off")?
     }
 
-    async fn see_os(&self) -> Result<Sight> {
-        self.host(|found| Ok(Sight { status: found.os.status()?, line: found.command_line() }))
-            .await
+    async fn observe_os(&self) -> Result<OsObservation> {
+        self.on_host_thread(|found| {
+            Ok(OsObservation { status: found.os.status()?, command_line: found.command_line() })
+        })
+        .await
     }
 
     /// What a change does to the operating system; nothing where it does nothing to it.
@@ -56,18 +58,18 @@ impl Agent {
         &self,
         old: &MachineConfig,
         new: &MachineConfig,
-        state: &State,
+        state: &DiskState,
     ) -> Result<Option<PendingOsChange>> {
         let earlier = state.pending.as_ref().filter(|earlier| earlier.os.is_some());
         let (mut base, wanted) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
-        if earlier.is_none() && base == wanted && !state.force {
+        if earlier.is_none() && base == wanted && !state.force_rewrite {
             return Ok(None);
         }
-        let Sight { status, line } = self.see_os().await?;
+        let OsObservation { status, command_line: line } = self.observe_os().await?;
         let (mut was, mut is_open) = (status.booted.clone(), false);
         if let Some((earlier, step)) = earlier.and_then(|it| it.os.as_ref().map(|os| (it, os))) {
             // The machine may still run, or run again, what it had before the earlier change.
-            is_open = earlier.needs_reboot(&self.boot);
+            is_open = earlier.needs_reboot(&self.boot_id);
             let outcome = after_reboot(
                 &step.change,
                 &step.was,
@@ -77,14 +79,14 @@ impl Agent {
                 MAX_STAGE_ATTEMPTS,
             );
             // The files of a host of packages say what comes next, whatever is booted.
-            let is_old = outcome != BootOutcome::Booted && self.os.kind != HostKind::Plain;
+            let is_old = outcome != BootOutcome::Booted && self.os_backend.kind != HostKind::Plain;
             if is_open || is_old {
                 base = DesiredOs::from_config(&earlier.previous);
             }
             was = step.was.clone();
         }
         let mut change = OsChange::between(&base, &wanted, &status.booted);
-        if state.force {
+        if state.force_rewrite {
             let repair =
                 OsChange::repair(&wanted, &status.booted, line.as_deref().unwrap_or_default());
             change.image = change.image.or(repair.image);
@@ -105,10 +107,13 @@ impl Agent {
         step: Option<&PendingOsChange>,
     ) -> Result<Option<String>> {
         let Some(change) = step.map(|step| step.change.clone()) else { return Ok(None) };
-        if !change.kernel_arguments.is_empty() && !self.os.reads_arguments {
-            tracing::warn!("spec.kernelArguments: nobody reads them here: {}", self.os.reason);
+        if !change.kernel_arguments.is_empty() && !self.os_backend.supports_kernel_arguments {
+            tracing::warn!(
+                "spec.kernelArguments: nobody reads them here: {}",
+                self.os_backend.reason
+            );
         }
-        self.host(move |found| Ok(found.os.refusal(&change))).await
+        self.on_host_thread(move |found| Ok(found.os.refusal(&change))).await
     }
 
     /// Brings everything onto the machine that a change needs. Nothing has been written yet: whoever
@@ -119,7 +124,8 @@ impl Agent {
         step: Option<&PendingOsChange>,
     ) -> Result<bool> {
         let change = step.map(|step| &step.change).filter(|change| !change.is_empty());
-        let Some(change) = change.filter(|change| self.fetched.as_ref() != Some(change)) else {
+        let Some(change) = change.filter(|change| self.fetched_os_change.as_ref() != Some(change))
+        else {
             return Ok(true);
         };
         if change.image.is_some() || change.kernel_type.is_some() || change.extensions.is_some() {
@@ -130,13 +136,13 @@ impl Agent {
         self.reporter.event(node, "OSUpdateStarted", change.describe());
         tracing::info!("operating system: {}", change.describe());
         let asked = change.clone();
-        self.protect(node, false);
+        self.set_sigterm_protection(node, false);
         tokio::select! {
             () = self.stop.cancelled() => return Ok(false),
-            fetched = self.host(move |found| found.os.fetch(&asked)) => fetched?,
+            fetched = self.on_host_thread(move |found| found.os.fetch(&asked)) => fetched?,
         }
-        self.protect(node, true);
-        self.fetched = Some(change.clone());
+        self.set_sigterm_protection(node, true);
+        self.fetched_os_change = Some(change.clone());
         Ok(true)
     }
 
@@ -152,10 +158,12 @@ impl Agent {
             self.unstage_os().await?;
         } else {
             let asked = change.clone();
-            self.host(move |found| found.os.stage(&asked, now)).await.inspect_err(|_| {
-                self.metrics.pivot_failed(true);
-            })?;
-            self.metrics.pivot_failed(false);
+            self.on_host_thread(move |found| found.os.stage(&asked, now)).await.inspect_err(
+                |_| {
+                    self.metrics.set_pivot_failed(true);
+                },
+            )?;
+            self.metrics.set_pivot_failed(false);
         }
         step.is_staged = true;
         self.disk.set_pending(Some(pending.clone())).await?;
@@ -183,13 +191,13 @@ impl Agent {
 
     /// Takes back what has not been booted.
     pub(super) async fn unstage_os(&self) -> Result<()> {
-        self.host(|found| found.os.unstage()).await
+        self.on_host_thread(|found| found.os.unstage()).await
     }
 
     /// The change has proved itself. What cannot be cleaned up now is the next one's.
     pub(super) async fn confirm_os(&mut self) {
-        self.fetched = None;
-        if let Err(error) = self.host(|found| found.os.confirm()).await {
+        self.fetched_os_change = None;
+        if let Err(error) = self.on_host_thread(|found| found.os.confirm()).await {
             tracing::warn!(
                 "what the change of the operating system has left is not cleaned up: {error:#}"
             );
@@ -197,36 +205,39 @@ impl Agent {
     }
 
     /// Whether the machine runs what its config wants.
-    pub(super) async fn is_booted(
+    pub(super) async fn check_booted_os(
         &self,
         config: &MachineConfig,
         pending: Option<&PendingChange>,
-    ) -> Result<Booted> {
+    ) -> Result<BootedOs> {
         let wanted = DesiredOs::from_config(config);
-        let pending = pending.filter(|pending| pending.boot != self.boot);
+        let pending = pending.filter(|pending| pending.boot != self.boot_id);
         let step = pending.and_then(|pending| pending.os.as_ref());
         if step.is_none()
             && wanted
                 == (DesiredOs { kernel_type: wanted.kernel_type.clone(), ..DesiredOs::default() })
         {
-            return Ok(Booted::Right);
+            return Ok(BootedOs::AsWanted);
         }
-        let Sight { status, line } = self.see_os().await?;
+        let OsObservation { status, command_line: line } = self.observe_os().await?;
         if let (Some(pending), Some(step)) = (pending, step) {
             // A host of packages loses nothing: what is in its files is there.
-            let attempts =
-                if self.os.kind == HostKind::Plain { MAX_STAGE_ATTEMPTS } else { step.attempts };
+            let attempts = if self.os_backend.kind == HostKind::Plain {
+                MAX_STAGE_ATTEMPTS
+            } else {
+                step.attempts
+            };
             let line = line.as_deref();
             match after_reboot(&step.change, &step.was, &wanted, &status, line, attempts) {
                 BootOutcome::Lost => {
                     tracing::warn!(
                         "the operating system was not put in place at the restart: it is staged once more"
                     );
-                    return Ok(Booted::Lost(Box::new(pending.clone().retry(&self.boot))));
+                    return Ok(BootedOs::NotStaged(Box::new(pending.clone().retry(&self.boot_id))));
                 }
                 BootOutcome::NotBooted { problem } if !pending.is_way_back => {
-                    let problem = self.explained(problem).await;
-                    return Ok(Booted::Wrong(FailedCheck {
+                    let problem = self.with_finalize_failure(problem).await;
+                    return Ok(BootedOs::Failed(FailedCheck {
                         check: "operating system".to_owned(),
                         problem,
                     }));
@@ -235,30 +246,31 @@ impl Agent {
                 BootOutcome::Booted | BootOutcome::NotBooted { .. } => {}
             }
         }
-        let image =
-            (self.os.kind != HostKind::Plain).then(|| image_mismatch(&wanted, &status.booted));
+        let image = (self.os_backend.kind != HostKind::Plain)
+            .then(|| image_mismatch(&wanted, &status.booted));
         let arguments =
             || line.as_deref().and_then(|line| kernel_arguments_mismatch(&wanted, line));
         let problem = match image.flatten().or_else(arguments) {
             Some(problem) => Some(problem),
             None => {
                 let wanted = wanted.clone();
-                self.host(move |found| Ok(found.os.problem(&wanted))).await?
+                self.on_host_thread(move |found| Ok(found.os.problem(&wanted))).await?
             }
         };
-        let Some(problem) = problem else { return Ok(Booted::Right) };
+        let Some(problem) = problem else { return Ok(BootedOs::AsWanted) };
         let name = config.metadata.name.as_deref();
         let name = layered_image(config).or(name).unwrap_or_default();
-        let problem = self.explained(problem).await;
+        let problem = self.with_finalize_failure(problem).await;
         bail!("unexpected on-disk state validating against {name}: {problem}")
     }
 
     /// What there is to say about how the staged operating system was put in place at the restart.
-    pub(super) async fn tell_finalized(&self, node: &Arc<Node>) -> AnnotationPatch {
-        if self.os.kind == HostKind::Plain {
-            return AnnotationPatch::new();
+    pub(super) async fn finalize_annotations(&self, node: &Arc<Node>) -> NodeAnnotationPatch {
+        if self.os_backend.kind == HostKind::Plain {
+            return NodeAnnotationPatch::new();
         }
-        let failure = self.host(|found| Ok(found.finalize_failure())).await.ok().flatten();
+        let failure =
+            self.on_host_thread(|found| Ok(found.finalize_failure())).await.ok().flatten();
         if let Some(failure) = &failure {
             self.reporter.warn(node, "FailedFinalization", failure.as_str());
         }
@@ -266,8 +278,8 @@ impl Agent {
     }
 
     /// A problem together with what ostree has said about it.
-    async fn explained(&self, problem: String) -> String {
-        let cause = self.host(|found| Ok(found.finalize_failure())).await.ok().flatten();
+    async fn with_finalize_failure(&self, problem: String) -> String {
+        let cause = self.on_host_thread(|found| Ok(found.finalize_failure())).await.ok().flatten();
         match cause {
             Some(cause) => format!("{problem}; possible root cause: {cause}"),
             None => problem,
@@ -275,13 +287,13 @@ impl Agent {
     }
 
     /// The way back from a change, as far as it is about the operating system.
-    pub(super) async fn plan_os_back(
+    pub(super) async fn plan_os_rollback(
         &self,
         config: &MachineConfig,
         pending: &PendingChange,
     ) -> Result<Option<PendingOsChange>> {
         let Some(step) = &pending.os else { return Ok(None) };
-        let Sight { status, line } = self.see_os().await?;
+        let OsObservation { status, command_line: line } = self.observe_os().await?;
         let (now, before) =
             (DesiredOs::from_config(config), DesiredOs::from_config(&pending.previous));
         let line = line.as_deref();
@@ -290,7 +302,7 @@ impl Agent {
         let change = match outcome {
             BootOutcome::Booted => OsChange::rollback(&now, &before, &status.booted, &step.was),
             // What is in the files of a host of packages is there, booted or not.
-            _ if self.os.kind == HostKind::Plain => {
+            _ if self.os_backend.kind == HostKind::Plain => {
                 OsChange::between(&now, &before, &status.booted)
             }
             // What does not come up has not been left: it only has to go.
@@ -300,16 +312,16 @@ impl Agent {
     }
 
     /// Tells that the disk could not be changed, and puts everything back.
-    pub(super) async fn take_back(
+    pub(super) async fn undo_change(
         &mut self,
         node: &Arc<Node>,
         pending: &PendingChange,
         error: anyhow::Error,
     ) -> anyhow::Error {
-        self.reporter.tell(node, reports::apply_failed(&format!("{error:#}")));
+        self.reporter.write_status(node, reports::apply_failed(&format!("{error:#}")));
         let has_os = pending.os.is_some();
         let dropped = if has_os { self.unstage_os().await } else { Ok(()) };
-        match self.disk.go_back(pending).await.and(dropped) {
+        match self.disk.roll_back(pending).await.and(dropped) {
             Ok(()) => error,
             Err(second) => error.context(format!("and going back failed: {second:#}")),
         }

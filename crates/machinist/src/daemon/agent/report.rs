@@ -23,12 +23,12 @@ const COMPONENT: &str = "machineconfigdaemon";
 /// Events about objects that are in no namespace are here.
 const NAMESPACE: &str = "default";
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a report is tried that somebody else's write came before.
-const ATTEMPTS: usize = 4;
+const MAX_CONFLICT_RETRIES: usize = 4;
 
-enum Said {
-    Report(Arc<Node>, Box<NodeReport>),
+enum ReportMessage {
+    Status(Arc<Node>, Box<NodeReport>),
     Spec(Arc<Node>),
     Event { node: Arc<Node>, warning: bool, reason: &'static str, message: String },
     Flush(oneshot::Sender<()>),
@@ -37,62 +37,64 @@ enum Said {
 /// Tells others. A clone tells the same.
 #[derive(Debug, Clone)]
 pub(super) struct Reporter {
-    sender: mpsc::UnboundedSender<Said>,
+    sender: mpsc::UnboundedSender<ReportMessage>,
 }
 
 impl Reporter {
     /// A reporter, and the task that writes.
     pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender }, write(client, receiver))
+        (Self { sender }, run_writer(client, receiver))
     }
 
     /// Reports a step on the MachineConfigNode.
-    pub(super) fn tell(&self, node: &Arc<Node>, report: NodeReport) {
-        let _ = self.sender.send(Said::Report(Arc::clone(node), Box::new(report)));
+    pub(super) fn write_status(&self, node: &Arc<Node>, report: NodeReport) {
+        let _ = self.sender.send(ReportMessage::Status(Arc::clone(node), Box::new(report)));
     }
 
     /// Has the MachineConfigNode say which config the machine is to have.
-    pub(super) fn point(&self, node: &Arc<Node>) {
-        let _ = self.sender.send(Said::Spec(Arc::clone(node)));
+    pub(super) fn write_spec(&self, node: &Arc<Node>) {
+        let _ = self.sender.send(ReportMessage::Spec(Arc::clone(node)));
     }
 
     /// Something happened.
     pub(super) fn event(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
-        self.happened(node, false, reason, message.into());
+        self.send_event(node, false, reason, message.into());
     }
 
     /// Something happened that somebody should look at.
     pub(super) fn warn(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
-        self.happened(node, true, reason, message.into());
+        self.send_event(node, true, reason, message.into());
     }
 
-    fn happened(&self, node: &Arc<Node>, warning: bool, reason: &'static str, message: String) {
-        let said = Said::Event { node: Arc::clone(node), warning, reason, message };
+    fn send_event(&self, node: &Arc<Node>, warning: bool, reason: &'static str, message: String) {
+        let said = ReportMessage::Event { node: Arc::clone(node), warning, reason, message };
         let _ = self.sender.send(said);
     }
 
     /// Waits until everything has been written, but not for ever.
     pub(super) async fn flush(&self) {
         let (sender, receiver) = oneshot::channel();
-        if self.sender.send(Said::Flush(sender)).is_ok() {
-            let _ = timeout(PATIENCE, receiver).await;
+        if self.sender.send(ReportMessage::Flush(sender)).is_ok() {
+            let _ = timeout(REQUEST_TIMEOUT, receiver).await;
         }
     }
 }
 
-async fn write(client: Client, mut receiver: mpsc::UnboundedReceiver<Said>) {
-    let mut desk = Desk { client, known: None };
+async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
+    let mut desk = ReportWriter { client, cached: None };
     while let Some(said) = receiver.recv().await {
         let what = match said {
-            Said::Flush(done) => {
+            ReportMessage::Flush(done) => {
                 let _ = done.send(());
                 continue;
             }
-            Said::Report(node, report) => timeout(PATIENCE, desk.report(&node, &report)).await,
-            Said::Spec(node) => timeout(PATIENCE, desk.point(&node)).await,
-            Said::Event { node, warning, reason, message } => {
-                timeout(PATIENCE, desk.event(&node, warning, reason, &message)).await
+            ReportMessage::Status(node, report) => {
+                timeout(REQUEST_TIMEOUT, desk.write_status(&node, &report)).await
+            }
+            ReportMessage::Spec(node) => timeout(REQUEST_TIMEOUT, desk.write_spec(&node)).await,
+            ReportMessage::Event { node, warning, reason, message } => {
+                timeout(REQUEST_TIMEOUT, desk.write_event(&node, warning, reason, &message)).await
             }
         };
         match what {
@@ -103,20 +105,20 @@ async fn write(client: Client, mut receiver: mpsc::UnboundedReceiver<Said>) {
     }
 }
 
-struct Desk {
+struct ReportWriter {
     client: Client,
     /// The MachineConfigNode as it was last seen.
-    known: Option<MachineConfigNode>,
+    cached: Option<MachineConfigNode>,
 }
 
-impl Desk {
+impl ReportWriter {
     fn api(&self) -> Api<MachineConfigNode> {
         Api::all(self.client.clone())
     }
 
     /// The MachineConfigNode, made where there is none.
-    async fn object(&mut self, node: &Node) -> kube::Result<MachineConfigNode> {
-        if let Some(known) = &self.known {
+    async fn get_or_create(&mut self, node: &Node) -> kube::Result<MachineConfigNode> {
+        if let Some(known) = &self.cached {
             return Ok(known.clone());
         }
         let name = node.name_any();
@@ -136,13 +138,13 @@ impl Desk {
                 }
             }
         };
-        self.known = Some(found.clone());
+        self.cached = Some(found.clone());
         Ok(found)
     }
 
-    async fn report(&mut self, node: &Node, report: &NodeReport) -> kube::Result<()> {
-        for _ in 0..ATTEMPTS {
-            let object = self.object(node).await?;
+    async fn write_status(&mut self, node: &Node, report: &NodeReport) -> kube::Result<()> {
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let object = self.get_or_create(node).await?;
             let Some(status) = apply_report(&object, node, report, &Time(Timestamp::now())) else {
                 return Ok(());
             };
@@ -152,12 +154,12 @@ impl Desk {
             let (name, params) = (node.name_any(), PatchParams::default());
             match self.api().patch_status(&name, &params, &Patch::Merge(patch)).await {
                 Ok(written) => {
-                    self.known = Some(written);
+                    self.cached = Some(written);
                     return Ok(());
                 }
                 // Somebody else wrote, or it is another one now.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                    self.known = None;
+                    self.cached = None;
                 }
                 Err(error) => return Err(error),
             }
@@ -165,19 +167,19 @@ impl Desk {
         Ok(())
     }
 
-    async fn point(&mut self, node: &Node) -> kube::Result<()> {
+    async fn write_spec(&mut self, node: &Node) -> kube::Result<()> {
         let desired = NodeView(node).desired_config();
-        let object = self.object(node).await?;
+        let object = self.get_or_create(node).await?;
         if object.spec.config_version.desired == desired {
             return Ok(());
         }
         let patch = json!({"spec": {"configVersion": {"desired": desired}}});
         let (name, params) = (node.name_any(), PatchParams::default());
-        self.known = Some(self.api().patch(&name, &params, &Patch::Merge(patch)).await?);
+        self.cached = Some(self.api().patch(&name, &params, &Patch::Merge(patch)).await?);
         Ok(())
     }
 
-    async fn event(
+    async fn write_event(
         &mut self,
         node: &Node,
         warning: bool,

@@ -15,77 +15,77 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow};
 use machinist_core::apply::{DiskStep, FsNode};
 
-use super::fault;
+use super::fault_injection;
 use super::journal::Journal;
-use super::root::{Root, set_meta, split};
+use super::root::{HostRoot, set_meta, split};
 
 pub(super) use undo::undo;
 
 /// How many wait for the disk at once, at most.
-const WORKERS: usize = 32;
+const MAX_WORKERS: usize = 32;
 /// Few files are not worth a thread.
 const FILES_PER_WORKER: usize = 16;
 
 /// Carries a plan out whose journal is on the disk.
-pub(super) fn carry_out(root: &Root, journal: &Journal) -> Result<()> {
+pub(super) fn execute(root: &HostRoot, journal: &Journal) -> Result<()> {
     let steps = || journal.plan.steps.iter().enumerate();
-    for (_, step) in steps().filter(|(_, step)| makes_folder(step)) {
-        make_folder(root, step)
+    for (_, step) in steps().filter(|(_, step)| is_make_directory(step)) {
+        make_directory(root, step)
             .with_context(|| format!("cannot make the folder {:?}", step.path))?;
-        fault::point();
+        fault_injection::point();
     }
     for (index, step) in steps() {
         stage::prepare(root, journal, index)
             .with_context(|| format!("cannot write {:?}", step.path))?;
-        fault::point();
+        fault_injection::point();
     }
-    sync_files(root, journal)?;
-    sync_folders(root, &journal.plan.steps)?;
-    fault::point();
+    fsync_files(root, journal)?;
+    fsync_directories(root, &journal.plan.steps)?;
+    fault_injection::point();
     for (index, step) in steps() {
-        put_in_place(root, journal, index)
+        swap_in(root, journal, index)
             .with_context(|| format!("cannot put {:?} in place", step.path))?;
-        fault::point();
+        fault_injection::point();
     }
-    sync_folders(root, &journal.plan.steps)
+    fsync_directories(root, &journal.plan.steps)
 }
 
 /// Removes what a complete change has left beside its files, then the folders that go.
-pub(super) fn clean_up(root: &Root, journal: &Journal) -> Result<()> {
+pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
     for (index, step) in journal.plan.steps.iter().enumerate() {
         if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
             root.remove(&journal.old_path(root, index))
                 .with_context(|| format!("cannot clean up beside {:?}", step.path))?;
-            fault::point();
+            fault_injection::point();
         }
     }
     for step in journal.plan.steps.iter().filter(|step| matches!(step.from, FsNode::Folder { .. }))
     {
         if step.to.is_absent() {
-            match root.remove_folder(&step.path) {
+            match root.remove_directory(&step.path) {
                 // Somebody has put something into it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 done => {
                     done.with_context(|| format!("cannot remove the folder {:?}", step.path))?;
                 }
             }
-            fault::point();
+            fault_injection::point();
         }
     }
-    sync_folders(root, &journal.plan.steps)
+    fsync_directories(root, &journal.plan.steps)
 }
 
-fn makes_folder(step: &DiskStep) -> bool {
+fn is_make_directory(step: &DiskStep) -> bool {
     step.from.is_absent() && matches!(step.to, FsNode::Folder { .. })
 }
 
-fn make_folder(root: &Root, step: &DiskStep) -> io::Result<()> {
+fn make_directory(root: &HostRoot, step: &DiskStep) -> io::Result<()> {
     let FsNode::Folder { meta } = step.to else { return Ok(()) };
-    root.make_folder(&step.path)?;
-    set_meta(root.folder(&step.path)?, meta)
+    root.make_directory(&step.path)?;
+    set_meta(root.open_directory(&step.path)?, meta)
 }
 
-fn put_in_place(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let DiskStep { path, from, to } = &journal.plan.steps[index];
     if from.differs_in_meta_only(to) {
         return change_meta(root, path, to);
@@ -94,13 +94,13 @@ fn put_in_place(root: &Root, journal: &Journal, index: usize) -> io::Result<()> 
         // Folders are made before and removed after everything else.
         (_, FsNode::Folder { .. } | FsNode::Special) | (FsNode::Folder { .. }, _) => Ok(()),
         (_, FsNode::Absent) => root.remove(path),
-        (FsNode::Absent, _) => root.rename_new(&journal.new_path(root, index), path),
+        (FsNode::Absent, _) => root.rename_no_replace(&journal.new_path(root, index), path),
         _ => root.rename(&journal.new_path(root, index), path),
     }
 }
 
 /// Sets permissions and owner of something whose contents stay.
-fn change_meta(root: &Root, path: &str, to: &FsNode) -> io::Result<()> {
+fn change_meta(root: &HostRoot, path: &str, to: &FsNode) -> io::Result<()> {
     match to {
         FsNode::File { meta, .. } => {
             let file = root.read_only(path)?;
@@ -108,7 +108,7 @@ fn change_meta(root: &Root, path: &str, to: &FsNode) -> io::Result<()> {
             file.sync_all()
         }
         FsNode::Folder { meta } => {
-            let folder = root.folder(path)?;
+            let folder = root.open_directory(path)?;
             set_meta(&folder, *meta)?;
             Ok(rustix::fs::fsync(&folder)?)
         }
@@ -118,17 +118,17 @@ fn change_meta(root: &Root, path: &str, to: &FsNode) -> io::Result<()> {
 
 /// Makes sure that the bytes of all new files are on the disk. Many wait at once: the file system
 /// takes those who wait together to the disk in one go.
-fn sync_files(root: &Root, journal: &Journal) -> Result<()> {
+fn fsync_files(root: &HostRoot, journal: &Journal) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(step) = journal.plan.steps.get(index) else { return Ok(()) };
-            stage::sync(root, journal, index)
+            stage::fsync(root, journal, index)
                 .with_context(|| format!("cannot write {:?}", step.path))?;
         }
     };
-    let workers = WORKERS.min(journal.plan.steps.len() / FILES_PER_WORKER);
+    let workers = MAX_WORKERS.min(journal.plan.steps.len() / FILES_PER_WORKER);
     thread::scope(|scope| {
         let others: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         let mut done = work();
@@ -141,10 +141,10 @@ fn sync_files(root: &Root, journal: &Journal) -> Result<()> {
 }
 
 /// Makes sure that all names are on the disk.
-fn sync_folders(root: &Root, steps: &[DiskStep]) -> Result<()> {
+fn fsync_directories(root: &HostRoot, steps: &[DiskStep]) -> Result<()> {
     let folders: BTreeSet<&str> = steps.iter().map(|step| split(&step.path).0).collect();
     for folder in folders {
-        match root.sync_folder(folder) {
+        match root.fsync_directory(folder) {
             // It was removed, or not made yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             done => done.with_context(|| format!("cannot write the folder {folder:?}"))?,

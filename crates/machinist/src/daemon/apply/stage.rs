@@ -12,13 +12,13 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::journal::Journal;
-use super::super::root::{Root, set_meta, split};
+use super::super::root::{HostRoot, set_meta, split};
 
 /// The label of a file; one that is replaced passes it on.
-const LABEL: &str = "security.selinux";
+const SELINUX_XATTR: &str = "security.selinux";
 
 /// Writes the new thing of a step and keeps the old one, both beside its place.
-pub(super) fn prepare(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     if step.from.differs_in_meta_only(&step.to) {
         return Ok(());
@@ -27,23 +27,23 @@ pub(super) fn prepare(root: &Root, journal: &Journal, index: usize) -> io::Resul
         FsNode::File { meta, content } => {
             let path = journal.new_path(root, index);
             let replaced = matches!(step.from, FsNode::File { .. }).then_some(step.path.as_str());
-            write(root, &path, *meta, content, replaced)?;
+            write_new(root, &path, *meta, content, replaced)?;
         }
         FsNode::Link { target, owner } => {
             let path = journal.new_path(root, index);
             root.remove(&path)?;
-            link(root, &path, target, *owner)?;
+            write_symlink(root, &path, target, *owner)?;
         }
         FsNode::Absent | FsNode::Folder { .. } | FsNode::Special => {}
     }
     if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
-        keep(root, &step.path, &journal.old_path(root, index), &step.from)?;
+        keep_old(root, &step.path, &journal.old_path(root, index), &step.from)?;
     }
     Ok(())
 }
 
 /// Makes sure that the bytes of the new thing are on the disk.
-pub(super) fn sync(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+pub(super) fn fsync(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     match &step.to {
         FsNode::File { .. } if !step.from.differs_in_meta_only(&step.to) => {
@@ -53,8 +53,8 @@ pub(super) fn sync(root: &Root, journal: &Journal, index: usize) -> io::Result<(
     }
 }
 
-fn write(
-    root: &Root,
+fn write_new(
+    root: &HostRoot,
     path: &str,
     meta: FileMeta,
     content: &FileContent,
@@ -103,15 +103,15 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
 
 fn copy_label(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     let mut value = vec![0; 4096];
-    match fgetxattr(from, LABEL, &mut value) {
-        Ok(length) => Ok(fsetxattr(to, LABEL, &value[..length], XattrFlags::empty())?),
+    match fgetxattr(from, SELINUX_XATTR, &mut value) {
+        Ok(length) => Ok(fsetxattr(to, SELINUX_XATTR, &value[..length], XattrFlags::empty())?),
         Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn link(root: &Root, path: &str, target: &str, owner: FileOwner) -> io::Result<()> {
-    let (folder, name) = root.place(path)?;
+fn write_symlink(root: &HostRoot, path: &str, target: &str, owner: FileOwner) -> io::Result<()> {
+    let (folder, name) = root.open_parent(path)?;
     symlinkat(target, &*folder, name)?;
     let found = statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
@@ -122,9 +122,9 @@ fn link(root: &Root, path: &str, target: &str, owner: FileOwner) -> io::Result<(
 }
 
 /// A second name for what is there; a copy where the file system has no second names.
-fn keep(root: &Root, path: &str, old: &str, node: &FsNode) -> io::Result<()> {
+fn keep_old(root: &HostRoot, path: &str, old: &str, node: &FsNode) -> io::Result<()> {
     root.remove(old)?;
-    let (folder, name) = root.place(path)?;
+    let (folder, name) = root.open_parent(path)?;
     match linkat(&*folder, name, &*folder, split(old).1, AtFlags::empty()) {
         Err(Errno::PERM | Errno::NOTSUP | Errno::MLINK | Errno::NOSYS) => {}
         done => return Ok(done?),
@@ -136,7 +136,7 @@ fn keep(root: &Root, path: &str, old: &str, node: &FsNode) -> io::Result<()> {
             set_meta(&copied, *meta)?;
             copied.sync_all()
         }
-        FsNode::Link { target, owner } => link(root, old, target, *owner),
+        FsNode::Link { target, owner } => write_symlink(root, old, target, *owner),
         _ => Ok(()),
     }
 }

@@ -6,24 +6,24 @@ use std::io;
 use anyhow::{Context as _, Result};
 use machinist_core::apply::{DiskStep, FsNode};
 
-use super::super::fault;
+use super::super::fault_injection;
 use super::super::journal::Journal;
-use super::super::root::Root;
-use super::{change_meta, sync_folders};
+use super::super::root::HostRoot;
+use super::{change_meta, fsync_directories};
 
 /// Undoes every step, the last first. Goes on past an error, and gives the first.
-pub(in super::super) fn undo(root: &Root, journal: &Journal) -> Result<()> {
+pub(in super::super) fn undo(root: &HostRoot, journal: &Journal) -> Result<()> {
     let mut first = Ok(());
     for (index, step) in journal.plan.steps.iter().enumerate().rev() {
         let done = undo_step(root, journal, index)
             .with_context(|| format!("cannot put {:?} back as it was", step.path));
-        fault::point();
+        fault_injection::point();
         first = first.and(done);
     }
-    first.and(sync_folders(root, &journal.plan.steps))
+    first.and(fsync_directories(root, &journal.plan.steps))
 }
 
-fn undo_step(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
+fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let DiskStep { path, from, to } = &journal.plan.steps[index];
     if from.differs_in_meta_only(to) {
         return match root.look(path)? {
@@ -32,7 +32,7 @@ fn undo_step(root: &Root, journal: &Journal, index: usize) -> io::Result<()> {
         };
     }
     match (from, to) {
-        (FsNode::Absent, FsNode::Folder { .. }) => match root.remove_folder(path) {
+        (FsNode::Absent, FsNode::Folder { .. }) => match root.remove_directory(path) {
             // Somebody has put something into it.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             done => done,

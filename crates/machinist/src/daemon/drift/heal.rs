@@ -7,34 +7,34 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::drift;
 
-use super::super::once::{self, Change};
-use super::super::root::Root;
+use super::super::root::HostRoot;
+use super::super::transaction::{self, FsChange};
 
 /// Where units are.
-const UNITS: &str = "/etc/systemd/system/";
+const UNIT_DIR: &str = "/etc/systemd/system/";
 
 /// What was put right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Healed {
+pub(crate) struct HealReport {
     /// What was done, in order.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<FsChange>,
     /// Whether systemd has to read its units anew.
-    pub(crate) has_units: bool,
+    pub(crate) needs_daemon_reload: bool,
     /// What is left to say.
     pub(crate) notes: Vec<String>,
 }
 
 /// Puts everything right that a config manages, or nothing.
-pub(crate) fn heal(root: &Path, config: &MachineConfig) -> Result<Healed> {
-    let root = Root::open(root)?;
-    once::recover(&root)?;
-    let plan =
-        drift::plan_repair(config, &root, once::style()).context("drift cannot be healed")?;
-    let changes: Vec<Change> = plan.steps.iter().map(once::describe).collect();
-    let has_units = changes.iter().any(|change| change.path.starts_with(UNITS));
+pub(crate) fn heal(root: &Path, config: &MachineConfig) -> Result<HealReport> {
+    let root = HostRoot::open(root)?;
+    transaction::recover(&root)?;
+    let plan = drift::plan_repair(config, &root, transaction::host_style())
+        .context("drift cannot be healed")?;
+    let changes: Vec<FsChange> = plan.steps.iter().map(transaction::describe).collect();
+    let has_units = changes.iter().any(|change| change.path.starts_with(UNIT_DIR));
     let mut notes = plan.notes.clone();
     if !plan.steps.is_empty() {
-        notes.extend(once::carry_out(&root, plan).context("drift cannot be healed")?);
+        notes.extend(transaction::commit(&root, plan).context("drift cannot be healed")?);
     }
-    Ok(Healed { changes, has_units, notes })
+    Ok(HealReport { changes, needs_daemon_reload: has_units, notes })
 }

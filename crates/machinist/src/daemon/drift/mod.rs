@@ -8,7 +8,7 @@
 //! | `writers` | says who touched a name, where the kernel tells |
 //! | `heal` | puts a machine right that has drifted |
 
-mod folders;
+mod directories;
 mod heal;
 #[cfg(test)]
 mod tests;
@@ -23,52 +23,52 @@ use anyhow::{Context as _, Result};
 use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
-use super::once::style;
-use super::root::Root;
-use folders::Folders;
+use super::root::HostRoot;
+use super::transaction::host_style;
+use directories::DirectoryWatcher;
 
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
-pub(crate) use heal::{Healed, heal};
-pub(crate) use writers::Writer;
+pub(crate) use heal::{HealReport, heal};
+pub(crate) use writers::WriterProcess;
 
 /// Who changes one file changes the next soon after: so long is waited for that.
-const PAUSE: Duration = Duration::from_millis(25);
+const DEBOUNCE: Duration = Duration::from_millis(25);
 /// Whoever never stops is looked at all the same.
-const LONGEST: Duration = Duration::from_millis(250);
+const MAX_WAIT: Duration = Duration::from_millis(250);
 /// How often folders may come and go while they are looked at.
-const ATTEMPTS: usize = 100;
+const MAX_RESCANS: usize = 100;
 
 /// Looks at everything that a config manages, now.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
     // Opened anew each time: folders that were open may have been moved away since.
-    Ok(drift::check_drift(reference, &Root::to_look_at(root)?, style()))
+    Ok(drift::check_drift(reference, &HostRoot::open_read_only(root)?, host_style()))
 }
 
 /// A machine that is being watched.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DriftWatcher {
     root: PathBuf,
     reference: Arc<DriftReference>,
-    folders: Folders,
+    directories: DirectoryWatcher,
     findings: Vec<DriftFinding>,
     /// Who did it, by path.
-    writers: HashMap<String, Writer>,
+    writers: HashMap<String, WriterProcess>,
     /// Something was touched and has not been looked at.
-    is_touched: bool,
+    needs_check: bool,
 }
 
-impl Watch {
+impl DriftWatcher {
     /// Begins to watch, and looks once.
     pub(crate) async fn start(root: &Path, reference: DriftReference) -> Result<Self> {
         let mut watch = Self {
             root: root.to_owned(),
             reference: Arc::new(reference),
-            folders: Folders::new()?,
+            directories: DirectoryWatcher::new()?,
             findings: Vec::new(),
             writers: HashMap::new(),
-            is_touched: true,
+            needs_check: true,
         };
-        watch.findings = watch.look().await?;
+        watch.findings = watch.rescan().await?;
         Ok(watch)
     }
 
@@ -78,7 +78,7 @@ impl Watch {
     }
 
     /// Who made a difference, where the kernel tells.
-    pub(crate) fn writer(&self, finding: &DriftFinding) -> Option<&Writer> {
+    pub(crate) fn writer(&self, finding: &DriftFinding) -> Option<&WriterProcess> {
         self.writers.get(&finding.path)
     }
 
@@ -86,14 +86,14 @@ impl Watch {
     /// given up at any time and asked again.
     pub(crate) async fn next(&mut self) -> Result<&[DriftFinding]> {
         loop {
-            if !self.is_touched {
-                self.folders.touched().await.context("cannot watch for drift")?;
-                self.is_touched = true;
+            if !self.needs_check {
+                self.directories.wait_touched().await.context("cannot watch for drift")?;
+                self.needs_check = true;
             }
-            self.settle().await?;
-            let findings = self.look().await?;
+            self.debounce().await?;
+            let findings = self.rescan().await?;
             let is_other = findings != self.findings;
-            self.attribute(&findings);
+            self.attribute_writers(&findings);
             if is_other {
                 self.findings = findings;
                 return Ok(&self.findings);
@@ -102,23 +102,23 @@ impl Watch {
     }
 
     /// Remembers who made each difference, as long as it lasts.
-    fn attribute(&mut self, findings: &[DriftFinding]) {
-        let seen = &mut self.folders.writers;
+    fn attribute_writers(&mut self, findings: &[DriftFinding]) {
+        let seen = &mut self.directories.writers;
         self.writers.retain(|path, _| findings.iter().any(|finding| finding.path == *path));
         for finding in findings.iter().filter(|finding| !self.findings.contains(finding)) {
-            if let Some(writer) = seen.of(&finding.path) {
+            if let Some(writer) = seen.writer_of(&finding.path) {
                 self.writers.insert(finding.path.clone(), writer.clone());
             }
         }
-        seen.forget();
+        seen.forget_writers();
     }
 
     /// Many changes at once become one look.
-    async fn settle(&mut self) -> Result<()> {
+    async fn debounce(&mut self) -> Result<()> {
         let begin = Instant::now();
         loop {
-            tokio::time::sleep(PAUSE).await;
-            if !self.folders.take_touched()? || begin.elapsed() > LONGEST {
+            tokio::time::sleep(DEBOUNCE).await;
+            if !self.directories.take_touched()? || begin.elapsed() > MAX_WAIT {
                 return Ok(());
             }
         }
@@ -126,13 +126,16 @@ impl Watch {
 
     /// Watches what is to be watched now, then looks. In this order: what happens in between is seen
     /// by the look, what happens later by the watch.
-    async fn look(&mut self) -> Result<Vec<DriftFinding>> {
-        for _ in 0..ATTEMPTS {
+    async fn rescan(&mut self) -> Result<Vec<DriftFinding>> {
+        for _ in 0..MAX_RESCANS {
             let (root, reference) = (self.root.clone(), Arc::clone(&self.reference));
             let checked = tokio::task::spawn_blocking(move || check(&root, &reference)).await??;
             // Folders that came or went since, and links that lead elsewhere now.
-            if !self.folders.watch(&Root::to_look_at(&self.root)?, checked.watched)? {
-                self.is_touched = false;
+            if !self
+                .directories
+                .set_watches(&HostRoot::open_read_only(&self.root)?, checked.watched)?
+            {
+                self.needs_check = false;
                 return Ok(checked.findings);
             }
         }

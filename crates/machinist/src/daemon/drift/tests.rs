@@ -10,18 +10,18 @@ use machinist_core::apply;
 use machinist_core::drift::DriftKind;
 use serde_json::json;
 
-use super::super::once;
+use super::super::transaction;
 use super::*;
 
 const UNIT: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 
 /// A root with a config on it.
-struct Site {
-    folder: tempfile::TempDir,
+struct DriftFixture {
+    dir: tempfile::TempDir,
     config: MachineConfig,
 }
 
-impl Site {
+impl DriftFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         for path in ["etc/systemd/system", "opt/real", "usr/lib/systemd/system"] {
@@ -43,40 +43,40 @@ impl Site {
                 {"name": "vendor.service", "enabled": true}
             ]}
         }));
-        let site = Self { folder, config };
-        let root = once::open(site.root()).expect("a root");
-        assert_eq!(once::once(&root, &site.config).expect("a config").refused, None);
+        let site = Self { dir: folder, config };
+        let root = transaction::open_root(site.root()).expect("a root");
+        assert_eq!(transaction::apply_once(&root, &site.config).expect("a config").refused, None);
         site
     }
 
     fn root(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 
     fn at(&self, path: &str) -> PathBuf {
         self.root().join(path.trim_start_matches('/'))
     }
 
-    async fn watch(&self) -> Watch {
+    async fn watch(&self) -> DriftWatcher {
         let reference = DriftReference::new(&self.config).expect("a reference");
-        let watch = Watch::start(self.root(), reference).await.expect("a watch");
+        let watch = DriftWatcher::start(self.root(), reference).await.expect("a watch");
         assert_eq!(watch.findings(), []);
         watch
     }
 }
 
 /// What is found next; a test that waits for it too long has failed.
-async fn next(watch: &mut Watch) -> Vec<DriftFinding> {
+async fn next(watch: &mut DriftWatcher) -> Vec<DriftFinding> {
     let next = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
     next.expect("nothing was found").expect("a look").to_vec()
 }
 
 /// One change by hand.
-type Change = fn(&Site);
+type TestChange = fn(&DriftFixture);
 
 #[tokio::test]
 async fn everything_done_by_hand_is_seen_at_once_and_healed() {
-    let changes: &[(&str, DriftKind, &str, Change)] = &[
+    let changes: &[(&str, DriftKind, &str, TestChange)] = &[
         ("edited", DriftKind::Content, "/etc/motd", |site| {
             fs::write(site.at("/etc/motd"), "other").unwrap();
         }),
@@ -129,21 +129,21 @@ async fn everything_done_by_hand_is_seen_at_once_and_healed() {
             fs::write(site.at("/opt/real/file"), "other").unwrap();
         }),
     ];
-    let site = Site::new();
+    let site = DriftFixture::new();
     let mut watch = site.watch().await;
     for (what, kind, path, change) in changes {
         change(&site);
         let found = next(&mut watch).await;
         assert_eq!((found[0].kind, found[0].path.as_str()), (*kind, *path), "{what}: {found:?}");
         let healed = heal(site.root(), &site.config).expect("healed");
-        assert_eq!(healed.has_units, path.contains("systemd"), "{what}: {healed:?}");
+        assert_eq!(healed.needs_daemon_reload, path.contains("systemd"), "{what}: {healed:?}");
         assert_eq!(next(&mut watch).await, [], "{what}");
     }
 }
 
 #[tokio::test]
 async fn folders_that_come_back_are_watched_again() {
-    let site = Site::new();
+    let site = DriftFixture::new();
     let mut watch = site.watch().await;
     for _ in 0..3 {
         fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
@@ -166,7 +166,7 @@ async fn folders_that_come_back_are_watched_again() {
 
 #[tokio::test]
 async fn what_does_not_matter_is_not_looked_at_and_a_burst_is_one_look() {
-    let site = Site::new();
+    let site = DriftFixture::new();
     let mut watch = site.watch().await;
     // Other names, a drop-in of somebody else's, and a touch: nothing comes of it.
     fs::write(site.at("/etc/other"), "x").unwrap();
@@ -186,11 +186,11 @@ async fn what_does_not_matter_is_not_looked_at_and_a_burst_is_one_look() {
 
 #[tokio::test]
 async fn who_did_it_is_told_where_the_kernel_tells() {
-    if !writers::Writers::new().can_tell() {
+    if !writers::WriterTracker::new().is_available() {
         println!("this kernel or user is not told who writes");
         return;
     }
-    let site = Site::new();
+    let site = DriftFixture::new();
     let mut watch = site.watch().await;
     // It lives until its standard input is closed.
     let script = "echo other >etc/motd; mv etc/deep etc/moved; read line";

@@ -17,11 +17,11 @@ const REPORT_NAMES: u32 = 0x0000_0400 | 0x0000_0800;
 /// `FAN_EVENT_INFO_TYPE_DFID_NAME`: a folder and a name in it.
 const NAME_RECORD: u8 = 2;
 /// More names than this are not remembered between two looks.
-const MOST: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 /// Whoever touched something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Writer {
+pub(crate) struct WriterProcess {
     /// The process.
     pub(crate) pid: i32,
     /// What it is called, unless it had ended before it could be asked.
@@ -29,12 +29,12 @@ pub(crate) struct Writer {
     /// The number of its user.
     pub(crate) uid: Option<u32>,
     /// The number of the user who had logged in, whoever that has become since.
-    pub(crate) login: Option<u32>,
+    pub(crate) login_uid: Option<u32>,
 }
 
-impl fmt::Display for Writer {
+impl fmt::Display for WriterProcess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, command, uid, login } = self;
+        let Self { pid, command, uid, login_uid: login } = self;
         let command = command.as_deref().unwrap_or("a process that has ended");
         write!(formatter, "{command} (pid {pid}")?;
         if let Some(uid) = uid {
@@ -49,25 +49,25 @@ impl fmt::Display for Writer {
 
 /// Listens for processes that touch names in folders.
 #[derive(Debug)]
-pub(super) struct Writers {
+pub(super) struct WriterTracker {
     fanotify: Option<Fanotify>,
     /// The last one for each name.
-    seen: HashMap<String, Writer>,
+    by_path: HashMap<String, WriterProcess>,
 }
 
-impl Writers {
+impl WriterTracker {
     pub(super) fn new() -> Self {
         let flags = InitFlags::FAN_CLASS_NOTIF
             | InitFlags::FAN_CLOEXEC
             | InitFlags::FAN_NONBLOCK
             | InitFlags::from_bits_retain(REPORT_NAMES);
         let fanotify = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC);
-        Self { fanotify: fanotify.ok(), seen: HashMap::new() }
+        Self { fanotify: fanotify.ok(), by_path: HashMap::new() }
     }
 
     /// Whether the kernel tells at all.
     #[cfg(test)]
-    pub(super) fn can_tell(&self) -> bool {
+    pub(super) fn is_available(&self) -> bool {
         self.fanotify.is_some()
     }
 
@@ -98,10 +98,10 @@ impl Writers {
     }
 
     /// Takes in what has happened. Soon after it happened: a process that has ended has no name.
-    pub(super) fn listen(&mut self) {
+    pub(super) fn read_events(&mut self) {
         let Some(fanotify) = &self.fanotify else { return };
         let own = i32::try_from(std::process::id()).unwrap_or_default();
-        let mut processes: HashMap<i32, Writer> = HashMap::new();
+        let mut processes: HashMap<i32, WriterProcess> = HashMap::new();
         let mut buffer = vec![0; 16 << 10];
         loop {
             let count = match read(fanotify, &mut buffer) {
@@ -110,53 +110,53 @@ impl Writers {
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             };
-            for (pid, name) in events(&buffer[..count]) {
-                if pid > 0 && pid != own && self.seen.len() < MOST {
-                    let writer = processes.entry(pid).or_insert_with(|| ask(pid));
-                    self.seen.insert(name, writer.clone());
+            for (pid, name) in parse_events(&buffer[..count]) {
+                if pid > 0 && pid != own && self.by_path.len() < MAX_REMEMBERED {
+                    let writer = processes.entry(pid).or_insert_with(|| process_info(pid));
+                    self.by_path.insert(name, writer.clone());
                 }
             }
         }
     }
 
     /// Who last touched a path, or the folder nearest to it.
-    pub(super) fn of(&self, path: &str) -> Option<&Writer> {
-        path.rsplit('/').find_map(|name| self.seen.get(name))
+    pub(super) fn writer_of(&self, path: &str) -> Option<&WriterProcess> {
+        path.rsplit('/').find_map(|name| self.by_path.get(name))
     }
 
     /// Forgets who that was.
-    pub(super) fn forget(&mut self) {
-        self.seen.clear();
+    pub(super) fn forget_writers(&mut self) {
+        self.by_path.clear();
     }
 }
 
 /// What a process is called, and whose it is.
-fn ask(pid: i32) -> Writer {
+fn process_info(pid: i32) -> WriterProcess {
     let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let status = text("status").unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
     let login: Option<u32> = text("loginuid").and_then(|text| text.trim().parse().ok());
-    Writer {
+    WriterProcess {
         pid,
         command: text("comm").map(|text| text.trim().to_owned()),
         uid: uid.and_then(|uid| uid.parse().ok()),
         // All bits set: nobody has logged in.
-        login: login.filter(|login| *login != u32::MAX),
+        login_uid: login.filter(|login| *login != u32::MAX),
     }
 }
 
 /// The process and the name of each event, as fanotify(7) lays them out.
-fn events(mut bytes: &[u8]) -> Vec<(i32, String)> {
+fn parse_events(mut bytes: &[u8]) -> Vec<(i32, String)> {
     let mut all = Vec::new();
-    while let Some((event, rest)) = first(bytes) {
+    while let Some((event, rest)) = split_event(bytes) {
         bytes = rest;
-        let Some(pid) = number(event, 20) else { continue };
+        let Some(pid) = i32_at(event, 20) else { continue };
         let head = event.get(6..8).map_or(24, |two| u16::from_ne_bytes([two[0], two[1]]).into());
         let mut records = event.get(head..).unwrap_or_default();
-        while let Some((record, rest)) = first_record(records) {
+        while let Some((record, rest)) = split_record(records) {
             records = rest;
             // The name is after the handle of the folder, which has its length before it.
-            let handle = number(record, 12).and_then(|length| usize::try_from(length).ok());
+            let handle = i32_at(record, 12).and_then(|length| usize::try_from(length).ok());
             let name = handle.and_then(|length| record.get(20_usize.checked_add(length)?..));
             if record[0] == NAME_RECORD
                 && let Some(name) = name
@@ -170,18 +170,18 @@ fn events(mut bytes: &[u8]) -> Vec<(i32, String)> {
 }
 
 /// The first event, and what follows it.
-fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = usize::try_from(number(bytes, 0)?).ok().filter(|length| *length >= 24)?;
+fn split_event(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::try_from(i32_at(bytes, 0)?).ok().filter(|length| *length >= 24)?;
     bytes.split_at_checked(length)
 }
 
 /// The first record of an event, and what follows it.
-fn first_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = bytes.get(2..4).map(|two| u16::from_ne_bytes([two[0], two[1]]))?;
     bytes.split_at_checked(length.into()).filter(|_| length >= 4)
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<i32> {
+fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(i32::from_ne_bytes(four.try_into().ok()?))
 }
@@ -220,22 +220,26 @@ mod tests {
             event
         };
         let bytes = [event(7, &record("motd")), event(8, &[]), event(9, &record("a b"))].concat();
-        assert_eq!(events(&bytes), [(7, "motd".to_owned()), (9, "a b".to_owned())]);
+        assert_eq!(parse_events(&bytes), [(7, "motd".to_owned()), (9, "a b".to_owned())]);
     }
 
     #[test]
     fn a_writer_is_told_in_a_few_words() {
-        let mut writer =
-            Writer { pid: 7, command: Some("vi".to_owned()), uid: Some(0), login: Some(1000) };
+        let mut writer = WriterProcess {
+            pid: 7,
+            command: Some("vi".to_owned()),
+            uid: Some(0),
+            login_uid: Some(1000),
+        };
         assert_eq!(writer.to_string(), "vi (pid 7, user 0, logged in as 1000)");
-        (writer.command, writer.uid, writer.login) = (None, None, None);
+        (writer.command, writer.uid, writer.login_uid) = (None, None, None);
         assert_eq!(writer.to_string(), "a process that has ended (pid 7)");
     }
 
     proptest! {
         #[test]
         fn whatever_the_bytes_are_they_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = events(&bytes);
+            let _ = parse_events(&bytes);
         }
     }
 }

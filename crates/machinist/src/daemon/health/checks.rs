@@ -10,16 +10,16 @@ use machinist_core::health::{HealthCheck, HealthResults, HealthSpec};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::super::systemd::{Systemd, Transient};
-use super::Patient;
+use super::super::systemd::{Systemd, TransientUnit};
+use super::HealthTarget;
 
 /// So long an answer of the API may take.
-const ANSWER: Duration = Duration::from_secs(10);
+const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes every check; none takes longer than what is left.
-pub(super) async fn round(
+pub(super) async fn run_checks(
     spec: &HealthSpec,
-    patient: Patient<'_>,
+    patient: HealthTarget<'_>,
     left: Duration,
 ) -> HealthResults {
     let systemd = Systemd::connect(patient.root).await.map_err(|error| format!("{error:#}"));
@@ -31,17 +31,19 @@ pub(super) async fn round(
     let checks = spec.checks();
     let made = checks.iter().enumerate().map(|(index, check)| async move {
         match check {
-            HealthCheck::Unit { unit } => within(left, is_active(unit, systemd)).await,
+            HealthCheck::Unit { unit } => with_timeout(left, is_active(unit, systemd)).await,
             HealthCheck::Command { run, timeout } => {
-                command(index, run, (*timeout).min(left), systemd, patient.root).await
+                run_as_unit(index, run, (*timeout).min(left), systemd, patient.root).await
             }
-            HealthCheck::Api => within(left.min(ANSWER), answers(patient.client)).await,
+            HealthCheck::Api => {
+                with_timeout(left.min(API_TIMEOUT), api_responds(patient.client)).await
+            }
         }
     });
     join_all(made).await
 }
 
-async fn within(
+async fn with_timeout(
     limit: Duration,
     check: impl Future<Output = Result<(), String>>,
 ) -> Result<(), String> {
@@ -49,9 +51,9 @@ async fn within(
     made.unwrap_or_else(|_| Err(format!("no answer for {}s", limit.as_secs())))
 }
 
-type Connection<'a> = Result<Option<&'a Systemd>, &'a str>;
+type SystemdResult<'a> = Result<Option<&'a Systemd>, &'a str>;
 
-async fn is_active(unit: &str, systemd: Connection<'_>) -> Result<(), String> {
+async fn is_active(unit: &str, systemd: SystemdResult<'_>) -> Result<(), String> {
     let systemd = systemd?.ok_or("systemd does not run on this machine")?;
     match systemd.active_state(unit).await {
         Ok(state) if state == "active" || state == "reloading" => Ok(()),
@@ -61,31 +63,31 @@ async fn is_active(unit: &str, systemd: Connection<'_>) -> Result<(), String> {
 }
 
 /// On the machine itself, also when this process is in a container: as a unit of its systemd.
-async fn command(
+async fn run_as_unit(
     index: usize,
     run: &[String],
     limit: Duration,
-    systemd: Connection<'_>,
+    systemd: SystemdResult<'_>,
     root: &Path,
 ) -> Result<(), String> {
     match systemd? {
         Some(systemd) => {
             let words: Vec<&str> = run.iter().map(String::as_str).collect();
-            let unit = Transient {
+            let unit = TransientUnit {
                 name: &format!("machinist-health-{index}"),
                 description: "machinist: a check of the machine's health",
                 command: &words,
-                ..Transient::default()
+                ..TransientUnit::default()
             };
-            systemd.run_to_end(&unit, limit).await.map_err(|error| format!("{error:#}"))
+            systemd.run_and_wait(&unit, limit).await.map_err(|error| format!("{error:#}"))
         }
-        None if root == Path::new("/") => alone(run, limit).await,
+        None if root == Path::new("/") => run_directly(run, limit).await,
         None => Err("systemd does not run on this machine".to_owned()),
     }
 }
 
 /// Where no systemd runs.
-pub(super) async fn alone(run: &[String], limit: Duration) -> Result<(), String> {
+pub(super) async fn run_directly(run: &[String], limit: Duration) -> Result<(), String> {
     let (program, arguments) = run.split_first().ok_or("no program")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -97,7 +99,7 @@ pub(super) async fn alone(run: &[String], limit: Duration) -> Result<(), String>
     }
 }
 
-async fn answers(client: Option<&Client>) -> Result<(), String> {
+async fn api_responds(client: Option<&Client>) -> Result<(), String> {
     let client = client.ok_or("this machine knows no API")?;
     client.apiserver_version().await.map(drop).map_err(|error| error.to_string())
 }

@@ -7,7 +7,7 @@
 //! | `memory` | the config that did the machine no good, on its disk |
 
 mod checks;
-mod memory;
+mod failed_config;
 #[cfg(test)]
 mod tests;
 
@@ -18,17 +18,17 @@ use anyhow::{Result, bail};
 use kube::Client;
 use machinist_core::api::MachineConfig;
 use machinist_core::health::{
-    self, FailedCheck, HEALTH_SPEC_PATH, HealthSpec, HealthTiming, HealthVerdict,
+    self, FailedCheck, HEALTH_SPEC_PATH, HealthSpec, HealthState, HealthTiming,
 };
 use tokio::time::Instant;
 
-use crate::manifests::{self, Text};
+use crate::manifests::{self, ManifestText};
 
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
-pub(crate) use memory::{forget, recall, remember};
+pub(crate) use failed_config::{read, remove, write};
 
 /// So long is waited between two rounds.
-const PAUSE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What has to hold on a machine that has a config; nothing where the config does not say.
 pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
@@ -36,7 +36,8 @@ pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
     let Ok(text) = String::from_utf8(bytes) else {
         bail!("{HEALTH_SPEC_PATH}: this is not text: write it as docs/health.md shows");
     };
-    let documents = manifests::parse(&Text { file: PathBuf::from(HEALTH_SPEC_PATH), text })?;
+    let documents =
+        manifests::parse(&ManifestText { file: PathBuf::from(HEALTH_SPEC_PATH), text })?;
     let [document] = documents.as_slice() else {
         bail!("{HEALTH_SPEC_PATH}: {} documents in this file: write one", documents.len());
     };
@@ -49,7 +50,7 @@ pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
 
 /// A machine whose health is asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Patient<'a> {
+pub(crate) struct HealthTarget<'a> {
     /// The root of the machine.
     pub(crate) root: &'a Path,
     /// The home of the API.
@@ -57,30 +58,33 @@ pub(crate) struct Patient<'a> {
 }
 
 /// Waits until everything holds; otherwise gives what does not when the time is up.
-pub(crate) async fn gate(spec: &HealthSpec, patient: Patient<'_>) -> Result<(), FailedCheck> {
+pub(crate) async fn wait_until_healthy(
+    spec: &HealthSpec,
+    patient: HealthTarget<'_>,
+) -> Result<(), FailedCheck> {
     let begin = Instant::now();
     let mut well_since: Option<Instant> = None;
     loop {
-        let left = spec.deadline.saturating_sub(begin.elapsed()).max(PAUSE);
-        let round = checks::round(spec, patient, left).await;
+        let left = spec.deadline.saturating_sub(begin.elapsed()).max(CHECK_INTERVAL);
+        let round = checks::run_checks(spec, patient, left).await;
         let held = well_since.map(|since| since.elapsed()).unwrap_or_default();
         let pause = match health::evaluate(
             spec,
             &round,
             HealthTiming { elapsed: begin.elapsed(), healthy_for: held },
         ) {
-            HealthVerdict::Healthy => return Ok(()),
-            HealthVerdict::Settling { left } => {
+            HealthState::Healthy => return Ok(()),
+            HealthState::Settling { left } => {
                 well_since.get_or_insert_with(Instant::now);
                 left
             }
-            HealthVerdict::NotYet { failing, left } => {
+            HealthState::NotYet { failing, left } => {
                 well_since = None;
                 tracing::info!("health: not yet: {failing} ({}s left)", left.as_secs());
                 left
             }
-            HealthVerdict::Failed { failing } => return Err(failing),
+            HealthState::Failed { failing } => return Err(failing),
         };
-        tokio::time::sleep(pause.min(PAUSE)).await;
+        tokio::time::sleep(pause.min(CHECK_INTERVAL)).await;
     }
 }

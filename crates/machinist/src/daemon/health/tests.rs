@@ -8,7 +8,7 @@ use machinist_core::apply::from_ignition;
 use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
 use serde_json::json;
 
-use super::super::once;
+use super::super::transaction;
 use super::*;
 
 fn config(text: &str) -> MachineConfig {
@@ -45,13 +45,15 @@ fn the_file_is_read_from_the_config() {
 async fn commands_end_well_badly_late_or_not_at_all() {
     let limit = Duration::from_secs(20);
     let run = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    assert_eq!(checks::alone(&run(&["/bin/true"]), limit).await, Ok(()));
-    let said = checks::alone(&run(&["/bin/sh", "-c", "exit 3"]), limit).await.expect_err("bad");
+    assert_eq!(checks::run_directly(&run(&["/bin/true"]), limit).await, Ok(()));
+    let said =
+        checks::run_directly(&run(&["/bin/sh", "-c", "exit 3"]), limit).await.expect_err("bad");
     assert!(said.contains("exit status: 3"), "{said}");
-    let said = checks::alone(&run(&["/bin/nothing"]), limit).await.expect_err("no program");
+    let said = checks::run_directly(&run(&["/bin/nothing"]), limit).await.expect_err("no program");
     assert!(said.contains("No such file"), "{said}");
     let soon = Duration::from_millis(50);
-    let said = checks::alone(&run(&["/bin/sleep", "1000"]), soon).await.expect_err("endless");
+    let said =
+        checks::run_directly(&run(&["/bin/sleep", "1000"]), soon).await.expect_err("endless");
     assert!(said.contains("not ended"), "{said}");
 }
 
@@ -59,8 +61,8 @@ async fn commands_end_well_badly_late_or_not_at_all() {
 async fn a_gate_that_does_not_open_names_the_first_check_that_failed() {
     let root = tempfile::tempdir().expect("a folder");
     let spec = spec(&config("deadline: 1s\nunits: [a.service]\napi: true")).expect("a file");
-    let patient = Patient { root: root.path(), client: None };
-    let failing = gate(&spec.expect("a spec"), patient).await.expect_err("closed");
+    let patient = HealthTarget { root: root.path(), client: None };
+    let failing = wait_until_healthy(&spec.expect("a spec"), patient).await.expect_err("closed");
     assert_eq!(failing.to_string(), "unit a.service: systemd does not run on this machine");
 }
 
@@ -68,18 +70,18 @@ async fn a_gate_that_does_not_open_names_the_first_check_that_failed() {
 fn the_disk_remembers_until_it_is_told_to_forget() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("etc")).expect("a folder");
-    let root = once::open(folder.path()).expect("a root");
-    assert_eq!(recall(&root).expect("a look"), None);
+    let root = transaction::open_root(folder.path()).expect("a root");
+    assert_eq!(read(&root).expect("a look"), None);
     let failing = FailedCheck { check: "API".to_owned(), problem: "no answer".to_owned() };
     let (config, previous) = ("new".to_owned(), "old".to_owned());
     let marker = FailedConfig { config, previous, image: String::new(), failing };
-    remember(&root, &marker).expect("kept");
-    assert_eq!(recall(&root).expect("a look"), Some(marker.clone()));
-    remember(&root, &FailedConfig { config: "newer".to_owned(), ..marker }).expect("kept");
-    assert_eq!(recall(&root).expect("a look").expect("a marker").config, "newer");
-    forget(&root).expect("forgotten");
-    forget(&root).expect("forgotten twice");
-    assert_eq!(recall(&root).expect("a look"), None);
+    write(&root, &marker).expect("kept");
+    assert_eq!(read(&root).expect("a look"), Some(marker.clone()));
+    write(&root, &FailedConfig { config: "newer".to_owned(), ..marker }).expect("kept");
+    assert_eq!(read(&root).expect("a look").expect("a marker").config, "newer");
+    remove(&root).expect("forgotten");
+    remove(&root).expect("forgotten twice");
+    assert_eq!(read(&root).expect("a look"), None);
     fs::write(folder.path().join(&FAILED_CONFIG_PATH[1..]), "{").expect("a file");
-    assert_eq!(recall(&root).expect("a look"), None);
+    assert_eq!(read(&root).expect("a look"), None);
 }

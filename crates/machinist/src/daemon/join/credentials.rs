@@ -15,23 +15,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
-use machinist_hub::auth::certificates::{Validity, signing_request};
+use machinist_hub::auth::certificates::{CertificateInfo, generate_csr};
 use machinist_hub::auth::csr::MACHINE_SIGNER;
-use machinist_hub::auth::{MACHINE_PREFIX, MACHINES};
+use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 /// How long a certificate may be waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often it is asked for: a hub signs at once.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest time between two questions.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// How long to wait for somebody else to approve before trying it.
-const COURTESY: Duration = Duration::from_secs(1);
+const APPROVAL_DELAY: Duration = Duration::from_secs(1);
 
 /// A client for a kubeconfig.
-pub(crate) async fn client(kubeconfig: &Value) -> Result<Client> {
+pub(crate) async fn client_for(kubeconfig: &Value) -> Result<Client> {
     let config: Kubeconfig =
         serde_json::from_value(kubeconfig.clone()).context("this kubeconfig cannot be read")?;
     let options = KubeConfigOptions::default();
@@ -40,7 +40,7 @@ pub(crate) async fn client(kubeconfig: &Value) -> Result<Client> {
 }
 
 /// A kubeconfig for a server with a token.
-pub(crate) fn with_token(server: &str, token: &str, authority: &str) -> Value {
+pub(crate) fn token_kubeconfig(server: &str, token: &str, authority: &str) -> Value {
     kubeconfig(
         &json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)}),
         &json!({
@@ -59,7 +59,7 @@ fn kubeconfig(cluster: &Value, user: &Value) -> Value {
 }
 
 /// Reads a kubeconfig and everything that it points at, so that it can stand alone.
-pub(crate) fn read(path: &Path) -> Result<Value> {
+pub(crate) fn read_flattened(path: &Path) -> Result<Value> {
     let show = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {show}"))?;
     let whole: Value =
@@ -75,13 +75,13 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
     let mut cluster = named("clusters", text("cluster"), "cluster")?;
     let mut user = named("users", text("user"), "user")?;
     let folder = path.parent().unwrap_or_else(|| Path::new("/"));
-    take_in(&mut cluster, &["certificate-authority"], folder)?;
-    take_in(&mut user, &["client-certificate", "client-key"], folder)?;
+    inline_files(&mut cluster, &["certificate-authority"], folder)?;
+    inline_files(&mut user, &["client-certificate", "client-key"], folder)?;
     Ok(kubeconfig(&cluster, &user))
 }
 
 /// Puts the bytes of files in the place of their names.
-fn take_in(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()> {
+fn inline_files(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()> {
     for field in fields {
         let Some(file) = object[*field].as_str().map(|file| folder.join(file)) else { continue };
         let bytes = std::fs::read(&file).with_context(|| format!("{field} {}", file.display()))?;
@@ -92,10 +92,10 @@ fn take_in(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()> {
 }
 
 /// A kubeconfig with an identity of the machine's own, asked for with the one that is given.
-pub(crate) async fn own(given: &Value, name: &str) -> Result<Value> {
-    let user = format!("{MACHINE_PREFIX}{name}");
-    let (key, request) = signing_request(&user, MACHINES)?;
-    let certificate = certificate(&client(given).await?, name, &request).await?;
+pub(crate) async fn issue_identity(given: &Value, name: &str) -> Result<Value> {
+    let user = format!("{NODE_USER_PREFIX}{name}");
+    let (key, request) = generate_csr(&user, NODE_GROUP)?;
+    let certificate = request_certificate(&client_for(given).await?, name, &request).await?;
     let cluster = &given["clusters"][0]["cluster"];
     Ok(kubeconfig(
         cluster,
@@ -107,7 +107,7 @@ pub(crate) async fn own(given: &Value, name: &str) -> Result<Value> {
 }
 
 /// Has a request signed.
-async fn certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u8>> {
+async fn request_certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u8>> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let object = CertificateSigningRequest {
         metadata: ObjectMeta {
@@ -126,8 +126,8 @@ async fn certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u
     let made = made.context("cannot ask for a certificate: is the token valid?")?;
     let request = made.metadata.name.unwrap_or_default();
     let start = Instant::now();
-    let (mut pause, mut has_tried) = (PAUSE, false);
-    while start.elapsed() < PATIENCE {
+    let (mut pause, mut has_tried) = (POLL_INTERVAL, false);
+    while start.elapsed() < CERTIFICATE_TIMEOUT {
         let seen = api.get(&request).await.context("cannot see the certificate")?;
         let status = seen.status.clone().unwrap_or_default();
         if let Some(certificate) = status.certificate {
@@ -141,12 +141,12 @@ async fn certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u
             let message = bad.message.clone().unwrap_or_default();
             bail!("CertificateSigningRequest {request}: {}: {message}", bad.type_);
         }
-        if !has_tried && conditions.is_empty() && start.elapsed() > COURTESY {
+        if !has_tried && conditions.is_empty() && start.elapsed() > APPROVAL_DELAY {
             has_tried = true;
             approve(&api, &seen).await;
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_POLL_INTERVAL);
     }
     bail!(
         "CertificateSigningRequest {request}: nobody has signed it: kubectl certificate approve {request}, then join again"
@@ -176,14 +176,14 @@ pub(crate) fn needs_renewal(kubeconfig: &Value) -> bool {
     let pem = pem.and_then(|bytes| String::from_utf8(bytes).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    pem.and_then(|pem| Validity::of(&pem).ok())
+    pem.and_then(|pem| CertificateInfo::parse(&pem).ok())
         .is_some_and(|validity| validity.needs_renewal(now, &[]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machinist_hub::auth::certificates::Ca;
+    use machinist_hub::auth::certificates::CertificateAuthority;
 
     #[test]
     fn a_kubeconfig_is_made_to_stand_alone() {
@@ -195,22 +195,26 @@ mod tests {
             clusters: [{name: c, cluster: {server: https://h, certificate-authority: ca.crt}}]\n\
             users: [{name: u, user: {token: t}}]\n";
         std::fs::write(&file, text).unwrap();
-        let found = read(&file).unwrap();
+        let found = read_flattened(&file).unwrap();
         let cluster = &found["clusters"][0]["cluster"];
         assert_eq!(cluster["certificate-authority-data"], STANDARD.encode("authority"));
         assert_eq!(cluster["certificate-authority"], Value::Null);
         assert_eq!(found["users"][0]["user"]["token"], "t");
         std::fs::write(&file, "current-context: z\n").unwrap();
-        assert!(format!("{:#}", read(&file).unwrap_err()).contains("contexts: there is no \"z\""));
+        assert!(
+            format!("{:#}", read_flattened(&file).unwrap_err())
+                .contains("contexts: there is no \"z\"")
+        );
     }
 
     #[test]
     fn a_certificate_is_renewed_in_its_last_third() {
-        let ca = Ca::load(&Ca::make("test").unwrap()).unwrap();
-        let pair = ca.client("system:node:a", "system:nodes").unwrap();
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let pair = ca.issue_client("system:node:a", "system:nodes").unwrap();
         let user = json!({"client-certificate-data": STANDARD.encode(pair.certificate)});
         assert!(!needs_renewal(&kubeconfig(&json!({}), &user)));
         // Nothing that could be renewed.
-        assert!(!needs_renewal(&with_token("https://h", "t", "ca")));
+        assert!(!needs_renewal(&token_kubeconfig("https://h", "t", "ca")));
     }
 }

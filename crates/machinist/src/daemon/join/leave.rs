@@ -20,18 +20,18 @@ use machinist_core::health::FAILED_CONFIG_PATH;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::once::{self, Change};
-use super::super::os::host;
-use super::super::root::Root;
+use super::super::os::detect;
+use super::super::root::HostRoot;
 use super::super::systemd::Systemd;
-use super::places::Places;
-use super::{born, credentials, service};
+use super::super::transaction::{self, FsChange};
+use super::paths::JoinPaths;
+use super::{cleanup, credentials, service};
 
 /// How long the home may take to let the machine go.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The annotations that are the daemon's.
-const ANNOTATIONS: [&str; 12] = [
+const DAEMON_ANNOTATIONS: [&str; 12] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
     annotation::CURRENT_IMAGE,
@@ -49,61 +49,63 @@ const ANNOTATIONS: [&str; 12] = [
 /// What was done.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Left {
+pub(crate) struct LeaveReport {
     /// The config that the machine had.
     pub(crate) from: String,
     /// What was given back.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<FsChange>,
     /// What became of the Node.
     pub(crate) node: String,
 }
 
 /// Leaves. The Node is let go with the machine's own identity unless another one is given.
-pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Result<Left> {
-    let places = Places::new(root);
+pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Result<LeaveReport> {
+    let places = JoinPaths::new(root);
     let systemd = Systemd::connect(root).await?;
-    if let Some(systemd) = systemd.as_ref().filter(|_| places.unit(service::NAME).exists()) {
-        systemd.stop(service::NAME).await.context("the daemon cannot be stopped")?;
+    if let Some(systemd) =
+        systemd.as_ref().filter(|_| places.unit_file(service::SERVICE_NAME).exists())
+    {
+        systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
-    let (from, mut changes) = give_back(&Root::open(root)?)?;
+    let (from, mut changes) = restore_files(&HostRoot::open(root)?)?;
     let node = match (client, places.kubeconfig().exists()) {
-        (Some(client), _) => let_go(&client, name).await,
-        (None, true) => let_go_with_own(&places, name).await,
+        (Some(client), _) => release_node(&client, name).await,
+        (None, true) => release_node_with_own_identity(&places, name).await,
         (None, false) => "left alone: this machine has no identity".to_owned(),
     };
     service::remove(&places)?;
-    Places::remove(&places.kubeconfig())?;
-    Places::remove_empty(&places.folder());
-    changes.extend(born::remove(&Root::open(root)?)?);
+    JoinPaths::remove_file(&places.kubeconfig())?;
+    JoinPaths::remove_empty(&places.state_dir());
+    changes.extend(cleanup::remove_first_boot(&HostRoot::open(root)?)?);
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
     }
-    Ok(Left { from, changes, node })
+    Ok(LeaveReport { from, changes, node })
 }
 
 /// Gives every managed file back, then removes the daemon's own ones.
-fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
-    once::recover(root)?;
-    let old = once::current(root)?.unwrap_or_else(empty_config);
+fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
+    transaction::recover(root)?;
+    let old = transaction::current_config(root)?.unwrap_or_else(empty_config);
     let empty = empty_config();
     // A change that a running machine refuses does not keep it from leaving.
     let change = parse_both(&old, &empty)
         .ok_or_else(|| anyhow!("{CURRENT_CONFIG}: its Ignition config cannot be read"))?;
     let mut changes = Vec::new();
     let mut do_all = |plan: ApplyPlan| -> Result<()> {
-        let steps = plan.steps.iter().map(once::describe);
+        let steps = plan.steps.iter().map(transaction::describe);
         changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_DIR)));
         if !plan.steps.is_empty()
-            && let Some(note) = once::carry_out(root, plan)?
+            && let Some(note) = transaction::commit(root, plan)?
         {
             tracing::warn!("{note}");
         }
         Ok(())
     };
-    do_all(once::plan(root, &old, &empty, &change)?)?;
+    do_all(transaction::plan(root, &old, &empty, &change)?)?;
     // Then what the cluster kept up to date beside its configs.
-    do_all(apply::plan_release_all(root, once::style())?)?;
-    match host::give_back(root.path(), &old) {
+    do_all(apply::plan_release_all(root, transaction::host_style())?)?;
+    match detect::remove_kernel_arguments(root.path(), &old) {
         Ok(None) => {}
         Ok(Some(note)) => tracing::warn!("{note}"),
         Err(error) => tracing::warn!("the kernel arguments of the config stay: {error:#}"),
@@ -121,40 +123,40 @@ fn give_back(root: &Root) -> Result<(String, Vec<Change>)> {
         root.remove(path).with_context(|| format!("cannot remove {path}"))?;
     }
     for folder in [ORIGINALS, NO_ORIGINALS, DAEMON_DIR] {
-        remove_empty(&root.path().join(folder.trim_start_matches('/')));
+        remove_empty_directories(&root.path().join(folder.trim_start_matches('/')));
     }
     Ok((old.metadata.name.unwrap_or_default(), changes))
 }
 
 /// Removes a folder and those in it, as far as they are empty.
-fn remove_empty(folder: &Path) {
+fn remove_empty_directories(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_empty(&entry.path());
+            remove_empty_directories(&entry.path());
         }
     }
-    Places::remove_empty(folder);
+    JoinPaths::remove_empty(folder);
 }
 
-async fn let_go_with_own(places: &Places, name: &str) -> String {
-    let client = match credentials::read(&places.kubeconfig()) {
-        Ok(kubeconfig) => credentials::client(&kubeconfig).await,
+async fn release_node_with_own_identity(places: &JoinPaths, name: &str) -> String {
+    let client = match credentials::read_flattened(&places.kubeconfig()) {
+        Ok(kubeconfig) => credentials::client_for(&kubeconfig).await,
         Err(error) => Err(error),
     };
     match client {
-        Ok(client) => let_go(&client, name).await,
+        Ok(client) => release_node(&client, name).await,
         Err(error) => format!("left alone: {error:#}"),
     }
 }
 
 /// A patch that takes away what the daemon and its controller have written.
-pub(super) fn no_annotations() -> Value {
-    ANNOTATIONS.iter().map(|key| ((*key).to_owned(), Value::Null)).collect()
+pub(super) fn remove_annotations_patch() -> Value {
+    DAEMON_ANNOTATIONS.iter().map(|key| ((*key).to_owned(), Value::Null)).collect()
 }
 
 /// Removes the Node, or what the daemon has written on it. A home that does not answer keeps no
 /// machine from leaving.
-async fn let_go(client: &Client, name: &str) -> String {
+async fn release_node(client: &Client, name: &str) -> String {
     let api: Api<Node> = Api::all(client.clone());
     let request = async {
         let Some(node) = api.get_opt(name).await? else { return Ok("gone before".to_owned()) };
@@ -168,11 +170,11 @@ async fn let_go(client: &Client, name: &str) -> String {
                 Err(error) => return Err(error),
             }
         }
-        let patch = Patch::Merge(json!({"metadata": {"annotations": no_annotations()}}));
+        let patch = Patch::Merge(json!({"metadata": {"annotations": remove_annotations_patch()}}));
         api.patch(name, &PatchParams::default(), &patch).await?;
         Ok("its annotations were removed".to_owned())
     };
-    match timeout(PATIENCE, request).await {
+    match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(said)) => said,
         Ok(Err(error)) => {
             let error: kube::Error = error;

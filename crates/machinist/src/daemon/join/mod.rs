@@ -9,10 +9,10 @@
 //! | `leave` | everything as it was |
 //! | `born` | what a first boot has left, and goes with it |
 
-mod born;
+mod cleanup;
 pub(crate) mod credentials;
 mod leave;
-pub(crate) mod places;
+pub(crate) mod paths;
 mod service;
 
 use std::collections::BTreeMap;
@@ -26,17 +26,17 @@ use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
 use serde_json::{Value, json};
 
 pub(crate) use leave::leave;
-use places::Places;
-pub(crate) use service::NAME as SERVICE;
+use paths::JoinPaths;
+pub(crate) use service::SERVICE_NAME as SERVICE;
 
 use super::agent::new_node;
-use super::root::Root;
+use super::root::HostRoot;
 use super::state;
 use super::systemd::Systemd;
 
 /// How a machine joins.
 #[derive(Debug, Clone)]
-pub(crate) struct Joining {
+pub(crate) struct JoinOptions {
     /// The name of its Node.
     pub(crate) name: String,
     /// The root of the machine.
@@ -48,17 +48,17 @@ pub(crate) struct Joining {
     /// Whether to keep the identity of the kubeconfig instead of asking for one.
     pub(crate) keep_identity: bool,
     /// The program that the service runs.
-    pub(crate) program: PathBuf,
+    pub(crate) binary: PathBuf,
     /// Where the daemon serves its figures, if anywhere.
-    pub(crate) listen: Option<String>,
+    pub(crate) metrics_listen: Option<String>,
     /// Whether the service is started now, and not with the next boot.
-    pub(crate) starts: bool,
+    pub(crate) start_now: bool,
 }
 
 /// What has been done.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Joined {
+pub(crate) struct JoinReport {
     /// The Node.
     pub(crate) node: String,
     /// Where the machine's identity is.
@@ -70,55 +70,55 @@ pub(crate) struct Joined {
 }
 
 /// Joins the home that a kubeconfig describes.
-pub(crate) async fn join(given: &Value, joining: &Joining) -> Result<Joined> {
-    let places = Places::new(&joining.root);
+pub(crate) async fn join(given: &Value, joining: &JoinOptions) -> Result<JoinReport> {
+    let places = JoinPaths::new(&joining.root);
     if places.kubeconfig().exists() {
         bail!(
             "this machine has joined already ({} is there): machinist leave first",
             places.kubeconfig().display()
         );
     }
-    if !joining.program.exists() {
-        bail!("--program {}: there is no such program", joining.program.display());
+    if !joining.binary.exists() {
+        bail!("--program {}: there is no such program", joining.binary.display());
     }
     let kubeconfig = if joining.keep_identity {
         given.clone()
     } else {
-        credentials::own(given, &joining.name).await?
+        credentials::issue_identity(given, &joining.name).await?
     };
-    let client = credentials::client(&kubeconfig).await?;
-    make_node(&client, joining).await?;
-    places.make()?;
-    replace_identity(&joining.root, &kubeconfig)?;
+    let client = credentials::client_for(&kubeconfig).await?;
+    ensure_node(&client, joining).await?;
+    places.create_state_dir()?;
+    write_identity(&joining.root, &kubeconfig)?;
     service::install(&places, joining)?;
-    let is_started = joining.starts && start(&joining.root).await?;
-    Ok(Joined {
+    let is_started = joining.start_now && start_service(&joining.root).await?;
+    Ok(JoinReport {
         node: joining.name.clone(),
         kubeconfig: places.kubeconfig(),
-        service: service::NAME,
+        service: service::SERVICE_NAME,
         is_started,
     })
 }
 
 /// Keeps the machine's identity, for root alone.
-pub(super) fn replace_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
+pub(super) fn write_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
     let bytes = serde_json::to_vec_pretty(kubeconfig)?;
-    let path = places::KUBECONFIG;
-    state::write(&Root::to_look_at(root)?, path, &bytes)
+    let path = paths::KUBECONFIG;
+    state::write_private(&HostRoot::open_read_only(root)?, path, &bytes)
         .with_context(|| format!("cannot write {path}"))
 }
 
 /// Makes the machine's Node, or gives the one that is there its labels.
-async fn make_node(client: &Client, joining: &Joining) -> Result<()> {
+async fn ensure_node(client: &Client, joining: &JoinOptions) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let name = &joining.name;
     let context = || format!("Node {name}");
     match api.get_opt(name).await.with_context(context)? {
         Some(_) => {
             let mut patch = json!({"metadata": {"labels": joining.labels}});
-            if is_new(&joining.root)? {
+            if has_no_config(&joining.root)? {
                 // What a Node of this name said in an earlier life is not true any more.
-                patch["metadata"]["annotations"] = leave::no_annotations();
+                patch["metadata"]["annotations"] = leave::remove_annotations_patch();
             }
             let patch = Patch::Merge(patch);
             let patched = api.patch(name, &PatchParams::default(), &patch).await;
@@ -136,15 +136,15 @@ async fn make_node(client: &Client, joining: &Joining) -> Result<()> {
 }
 
 /// Whether the disk says nothing about a config.
-fn is_new(root: &Path) -> Result<bool> {
-    let root = Root::to_look_at(root)?;
+fn has_no_config(root: &Path) -> Result<bool> {
+    let root = HostRoot::open_read_only(root)?;
     Ok(!root.exists(CURRENT_CONFIG)? && !root.exists(NODE_ANNOTATIONS)?)
 }
 
 /// Starts the service where systemd runs.
-async fn start(root: &Path) -> Result<bool> {
+async fn start_service(root: &Path) -> Result<bool> {
     let Some(systemd) = Systemd::connect(root).await? else { return Ok(false) };
     systemd.daemon_reload().await?;
-    systemd.start(service::NAME).await?;
+    systemd.start(service::SERVICE_NAME).await?;
     Ok(true)
 }

@@ -7,40 +7,41 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::Joining;
-use super::places::Places;
+use super::JoinOptions;
+use super::paths::JoinPaths;
 
 /// Its name.
-pub(crate) const NAME: &str = "machinist-daemon.service";
+pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
 
 /// Writes the service and has it started at every boot.
-pub(super) fn install(places: &Places, joining: &Joining) -> Result<()> {
-    let (unit, wanted) = (places.unit(NAME), places.wanted(NAME));
+pub(super) fn install(places: &JoinPaths, joining: &JoinOptions) -> Result<()> {
+    let (unit, wanted) = (places.unit_file(SERVICE_NAME), places.wants_link(SERVICE_NAME));
     let context = |path: &Path| format!("cannot write {}", path.display());
     if let Some(folder) = wanted.parent() {
         fs::create_dir_all(folder).with_context(|| context(folder))?;
     }
-    fs::write(&unit, text(joining)).with_context(|| context(&unit))?;
-    Places::remove(&wanted)?;
-    symlink(format!("/etc/systemd/system/{NAME}"), &wanted).with_context(|| context(&wanted))
+    fs::write(&unit, unit_text(joining)).with_context(|| context(&unit))?;
+    JoinPaths::remove_file(&wanted)?;
+    symlink(format!("/etc/systemd/system/{SERVICE_NAME}"), &wanted)
+        .with_context(|| context(&wanted))
 }
 
 /// Removes it.
-pub(super) fn remove(places: &Places) -> Result<()> {
-    let (unit, wanted) = (places.unit(NAME), places.wanted(NAME));
-    Places::remove(&wanted)?;
-    Places::remove(&unit)?;
+pub(super) fn remove(places: &JoinPaths) -> Result<()> {
+    let (unit, wanted) = (places.unit_file(SERVICE_NAME), places.wants_link(SERVICE_NAME));
+    JoinPaths::remove_file(&wanted)?;
+    JoinPaths::remove_file(&unit)?;
     if let Some(folder) = wanted.parent() {
-        Places::remove_empty(folder);
+        JoinPaths::remove_empty(folder);
     }
     Ok(())
 }
 
 /// The unit.
-fn text(joining: &Joining) -> String {
+fn unit_text(joining: &JoinOptions) -> String {
     let mut command = format!(
         "{} daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name {}",
-        joining.program.display(),
+        joining.binary.display(),
         joining.name
     );
     if !joining.has_kubelet {
@@ -49,7 +50,7 @@ fn text(joining: &Joining) -> String {
             let _ = write!(command, " --label {key}={value}");
         }
     }
-    if let Some(listen) = &joining.listen {
+    if let Some(listen) = &joining.metrics_listen {
         let _ = write!(command, " --listen {listen}");
     }
     format!(
@@ -80,23 +81,23 @@ mod tests {
 
     #[test]
     fn the_unit_says_which_machine_it_is() {
-        let joining = Joining {
+        let joining = JoinOptions {
             name: "n1".to_owned(),
             root: "/".into(),
             labels: BTreeMap::from([("node-role.kubernetes.io/worker".into(), String::new())]),
             has_kubelet: false,
             keep_identity: false,
-            program: "/usr/local/bin/machinist".into(),
-            listen: None,
-            starts: true,
+            binary: "/usr/local/bin/machinist".into(),
+            metrics_listen: None,
+            start_now: true,
         };
-        let unit = text(&joining);
+        let unit = unit_text(&joining);
         assert!(
             unit.contains(
                 "ExecStart=/usr/local/bin/machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name n1 --register --label node-role.kubernetes.io/worker=\n"
             ),
             "{unit}"
         );
-        assert!(!text(&Joining { has_kubelet: true, ..joining }).contains("--register"));
+        assert!(!unit_text(&JoinOptions { has_kubelet: true, ..joining }).contains("--register"));
     }
 }

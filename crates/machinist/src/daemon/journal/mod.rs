@@ -16,15 +16,15 @@ use machinist_core::apply::{ApplyPlan, FsTree as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::fault;
-use super::root::Root;
+use super::fault_injection;
+use super::root::HostRoot;
 
 /// The version of the format that is written here.
 const VERSION: u32 = 1;
-const FOLDER: &str = "/etc";
-const NEW: &str = "/etc/.machinist-journal.new";
-const BEGUN: &str = "/etc/.machinist-journal";
-const DONE: &str = "/etc/.machinist-journal.done";
+const JOURNAL_DIR: &str = "/etc";
+const TEMP_PATH: &str = "/etc/.machinist-journal.new";
+const JOURNAL_PATH: &str = "/etc/.machinist-journal";
+const COMMITTED_PATH: &str = "/etc/.machinist-journal.done";
 
 /// A plan that is being carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,11 +39,11 @@ pub(super) struct Journal {
 
 /// How far a change had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum JournalStage {
     /// It is not complete.
     Begun,
     /// It is complete.
-    Done,
+    Committed,
 }
 
 impl Journal {
@@ -55,61 +55,63 @@ impl Journal {
     }
 
     /// Where the new thing of a step waits.
-    pub(super) fn new_path(&self, root: &Root, step: usize) -> String {
-        root.beside(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.new", self.token))
+    pub(super) fn new_path(&self, root: &HostRoot, step: usize) -> String {
+        root.sibling(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.new", self.token))
     }
 
     /// Where the old thing of a step is kept.
-    pub(super) fn old_path(&self, root: &Root, step: usize) -> String {
-        root.beside(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.old", self.token))
+    pub(super) fn old_path(&self, root: &HostRoot, step: usize) -> String {
+        root.sibling(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.old", self.token))
     }
 
     /// Writes it to the disk: from now on the change has begun.
-    pub(super) fn begin(&self, root: &Root) -> Result<()> {
+    pub(super) fn begin(&self, root: &HostRoot) -> Result<()> {
         let write = || {
-            let mut file = root.create(NEW)?;
+            let mut file = root.create(TEMP_PATH)?;
             file.write_all(&serde_json::to_vec(self)?)?;
             file.sync_all()?;
-            fault::point();
-            root.rename_new(NEW, BEGUN)?;
-            root.sync_folder(FOLDER)
+            fault_injection::point();
+            root.rename_no_replace(TEMP_PATH, JOURNAL_PATH)?;
+            root.fsync_directory(JOURNAL_DIR)
         };
-        write().with_context(|| format!("cannot write the journal {BEGUN}"))
+        write().with_context(|| format!("cannot write the journal {JOURNAL_PATH}"))
     }
 
     /// The change is complete.
-    pub(super) fn commit(root: &Root) -> Result<()> {
+    pub(super) fn commit(root: &HostRoot) -> Result<()> {
         let commit = || {
-            root.rename(BEGUN, DONE)?;
-            fault::point();
-            root.sync_folder(FOLDER).inspect_err(|_| {
+            root.rename(JOURNAL_PATH, COMMITTED_PATH)?;
+            fault_injection::point();
+            root.fsync_directory(JOURNAL_DIR).inspect_err(|_| {
                 // Whether it is on the disk is not known: take it back.
-                let _ = root.rename(DONE, BEGUN);
+                let _ = root.rename(COMMITTED_PATH, JOURNAL_PATH);
             })
         };
         commit().context("cannot mark the change as complete")
     }
 
     /// Removes it: there is nothing more to undo or to clean up.
-    pub(super) fn end(root: &Root) -> Result<()> {
+    pub(super) fn remove(root: &HostRoot) -> Result<()> {
         let end = || {
-            for path in [BEGUN, NEW, DONE] {
+            for path in [JOURNAL_PATH, TEMP_PATH, COMMITTED_PATH] {
                 root.remove(path)?;
             }
-            root.sync_folder(FOLDER)
+            root.fsync_directory(JOURNAL_DIR)
         };
-        end().with_context(|| format!("cannot remove the journal {BEGUN}"))
+        end().with_context(|| format!("cannot remove the journal {JOURNAL_PATH}"))
     }
 
     /// Whether a run is under way, or has left something; nothing is touched.
-    pub(super) fn is_there(root: &Root) -> Result<bool> {
-        Ok(root.exists(BEGUN)? || root.exists(DONE)?)
+    pub(super) fn exists(root: &HostRoot) -> Result<bool> {
+        Ok(root.exists(JOURNAL_PATH)? || root.exists(COMMITTED_PATH)?)
     }
 
     /// The journal that an earlier run left, if it left one.
-    pub(super) fn find(root: &Root) -> Result<Option<(Self, Stage)>> {
-        root.remove(NEW).with_context(|| format!("cannot remove {NEW}"))?;
-        for (path, stage) in [(BEGUN, Stage::Begun), (DONE, Stage::Done)] {
+    pub(super) fn find(root: &HostRoot) -> Result<Option<(Self, JournalStage)>> {
+        root.remove(TEMP_PATH).with_context(|| format!("cannot remove {TEMP_PATH}"))?;
+        for (path, stage) in
+            [(JOURNAL_PATH, JournalStage::Begun), (COMMITTED_PATH, JournalStage::Committed)]
+        {
             if root.exists(path).with_context(|| format!("cannot read {path}"))? {
                 let bytes = root.read(path)?;
                 let journal: Option<Self> = serde_json::from_slice(&bytes).ok();

@@ -4,37 +4,37 @@ use anyhow::{Result, anyhow};
 use machinist_core::os::bootc::{self as calls, CommandLine};
 use machinist_core::os::{OsChange, OsStatus, kernel_arguments};
 
-use super::Os;
+use super::HostOs;
+use super::command::HostCommands;
 use super::rpm_ostree::link_credentials;
-use super::run::Host;
 
 /// Where bootc looks for credentials.
-const CREDENTIALS: &str = "/etc/ostree/auth.json";
+const AUTH_FILE: &str = "/etc/ostree/auth.json";
 
 /// A host that bootc manages.
 #[derive(Debug)]
-pub(super) struct Bootc {
-    host: Host,
+pub(super) struct BootcBackend {
+    host: HostCommands,
     has_rpm_ostree: bool,
 }
 
-impl Bootc {
-    pub(super) const fn new(host: Host, has_rpm_ostree: bool) -> Self {
+impl BootcBackend {
+    pub(super) const fn new(host: HostCommands, has_rpm_ostree: bool) -> Self {
         Self { host, has_rpm_ostree }
     }
 
-    fn call(&self, (program, arguments): &CommandLine) -> Result<()> {
-        self.host.act(program, arguments)
+    fn run(&self, (program, arguments): &CommandLine) -> Result<()> {
+        self.host.run_logged(program, arguments)
     }
 }
 
-impl Os for Bootc {
-    fn name(&self) -> &'static str {
+impl HostOs for BootcBackend {
+    fn backend_name(&self) -> &'static str {
         "bootc"
     }
 
     fn status(&self) -> Result<OsStatus> {
-        let json = self.host.ask("bootc", &["status", "--json"])?;
+        let json = self.host.stdout("bootc", &["status", "--json"])?;
         let mut status = calls::parse_status(&json).map_err(|error| anyhow!(error))?.host;
         let line = self.host.command_line().unwrap_or_default();
         status.booted.kernel_arguments = kernel_arguments::split(&line);
@@ -51,9 +51,9 @@ impl Os for Bootc {
     }
 
     fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
-        link_credentials(&self.host, CREDENTIALS)?;
+        link_credentials(&self.host, AUTH_FILE)?;
         self.unstage()?;
-        let done = calls::stage(change).iter().try_for_each(|command| self.call(command));
+        let done = calls::stage(change).iter().try_for_each(|command| self.run(command));
         done.inspect_err(|_| {
             // Nothing, or all of it.
             if let Err(second) = self.unstage() {
@@ -64,7 +64,7 @@ impl Os for Bootc {
 
     fn unstage(&self) -> Result<()> {
         let is_staged = self.status()?.next.is_some();
-        calls::unstage(self.has_rpm_ostree, is_staged).map_or(Ok(()), |command| self.call(&command))
+        calls::unstage(self.has_rpm_ostree, is_staged).map_or(Ok(()), |command| self.run(&command))
     }
 
     fn confirm(&self) -> Result<()> {

@@ -12,25 +12,25 @@ use machinist_core::os::extensions::{
     REPO_DIR, REPO_FILE, fetch_backoff, fetch_commands, repo_file,
 };
 
-use super::run::Host;
+use super::command::HostCommands;
 
 /// A repository of packages; gone with this value.
 #[derive(Debug)]
 pub(super) struct ExtensionsRepo {
-    host: Host,
+    host: HostCommands,
     file: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
     container: String,
 }
 
 impl ExtensionsRepo {
     /// Brings the packages that a change needs; nothing where it needs none.
-    pub(super) fn bring(host: &Host, change: &OsChange) -> Result<Option<Self>> {
+    pub(super) fn fetch(host: &HostCommands, change: &OsChange) -> Result<Option<Self>> {
         let Some(image) = &change.extensions_image else { return Ok(None) };
         let authfile = host.path(PULL_SECRET).is_file().then_some(PULL_SECRET);
         let calls = fetch_commands(image, authfile);
         let mut failures = 0;
-        while let Err(error) = host.act("nice", &calls.pull) {
+        while let Err(error) = host.run_logged("nice", &calls.pull) {
             failures += 1;
             let pause = fetch_backoff(failures).ok_or(error)?;
             thread::sleep(pause);
@@ -38,14 +38,14 @@ impl ExtensionsRepo {
         let repo = Self {
             host: host.clone(),
             file: host.path(REPO_FILE),
-            folder: host.path(REPO_DIR),
+            dir: host.path(REPO_DIR),
             container: calls.container,
         };
-        fs::create_dir_all(&repo.folder)
-            .with_context(|| format!("cannot make {}", repo.folder.display()))?;
-        host.act("podman", &calls.create)?;
-        host.act("podman", &calls.copy)?;
-        host.act("chcon", &calls.label)?;
+        fs::create_dir_all(&repo.dir)
+            .with_context(|| format!("cannot make {}", repo.dir.display()))?;
+        host.run_logged("podman", &calls.create)?;
+        host.run_logged("podman", &calls.copy)?;
+        host.run_logged("chcon", &calls.label)?;
         fs::write(&repo.file, repo_file())
             .with_context(|| format!("cannot write {}", repo.file.display()))?;
         Ok(Some(repo))
@@ -55,8 +55,9 @@ impl ExtensionsRepo {
 impl Drop for ExtensionsRepo {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.file);
-        let _ = fs::remove_dir_all(&self.folder);
-        if let Err(error) = self.host.act("podman", &["rm", "--force", "--ignore", &self.container])
+        let _ = fs::remove_dir_all(&self.dir);
+        if let Err(error) =
+            self.host.run_logged("podman", &["rm", "--force", "--ignore", &self.container])
         {
             tracing::warn!("{error:#}");
         }

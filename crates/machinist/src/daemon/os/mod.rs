@@ -12,20 +12,20 @@
 //! | `plain` | hosts of packages: kernel arguments, and nothing else |
 
 mod bootc;
+mod command;
+pub(crate) mod detect;
 mod extensions_repo;
-pub(crate) mod host;
 mod ostree;
 mod plain;
 mod rpm_ostree;
-mod run;
 
 use anyhow::Result;
 use machinist_core::os::{DesiredOs, OsChange, OsStatus};
 
 /// A way to change an operating system. One for each kind of host.
-pub(crate) trait Os: Send + Sync {
+pub(crate) trait HostOs: Send + Sync {
     /// What it is called: `ostree`, `rpm-ostree`, `bootc`, `plain`.
-    fn name(&self) -> &'static str;
+    fn backend_name(&self) -> &'static str;
 
     /// What is booted, what comes next, what is kept.
     fn status(&self) -> Result<OsStatus>;

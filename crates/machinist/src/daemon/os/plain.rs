@@ -14,39 +14,39 @@ use machinist_core::os::package_host::{self as rules, BootLoader, BootLoaderFact
 use machinist_core::os::{OsChange, OsDeployment, OsStatus, kernel_arguments};
 use serde::{Deserialize, Serialize};
 
-use super::super::root::{Root, split};
+use super::super::root::{HostRoot, split};
 use super::super::state;
-use super::Os;
-use super::run::Host;
+use super::HostOs;
+use super::command::HostCommands;
 
 /// What stood in the file when the machine was booted.
-const BEFORE: &str = "/etc/machine-config-daemon/machinist-kernel-arguments.json";
+const AT_BOOT_PATH: &str = "/etc/machine-config-daemon/machinist-kernel-arguments.json";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Before {
-    boot: String,
+struct ArgumentsAtBoot {
+    boot_id: String,
     text: Option<String>,
 }
 
 /// A host of packages.
 #[derive(Debug)]
-pub(super) struct Plain {
-    host: Host,
+pub(super) struct PlainBackend {
+    host: HostCommands,
     loader: BootLoader,
     os: String,
 }
 
-impl Plain {
+impl PlainBackend {
     /// Looks for who reads kernel arguments; says who, and why.
-    pub(super) fn new(host: Host, facts: &HostFacts) -> (Self, BootLoader, String) {
+    pub(super) fn new(host: HostCommands, facts: &HostFacts) -> (Self, BootLoader, String) {
         let entries = ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
         let has_any = |folder: &&str| {
             fs::read_dir(host.path(folder)).is_ok_and(|mut entries| entries.next().is_some())
         };
         let sight = BootLoaderFacts {
             is_image: facts.is_ostree_booted,
-            has_update_grub: host.has("update-grub"),
-            has_kernel_install: host.has("kernel-install"),
+            has_update_grub: host.has_command("update-grub"),
+            has_kernel_install: host.has_command("kernel-install"),
             has_entries: host.path(rules::KERNEL_CMDLINE).is_file() || entries.iter().any(has_any),
         };
         let (loader, why) = rules::detect_boot_loader(sight);
@@ -54,28 +54,30 @@ impl Plain {
         (Self { host, loader, os }, loader, why)
     }
 
-    fn place(&self) -> Option<(&'static str, Vec<String>)> {
+    fn arguments_file(&self) -> Option<(&'static str, Vec<String>)> {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         rules::loader_file(self.loader, &kernel)
     }
 
-    fn boot(&self) -> Result<String> {
+    fn boot_id(&self) -> Result<String> {
         state::boot_id(self.host.root())
     }
 
-    fn root(&self) -> Result<Root> {
-        Root::to_look_at(self.host.root())
+    fn root(&self) -> Result<HostRoot> {
+        HostRoot::open_read_only(self.host.root())
     }
 
     /// What stood in the file when the machine was booted, where it has been changed since.
-    fn before(&self) -> Result<Option<Before>> {
-        let boot = self.boot()?;
-        let Some(text) = self.host.text(BEFORE) else { return Ok(None) };
-        Ok(serde_json::from_str::<Before>(&text).ok().filter(|before| before.boot == boot))
+    fn arguments_at_boot(&self) -> Result<Option<ArgumentsAtBoot>> {
+        let boot = self.boot_id()?;
+        let Some(text) = self.host.read_text(AT_BOOT_PATH) else { return Ok(None) };
+        Ok(serde_json::from_str::<ArgumentsAtBoot>(&text)
+            .ok()
+            .filter(|before| before.boot_id == boot))
     }
 
     /// Writes the file, or removes it, and has it read.
-    fn put(&self, path: &str, text: Option<&str>, command: &[String]) -> Result<()> {
+    fn write_arguments(&self, path: &str, text: Option<&str>, command: &[String]) -> Result<()> {
         let root = self.root()?;
         match text {
             Some(text) => write(&root, path, text),
@@ -83,16 +85,16 @@ impl Plain {
         }
         .with_context(|| format!("cannot write {path}"))?;
         let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-        self.host.act(program, arguments)
+        self.host.run_logged(program, arguments)
     }
 }
 
 /// Writes a file that everybody may read: all of it or nothing.
-fn write(root: &Root, path: &str, text: &str) -> std::io::Result<()> {
+fn write(root: &HostRoot, path: &str, text: &str) -> std::io::Result<()> {
     let (folder, _) = split(path);
     if !root.exists(folder)? {
-        root.make_folder(folder)?;
-        root.sync_folder(split(folder).0)?;
+        root.make_directory(folder)?;
+        root.fsync_directory(split(folder).0)?;
     }
     let new = format!("{path}.machinist-new");
     let mut file = root.create(&new)?;
@@ -100,11 +102,11 @@ fn write(root: &Root, path: &str, text: &str) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.sync_all()?;
     root.rename(&new, path)?;
-    root.sync_folder(folder)
+    root.fsync_directory(folder)
 }
 
-impl Os for Plain {
-    fn name(&self) -> &'static str {
+impl HostOs for PlainBackend {
+    fn backend_name(&self) -> &'static str {
         "plain"
     }
 
@@ -117,12 +119,13 @@ impl Os for Plain {
         };
         let booted = deployment(kernel_arguments::split(&line));
         let mut next = None;
-        if let (Some((path, _)), Some(before)) = (self.place(), self.before()?) {
+        if let (Some((path, _)), Some(before)) = (self.arguments_file(), self.arguments_at_boot()?)
+        {
             let words = |text: Option<&str>| {
                 rules::loader_file_arguments(self.loader, text.unwrap_or_default())
             };
             let (old, new) =
-                (words(before.text.as_deref()), words(self.host.text(path).as_deref()));
+                (words(before.text.as_deref()), words(self.host.read_text(path).as_deref()));
             let change = kernel_arguments::change_between(&old, &new);
             next = Some(deployment(kernel_arguments::apply(&booted.kernel_arguments, &change)));
         }
@@ -138,39 +141,43 @@ impl Os for Plain {
     }
 
     fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
-        let Some((path, command)) = self.place().filter(|_| !change.kernel_arguments.is_empty())
+        let Some((path, command)) =
+            self.arguments_file().filter(|_| !change.kernel_arguments.is_empty())
         else {
             return Ok(());
         };
-        let now = match self.before()? {
+        let now = match self.arguments_at_boot()? {
             Some(before) => before.text,
             None => {
-                let before = Before { boot: self.boot()?, text: self.host.text(path) };
+                let before =
+                    ArgumentsAtBoot { boot_id: self.boot_id()?, text: self.host.read_text(path) };
                 let root = self.root()?;
                 if !root.exists(DAEMON_DIR)? {
-                    root.make_folder(DAEMON_DIR)?;
+                    root.make_directory(DAEMON_DIR)?;
                 }
-                state::write(&root, BEFORE, &serde_json::to_vec(&before)?)
-                    .with_context(|| format!("cannot write {BEFORE}"))?;
+                state::write_private(&root, AT_BOOT_PATH, &serde_json::to_vec(&before)?)
+                    .with_context(|| format!("cannot write {AT_BOOT_PATH}"))?;
                 before.text
             }
         };
         let line = self.host.command_line().unwrap_or_default();
         let text =
             rules::loader_file_text(self.loader, now.as_deref(), &line, &change.kernel_arguments);
-        self.put(path, text.as_deref(), &command)
+        self.write_arguments(path, text.as_deref(), &command)
     }
 
     fn unstage(&self) -> Result<()> {
-        let (Some((path, command)), Some(before)) = (self.place(), self.before()?) else {
+        let (Some((path, command)), Some(before)) =
+            (self.arguments_file(), self.arguments_at_boot()?)
+        else {
             return Ok(());
         };
-        self.put(path, before.text.as_deref(), &command)?;
+        self.write_arguments(path, before.text.as_deref(), &command)?;
         self.confirm()
     }
 
     fn confirm(&self) -> Result<()> {
-        self.root()?.remove(BEFORE).with_context(|| format!("cannot remove {BEFORE}"))
+        self.root()?.remove(AT_BOOT_PATH).with_context(|| format!("cannot remove {AT_BOOT_PATH}"))
     }
 }
 

@@ -11,31 +11,31 @@ use machinist_core::os::rpm_ostree::{
 };
 use machinist_core::os::{OsChange, OsStatus, extensions, host, kernel_arguments, kernel_type};
 
-use super::Os;
+use super::HostOs;
+use super::command::HostCommands;
 use super::extensions_repo::ExtensionsRepo;
-use super::run::Host;
 
-const PROGRAM: &str = "rpm-ostree";
+const COMMAND: &str = "rpm-ostree";
 /// Where rpm-ostree looks for credentials.
-const CREDENTIALS: &str = "/run/ostree/auth.json";
+const AUTH_FILE: &str = "/run/ostree/auth.json";
 
 /// A host with rpm-ostree.
 #[derive(Debug)]
 pub(super) struct RpmOstree {
-    host: Host,
+    host: HostCommands,
     os_release: String,
 }
 
 impl RpmOstree {
-    pub(super) const fn new(host: Host, os_release: String) -> Self {
+    pub(super) const fn new(host: HostCommands, os_release: String) -> Self {
         Self { host, os_release }
     }
 
     /// One call; a download is tried again for a while.
-    fn call(&self, change: &OsChange, call: &RpmOstreeCall) -> Result<()> {
+    fn run(&self, change: &OsChange, call: &RpmOstreeCall) -> Result<()> {
         let mut failures = 0;
         loop {
-            let Err(error) = self.host.act(PROGRAM, &call.arguments) else { return Ok(()) };
+            let Err(error) = self.host.run_logged(COMMAND, &call.arguments) else { return Ok(()) };
             failures += 1;
             if !call.is_download {
                 return Err(error);
@@ -52,11 +52,11 @@ impl RpmOstree {
         }
     }
 
-    fn carry_out(&self, change: &OsChange) -> Result<()> {
+    fn apply_change(&self, change: &OsChange) -> Result<()> {
         let booted = self.status()?.booted;
-        let _packages = ExtensionsRepo::bring(&self.host, change)?;
+        let _packages = ExtensionsRepo::fetch(&self.host, change)?;
         for call in calls::stage(change, &booted) {
-            self.call(change, &call)?;
+            self.run(change, &call)?;
         }
         let Some(wanted) = &change.extensions else { return Ok(()) };
         if extensions::update_arguments(wanted, &booted.requested_packages).is_none() {
@@ -70,7 +70,7 @@ impl RpmOstree {
 }
 
 /// Has the credentials found by whoever fetches images.
-pub(super) fn link_credentials(host: &Host, place: &str) -> Result<()> {
+pub(super) fn link_credentials(host: &HostCommands, place: &str) -> Result<()> {
     let Some(chosen) = host.credentials() else { return Ok(()) };
     let place = host.path(place);
     if fs::read_link(&place).is_ok_and(|target| target.as_os_str() == chosen) {
@@ -90,13 +90,13 @@ pub(super) fn link_credentials(host: &Host, place: &str) -> Result<()> {
     })
 }
 
-impl Os for RpmOstree {
-    fn name(&self) -> &'static str {
-        PROGRAM
+impl HostOs for RpmOstree {
+    fn backend_name(&self) -> &'static str {
+        COMMAND
     }
 
     fn status(&self) -> Result<OsStatus> {
-        let json = self.host.ask(PROGRAM, &["status", "--json"])?;
+        let json = self.host.stdout(COMMAND, &["status", "--json"])?;
         let mut status = calls::parse_status(&json).map_err(|error| anyhow!(error))?;
         let line = self.host.command_line().unwrap_or_default();
         status.booted.kernel_arguments = kernel_arguments::split(&line);
@@ -122,13 +122,13 @@ impl Os for RpmOstree {
 
     fn fetch(&self, change: &OsChange) -> Result<()> {
         let Some(call) = calls::fetch(change) else { return Ok(()) };
-        link_credentials(&self.host, CREDENTIALS)?;
-        self.call(change, &call)
+        link_credentials(&self.host, AUTH_FILE)?;
+        self.run(change, &call)
     }
 
     fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
-        link_credentials(&self.host, CREDENTIALS)?;
-        self.carry_out(change).inspect_err(|_| {
+        link_credentials(&self.host, AUTH_FILE)?;
+        self.apply_change(change).inspect_err(|_| {
             // Nothing, or all of it.
             if let Err(second) = self.unstage() {
                 tracing::warn!("{second:#}");
@@ -137,7 +137,7 @@ impl Os for RpmOstree {
     }
 
     fn unstage(&self) -> Result<()> {
-        self.host.act(PROGRAM, &calls::unstage().arguments)
+        self.host.run_logged(COMMAND, &calls::unstage().arguments)
     }
 
     fn confirm(&self) -> Result<()> {
@@ -149,7 +149,7 @@ impl Os for RpmOstree {
         if wanted.is_layered || !host::is_enterprise_linux(&self.os_release) {
             return None;
         }
-        let is_installed = |package: &str| self.host.ask("rpm", &["-q", package]).is_ok();
+        let is_installed = |package: &str| self.host.stdout("rpm", &["-q", package]).is_ok();
         extensions::missing_on_host(&wanted.extensions, &is_installed)
     }
 }

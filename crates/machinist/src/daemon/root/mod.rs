@@ -19,17 +19,17 @@ pub(super) use read::set_meta;
 
 /// A folder that is the root of a machine.
 #[derive(Debug)]
-pub struct Root {
+pub struct HostRoot {
     fd: OwnedFd,
     path: PathBuf,
     /// The folder that was opened last: the next path is most often in it too.
-    last: Mutex<Option<(String, Arc<OwnedFd>)>>,
+    last_directory: Mutex<Option<(String, Arc<OwnedFd>)>>,
 }
 
-impl Root {
+impl HostRoot {
     /// Opens a root for this process alone.
     pub fn open(path: &Path) -> Result<Self> {
-        let root = Self::to_look_at(path)?;
+        let root = Self::open_read_only(path)?;
         match flock(&root.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -43,12 +43,12 @@ impl Root {
     }
 
     /// Opens a root that is only looked at, whoever is at work there.
-    pub(super) fn to_look_at(path: &Path) -> Result<Self> {
+    pub(super) fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())
             .with_context(|| format!("--root {}: cannot open this folder", path.display()))?;
-        let root = Self { fd, path: path.to_owned(), last: Mutex::new(None) };
-        if root.folder("/etc").is_err() {
+        let root = Self { fd, path: path.to_owned(), last_directory: Mutex::new(None) };
+        if root.open_directory("/etc").is_err() {
             bail!(
                 "--root {}: there is no folder etc in it: name the root of a system, or make {}",
                 path.display(),
@@ -65,7 +65,7 @@ impl Root {
     }
 
     /// Opens a folder beneath the root.
-    pub(super) fn folder(&self, path: &str) -> io::Result<OwnedFd> {
+    pub(super) fn open_directory(&self, path: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let relative = path.trim_start_matches('/');
         let relative = if relative.is_empty() { "." } else { relative };
@@ -74,36 +74,36 @@ impl Root {
     }
 
     /// The folder of a path, opened, and the name in it.
-    pub(super) fn place<'a>(&self, path: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
+    pub(super) fn open_parent<'a>(&self, path: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
         let (folder, name) = split(path);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_directory.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fd)) = last.as_ref().filter(|(path, _)| path == folder) {
             return Ok((Arc::clone(fd), name));
         }
-        let fd = Arc::new(self.folder(folder)?);
+        let fd = Arc::new(self.open_directory(folder)?);
         *last = Some((folder.to_owned(), Arc::clone(&fd)));
         Ok((fd, name))
     }
 
     /// Folders come and go: what was opened may be another one now.
-    fn forget_last(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn clear_directory_cache(&self) {
+        *self.last_directory.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Another name in the folder of a path.
-    pub(super) fn beside(&self, path: &str, name: &str) -> String {
+    pub(super) fn sibling(&self, path: &str, name: &str) -> String {
         let (folder, _) = split(path);
         format!("{}/{name}", folder.trim_end_matches('/'))
     }
 
     /// Makes sure that the names in a folder are on the disk.
-    pub(super) fn sync_folder(&self, path: &str) -> io::Result<()> {
-        Ok(fsync(self.folder(path)?)?)
+    pub(super) fn fsync_directory(&self, path: &str) -> io::Result<()> {
+        Ok(fsync(self.open_directory(path)?)?)
     }
 
     /// Whether anything is at a path.
     pub(super) fn exists(&self, path: &str) -> io::Result<bool> {
-        let (folder, name) = match self.place(path) {
+        let (folder, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             place => place?,
         };
@@ -127,16 +127,16 @@ impl Root {
     }
 
     fn create_new(&self, path: &str) -> io::Result<std::fs::File> {
-        let (folder, name) = self.place(path)?;
+        let (folder, name) = self.open_parent(path)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&*folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     /// Makes a folder that only root may enter.
-    pub(super) fn make_folder(&self, path: &str) -> io::Result<()> {
-        self.forget_last();
-        let (folder, name) = self.place(path)?;
+    pub(super) fn make_directory(&self, path: &str) -> io::Result<()> {
+        self.clear_directory_cache();
+        let (folder, name) = self.open_parent(path)?;
         Ok(mkdirat(&*folder, name, Mode::RWXU)?)
     }
 
@@ -146,14 +146,14 @@ impl Root {
     }
 
     /// Removes an empty folder. That there is none is no error.
-    pub(super) fn remove_folder(&self, path: &str) -> io::Result<()> {
+    pub(super) fn remove_directory(&self, path: &str) -> io::Result<()> {
         let done = self.unlink(path, AtFlags::REMOVEDIR);
-        self.forget_last();
+        self.clear_directory_cache();
         done
     }
 
     fn unlink(&self, path: &str, flags: AtFlags) -> io::Result<()> {
-        let (folder, name) = match self.place(path) {
+        let (folder, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             place => place?,
         };
@@ -165,13 +165,13 @@ impl Root {
 
     /// Gives something in a folder another name there, in place of what has that name.
     pub(super) fn rename(&self, path: &str, to: &str) -> io::Result<()> {
-        let (folder, name) = self.place(path)?;
+        let (folder, name) = self.open_parent(path)?;
         Ok(renameat(&*folder, name, &*folder, split(to).1)?)
     }
 
     /// The same, but only where nothing has that name.
-    pub(super) fn rename_new(&self, path: &str, to: &str) -> io::Result<()> {
-        let (folder, name) = self.place(path)?;
+    pub(super) fn rename_no_replace(&self, path: &str, to: &str) -> io::Result<()> {
+        let (folder, name) = self.open_parent(path)?;
         let to = split(to).1;
         match renameat_with(&*folder, name, &*folder, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot promise it.

@@ -14,15 +14,15 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::Root;
+use super::HostRoot;
 
 /// Files that a plan reads as a whole are no larger than this.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
-impl Root {
+impl HostRoot {
     /// What is at a path.
     pub(in super::super) fn look(&self, path: &str) -> io::Result<FsNode> {
-        let (folder, name) = match self.place(path) {
+        let (folder, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FsNode::Absent),
             place => place?,
         };
@@ -52,14 +52,14 @@ impl Root {
 
     /// Opens a file for reading.
     pub(in super::super) fn read_only(&self, path: &str) -> io::Result<File> {
-        let (folder, name) = self.place(path)?;
+        let (folder, name) = self.open_parent(path)?;
         // A pipe that came in between must not hold us up.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(openat(&*folder, name, flags, Mode::empty())?.into())
     }
 }
 
-impl FsTree for Root {
+impl FsTree for HostRoot {
     fn node(&self, path: &str) -> Result<FsNode, FsTreeError> {
         self.look(path).map_err(|error| unreadable(path, &error))
     }
@@ -67,8 +67,8 @@ impl FsTree for Root {
     fn read(&self, path: &str) -> Result<Vec<u8>, FsTreeError> {
         let read = || {
             let mut bytes = Vec::new();
-            self.read_only(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 > LARGEST {
+            self.read_only(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > MAX_FILE_SIZE {
                 return Err(io::Error::other("it is larger than such a file can be"));
             }
             Ok(bytes)
@@ -78,7 +78,7 @@ impl FsTree for Root {
 
     fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError> {
         let read = || {
-            let fd = match self.folder(folder) {
+            let fd = match self.open_directory(folder) {
                 Ok(fd) => fd,
                 Err(error)
                     if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]

@@ -9,11 +9,11 @@ use serde::Serialize;
 use zbus::message::Type;
 use zbus::{DynamicType, MatchRule, Message, MessageStream, OwnedObjectPath};
 
-use super::{MANAGER, NAME, PATH, Systemd, words};
+use super::{BUS_NAME, MANAGER_INTERFACE, OBJECT_PATH, Systemd, plain_error};
 
 /// How long a job may take. systemd's own limit for a unit is a minute and a half unless the unit
 /// says otherwise; a restart is a stop and a start.
-const DEADLINE: Duration = Duration::from_secs(600);
+const JOB_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Calls a method that gives a job, and waits for the job's end.
 pub(super) async fn run<B: Serialize + DynamicType>(
@@ -22,8 +22,9 @@ pub(super) async fn run<B: Serialize + DynamicType>(
     body: &B,
     unit: &str,
 ) -> Result<()> {
-    let Ok(ended) = tokio::time::timeout(DEADLINE, follow(systemd, method, body)).await else {
-        bail!("the job has not ended after {DEADLINE:?}: see \"systemctl list-jobs\"");
+    let Ok(ended) = tokio::time::timeout(JOB_TIMEOUT, wait_for_result(systemd, method, body)).await
+    else {
+        bail!("the job has not ended after {JOB_TIMEOUT:?}: see \"systemctl list-jobs\"");
     };
     match ended?.as_str() {
         // Skipped: there was nothing to do.
@@ -35,7 +36,7 @@ pub(super) async fn run<B: Serialize + DynamicType>(
 }
 
 /// Gives the result of the job, in systemd's word for it.
-async fn follow<B: Serialize + DynamicType>(
+async fn wait_for_result<B: Serialize + DynamicType>(
     systemd: &Systemd,
     method: &str,
     body: &B,
@@ -43,16 +44,16 @@ async fn follow<B: Serialize + DynamicType>(
     // On the bus, only from systemd itself.
     let rule = MatchRule::builder()
         .msg_type(Type::Signal)
-        .sender(NAME)
-        .interface(MANAGER)
-        .path(PATH)
+        .sender(BUS_NAME)
+        .interface(MANAGER_INTERFACE)
+        .path(OBJECT_PATH)
         .member("JobRemoved")
         .build()?;
     // Before asking: a job can be over before the answer is read.
     let mut signals = MessageStream::for_match_rule(rule, &systemd.connection, None).await?;
     let mut ended: HashMap<OwnedObjectPath, String> = HashMap::new();
     let note = |signal: Option<zbus::Result<Message>>| -> Result<_> {
-        let signal = signal.context("systemd has ended the connection")?.map_err(words)?;
+        let signal = signal.context("systemd has ended the connection")?.map_err(plain_error)?;
         let (_, job, _, result): (u32, OwnedObjectPath, String, String) =
             signal.body().deserialize()?;
         Ok((job, result))

@@ -9,7 +9,7 @@
 //! comes and goes, and wakes its process each time.
 
 mod job;
-mod own_socket;
+mod private_socket;
 mod transient;
 
 use std::io;
@@ -22,26 +22,26 @@ use tokio::net::UnixStream;
 use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Message, ObjectPath, OwnedObjectPath, OwnedVariant};
 
-use own_socket::OwnSocket;
-pub(crate) use transient::Transient;
+use private_socket::PrivateSocket;
+pub(crate) use transient::TransientUnit;
 
 /// There when systemd is the first process; it says so itself in sd_booted(3).
-const RUNS: &str = "run/systemd/system";
+const SYSTEMD_BOOTED: &str = "run/systemd/system";
 /// systemd's own socket, for root alone.
-const OWN_SOCKET: &str = "run/systemd/private";
+const PRIVATE_SOCKET: &str = "run/systemd/private";
 /// The socket of the message bus.
 const BUS_SOCKET: &str = "run/dbus/system_bus_socket";
 
-const NAME: &str = "org.freedesktop.systemd1";
-const PATH: &str = "/org/freedesktop/systemd1";
-const MANAGER: &str = "org.freedesktop.systemd1.Manager";
-const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const BUS_NAME: &str = "org.freedesktop.systemd1";
+const OBJECT_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER_INTERFACE: &str = "org.freedesktop.systemd1.Manager";
+const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
 
 /// How long an answer may take. Reading all units anew takes long on a slow machine.
-const ANSWER: Duration = Duration::from_secs(180);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The endings of names of units.
-const KINDS: [&str; 11] = [
+const UNIT_SUFFIXES: [&str; 11] = [
     ".service",
     ".socket",
     ".target",
@@ -64,16 +64,16 @@ pub(crate) struct Systemd {
 impl Systemd {
     /// Speaks to the systemd of a root; none where no systemd runs.
     pub(crate) async fn connect(root: &Path) -> Result<Option<Self>> {
-        if !root.join(RUNS).is_dir() {
+        if !root.join(SYSTEMD_BOOTED).is_dir() {
             return Ok(None);
         }
-        let connection = match own(root).await {
+        let connection = match connect_private(root).await {
             Ok(connection) => connection,
             // Not for processes that systemd does not see, as in a container with its own.
-            Err(own) => match bus(root).await {
+            Err(own) => match connect_bus(root).await {
                 Ok(connection) => connection,
                 Err(bus) => bail!(
-                    "systemd does not answer in {}: /{OWN_SOCKET}: {own:#}; /{BUS_SOCKET}: {bus:#}: run as root, with the machine's /run in the root",
+                    "systemd does not answer in {}: /{PRIVATE_SOCKET}: {own:#}; /{BUS_SOCKET}: {bus:#}: run as root, with the machine's /run in the root",
                     root.display()
                 ),
             },
@@ -91,32 +91,33 @@ impl Systemd {
 
     /// Lets a unit read its configuration anew.
     pub(crate) async fn reload(&self, unit: &str) -> Result<()> {
-        self.job("reload", "ReloadUnit", unit).await
+        self.run_job("reload", "ReloadUnit", unit).await
     }
 
     /// Stops a unit, if it runs, and starts it.
     pub(crate) async fn restart(&self, unit: &str) -> Result<()> {
-        self.job("restart", "RestartUnit", unit).await
+        self.run_job("restart", "RestartUnit", unit).await
     }
 
     /// Starts a unit.
     pub(crate) async fn start(&self, unit: &str) -> Result<()> {
-        self.job("start", "StartUnit", unit).await
+        self.run_job("start", "StartUnit", unit).await
     }
 
     /// Stops a unit.
     pub(crate) async fn stop(&self, unit: &str) -> Result<()> {
-        self.job("stop", "StopUnit", unit).await
+        self.run_job("stop", "StopUnit", unit).await
     }
 
     /// Whether a unit is `active`, `inactive`, `failed` and so on; `inactive` where there is none.
     pub(crate) async fn active_state(&self, unit: &str) -> Result<String> {
-        let unit = full_name(unit);
+        let unit = unit_name(unit);
         let ask = async {
             let loaded = self.call("LoadUnit", &unit.as_str()).await?;
             let path: OwnedObjectPath = loaded.body().deserialize()?;
             let interface = "org.freedesktop.DBus.Properties";
-            let answer = self.call_at(&path, interface, "Get", &(UNIT, "ActiveState")).await?;
+            let answer =
+                self.call_at(&path, interface, "Get", &(UNIT_INTERFACE, "ActiveState")).await?;
             let value: OwnedVariant = answer.body().deserialize()?;
             anyhow::Ok(String::try_from(value)?)
         };
@@ -125,36 +126,40 @@ impl Systemd {
 
     /// Runs a command as a unit that goes when the command ends, apart from this process. Waits
     /// until it has begun.
-    pub(crate) async fn run_transient(&self, unit: &Transient<'_>) -> Result<()> {
+    pub(crate) async fn run_transient(&self, unit: &TransientUnit<'_>) -> Result<()> {
         let started = self.start_transient(unit, unit.properties()).await;
-        started.with_context(|| format!("Failed to start transient unit {}", full_name(unit.name)))
+        started.with_context(|| format!("Failed to start transient unit {}", unit_name(unit.name)))
     }
 
     /// Runs a command as a unit and waits for its end; an error when it ends with anything but 0, or
     /// takes longer than it may.
-    pub(crate) async fn run_to_end(&self, unit: &Transient<'_>, limit: Duration) -> Result<()> {
-        self.start_transient(unit, unit.properties_to_end(limit)).await
+    pub(crate) async fn run_and_wait(
+        &self,
+        unit: &TransientUnit<'_>,
+        limit: Duration,
+    ) -> Result<()> {
+        self.start_transient(unit, unit.oneshot_properties(limit)).await
     }
 
     async fn start_transient(
         &self,
-        unit: &Transient<'_>,
-        properties: transient::Properties,
+        unit: &TransientUnit<'_>,
+        properties: transient::UnitProperties,
     ) -> Result<()> {
-        let name = full_name(unit.name);
-        let body = (name.as_str(), "fail", properties, transient::NO_OTHERS);
+        let name = unit_name(unit.name);
+        let body = (name.as_str(), "fail", properties, transient::NO_AUX_UNITS);
         job::run(self, "StartTransientUnit", &body, &name).await
     }
 
-    async fn job(&self, verb: &str, method: &str, unit: &str) -> Result<()> {
-        let unit = full_name(unit);
+    async fn run_job(&self, verb: &str, method: &str, unit: &str) -> Result<()> {
+        let unit = unit_name(unit);
         job::run(self, method, &(unit.as_str(), "replace"), &unit)
             .await
             .with_context(|| format!("Failed to {verb} {unit}"))
     }
 
     async fn call<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Message> {
-        self.call_at(&ObjectPath::try_from(PATH)?, MANAGER, method, body).await
+        self.call_at(&ObjectPath::try_from(OBJECT_PATH)?, MANAGER_INTERFACE, method, body).await
     }
 
     async fn call_at<B: Serialize + DynamicType>(
@@ -164,33 +169,34 @@ impl Systemd {
         method: &str,
         body: &B,
     ) -> Result<Message> {
-        let answer = self.connection.call_method(Some(NAME), path, Some(interface), method, body);
-        answer.await.map_err(words)
+        let answer =
+            self.connection.call_method(Some(BUS_NAME), path, Some(interface), method, body);
+        answer.await.map_err(plain_error)
     }
 }
 
 /// A connection over systemd's own socket.
-async fn own(root: &Path) -> Result<Connection> {
-    let stream = UnixStream::connect(root.join(OWN_SOCKET)).await?;
-    open(Builder::socket(OwnSocket(stream)).p2p()).await
+async fn connect_private(root: &Path) -> Result<Connection> {
+    let stream = UnixStream::connect(root.join(PRIVATE_SOCKET)).await?;
+    open(Builder::socket(PrivateSocket(stream)).p2p()).await
 }
 
 /// A connection over the message bus.
-async fn bus(root: &Path) -> Result<Connection> {
+async fn connect_bus(root: &Path) -> Result<Connection> {
     let stream = UnixStream::connect(root.join(BUS_SOCKET)).await?;
     open(Builder::unix_stream(stream.into_std()?)).await
 }
 
 async fn open(builder: Builder<'static>) -> Result<Connection> {
-    match tokio::time::timeout(ANSWER, builder.method_timeout(ANSWER).build()).await {
-        Ok(connection) => connection.map_err(words),
-        Err(_) => bail!("it has not answered for {ANSWER:?}"),
+    match tokio::time::timeout(REPLY_TIMEOUT, builder.method_timeout(REPLY_TIMEOUT).build()).await {
+        Ok(connection) => connection.map_err(plain_error),
+        Err(_) => bail!("it has not answered for {REPLY_TIMEOUT:?}"),
     }
 }
 
 /// As people write it: a name without a kind is that of a service.
-fn full_name(unit: &str) -> String {
-    if KINDS.iter().any(|kind| unit.ends_with(kind)) {
+fn unit_name(unit: &str) -> String {
+    if UNIT_SUFFIXES.iter().any(|kind| unit.ends_with(kind)) {
         unit.to_owned()
     } else {
         format!("{unit}.service")
@@ -198,11 +204,11 @@ fn full_name(unit: &str) -> String {
 }
 
 /// What systemd said, without the names of its errors.
-fn words(error: zbus::Error) -> anyhow::Error {
+fn plain_error(error: zbus::Error) -> anyhow::Error {
     match error {
         zbus::Error::MethodError(_, Some(text), _) => anyhow!("{text}"),
         zbus::Error::InputOutput(error) if error.kind() == io::ErrorKind::TimedOut => {
-            anyhow!("systemd has not answered for {ANSWER:?}")
+            anyhow!("systemd has not answered for {REPLY_TIMEOUT:?}")
         }
         error => anyhow!(error),
     }
@@ -220,7 +226,7 @@ mod tests {
             ("a.b", "a.b.service"),
             ("basic.target", "basic.target"),
         ] {
-            assert_eq!(full_name(name), expected);
+            assert_eq!(unit_name(name), expected);
         }
     }
 }

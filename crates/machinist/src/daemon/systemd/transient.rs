@@ -5,14 +5,14 @@ use std::time::Duration;
 use zbus::Variant;
 
 /// The properties of a unit, as systemd names them.
-pub(super) type Properties = Vec<(&'static str, Variant<'static>)>;
+pub(super) type UnitProperties = Vec<(&'static str, Variant<'static>)>;
 
 /// Other units that come with it: none.
-pub(super) const NO_OTHERS: &[(&str, Vec<(&str, Variant<'static>)>)] = &[];
+pub(super) const NO_AUX_UNITS: &[(&str, Vec<(&str, Variant<'static>)>)] = &[];
 
 /// A command to run as a unit of its own.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Transient<'a> {
+pub(crate) struct TransientUnit<'a> {
     /// The name of the unit.
     pub(crate) name: &'a str,
     /// What it is for, for people.
@@ -25,9 +25,9 @@ pub(crate) struct Transient<'a> {
     pub(crate) after: &'a [&'a str],
 }
 
-impl Transient<'_> {
+impl TransientUnit<'_> {
     /// The properties of a unit whose command ends with its unit.
-    pub(super) fn properties_to_end(&self, limit: Duration) -> Properties {
+    pub(super) fn oneshot_properties(&self, limit: Duration) -> UnitProperties {
         let mut properties = self.properties();
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         properties.push(("Type", Variant::from("oneshot".to_owned())));
@@ -36,7 +36,7 @@ impl Transient<'_> {
     }
 
     /// The properties of the unit.
-    pub(super) fn properties(&self) -> Properties {
+    pub(super) fn properties(&self) -> UnitProperties {
         let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|&s| s.to_owned()).collect() };
         let program = self.command.first().copied().unwrap_or_default().to_owned();
         // The last part: a failure of the command is a failure of the unit.

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::super::schema::{Disk, Partition, WholeNumber};
 use super::{V2Validator, path_problem};
-use crate::ignition::report::JsonPath;
+use crate::ignition::report::ConfigPath;
 
 /// Partitions start where a multiple of this many sectors is.
 const ALIGNMENT: i64 = 2048;
 
 impl V2Validator {
-    pub(super) fn disk(&mut self, disk: &Disk, path: &JsonPath) {
+    pub(super) fn disk(&mut self, disk: &Disk, path: &ConfigPath) {
         let problem = if disk.device.is_empty() {
             Some("disk device is required")
         } else {
@@ -59,7 +59,7 @@ impl V2Validator {
         }
     }
 
-    fn partition(&mut self, partition: &Partition, path: &JsonPath) {
+    fn partition(&mut self, partition: &Partition, path: &ConfigPath) {
         self.error_if(guid_problem(&partition.guid), path, "guid");
         if partition.label.len() > 36 {
             let message = "partition labels may not exceed 36 characters";

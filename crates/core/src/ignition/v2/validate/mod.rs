@@ -8,11 +8,11 @@ use super::schema::Verification;
 use super::schema::{Config, Dropin, Ignition, Networkd, Passwd, PasswdUser, Reference, Unit};
 use crate::ignition::data_url;
 use crate::ignition::go::{path as go_path, unit_file, url};
-use crate::ignition::report::{IgnitionReport, JsonPath, ReportSeverity};
+use crate::ignition::report::{ConfigPath, IgnitionReport, ReportSeverity};
 use crate::ignition::version::IgnitionVersion;
 
 /// How the names of systemd units end.
-const UNIT_ENDINGS: [&str; 12] = [
+const UNIT_SUFFIXES: [&str; 12] = [
     ".service",
     ".socket",
     ".device",
@@ -37,7 +37,7 @@ pub fn validate(config: &Config) -> IgnitionReport {
 /// the translator would make of it: the same but for the unit of partitions.
 pub(super) fn validate_as(config: &Config, minor: u8) -> IgnitionReport {
     let mut validator = V2Validator { minor, report: IgnitionReport::default() };
-    let root = JsonPath::root();
+    let root = ConfigPath::root();
     validator.filesystem_names(&config.storage, &root.key("storage"));
     validator.ignition(&config.ignition, &root.key("ignition"));
     validator.networkd(&config.networkd, &root.key("networkd"));
@@ -56,14 +56,23 @@ struct V2Validator {
 }
 
 impl V2Validator {
-    fn error_if(&mut self, problem: Option<impl Into<String>>, path: &JsonPath, key: &'static str) {
+    fn error_if(
+        &mut self,
+        problem: Option<impl Into<String>>,
+        path: &ConfigPath,
+        key: &'static str,
+    ) {
         if let Some(problem) = problem {
             self.report.error(&path.key(key), problem);
         }
     }
 
     /// Adds findings about something as a whole; whether it is worth looking further into.
-    fn whole(&mut self, problems: impl IntoIterator<Item = &'static str>, path: &JsonPath) -> bool {
+    fn report_problems(
+        &mut self,
+        problems: impl IntoIterator<Item = &'static str>,
+        path: &ConfigPath,
+    ) -> bool {
         let before = self.report.entries.len();
         for problem in problems {
             self.report.error(path, problem);
@@ -71,8 +80,8 @@ impl V2Validator {
         self.report.entries.len() == before
     }
 
-    fn ignition(&mut self, ignition: &Ignition, path: &JsonPath) {
-        if !self.whole(self.version_problem(&ignition.version), path) {
+    fn ignition(&mut self, ignition: &Ignition, path: &ConfigPath) {
+        if !self.report_problems(self.version_problem(&ignition.version), path) {
             return;
         }
         for (index, reference) in ignition.config.append.iter().enumerate() {
@@ -102,7 +111,7 @@ impl V2Validator {
         }
     }
 
-    fn reference(&mut self, reference: &Reference, path: &JsonPath) {
+    fn reference(&mut self, reference: &Reference, path: &ConfigPath) {
         self.error_if(self.source_problem(&reference.source), path, "source");
         self.verification(&reference.verification, path);
     }
@@ -126,7 +135,7 @@ impl V2Validator {
         }
     }
 
-    fn verification(&mut self, verification: &Verification, path: &JsonPath) {
+    fn verification(&mut self, verification: &Verification, path: &ConfigPath) {
         let problem = verification.hash.as_deref().and_then(|hash| match hash.split_once('-') {
             None => Some("malformed hash specifier"),
             Some(("sha512", sum)) => (sum.len() != 128).then_some("incorrect size for hash sum"),
@@ -135,7 +144,7 @@ impl V2Validator {
         self.error_if(problem, &path.key("verification"), "hash");
     }
 
-    fn networkd(&mut self, networkd: &Networkd, path: &JsonPath) {
+    fn networkd(&mut self, networkd: &Networkd, path: &ConfigPath) {
         for (index, unit) in networkd.units.iter().enumerate() {
             let path = path.key("units").index(index);
             let before = self.report.entries.len();
@@ -149,7 +158,7 @@ impl V2Validator {
         }
     }
 
-    fn dropins(&mut self, dropins: &[Dropin], path: &JsonPath, wrong_name: &str) {
+    fn dropins(&mut self, dropins: &[Dropin], path: &ConfigPath, wrong_name: &str) {
         for (index, dropin) in dropins.iter().enumerate() {
             let path = path.key("dropins").index(index);
             self.error_if(contents_problem(&dropin.contents), &path, "contents");
@@ -159,7 +168,7 @@ impl V2Validator {
         }
     }
 
-    fn unit(&mut self, unit: &Unit, path: &JsonPath) {
+    fn unit(&mut self, unit: &Unit, path: &ConfigPath) {
         match unit_file::option_sections(&unit.contents) {
             Err(problem) => {
                 let message = format!("invalid unit content: {problem}");
@@ -177,12 +186,12 @@ impl V2Validator {
             }
         }
         self.dropins(&unit.dropins, path, "invalid systemd drop-in extension");
-        if !UNIT_ENDINGS.contains(&go_path::ext(&unit.name)) {
+        if !UNIT_SUFFIXES.contains(&go_path::ext(&unit.name)) {
             self.report.error(&path.key("name"), "invalid systemd unit extension");
         }
     }
 
-    fn passwd(&mut self, passwd: &Passwd, path: &JsonPath) {
+    fn passwd(&mut self, passwd: &Passwd, path: &ConfigPath) {
         for (index, user) in passwd.users.iter().enumerate() {
             if user.create.is_some() && self.minor >= 1 {
                 self.user_with_create(user, &path.key("users").index(index));
@@ -191,7 +200,7 @@ impl V2Validator {
     }
 
     /// The deprecated way to make a user does not go together with the one that replaced it.
-    fn user_with_create(&mut self, user: &PasswdUser, path: &JsonPath) {
+    fn user_with_create(&mut self, user: &PasswdUser, path: &ConfigPath) {
         let message = "the create object has been deprecated in favor of user-level options";
         self.report.warning(path, message);
         for (set, field) in [
@@ -214,7 +223,7 @@ impl V2Validator {
         }
     }
 
-    fn deprecated(&mut self, path: &JsonPath, message: &str) {
+    fn deprecated(&mut self, path: &ConfigPath, message: &str) {
         self.report.add(ReportSeverity::Deprecation, path, message);
     }
 }

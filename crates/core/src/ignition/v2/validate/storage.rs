@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::super::schema::{File, Filesystem, Mount, Owner, Raid, Storage};
 use super::{V2Validator, path_problem};
-use crate::ignition::report::JsonPath;
+use crate::ignition::report::ConfigPath;
 
 impl V2Validator {
     /// Nodes in file systems that are not there, and file systems that are there twice.
-    pub(super) fn filesystem_names(&mut self, storage: &Storage, path: &JsonPath) {
+    pub(super) fn filesystem_names(&mut self, storage: &Storage, path: &ConfigPath) {
         let mut names = HashSet::from(["root"]);
         let mut shadows = Vec::new();
         for (index, filesystem) in storage.filesystems.iter().enumerate() {
@@ -40,7 +40,7 @@ impl V2Validator {
         }
     }
 
-    pub(super) fn storage(&mut self, storage: &Storage, path: &JsonPath) {
+    pub(super) fn storage(&mut self, storage: &Storage, path: &ConfigPath) {
         for (index, node) in storage.directories.iter().enumerate() {
             let path = path.key("directories").index(index);
             self.node(&node.filesystem, &node.path, [&node.group, &node.user], &path);
@@ -64,7 +64,13 @@ impl V2Validator {
         }
     }
 
-    fn node(&mut self, filesystem: &str, node: &str, owners: [&Option<Owner>; 2], path: &JsonPath) {
+    fn node(
+        &mut self,
+        filesystem: &str,
+        node: &str,
+        owners: [&Option<Owner>; 2],
+        path: &ConfigPath,
+    ) {
         if filesystem.is_empty() {
             self.report.error(&path.key("filesystem"), "no filesystem specified");
         }
@@ -75,7 +81,7 @@ impl V2Validator {
         }
     }
 
-    fn mode(&mut self, mode: Option<i64>, path: &JsonPath) {
+    fn mode(&mut self, mode: Option<i64>, path: &ConfigPath) {
         match mode {
             Some(mode) if !(0..=0o7777).contains(&mode) => {
                 self.report.error(&path.key("mode"), "illegal file mode");
@@ -88,9 +94,11 @@ impl V2Validator {
         }
     }
 
-    fn file(&mut self, file: &File, path: &JsonPath) {
+    fn file(&mut self, file: &File, path: &ConfigPath) {
         let both = file.append && file.overwrite == Some(true);
-        if !self.whole(both.then_some("cannot set both append and overwrite to true"), path) {
+        if !self
+            .report_problems(both.then_some("cannot set both append and overwrite to true"), path)
+        {
             return;
         }
         self.node(&file.filesystem, &file.path, [&file.group, &file.user], path);
@@ -106,7 +114,7 @@ impl V2Validator {
         self.mode(file.mode, path);
     }
 
-    fn filesystem(&mut self, filesystem: &Filesystem, path: &JsonPath) {
+    fn filesystem(&mut self, filesystem: &Filesystem, path: &ConfigPath) {
         let problems = match (&filesystem.mount, &filesystem.path) {
             (None, None) => vec!["filesystem is missing mount or path"],
             (None, Some(_)) => Vec::new(),
@@ -115,7 +123,7 @@ impl V2Validator {
                 both.into_iter().chain(create_problems(mount)).collect()
             }
         };
-        let sound = self.whole(problems, path);
+        let sound = self.report_problems(problems, path);
         let create = filesystem.mount.as_ref().is_some_and(|mount| mount.create.is_some());
         if create && self.minor >= 1 {
             let message = "the create object has been deprecated in favor of mount-level options";
@@ -137,7 +145,7 @@ impl V2Validator {
         }
     }
 
-    fn mount(&mut self, mount: &Mount, path: &JsonPath) {
+    fn mount(&mut self, mount: &Mount, path: &ConfigPath) {
         let longest_label = match mount.format.as_str() {
             "ext4" => 16,
             "btrfs" => 256,
@@ -156,7 +164,7 @@ impl V2Validator {
         }
     }
 
-    fn raid(&mut self, raid: &Raid, path: &JsonPath) {
+    fn raid(&mut self, raid: &Raid, path: &ConfigPath) {
         let problem = match raid.level.as_str() {
             "linear" | "raid0" | "0" | "stripe" => (raid.spares != 0)
                 .then_some("spares unsupported for arrays with a level greater than 0"),

@@ -9,34 +9,35 @@ use anyhow::{Context as _, Result, bail};
 use machinist_core::os::image_ref::{DigestImageRef, OSTREE_REF_PREFIX};
 use machinist_core::os::manifest::{ImageBlob, ImageLayers, diff_ids};
 
-use super::host::Host;
-use super::pull::{self, Place};
-use super::tree::Tree;
-use super::{IMAGE_KEY, REPO, system, unpack};
+use super::host::OstreeHost;
+use super::pull::{self, ImageStore};
+use super::tree::UnpackTree;
+use super::{IMAGE_KEY, REPO_OPTION, bootable, unpack};
 
 /// Where images are kept while they are brought onto the machine.
-const IMAGES: &str = "/var/lib/machinist/images";
+const DOWNLOAD_DIR: &str = "/var/lib/machinist/images";
 
 /// Brings an image into the repository, unless it is there.
-pub(super) fn fetch(host: &Host, image: &DigestImageRef) -> Result<()> {
+pub(super) fn fetch(host: &OstreeHost, image: &DigestImageRef) -> Result<()> {
     if commit_of(host, image)?.is_some() {
         return Ok(());
     }
-    let place = Place { host, folder: format!("{IMAGES}/{}", image.sha256) };
-    let folder = host.path(&place.folder);
+    let place = ImageStore { host, dir: format!("{DOWNLOAD_DIR}/{}", image.sha256) };
+    let folder = host.path(&place.dir);
     // What is in an image is nobody's business before it is booted: there are set-uid programs in it.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.with_context(|| format!("cannot make {}", folder.display()))?;
     remove_all(&folder.join("tree"))?;
-    forget_others(host, &image.sha256)?;
+    prune_other_downloads(host, &image.sha256)?;
     let layers = pull::manifest(host, image)?;
-    place.tidy(&layers)?;
-    make_sure_of_room(&place, image, &layers)?;
+    place.remove_invalid(&layers)?;
+    check_free_space(&place, image, &layers)?;
     tracing::info!(%image, "fetching the image");
-    place.copy(image, &layers)?;
-    let config = place.check(image, &layers)?;
+    place.download(image, &layers)?;
+    let config = place.verify(image, &layers)?;
     tracing::info!(%image, "unpacking the image");
-    let done = unpacked(&place, &layers, &config).and_then(|()| commit(&place, image, &config));
+    let done =
+        unpack_layers(&place, &layers, &config).and_then(|()| commit(&place, image, &config));
     if done.is_err() {
         // A disk that is full is made no better by what is left; the layers stay for the next time.
         remove_all(&folder.join("tree"))?;
@@ -46,19 +47,19 @@ pub(super) fn fetch(host: &Host, image: &DigestImageRef) -> Result<()> {
 }
 
 /// The commit that was made of an image.
-pub(super) fn commit_of(host: &Host, image: &DigestImageRef) -> Result<Option<String>> {
-    let commit = host.ask(&["ostree", "rev-parse", REPO, &image.ostree_ref()])?;
+pub(super) fn commit_of(host: &OstreeHost, image: &DigestImageRef) -> Result<Option<String>> {
+    let commit = host.try_run(&["ostree", "rev-parse", REPO_OPTION, &image.ostree_ref()])?;
     Ok(commit.map(|commit| commit.trim().to_owned()))
 }
 
 /// Removes downloads, and the names of images that no deployment was made of.
-pub(super) fn forget(host: &Host) -> Result<()> {
-    remove_all(&host.path(IMAGES))?;
+pub(super) fn prune(host: &OstreeHost) -> Result<()> {
+    remove_all(&host.path(DOWNLOAD_DIR))?;
     let deployed = super::status::list(host)?;
-    for name in host.run(&["ostree", "refs", REPO, "--list", OSTREE_REF_PREFIX])?.lines() {
-        let commit = host.run(&["ostree", "rev-parse", REPO, name])?;
+    for name in host.run(&["ostree", "refs", REPO_OPTION, "--list", OSTREE_REF_PREFIX])?.lines() {
+        let commit = host.run(&["ostree", "rev-parse", REPO_OPTION, name])?;
         if !deployed.iter().any(|each| each.checksum == commit.trim()) {
-            host.run_on_sysroot(&["ostree", "refs", REPO, "--delete", name])?;
+            host.run_on_sysroot(&["ostree", "refs", REPO_OPTION, "--delete", name])?;
         }
     }
     // This removes what no name and no deployment holds any more.
@@ -67,8 +68,8 @@ pub(super) fn forget(host: &Host) -> Result<()> {
 
 /// Removes what has come of images that nobody waits for any more: a pool that went on to another one while
 /// this machine was fetching leaves such.
-fn forget_others(host: &Host, sha256: &str) -> Result<()> {
-    let images = host.path(IMAGES);
+fn prune_other_downloads(host: &OstreeHost, sha256: &str) -> Result<()> {
+    let images = host.path(DOWNLOAD_DIR);
     let entries = fs::read_dir(&images);
     for entry in entries.with_context(|| format!("cannot read {}", images.display()))? {
         let entry = entry?;
@@ -79,35 +80,42 @@ fn forget_others(host: &Host, sha256: &str) -> Result<()> {
     Ok(())
 }
 
-fn make_sure_of_room(
-    place: &Place<'_>,
+fn check_free_space(
+    place: &ImageStore<'_>,
     image: &DigestImageRef,
     layers: &ImageLayers,
 ) -> Result<()> {
     const REPOSITORY: &str = "/ostree/repo";
     let unpacked = layers.unpacked_bytes();
     // What is not as it should be is gone by now.
-    let is_here = |blob: &ImageBlob| place.blob(&blob.sha256).exists();
+    let is_here = |blob: &ImageBlob| place.blob_path(&blob.sha256).exists();
     let need = layers.bytes_to_fetch(is_here).saturating_add(unpacked);
-    let mut needs = vec![(IMAGES, need)];
+    let mut needs = vec![(DOWNLOAD_DIR, need)];
     // Where files can move from the tree into the repository, they take no room there.
-    if beside_the_repository(place.host, IMAGES)?.is_none() {
+    if repository_side_path(place.host, DOWNLOAD_DIR)?.is_none() {
         needs.push((REPOSITORY, unpacked));
     }
-    needs.into_iter().try_for_each(|(folder, need)| room_for(place.host, image, folder, need))
+    needs
+        .into_iter()
+        .try_for_each(|(folder, need)| require_free_space(place.host, image, folder, need))
 }
 
 /// Another way to a folder in /var, on which files can move into the repository: /var is mounted on its own, and
 /// files move within a mount only. None where /var is a file system of its own.
-fn beside_the_repository(host: &Host, folder: &str) -> Result<Option<String>> {
+fn repository_side_path(host: &OstreeHost, folder: &str) -> Result<Option<String>> {
     let list = super::status::list(host)?;
     let os = &super::status::booted(&list)?.os;
     let way = format!("/sysroot/ostree/deploy/{os}{folder}");
-    Ok(host.is_same(&way, folder).then_some(way))
+    Ok(host.is_same_file(&way, folder).then_some(way))
 }
 
-fn room_for(host: &Host, image: &DigestImageRef, folder: &str, need: u64) -> Result<()> {
-    let free = host.free(folder)?;
+fn require_free_space(
+    host: &OstreeHost,
+    image: &DigestImageRef,
+    folder: &str,
+    need: u64,
+) -> Result<()> {
+    let free = host.free_space(folder)?;
     if free < need {
         bail!(
             "{image}: there is not enough room for it: it needs {} on the file system of {folder}, and {} are free: make room there",
@@ -123,21 +131,21 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Unpacks the layers into the folder `tree` and makes it a system.
-fn unpacked(place: &Place<'_>, layers: &ImageLayers, config: &[u8]) -> Result<()> {
-    let path = place.host.path(&place.folder).join("tree");
+fn unpack_layers(place: &ImageStore<'_>, layers: &ImageLayers, config: &[u8]) -> Result<()> {
+    let path = place.host.path(&place.dir).join("tree");
     DirBuilder::new().mode(0o755).create(&path)?;
-    let mut tree = Tree::open(&path)?;
+    let mut tree = UnpackTree::open(&path)?;
     let diff_ids = diff_ids(config)?;
     if diff_ids.len() != layers.layers.len() {
         bail!("its config speaks of {} layers, there are {}", diff_ids.len(), layers.layers.len());
     }
     for (blob, diff_id) in layers.layers.iter().zip(&diff_ids) {
-        let file = File::open(place.blob(&blob.sha256))?;
-        unpack::layer(&mut tree, file, blob.compression, diff_id)
+        let file = File::open(place.blob_path(&blob.sha256))?;
+        unpack::unpack_layer(&mut tree, file, blob.compression, diff_id)
             .with_context(|| format!("layer sha256:{}", blob.sha256))?;
     }
-    let boot = system::finish(&mut tree)?;
-    let free = place.host.free("/boot")?;
+    let boot = bootable::make_bootable(&mut tree)?;
+    let free = place.host.free_space("/boot")?;
     if free < boot {
         let (boot, free) = (megabytes(boot), megabytes(free));
         bail!("its kernel needs {boot} in /boot, and {free} are free: make room there");
@@ -145,13 +153,13 @@ fn unpacked(place: &Place<'_>, layers: &ImageLayers, config: &[u8]) -> Result<()
     Ok(())
 }
 
-fn commit(place: &Place<'_>, image: &DigestImageRef, config: &[u8]) -> Result<()> {
-    let moved = beside_the_repository(place.host, &place.folder)?;
-    let tree = format!("--tree=dir={}/tree", moved.as_ref().unwrap_or(&place.folder));
+fn commit(place: &ImageStore<'_>, image: &DigestImageRef, config: &[u8]) -> Result<()> {
+    let moved = repository_side_path(place.host, &place.dir)?;
+    let tree = format!("--tree=dir={}/tree", moved.as_ref().unwrap_or(&place.dir));
     let branch = format!("--branch={}", image.ostree_ref());
     let origin = format!("--add-metadata-string={IMAGE_KEY}={image}");
     let version = format!("--add-metadata-string=version={}", version(image, config));
-    let mut words = vec!["ostree", "commit", REPO, "--bootable"];
+    let mut words = vec!["ostree", "commit", REPO_OPTION, "--bootable"];
     words.extend(moved.is_some().then_some("--consume"));
     words.extend([branch.as_str(), &tree, &origin, &version, "--subject=An image, unpacked"]);
     place.host.run_on_sysroot(&words)?;
@@ -194,11 +202,11 @@ mod tests {
     #[test]
     fn parts_of_other_images_go() {
         let root = tempfile::tempdir().unwrap();
-        let images = root.path().join(&IMAGES[1..]);
+        let images = root.path().join(&DOWNLOAD_DIR[1..]);
         for name in ["wanted/oci", "other/oci/blobs"] {
             fs::create_dir_all(images.join(name)).unwrap();
         }
-        forget_others(&Host::new(root.path()), "wanted").unwrap();
+        prune_other_downloads(&OstreeHost::new(root.path()), "wanted").unwrap();
         let left: Vec<_> =
             fs::read_dir(&images).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(left, ["wanted"]);
@@ -207,9 +215,9 @@ mod tests {
     #[test]
     fn too_little_room_is_said_with_the_place_and_the_numbers() {
         let image = DigestImageRef { repository: "q.io/os".to_owned(), sha256: "0".repeat(64) };
-        let host = Host::new(Path::new("/"));
-        let error = room_for(&host, &image, "/tmp", u64::MAX).unwrap_err().to_string();
+        let host = OstreeHost::new(Path::new("/"));
+        let error = require_free_space(&host, &image, "/tmp", u64::MAX).unwrap_err().to_string();
         assert!(error.contains("18446744073710 MB on the file system of /tmp"), "{error}");
-        room_for(&host, &image, "/tmp", 0).unwrap();
+        require_free_space(&host, &image, "/tmp", 0).unwrap();
     }
 }

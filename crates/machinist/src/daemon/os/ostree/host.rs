@@ -9,20 +9,20 @@ use std::process::ExitStatus;
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-use super::super::run;
+use super::super::command;
 
 /// A host, seen from its own root or from a pod in which that is a folder.
 #[derive(Debug)]
-pub(super) struct Host {
-    inner: run::Host,
+pub(super) struct OstreeHost {
+    inner: command::HostCommands,
 }
 
 /// Makes the sysroot writable for one program alone, as ostree's own commands do for themselves.
-const WRITABLE: &str = "mount -o remount,rw /sysroot && exec \"$@\"";
+const REMOUNT_SCRIPT: &str = "mount -o remount,rw /sysroot && exec \"$@\"";
 
-impl Host {
+impl OstreeHost {
     pub(super) fn new(root: &Path) -> Self {
-        Self { inner: run::Host::new(root) }
+        Self { inner: command::HostCommands::new(root) }
     }
 
     /// Where a path of the host is for us.
@@ -36,8 +36,8 @@ impl Host {
     }
 
     /// Whether the host has a program.
-    pub(super) fn has(&self, program: &str) -> bool {
-        self.inner.has(program)
+    pub(super) fn has_command(&self, program: &str) -> bool {
+        self.inner.has_command(program)
     }
 
     /// What is in a file; none where there is no such file.
@@ -51,31 +51,31 @@ impl Host {
 
     /// Runs a program of the host that has to succeed; gives what it says.
     pub(super) fn run(&self, words: &[&str]) -> Result<String> {
-        Ok(String::from_utf8_lossy(&self.bytes(words)?).into_owned())
+        Ok(String::from_utf8_lossy(&self.run_bytes(words)?).into_owned())
     }
 
     /// The same, with every byte that it says.
-    pub(super) fn bytes(&self, words: &[&str]) -> Result<Vec<u8>> {
-        self.succeed(words, false)
+    pub(super) fn run_bytes(&self, words: &[&str]) -> Result<Vec<u8>> {
+        self.run_checked(words, false)
     }
 
     /// Runs a program that takes its time: what it says on its way goes to the log.
-    pub(super) fn run_aloud(&self, words: &[&str]) -> Result<()> {
-        self.succeed(words, true).map(drop)
+    pub(super) fn run_logged(&self, words: &[&str]) -> Result<()> {
+        self.run_checked(words, true).map(drop)
     }
 
-    fn succeed(&self, words: &[&str], aloud: bool) -> Result<Vec<u8>> {
-        let answer = self.answer(words, aloud)?;
+    fn run_checked(&self, words: &[&str], aloud: bool) -> Result<Vec<u8>> {
+        let answer = self.output(words, aloud)?;
         if answer.status.success() {
             return Ok(answer.stdout);
         }
         let shown = words.iter().take(3).copied().collect::<Vec<_>>().join(" ");
-        bail!("{shown}: {}", complaint(&answer.stderr, answer.status))
+        bail!("{shown}: {}", stderr_summary(&answer.stderr, answer.status))
     }
 
     /// Runs a program whose failure is an answer too.
-    pub(super) fn ask(&self, words: &[&str]) -> Result<Option<String>> {
-        let output = self.answer(words, false)?;
+    pub(super) fn try_run(&self, words: &[&str]) -> Result<Option<String>> {
+        let output = self.output(words, false)?;
         let said = output.status.success().then_some(output.stdout);
         Ok(said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -87,26 +87,26 @@ impl Host {
         if !is_read_only {
             return self.run(words);
         }
-        let mut wrapped = vec!["unshare", "--mount", "--", "sh", "-c", WRITABLE, "sh"];
+        let mut wrapped = vec!["unshare", "--mount", "--", "sh", "-c", REMOUNT_SCRIPT, "sh"];
         wrapped.extend(words);
         self.run(&wrapped)
     }
 
-    fn answer(&self, words: &[&str], aloud: bool) -> Result<run::Answer> {
+    fn output(&self, words: &[&str], aloud: bool) -> Result<command::HostCommandOutput> {
         let (program, arguments) = words.split_first().context("nothing to run")?;
         tracing::debug!(?words, "run");
-        self.inner.answer(program, arguments, aloud)
+        self.inner.output(program, arguments, aloud)
     }
 
     /// How many bytes can be written to the file system of a folder.
-    pub(super) fn free(&self, inside: &str) -> Result<u64> {
+    pub(super) fn free_space(&self, inside: &str) -> Result<u64> {
         let stat =
             statvfs(self.path(inside)).with_context(|| format!("cannot look at {inside}"))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// Whether two paths lead to the same thing.
-    pub(super) fn is_same(&self, one: &str, other: &str) -> bool {
+    pub(super) fn is_same_file(&self, one: &str, other: &str) -> bool {
         let id = |inside: &str| {
             fs::metadata(self.path(inside)).ok().map(|meta| (meta.dev(), meta.ino()))
         };
@@ -116,7 +116,7 @@ impl Host {
 
 /// The last lines of what a program complained about: the ones that say why. One that somebody ended did not
 /// get to that.
-fn complaint(stderr: &str, status: ExitStatus) -> String {
+fn stderr_summary(stderr: &str, status: ExitStatus) -> String {
     let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
     match (last, status.signal()) {
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_says_why() {
-        let host = Host::new(Path::new("/"));
+        let host = OstreeHost::new(Path::new("/"));
         let error = host.run(&["sh", "-c", "echo one >&2; echo two >&2; exit 4"]).unwrap_err();
         assert_eq!(error.to_string(), "sh -c echo one >&2; echo two >&2; exit 4: one / two");
         let error = host.run(&["sh", "-c", "echo one >&2; kill -9 $$"]).unwrap_err();
         assert!(error.to_string().ends_with(": it was ended by signal 9"), "{error}");
-        assert_eq!(host.ask(&["false"]).unwrap(), None);
+        assert_eq!(host.try_run(&["false"]).unwrap(), None);
         assert_eq!(host.run(&["echo", "yes"]).unwrap(), "yes\n");
         let error = host.run(&["no-such-program"]).unwrap_err().to_string();
         assert!(error.contains("cannot run no-such-program"), "{error}");

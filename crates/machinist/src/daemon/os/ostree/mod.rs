@@ -11,12 +11,12 @@
 //! | `deploy` | a commit and kernel arguments become what the next boot starts |
 //! | `host` | programs and paths of the host |
 
+mod bootable;
 mod deploy;
 mod fetch;
 mod host;
 mod pull;
 mod status;
-mod system;
 mod tree;
 mod unpack;
 
@@ -26,30 +26,30 @@ use anyhow::Result;
 use machinist_core::os::image_ref::DigestImageRef;
 use machinist_core::os::{OsChange, OsStatus};
 
-use super::Os;
-use host::Host;
+use super::HostOs;
+use host::OstreeHost;
 
 /// The repository of the machine.
-const REPO: &str = "--repo=/ostree/repo";
+const REPO_OPTION: &str = "--repo=/ostree/repo";
 
 /// The key in a commit's metadata that says of which image it was made.
 const IMAGE_KEY: &str = "machinist.image";
 
 /// A host with ostree.
 #[derive(Debug)]
-pub(crate) struct Ostree {
-    host: Host,
+pub(crate) struct OstreeBackend {
+    host: OstreeHost,
 }
 
-impl Ostree {
+impl OstreeBackend {
     /// The host whose root is there.
     pub(crate) fn new(root: &Path) -> Self {
-        Self { host: Host::new(root) }
+        Self { host: OstreeHost::new(root) }
     }
 }
 
-impl Os for Ostree {
-    fn name(&self) -> &'static str {
+impl HostOs for OstreeBackend {
+    fn backend_name(&self) -> &'static str {
         "ostree"
     }
 
@@ -58,7 +58,7 @@ impl Os for Ostree {
     }
 
     fn refusal(&self, change: &OsChange) -> Option<String> {
-        refusal(change, self.host.has("skopeo"))
+        refusal(change, self.host.has_command("skopeo"))
     }
 
     fn fetch(&self, change: &OsChange) -> Result<()> {
@@ -81,7 +81,7 @@ impl Os for Ostree {
 
     fn confirm(&self) -> Result<()> {
         deploy::confirm(&self.host)?;
-        fetch::forget(&self.host)
+        fetch::prune(&self.host)
     }
 }
 

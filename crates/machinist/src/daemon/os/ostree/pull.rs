@@ -13,38 +13,40 @@ use machinist_core::os::manifest::{ImageBlob, ImageLayers, ImageManifest, image_
 use machinist_core::os::pull_secret;
 use sha2::{Digest as _, Sha256};
 
-use super::host::Host;
+use super::host::OstreeHost;
 
 /// Where an image is kept while it is brought onto the machine.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
-    pub(super) host: &'a Host,
+pub(super) struct ImageStore<'a> {
+    pub(super) host: &'a OstreeHost,
     /// The folder, as the host calls it.
-    pub(super) folder: String,
+    pub(super) dir: String,
 }
 
 /// What an image is made of, with the digest it is asked for by.
-pub(super) fn manifest(host: &Host, image: &DigestImageRef) -> Result<ImageLayers> {
+pub(super) fn manifest(host: &OstreeHost, image: &DigestImageRef) -> Result<ImageLayers> {
     let ours = image_architecture(std::env::consts::ARCH);
     match ImageManifest::parse(&raw_manifest(host, image)?, ours)? {
         ImageManifest::Image(layers) => Ok(layers),
-        ImageManifest::Elsewhere(sha256) => {
+        ImageManifest::PlatformManifest(sha256) => {
             let image = image.with_digest(&sha256);
             match ImageManifest::parse(&raw_manifest(host, &image)?, ours)? {
                 ImageManifest::Image(layers) => Ok(layers),
-                ImageManifest::Elsewhere(_) => bail!("{image}: a list of images within a list"),
+                ImageManifest::PlatformManifest(_) => {
+                    bail!("{image}: a list of images within a list")
+                }
             }
         }
     }
 }
 
-fn raw_manifest(host: &Host, image: &DigestImageRef) -> Result<Vec<u8>> {
+fn raw_manifest(host: &OstreeHost, image: &DigestImageRef) -> Result<Vec<u8>> {
     let name = format!("docker://{image}");
     let mut words = vec!["skopeo", "inspect", "--raw", "--retry-times=3"];
-    let secret = secret(host);
+    let secret = auth_option(host);
     words.extend(secret.as_deref());
     words.push(&name);
-    let bytes = host.bytes(&words).map_err(|error| explained(host, image, error))?;
+    let bytes = host.run_bytes(&words).map_err(|error| with_remedy(host, image, error))?;
     let found = hex(&Sha256::digest(&bytes));
     if found != image.sha256 {
         bail!("{image}: its manifest has the digest sha256:{found}: it was changed on the way");
@@ -53,12 +55,12 @@ fn raw_manifest(host: &Host, image: &DigestImageRef) -> Result<Vec<u8>> {
 }
 
 /// The option that names the pull secret.
-fn secret(host: &Host) -> Option<String> {
+fn auth_option(host: &OstreeHost) -> Option<String> {
     host.credentials().map(|path| format!("--authfile={path}"))
 }
 
 /// What to do about it, before the words of the program that could not do it.
-fn explained(host: &Host, image: &DigestImageRef, error: Error) -> Error {
+fn with_remedy(host: &OstreeHost, image: &DigestImageRef, error: Error) -> Error {
     let file = host.credentials();
     let secret = file.map(|file| (file, fs::read(host.path(file)).unwrap_or_default()));
     let secret = secret.as_ref().map(|(file, bytes)| (*file, bytes.as_slice()));
@@ -68,29 +70,29 @@ fn explained(host: &Host, image: &DigestImageRef, error: Error) -> Error {
     }
 }
 
-impl Place<'_> {
+impl ImageStore<'_> {
     fn layout(&self) -> PathBuf {
-        self.host.path(&self.folder).join("oci")
+        self.host.path(&self.dir).join("oci")
     }
 
     /// The file of a part.
-    pub(super) fn blob(&self, sha256: &str) -> PathBuf {
+    pub(super) fn blob_path(&self, sha256: &str) -> PathBuf {
         self.layout().join("blobs/sha256").join(sha256)
     }
 
     /// Whether a part is here and as it should be.
-    pub(super) fn has(&self, blob: &ImageBlob) -> bool {
-        let path = self.blob(&blob.sha256);
+    pub(super) fn has_blob(&self, blob: &ImageBlob) -> bool {
+        let path = self.blob_path(&blob.sha256);
         let size = fs::metadata(&path).map(|meta| meta.len());
         size.is_ok_and(|size| size == blob.size) && is_intact(&path, &blob.sha256)
     }
 
     /// Removes what an interrupted run has left and what is not as it should be, so that it is fetched
     /// again; complete parts stay.
-    pub(super) fn tidy(&self, layers: &ImageLayers) -> Result<()> {
+    pub(super) fn remove_invalid(&self, layers: &ImageLayers) -> Result<()> {
         for blob in &layers.layers {
-            if !self.has(blob) {
-                remove(&self.blob(&blob.sha256))?;
+            if !self.has_blob(blob) {
+                remove(&self.blob_path(&blob.sha256))?;
             }
         }
         let Ok(entries) = fs::read_dir(self.layout()) else { return Ok(()) };
@@ -105,45 +107,46 @@ impl Place<'_> {
     }
 
     /// Fetches what is missing. A connection that breaks is made again, and what has come stays.
-    pub(super) fn copy(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<()> {
-        let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.folder));
+    pub(super) fn download(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<()> {
+        let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.dir));
         let mut words = vec!["skopeo", "copy", "--retry-times=3"];
         // The signatures have been looked at by then; a folder cannot keep them.
         words.push("--remove-signatures");
         // Another packing would be another digest.
         words.push("--dest-oci-accept-uncompressed-layers");
-        let secret = secret(self.host);
+        let secret = auth_option(self.host);
         words.extend(secret.as_deref());
         words.extend([from.as_str(), &to]);
         let mut interruptions = 0;
         loop {
-            match self.host.run_aloud(&words) {
+            match self.host.run_logged(&words) {
                 Err(error)
                     if is_interruption(&error.to_string()) && interruptions < MAX_INTERRUPTIONS =>
                 {
                     interruptions += 1;
                     tracing::warn!(%image, "the connection broke; going on with what is missing: {error:#}");
-                    self.tidy(layers)?;
+                    self.remove_invalid(layers)?;
                 }
-                Err(error) => return Err(explained(self.host, image, error)),
+                Err(error) => return Err(with_remedy(self.host, image, error)),
                 Ok(()) => return Ok(()),
             }
         }
     }
 
     /// Makes sure that what was fetched is what the manifest names; gives the image's config.
-    pub(super) fn check(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<Vec<u8>> {
+    pub(super) fn verify(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<Vec<u8>> {
         for blob in &layers.layers {
-            if !self.has(blob) {
-                remove(&self.blob(&blob.sha256))?;
+            if !self.has_blob(blob) {
+                remove(&self.blob_path(&blob.sha256))?;
                 bail!("{image}: the layer sha256:{} is not what it should be", blob.sha256);
             }
         }
-        let found = self.own_manifest()?;
+        let found = self.stored_manifest()?;
         if !found.digests().eq(layers.digests()) {
             bail!("{image}: other layers have come than its manifest names");
         }
-        let config = fs::read(self.blob(&found.config.sha256)).context("its config is missing")?;
+        let config =
+            fs::read(self.blob_path(&found.config.sha256)).context("its config is missing")?;
         if hex(&Sha256::digest(&config)) != found.config.sha256 {
             bail!("{image}: its config is not what it should be");
         }
@@ -151,7 +154,7 @@ impl Place<'_> {
     }
 
     /// The manifest in the folder. It may be another one than the registry's: older kinds are rewritten.
-    fn own_manifest(&self) -> Result<ImageLayers> {
+    fn stored_manifest(&self) -> Result<ImageLayers> {
         let index = self.layout().join("index.json");
         let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
         let index: serde_json::Value = serde_json::from_slice(&index)?;
@@ -160,10 +163,12 @@ impl Place<'_> {
         if sha256.len() != 64 || sha256.contains('/') {
             bail!("what skopeo has written names no manifest");
         }
-        let bytes = fs::read(self.blob(sha256)).context("the manifest is missing")?;
+        let bytes = fs::read(self.blob_path(sha256)).context("the manifest is missing")?;
         match ImageManifest::parse(&bytes, image_architecture(std::env::consts::ARCH))? {
             ImageManifest::Image(layers) => Ok(layers),
-            ImageManifest::Elsewhere(_) => bail!("what skopeo has written is a list of images"),
+            ImageManifest::PlatformManifest(_) => {
+                bail!("what skopeo has written is a list of images")
+            }
         }
     }
 }
@@ -201,8 +206,8 @@ mod tests {
     #[test]
     fn damaged_parts_go_and_complete_ones_stay() {
         let root = tempfile::tempdir().unwrap();
-        let host = Host::new(root.path());
-        let place = Place { host: &host, folder: "/images/x".to_owned() };
+        let host = OstreeHost::new(root.path());
+        let place = ImageStore { host: &host, dir: "/images/x".to_owned() };
         fs::create_dir_all(root.path().join("images/x/oci/blobs/sha256")).unwrap();
         let blob = |bytes: &[u8]| {
             let sha256 = hex(&Sha256::digest(bytes));
@@ -210,30 +215,32 @@ mod tests {
         };
         let (good, short, changed) = (blob(b"good"), blob(b"short"), blob(b"same size"));
         for (blob, bytes) in [(&good, "good"), (&short, "sho"), (&changed, "SAME SIZE")] {
-            fs::write(place.blob(&blob.sha256), bytes).unwrap();
+            fs::write(place.blob_path(&blob.sha256), bytes).unwrap();
         }
         fs::write(root.path().join("images/x/oci/oci-put-blob123"), "half").unwrap();
         let all = vec![good.clone(), short.clone(), changed.clone(), blob(b"missing")];
-        place.tidy(&ImageLayers { config: ImageBlob::default(), layers: all }).unwrap();
-        assert!(place.has(&good) && place.blob(&good.sha256).exists());
-        assert!(!place.blob(&short.sha256).exists() && !place.blob(&changed.sha256).exists());
+        place.remove_invalid(&ImageLayers { config: ImageBlob::default(), layers: all }).unwrap();
+        assert!(place.has_blob(&good) && place.blob_path(&good.sha256).exists());
+        assert!(
+            !place.blob_path(&short.sha256).exists() && !place.blob_path(&changed.sha256).exists()
+        );
         assert!(!root.path().join("images/x/oci/oci-put-blob123").exists());
     }
 
     #[test]
     fn the_first_pull_secret_that_can_be_read_is_used() {
         let root = tempfile::tempdir().unwrap();
-        let host = Host::new(root.path());
-        assert_eq!(secret(&host), None);
+        let host = OstreeHost::new(root.path());
+        assert_eq!(auth_option(&host), None);
         let places = [INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET];
         for path in places {
             fs::create_dir_all(host.path(path).parent().unwrap()).unwrap();
         }
         fs::write(host.path(places[0]), "not JSON").unwrap();
         fs::write(host.path(places[1]), r#"{"auths":{}}"#).unwrap();
-        assert_eq!(secret(&host).unwrap(), "--authfile=/var/lib/kubelet/config.json");
+        assert_eq!(auth_option(&host).unwrap(), "--authfile=/var/lib/kubelet/config.json");
         fs::write(host.path(places[0]), r#"{"auths":{}}"#).unwrap();
         let first = "--authfile=/etc/mco/internal-registry-pull-secret.json";
-        assert_eq!(secret(&host).unwrap(), first);
+        assert_eq!(auth_option(&host).unwrap(), first);
     }
 }

@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result};
 use machinist_core::os::ostree::{self, LoaderEntry, OstreeDeployment, StagedDeployment};
 use machinist_core::os::{OsDeployment, OsStatus};
 
-use super::host::Host;
-use super::{IMAGE_KEY, REPO};
+use super::host::OstreeHost;
+use super::{IMAGE_KEY, REPO_OPTION};
 
 /// What was staged, until the machine restarts.
-pub(super) const STAGED: &str = "/run/machinist/os-staged.json";
+pub(super) const STAGED_RECORD: &str = "/run/machinist/os-staged.json";
 
 /// The deployments, the next one first.
-pub(super) fn list(host: &Host) -> Result<Vec<OstreeDeployment>> {
+pub(super) fn list(host: &OstreeHost) -> Result<Vec<OstreeDeployment>> {
     Ok(ostree::parse_admin_status(&host.run(&["ostree", "admin", "status"])?))
 }
 
@@ -25,7 +25,7 @@ pub(super) fn booted(list: &[OstreeDeployment]) -> Result<&OstreeDeployment> {
 }
 
 /// Everything about the host's deployments.
-pub(super) fn read(host: &Host) -> Result<OsStatus> {
+pub(super) fn read(host: &OstreeHost) -> Result<OsStatus> {
     let list = list(host)?;
     let entries = entries(host)?;
     let booted = booted(&list)?.clone();
@@ -48,7 +48,7 @@ pub(super) fn read(host: &Host) -> Result<OsStatus> {
 }
 
 /// The kernel arguments of each deployment's folder, as the boot loader has them.
-pub(super) fn entries(host: &Host) -> Result<Vec<(String, Vec<String>)>> {
+pub(super) fn entries(host: &OstreeHost) -> Result<Vec<(String, Vec<String>)>> {
     const ENTRIES: &str = "/boot/loader/entries";
     let mut found = Vec::new();
     let folder = host.path(ENTRIES);
@@ -75,7 +75,7 @@ pub(super) fn arguments<'a>(
 }
 
 fn deployment(
-    host: &Host,
+    host: &OstreeHost,
     listed: &OstreeDeployment,
     entries: &[(String, Vec<String>)],
 ) -> Result<OsDeployment> {
@@ -95,14 +95,14 @@ fn deployment(
     })
 }
 
-fn staged(host: &Host) -> Result<Option<StagedDeployment>> {
+fn staged(host: &OstreeHost) -> Result<Option<StagedDeployment>> {
     // What cannot be read was cut short, and so was what it tells of.
-    Ok(host.read(STAGED)?.and_then(|text| serde_json::from_str(&text).ok()))
+    Ok(host.read(STAGED_RECORD)?.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-fn image(host: &Host, listed: &OstreeDeployment) -> Result<Option<String>> {
+fn image(host: &OstreeHost, listed: &OstreeDeployment) -> Result<Option<String>> {
     let key = format!("--print-metadata-key={IMAGE_KEY}");
-    let said = host.ask(&["ostree", "show", REPO, &key, &listed.checksum])?;
+    let said = host.try_run(&["ostree", "show", REPO_OPTION, &key, &listed.checksum])?;
     if let Some(image) = said.as_deref().and_then(ostree::parse_gvariant_string) {
         return Ok(Some(image));
     }

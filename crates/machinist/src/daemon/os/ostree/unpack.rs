@@ -12,12 +12,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::tree::{Meta, Tree};
+use super::tree::{EntryMeta, UnpackTree};
 
 /// Unpacks a layer into a tree, and makes sure that what is in it has the digest that the image's config
 /// says.
-pub(super) fn layer(
-    tree: &mut Tree,
+pub(super) fn unpack_layer(
+    tree: &mut UnpackTree,
     blob: File,
     packed: LayerCompression,
     diff_id: &str,
@@ -27,10 +27,11 @@ pub(super) fn layer(
         LayerCompression::None => Box::new(blob),
         LayerCompression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(blob)),
         LayerCompression::Zstd => {
-            Box::new(Zstd { source: blob, frame: FrameDecoder::new(), open: false })
+            Box::new(ZstdReader { source: blob, frame: FrameDecoder::new(), open: false })
         }
     };
-    let mut source = BufReader::with_capacity(1 << 18, Summing { source, sum: Sha256::new() });
+    let mut source =
+        BufReader::with_capacity(1 << 18, HashingReader { source, hasher: Sha256::new() });
     let mut own = LayerPaths::default();
     let mut archive = Archive::new(&mut source);
     for entry in archive.entries()? {
@@ -38,22 +39,26 @@ pub(super) fn layer(
     }
     // What stands after the end of the archive belongs to the layer all the same.
     io::copy(&mut source, &mut io::sink())?;
-    let found = hex(&source.into_inner().sum.finalize());
+    let found = hex(&source.into_inner().hasher.finalize());
     if found != diff_id {
         bail!("the layer's contents have the digest {found} and should have {diff_id}");
     }
     Ok(())
 }
 
-fn put(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, own: &mut LayerPaths) -> Result<()> {
+fn put(
+    tree: &mut UnpackTree,
+    entry: &mut Entry<'_, impl Read>,
+    own: &mut LayerPaths,
+) -> Result<()> {
     let path = entry.path_bytes().into_owned();
     let shown = || String::from_utf8_lossy(&path).into_owned();
     match classify(&path)? {
         LayerEntry::Ignore => Ok(()),
-        LayerEntry::Whiteout(path) => tree.hide(&path, own),
-        LayerEntry::OpaqueWhiteout(path) => tree.hide_contents(&path, own),
+        LayerEntry::Whiteout(path) => tree.whiteout(&path, own),
+        LayerEntry::OpaqueWhiteout(path) => tree.whiteout_contents(&path, own),
         LayerEntry::Root => match entry.header().entry_type() {
-            EntryType::Directory => tree.put_folder("", &meta(entry)?),
+            EntryType::Directory => tree.put_directory("", &meta(entry)?),
             _ => Ok(()),
         },
         LayerEntry::Add(path) => {
@@ -65,17 +70,17 @@ fn put(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, own: &mut LayerPaths) 
     .with_context(shown)
 }
 
-fn put_at(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, path: &str) -> Result<()> {
+fn put_at(tree: &mut UnpackTree, entry: &mut Entry<'_, impl Read>, path: &str) -> Result<()> {
     let target = |entry: &Entry<'_, _>| {
         let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned);
         target.context("a link without a target")
     };
     match entry.header().entry_type() {
-        EntryType::Directory => tree.put_folder(path, &meta(entry)?)?,
-        EntryType::Symlink => tree.put_link(path, &target(entry)?, &meta(entry)?)?,
+        EntryType::Directory => tree.put_directory(path, &meta(entry)?)?,
+        EntryType::Symlink => tree.put_symlink(path, &target(entry)?, &meta(entry)?)?,
         EntryType::Link => {
             let first = tree_path(&target(entry)?)?;
-            tree.put_second_name(path, &first).with_context(|| format!("as a link to {first}"))?;
+            tree.put_hard_link(path, &first).with_context(|| format!("as a link to {first}"))?;
         }
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             let meta = meta(entry)?;
@@ -87,7 +92,7 @@ fn put_at(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, path: &str) -> Resu
     Ok(())
 }
 
-fn meta(entry: &mut Entry<'_, impl Read>) -> Result<Meta> {
+fn meta(entry: &mut Entry<'_, impl Read>) -> Result<EntryMeta> {
     let header = entry.header();
     let id = |id: u64| u32::try_from(id).context("an owner out of range");
     let (owner, group, mode) = (id(header.uid()?)?, id(header.gid()?)?, header.mode()?);
@@ -96,43 +101,43 @@ fn meta(entry: &mut Entry<'_, impl Read>) -> Result<Meta> {
         for extension in extensions {
             let extension = extension.context("its extended attributes cannot be read")?;
             let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
-            if let Some(name) = name.filter(|name| is_kept(name)) {
+            if let Some(name) = name.filter(|name| keeps_xattr(name)) {
                 attributes.push((name.to_owned(), extension.value_bytes().to_owned()));
             }
         }
     }
-    Ok(Meta { owner, group, mode, attributes })
+    Ok(EntryMeta { owner, group, mode, xattrs: attributes })
 }
 
 /// Labels of SELinux are the host's to give.
-fn is_kept(attribute: &str) -> bool {
+fn keeps_xattr(attribute: &str) -> bool {
     attribute.starts_with("user.")
         || (attribute.starts_with("security.") && attribute != "security.selinux")
 }
 
 /// Sums up all that is read.
-struct Summing<R> {
+struct HashingReader<R> {
     source: R,
-    sum: Sha256,
+    hasher: Sha256,
 }
 
-impl<R: Read> Read for Summing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
-        self.sum.update(&buffer[..count]);
+        self.hasher.update(&buffer[..count]);
         Ok(count)
     }
 }
 
 /// All frames of a zstd file, one after another.
-struct Zstd<R> {
+struct ZstdReader<R> {
     source: R,
     frame: FrameDecoder,
     /// Whether the decoder is within a frame.
     open: bool,
 }
 
-impl<R: BufRead> Read for Zstd<R> {
+impl<R: BufRead> Read for ZstdReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -153,7 +158,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-impl<R: BufRead> Zstd<R> {
+impl<R: BufRead> ZstdReader<R> {
     /// Goes to the next frame with contents; says whether there is one.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {

@@ -7,12 +7,16 @@ use super::*;
 const FILE: &str = "etc/default/grub.d/90-machinist.cfg";
 
 /// A root whose update-grub cannot be run (there is no chroot in it): what counts is the file.
-fn host(folder: &std::path::Path) -> Plain {
+fn host(folder: &std::path::Path) -> PlainBackend {
     for name in ["etc/default/grub.d", "etc/machine-config-daemon", "usr/sbin", "proc"] {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
     fs::write(folder.join("proc/cmdline"), "root=/dev/sda quiet\n").unwrap();
-    Plain { host: Host::new(folder), loader: BootLoader::Grub, os: "Test".to_owned() }
+    PlainBackend {
+        host: HostCommands::new(folder),
+        loader: BootLoader::Grub,
+        os: "Test".to_owned(),
+    }
 }
 
 fn change(old: &[&str], new: &[&str]) -> OsChange {
@@ -44,7 +48,7 @@ fn staged_twice_is_staged_once_and_taken_back() {
 #[test]
 fn a_host_without_a_boot_loader_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let plain = Plain { loader: BootLoader::Nobody, ..host(folder.path()) };
+    let plain = PlainBackend { loader: BootLoader::Nobody, ..host(folder.path()) };
     plain.stage(&change(&[], &["a=1"]), false).unwrap();
     assert!(!folder.path().join(FILE).exists());
     assert_eq!(plain.status().unwrap().next, None);

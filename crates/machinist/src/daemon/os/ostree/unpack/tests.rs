@@ -51,10 +51,10 @@ fn file(bytes: &[u8]) -> File {
 
 fn unpack(layers: &[&[&str]]) -> Result<TempDir> {
     let folder = tempfile::tempdir().unwrap();
-    let mut tree = Tree::open(folder.path()).unwrap();
+    let mut tree = UnpackTree::open(folder.path()).unwrap();
     for entries in layers {
         let bytes = tar(entries);
-        layer(&mut tree, file(&bytes), LayerCompression::None, &sum(&bytes))?;
+        unpack_layer(&mut tree, file(&bytes), LayerCompression::None, &sum(&bytes))?;
     }
     Ok(folder)
 }
@@ -160,7 +160,7 @@ fn attributes_are_kept_but_for_labels() {
     let mut archive = Archive::new(bytes.as_slice());
     let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
     let meta = meta(&mut entry).unwrap();
-    assert_eq!(meta.attributes, [("user.mine".to_owned(), b"yes".to_vec())]);
+    assert_eq!(meta.xattrs, [("user.mine".to_owned(), b"yes".to_vec())]);
 }
 
 #[test]
@@ -179,11 +179,12 @@ fn hostile_layers_are_refused() {
 #[test]
 fn a_layer_with_other_contents_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let mut tree = Tree::open(folder.path()).unwrap();
+    let mut tree = UnpackTree::open(folder.path()).unwrap();
     let bytes = tar(&["usr/a=1"]);
-    let error = layer(&mut tree, file(&bytes), LayerCompression::None, &sum(b"other")).unwrap_err();
+    let error =
+        unpack_layer(&mut tree, file(&bytes), LayerCompression::None, &sum(b"other")).unwrap_err();
     assert!(error.to_string().contains("should have"), "{error}");
-    let cut = layer(&mut tree, file(&bytes[..700]), LayerCompression::None, &sum(&bytes));
+    let cut = unpack_layer(&mut tree, file(&bytes[..700]), LayerCompression::None, &sum(&bytes));
     assert!(cut.is_err());
 }
 
@@ -208,8 +209,8 @@ fn every_packing_gives_the_same() {
         (LayerCompression::Zstd, [&zstd(first)[..], &skipped, &zstd(second), &skipped].concat()),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let mut tree = Tree::open(folder.path()).unwrap();
-        layer(&mut tree, file(&blob), packed, &sum(&bytes)).unwrap();
+        let mut tree = UnpackTree::open(folder.path()).unwrap();
+        unpack_layer(&mut tree, file(&blob), packed, &sum(&bytes)).unwrap();
         assert_eq!(listed(folder.path()), ["usr/", "usr/a", "usr/b"], "{packed:?}");
     }
 }

@@ -1,0 +1,348 @@
+//! What is let in: defaults, pruning, validation, and the checks of metadata.
+//!
+//! Pure. A kind from a CRD has a structural schema; a built-in kind has its type, through which an
+//! object is read and written again.
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::kind_registry::ResourceKind;
+use crate::object::{self, ObjectPart};
+use crate::request::FieldValidation;
+use crate::schema::{self, Schema};
+use crate::status::ApiError;
+
+/// Reads an object as its type and writes it again: what the type does not know is gone.
+type RoundTrip = fn(&Value) -> Result<Value, String>;
+
+/// How objects of a kind are let in.
+#[derive(Debug, Default)]
+pub struct Admission {
+    schema: Option<Schema>,
+    round_trip: Option<RoundTrip>,
+}
+
+impl Admission {
+    /// Everything is let in.
+    #[must_use]
+    pub const fn disabled() -> Self {
+        Self { schema: None, round_trip: None }
+    }
+
+    /// For a kind.
+    ///
+    /// # Errors
+    /// Its schema makes no sense; the text says why.
+    pub fn new(kind: &ResourceKind) -> Result<Self, String> {
+        let schema = match &kind.schema {
+            Some(schema) if !kind.built_in => {
+                Some(Schema::compile(schema).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        };
+        Ok(Self { schema, round_trip: if kind.built_in { round_trip_of(kind) } else { None } })
+    }
+
+    /// Fills in defaults.
+    pub fn apply_defaults(&self, object: &mut Value) {
+        if let Some(schema) = &self.schema {
+            schema.apply_defaults(object);
+        }
+    }
+
+    /// Makes a decoded object into one that fits its kind, and says which fields had to go.
+    ///
+    /// # Errors
+    /// A field has a type that it cannot have: 400.
+    pub fn prune(&self, kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
+        let mut unknown = prune_metadata(kind, object)?;
+        if let Some(round_trip) = self.round_trip {
+            let new = round_trip(object).map_err(|reason| decode_error(kind, &reason))?;
+            collect_dropped_fields("", object, &new, &mut unknown);
+            *object = keep_type_and_metadata(object, new);
+        }
+        if let Some(schema) = &self.schema {
+            unknown.extend(schema.prune(object));
+        }
+        unknown.sort();
+        unknown.dedup();
+        Ok(unknown)
+    }
+
+    /// Writes numbers as they are stored; after the check, which knows the difference.
+    pub fn normalize_numbers(&self, object: &mut Value) {
+        if self.schema.is_some() {
+            schema::normalize_numbers(object);
+        }
+    }
+
+    /// Checks an object, an update against what was there before.
+    ///
+    /// # Errors
+    /// 422 with every fault.
+    pub fn validate(
+        &self,
+        kind: &ResourceKind,
+        part: ObjectPart,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let mut errors = object::validate_metadata(kind, object);
+        if let Some(schema) = &self.schema {
+            errors.extend(match part {
+                ObjectPart::Object => schema.validate(object, old),
+                ObjectPart::Status => schema.validate_status(object, old),
+            });
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::invalid(kind, object::metadata_str(object, "name"), errors))
+    }
+}
+
+/// The round trip of a built-in kind.
+fn round_trip_of(kind: &ResourceKind) -> Option<RoundTrip> {
+    match kind.kind.as_str() {
+        "Node" => Some(round_trip::<Node>),
+        "Namespace" => Some(round_trip::<Namespace>),
+        "Secret" => Some(round_trip::<Secret>),
+        "ConfigMap" => Some(round_trip::<ConfigMap>),
+        "Lease" => Some(round_trip::<Lease>),
+        "CertificateSigningRequest" => Some(round_trip::<CertificateSigningRequest>),
+        "Event" if kind.group.is_empty() => Some(round_trip::<Event>),
+        "Event" => Some(round_trip::<k8s_openapi::api::events::v1::Event>),
+        _ => None,
+    }
+}
+
+fn round_trip<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Value, String> {
+    let typed = T::deserialize(value).map_err(|error| error.to_string())?;
+    serde_json::to_value(typed).map_err(|error| error.to_string())
+}
+
+/// The typed object with the metadata that was sent: the type would write the times anew.
+fn keep_type_and_metadata(sent: &Value, mut typed: Value) -> Value {
+    if let (Some(fields), Some(metadata)) = (typed.as_object_mut(), sent.get("metadata")) {
+        fields.insert("metadata".to_owned(), metadata.clone());
+    }
+    typed
+}
+
+/// The paths that are in `sent` and not in `kept`.
+fn collect_dropped_fields(path: &str, sent: &Value, kept: &Value, found: &mut Vec<String>) {
+    match (sent, kept) {
+        (Value::Object(sent), Value::Object(kept)) => {
+            for (key, value) in sent {
+                let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match kept.get(key) {
+                    Some(other) => collect_dropped_fields(&place, value, other, found),
+                    // Types leave out what is empty.
+                    None if is_empty(value) => {}
+                    None => found.push(place),
+                }
+            }
+        }
+        (Value::Array(sent), Value::Array(kept)) => {
+            for (index, (value, other)) in sent.iter().zip(kept).enumerate() {
+                collect_dropped_fields(&format!("{path}[{index}]"), value, other, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// The fields of metadata.
+const METADATA_FIELDS: &[&str] = &[
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// Takes out what metadata does not know, and checks the types of what it does.
+fn prune_metadata(kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
+    let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
+    if metadata.is_null() {
+        *metadata = Value::Object(Map::new());
+    }
+    let Some(fields) = metadata.as_object_mut() else {
+        return Err(decode_error(kind, &type_error(metadata, "metadata", "ObjectMeta")));
+    };
+    let mut unknown = Vec::new();
+    fields.retain(|key, value| {
+        let known = METADATA_FIELDS.contains(&key.as_str());
+        if !known {
+            unknown.push(format!("metadata.{key}"));
+        }
+        let droppable = matches!(
+            key.as_str(),
+            "labels" | "annotations" | "finalizers" | "ownerReferences" | "managedFields"
+        );
+        known && !value.is_null() && !(droppable && is_empty(value))
+    });
+    for (key, value) in &*fields {
+        let place = format!("ObjectMeta.{key}");
+        if let Some(reason) = metadata_type_error(key, value, &place) {
+            return Err(decode_error(kind, &reason));
+        }
+    }
+    Ok(unknown)
+}
+
+fn metadata_type_error(key: &str, value: &Value, place: &str) -> Option<String> {
+    match key {
+        "labels" | "annotations" => match value.as_object() {
+            Some(map) => non_string_error(map.values(), place),
+            None => Some(type_error(value, place, "map[string]string")),
+        },
+        "finalizers" => match value.as_array() {
+            Some(list) => non_string_error(list.iter(), place),
+            None => Some(type_error(value, place, "[]string")),
+        },
+        "ownerReferences" => match value.as_array() {
+            Some(list) => list
+                .iter()
+                .find(|owner| !owner.is_object())
+                .map(|owner| type_error(owner, place, "v1.OwnerReference")),
+            None => Some(type_error(value, place, "[]v1.OwnerReference")),
+        },
+        "generation" | "deletionGracePeriodSeconds" => {
+            (!value.is_i64() && !value.is_u64()).then(|| type_error(value, place, "int64"))
+        }
+        "managedFields" => None,
+        _ => (!value.is_string()).then(|| type_error(value, place, "string")),
+    }
+}
+
+fn non_string_error<'a>(
+    mut values: impl Iterator<Item = &'a Value>,
+    place: &str,
+) -> Option<String> {
+    values.find(|value| !value.is_string()).map(|value| type_error(value, place, "string"))
+}
+
+fn type_error(value: &Value, place: &str, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
+}
+
+/// 400: the object cannot be read as its kind.
+#[must_use]
+pub fn decode_error(kind: &ResourceKind, reason: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "{name} in version \"{version}\" cannot be handled as a {name}: {reason}",
+        name = kind.kind,
+        version = kind.version,
+    ))
+}
+
+/// What to say of unknown fields and of fields that were given twice: an error, warnings, nothing.
+///
+/// # Errors
+/// 400 if the client wants to be strict.
+pub fn apply_field_validation(
+    kind: &ResourceKind,
+    validation: FieldValidation,
+    unknown: &[String],
+    duplicates: &[String],
+) -> Result<Vec<String>, ApiError> {
+    let duplicates = duplicates.iter().map(|field| format!("duplicate field \"{field}\""));
+    let unknown = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+    let texts: Vec<String> = duplicates.chain(unknown).collect();
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(texts),
+        FieldValidation::Strict if texts.is_empty() => Ok(texts),
+        FieldValidation::Strict => {
+            Err(decode_error(kind, &format!("strict decoding error: {}", texts.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn kind(name: &str) -> ResourceKind {
+        crate::built_in::kinds().into_iter().find(|kind| kind.kind == name).unwrap()
+    }
+
+    #[test]
+    fn a_built_in_kind_keeps_what_its_type_knows() {
+        let node = kind("Node");
+        let admission = Admission::new(&node).unwrap();
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "a", "creationTimestamp": null, "odd": 1},
+            "spec": {"unschedulable": true, "more": 1, "taints": []},
+        });
+        let unknown = admission.prune(&node, &mut object).unwrap();
+        assert_eq!(unknown, ["metadata.odd", "spec.more"]);
+        assert_eq!(object["spec"], json!({"unschedulable": true, "taints": []}));
+        assert_eq!(object["metadata"], json!({"name": "a"}));
+        let mut bad = json!({"metadata": {"name": "a"}, "spec": {"unschedulable": "x"}});
+        assert_eq!(admission.prune(&node, &mut bad).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn metadata_has_its_types() {
+        let node = kind("Node");
+        for bad in [
+            json!({"metadata": 1}),
+            json!({"metadata": {"labels": {"a": 1}}}),
+            json!({"metadata": {"finalizers": "a"}}),
+            json!({"metadata": {"ownerReferences": [1]}}),
+            json!({"metadata": {"name": 1}}),
+            json!({"metadata": {"generation": "x"}}),
+        ] {
+            let error = prune_metadata(&node, &mut bad.clone()).unwrap_err();
+            assert_eq!(error.code, 400, "{bad}");
+        }
+    }
+
+    #[test]
+    fn strictness() {
+        let node = kind("Node");
+        let unknown = ["spec.a".to_owned()];
+        let judge = |validation| apply_field_validation(&node, validation, &unknown, &[]);
+        assert_eq!(judge(FieldValidation::Ignore).unwrap(), Vec::<String>::new());
+        assert_eq!(judge(FieldValidation::Warn).unwrap(), ["unknown field \"spec.a\""]);
+        assert_eq!(
+            judge(FieldValidation::Strict).unwrap_err().message,
+            "Node in version \"v1\" cannot be handled as a Node: strict decoding error: unknown field \"spec.a\""
+        );
+    }
+}

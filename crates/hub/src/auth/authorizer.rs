@@ -1,0 +1,328 @@
+//! What the members of a group may do: a list of rules, and one pure question to it.
+
+use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP};
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestAttributes {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// The group; empty for the core group.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource, or nothing.
+    pub subresource: String,
+    /// The namespace, where there is one.
+    pub namespace: Option<String>,
+    /// The object, where one is named.
+    pub name: Option<String>,
+}
+
+impl RequestAttributes {
+    /// `nodes`, or `nodes/status`.
+    #[must_use]
+    pub fn resource_with_subresource(&self) -> String {
+        if self.subresource.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        }
+    }
+}
+
+/// Which objects a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResourceNames {
+    /// All.
+    Any,
+    /// The one with the name of the machine that asks.
+    OwnNode,
+    /// Those that the one who asks has requested: signing requests.
+    OwnRequests,
+}
+
+/// The answer of the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthorizationDecision {
+    /// Yes.
+    Allow,
+    /// Only if the object was requested by the one who asks.
+    AllowRequester,
+    /// No.
+    Deny,
+}
+
+/// Lets the members of a group do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyRule {
+    /// The group of users.
+    pub user_group: String,
+    /// The verbs; `*` is all of them.
+    pub verbs: Vec<String>,
+    /// The group of the resources; `*` is all of them.
+    pub group: String,
+    /// The resources, as `nodes` and `nodes/status`; `*` is all of them.
+    pub resources: Vec<String>,
+    /// Which of the objects.
+    pub names: ResourceNames,
+}
+
+impl PolicyRule {
+    /// A rule out of words with spaces between them.
+    #[must_use]
+    pub fn new(
+        members: &str,
+        verbs: &str,
+        group: &str,
+        resources: &str,
+        names: ResourceNames,
+    ) -> Self {
+        let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect();
+        Self {
+            user_group: members.to_owned(),
+            verbs: words(verbs),
+            group: group.to_owned(),
+            resources: words(resources),
+            names,
+        }
+    }
+
+    fn authorize(&self, who: &UserInfo, what: &RequestAttributes) -> AuthorizationDecision {
+        let has = |list: &[String], word: &str| list.iter().any(|own| own == "*" || own == word);
+        let fits = who.is_in_group(&self.user_group)
+            && has(&self.verbs, &what.verb)
+            && (self.group == "*" || self.group == what.group)
+            && has(&self.resources, &what.resource_with_subresource());
+        if !fits {
+            return AuthorizationDecision::Deny;
+        }
+        match (self.names, &what.name) {
+            (ResourceNames::Any, _) => AuthorizationDecision::Allow,
+            // The name of a new object stands in its body: it is asked again when that is read.
+            (ResourceNames::OwnNode, None) if what.verb == "create" => AuthorizationDecision::Allow,
+            (ResourceNames::OwnNode, name) => match (who.node_name(), name) {
+                (Some(own), Some(name)) if own == name => AuthorizationDecision::Allow,
+                _ => AuthorizationDecision::Deny,
+            },
+            (ResourceNames::OwnRequests, Some(_)) => AuthorizationDecision::AllowRequester,
+            (ResourceNames::OwnRequests, None) => AuthorizationDecision::Deny,
+        }
+    }
+}
+
+/// All the rules. What no rule allows is forbidden.
+#[derive(Debug, Clone, Default)]
+pub struct Authorizer {
+    rules: Vec<PolicyRule>,
+}
+
+/// Verbs that only look.
+pub const READ_VERBS: &str = "get list watch";
+/// Verbs that write one object.
+pub const WRITE_VERBS: &str = "create update patch delete";
+
+const CSR_GROUP: &str = "certificates.k8s.io";
+const CSR_RESOURCE: &str = "certificatesigningrequests";
+
+impl Authorizer {
+    /// The rules for the built-in kinds, and more for the others.
+    pub fn new(more: impl IntoIterator<Item = PolicyRule>) -> Self {
+        let mut rules = vec![
+            PolicyRule::new(ADMIN_GROUP, "*", "*", "*", ResourceNames::Any),
+            // A machine that leaves takes its Node with it.
+            PolicyRule::new(
+                NODE_GROUP,
+                "get list watch create update patch delete",
+                "",
+                "nodes",
+                ResourceNames::OwnNode,
+            ),
+            PolicyRule::new(
+                NODE_GROUP,
+                "get update patch",
+                "",
+                "nodes/status",
+                ResourceNames::OwnNode,
+            ),
+            PolicyRule::new(
+                NODE_GROUP,
+                "get list watch create update patch delete",
+                "coordination.k8s.io",
+                "leases",
+                ResourceNames::OwnNode,
+            ),
+            PolicyRule::new(CONTROLLER_GROUP, "*", "*", "*", ResourceNames::Any),
+        ];
+        for group in ["", "events.k8s.io"] {
+            rules.push(PolicyRule::new(
+                NODE_GROUP,
+                "create update patch",
+                group,
+                "events",
+                ResourceNames::Any,
+            ));
+        }
+        for members in [NODE_GROUP, BOOTSTRAP_GROUP] {
+            rules.push(PolicyRule::new(
+                members,
+                "create",
+                CSR_GROUP,
+                CSR_RESOURCE,
+                ResourceNames::Any,
+            ));
+            rules.push(PolicyRule::new(
+                members,
+                READ_VERBS,
+                CSR_GROUP,
+                CSR_RESOURCE,
+                ResourceNames::OwnRequests,
+            ));
+        }
+        rules.extend(more);
+        Self { rules }
+    }
+
+    /// Whether somebody may do something.
+    #[must_use]
+    pub fn authorize(&self, who: &UserInfo, what: &RequestAttributes) -> AuthorizationDecision {
+        if is_allowed_for_viewers(who, what) {
+            return AuthorizationDecision::Allow;
+        }
+        if is_denied_to_controllers(what)
+            && who.is_in_group(CONTROLLER_GROUP)
+            && !who.is_in_group(ADMIN_GROUP)
+        {
+            return AuthorizationDecision::Deny;
+        }
+        let mut decision = AuthorizationDecision::Deny;
+        for rule in &self.rules {
+            match rule.authorize(who, what) {
+                AuthorizationDecision::Allow => return AuthorizationDecision::Allow,
+                AuthorizationDecision::AllowRequester => {
+                    decision = AuthorizationDecision::AllowRequester
+                }
+                AuthorizationDecision::Deny => {}
+            }
+        }
+        decision
+    }
+}
+
+/// Viewers see everything but secrets.
+fn is_allowed_for_viewers(who: &UserInfo, what: &RequestAttributes) -> bool {
+    who.is_in_group(VIEWER_GROUP)
+        && READ_VERBS.split(' ').any(|verb| verb == what.verb)
+        && !(what.group.is_empty() && what.resource == "secrets")
+}
+
+/// Controllers do not approve certificates: that would let them become anyone.
+fn is_denied_to_controllers(what: &RequestAttributes) -> bool {
+    what.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == what.verb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(group: &str) -> UserInfo {
+        match group {
+            NODE_GROUP => UserInfo::node("a"),
+            _ => UserInfo::new("x", [group.to_owned()]),
+        }
+    }
+
+    /// `verb resource.group[/sub] [name]`
+    fn what(text: &str) -> RequestAttributes {
+        let mut words = text.split(' ').map(ToOwned::to_owned);
+        let verb = words.next().unwrap();
+        let full = words.next().unwrap();
+        let (full, subresource) = match full.split_once('/') {
+            Some((full, sub)) => (full.to_owned(), sub.to_owned()),
+            None => (full, String::new()),
+        };
+        let (resource, group) = full.split_once('.').unwrap_or((&full, ""));
+        RequestAttributes {
+            verb,
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            subresource,
+            namespace: None,
+            name: words.next(),
+        }
+    }
+
+    #[test]
+    fn who_may_do_what() {
+        use AuthorizationDecision::{Allow, AllowRequester, Deny};
+        let roles = Authorizer::new([PolicyRule::new(
+            NODE_GROUP,
+            READ_VERBS,
+            "g.io",
+            "things",
+            ResourceNames::Any,
+        )]);
+        let table = [
+            (ADMIN_GROUP, "delete secrets a", Allow),
+            (
+                ADMIN_GROUP,
+                "update certificatesigningrequests.certificates.k8s.io/approval a",
+                Allow,
+            ),
+            (VIEWER_GROUP, "list things.g.io", Allow),
+            (VIEWER_GROUP, "get secrets a", Deny),
+            (VIEWER_GROUP, "delete things.g.io a", Deny),
+            (CONTROLLER_GROUP, "patch things.g.io/status a", Allow),
+            (CONTROLLER_GROUP, "get secrets a", Allow),
+            (
+                CONTROLLER_GROUP,
+                "update certificatesigningrequests.certificates.k8s.io/approval a",
+                Deny,
+            ),
+            (CONTROLLER_GROUP, "create certificatesigningrequests.certificates.k8s.io", Deny),
+            (NODE_GROUP, "get nodes a", Allow),
+            (NODE_GROUP, "watch nodes a", Allow),
+            (NODE_GROUP, "get nodes b", Deny),
+            (NODE_GROUP, "list nodes", Deny),
+            (NODE_GROUP, "create nodes", Allow),
+            (NODE_GROUP, "create nodes b", Deny),
+            (NODE_GROUP, "patch nodes/status a", Allow),
+            (NODE_GROUP, "patch nodes/status b", Deny),
+            (NODE_GROUP, "delete nodes a", Allow),
+            (NODE_GROUP, "delete nodes b", Deny),
+            (NODE_GROUP, "get secrets a", Deny),
+            (NODE_GROUP, "list things.g.io", Allow),
+            (NODE_GROUP, "patch things.g.io a", Deny),
+            (NODE_GROUP, "update leases.coordination.k8s.io a", Allow),
+            (NODE_GROUP, "update leases.coordination.k8s.io b", Deny),
+            (NODE_GROUP, "create events", Allow),
+            (NODE_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
+            (BOOTSTRAP_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
+            (
+                BOOTSTRAP_GROUP,
+                "get certificatesigningrequests.certificates.k8s.io a",
+                AllowRequester,
+            ),
+            (BOOTSTRAP_GROUP, "list certificatesigningrequests.certificates.k8s.io", Deny),
+            (
+                BOOTSTRAP_GROUP,
+                "update certificatesigningrequests.certificates.k8s.io/approval a",
+                Deny,
+            ),
+            (BOOTSTRAP_GROUP, "get nodes a", Deny),
+            ("others", "get nodes a", Deny),
+        ];
+        for (group, text, expected) in table {
+            assert_eq!(roles.authorize(&who(group), &what(text)), expected, "{group}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_machine_must_be_in_the_group_of_machines() {
+        let odd = UserInfo::new("system:node:a", []);
+        assert_eq!(
+            Authorizer::new([]).authorize(&odd, &what("get nodes a")),
+            AuthorizationDecision::Deny
+        );
+    }
+}

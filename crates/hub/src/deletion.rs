@@ -1,0 +1,199 @@
+//! How an object goes: at once, or marked until its finalizers have let it go.
+//!
+//! Pure. Dependents are the business of the collector: it acts on what is decided here.
+
+use serde_json::{Value, json};
+
+use crate::kind_registry::ResourceKind;
+use crate::object::{finalizers, is_deleting, set_metadata_field};
+use crate::request::DeletionPropagation;
+
+/// The finalizer that holds an object until what it owns is gone.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// The finalizer that holds an object until what it owns has forgotten it.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+/// The namespaces that stay.
+const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
+
+/// What a delete does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeletionStep {
+    /// The object goes now.
+    Remove,
+    /// It is marked and waits for its finalizers.
+    MarkForDeletion(Value),
+    /// It was marked before, and nothing is new.
+    NoChange,
+}
+
+/// Decides on a delete.
+#[must_use]
+pub fn decide_deletion(
+    kind: &ResourceKind,
+    object: &Value,
+    propagation: DeletionPropagation,
+    now: &str,
+) -> DeletionStep {
+    let mut names: Vec<&str> = finalizers(object);
+    names.retain(|name| *name != FOREGROUND_FINALIZER && *name != ORPHAN_FINALIZER);
+    match propagation {
+        DeletionPropagation::Background => {}
+        DeletionPropagation::Foreground => names.push(FOREGROUND_FINALIZER),
+        DeletionPropagation::Orphan => names.push(ORPHAN_FINALIZER),
+    }
+    let held = is_namespace_with_finalizer(kind, object);
+    if names.is_empty() && !held {
+        return DeletionStep::Remove;
+    }
+    let mut new = object.clone();
+    set_metadata_field(&mut new, "finalizers", (!names.is_empty()).then(|| json!(names)));
+    if is_deleting(object) {
+        return if new == *object {
+            DeletionStep::NoChange
+        } else {
+            DeletionStep::MarkForDeletion(new)
+        };
+    }
+    set_metadata_field(&mut new, "deletionTimestamp", Some(now.into()));
+    if !is_namespace(kind) {
+        set_metadata_field(&mut new, "deletionGracePeriodSeconds", Some(0.into()));
+    }
+    if let Some(generation) = object["metadata"]["generation"].as_i64() {
+        set_metadata_field(&mut new, "generation", Some((generation + 1).into()));
+    }
+    if held {
+        new["status"]["phase"] = "Terminating".into();
+    }
+    DeletionStep::MarkForDeletion(new)
+}
+
+/// Whether an updated object goes now: it was marked, and its last finalizer is gone.
+#[must_use]
+pub fn is_ready_for_removal(kind: &ResourceKind, object: &Value) -> bool {
+    is_deleting(object)
+        && finalizers(object).is_empty()
+        && !is_namespace_with_finalizer(kind, object)
+}
+
+fn is_namespace(kind: &ResourceKind) -> bool {
+    kind.built_in && kind.kind == "Namespace"
+}
+
+/// A namespace waits for what is in it.
+fn is_namespace_with_finalizer(kind: &ResourceKind, object: &Value) -> bool {
+    is_namespace(kind) && object["spec"]["finalizers"].as_array().is_some_and(|l| !l.is_empty())
+}
+
+/// Whether the object may never go.
+#[must_use]
+pub fn is_protected(kind: &ResourceKind, name: &str) -> bool {
+    is_namespace(kind) && PROTECTED_NAMESPACES.contains(&name)
+}
+
+/// The uids of the owners of an object.
+#[must_use]
+pub fn owner_uids(object: &Value) -> Vec<&str> {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    references.into_iter().flatten().filter_map(|owner| owner["uid"].as_str()).collect()
+}
+
+/// The object without one of its owners.
+#[must_use]
+pub fn without_owner(object: &Value, uid: &str) -> Value {
+    let mut new = object.clone();
+    let references = object["metadata"]["ownerReferences"].as_array();
+    let left: Vec<&Value> =
+        references.into_iter().flatten().filter(|owner| owner["uid"] != uid).collect();
+    set_metadata_field(&mut new, "ownerReferences", (!left.is_empty()).then(|| json!(left)));
+    new
+}
+
+/// The object without one of its finalizers.
+#[must_use]
+pub fn without_finalizer(object: &Value, name: &str) -> Value {
+    let mut new = object.clone();
+    let left: Vec<&str> = finalizers(object).into_iter().filter(|own| *own != name).collect();
+    set_metadata_field(&mut new, "finalizers", (!left.is_empty()).then(|| json!(left)));
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str) -> ResourceKind {
+        ResourceKind {
+            group: String::new(),
+            version: "v1".into(),
+            kind: name.into(),
+            list_kind: String::new(),
+            plural: String::new(),
+            singular: String::new(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: false,
+            status_subresource: true,
+            schema: None,
+            built_in: true,
+            columns: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn deletes() {
+        let thing = kind("Thing");
+        let plain = json!({"metadata": {"name": "a"}});
+        let held = json!({"metadata": {"finalizers": ["f"], "generation": 1}});
+        let marked = json!({"metadata": {
+            "finalizers": ["f"], "generation": 2,
+            "deletionTimestamp": "now", "deletionGracePeriodSeconds": 0
+        }});
+        assert_eq!(
+            decide_deletion(&thing, &plain, DeletionPropagation::Background, "now"),
+            DeletionStep::Remove
+        );
+        assert_eq!(
+            decide_deletion(&thing, &held, DeletionPropagation::Background, "now"),
+            DeletionStep::MarkForDeletion(marked.clone())
+        );
+        assert_eq!(
+            decide_deletion(&thing, &marked, DeletionPropagation::Background, "later"),
+            DeletionStep::NoChange
+        );
+        let DeletionStep::MarkForDeletion(foreground) =
+            decide_deletion(&thing, &plain, DeletionPropagation::Foreground, "now")
+        else {
+            panic!("not marked")
+        };
+        assert_eq!(finalizers(&foreground), [FOREGROUND_FINALIZER]);
+        assert!(!is_ready_for_removal(&thing, &foreground));
+        assert!(is_ready_for_removal(
+            &thing,
+            &without_finalizer(&foreground, FOREGROUND_FINALIZER)
+        ));
+        assert!(!is_ready_for_removal(&thing, &plain));
+    }
+
+    #[test]
+    fn a_namespace_waits_for_its_contents() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}});
+        let DeletionStep::MarkForDeletion(marked) =
+            decide_deletion(&kind("Namespace"), &object, DeletionPropagation::Background, "now")
+        else {
+            panic!("not marked")
+        };
+        assert_eq!(marked["status"]["phase"], "Terminating");
+        assert!(!is_ready_for_removal(&kind("Namespace"), &marked));
+        assert!(is_protected(&kind("Namespace"), "default"));
+        assert!(!is_protected(&kind("Node"), "default"));
+    }
+
+    #[test]
+    fn owner_references_are_removed_one_by_one() {
+        let object = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
+        assert_eq!(owner_uids(&object), ["a", "b"]);
+        let object = without_owner(&object, "a");
+        assert_eq!(owner_uids(&object), ["b"]);
+        assert_eq!(without_owner(&object, "b"), json!({"metadata": {}}));
+    }
+}

@@ -1,0 +1,116 @@
+//! Names, labels, annotations and owners: what metadata may say.
+
+use serde_json::Value;
+
+use crate::kind_registry::ResourceKind;
+use crate::schema::FieldError;
+use crate::selector::name_validation::{
+    validate_dns_label, validate_label_value, validate_qualified_name, validate_subdomain,
+};
+
+/// What the names of a kind look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain: `a.b-c`, up to 253 bytes.
+    Subdomain,
+    /// RFC 1123 label: `a-b`, up to 63 bytes.
+    Label,
+}
+
+/// The rule of a kind.
+#[must_use]
+pub fn name_rule(kind: &ResourceKind) -> NameRule {
+    if kind.built_in && kind.kind == "Namespace" { NameRule::Label } else { NameRule::Subdomain }
+}
+
+/// All annotations of an object together may be this long.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// What is wrong with the name, labels, annotations, owners and finalizers of an object.
+#[must_use]
+pub fn validate_metadata(kind: &ResourceKind, object: &Value) -> Vec<FieldError> {
+    let metadata = &object["metadata"];
+    let mut errors = Vec::new();
+    validate_name(kind, metadata, &mut errors);
+    if !kind.namespaced && metadata["namespace"].as_str().is_some_and(|text| !text.is_empty()) {
+        errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
+    }
+    validate_labels(&metadata["labels"], &mut errors);
+    validate_annotations(&metadata["annotations"], &mut errors);
+    validate_owner_references(&metadata["ownerReferences"], &mut errors);
+    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
+        let text = finalizer.as_str().unwrap_or_default();
+        for fault in validate_qualified_name(text) {
+            errors.push(FieldError::invalid("metadata.finalizers", text, fault));
+        }
+    }
+    errors
+}
+
+fn validate_name(kind: &ResourceKind, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let name = metadata["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+        return;
+    }
+    let faults = match name_rule(kind) {
+        NameRule::Subdomain => validate_subdomain(name),
+        NameRule::Label => validate_dns_label(name),
+    };
+    for fault in faults {
+        errors.push(FieldError::invalid("metadata.name", name, fault));
+    }
+}
+
+fn validate_labels(labels: &Value, errors: &mut Vec<FieldError>) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        for fault in validate_qualified_name(key) {
+            errors.push(FieldError::invalid("metadata.labels", key.as_str(), fault));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for fault in validate_label_value(value) {
+            errors.push(FieldError::invalid("metadata.labels", value, fault));
+        }
+    }
+}
+
+fn validate_annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
+    let mut size = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        // The keys may have capitals in their prefix.
+        for fault in validate_qualified_name(&key.to_ascii_lowercase()) {
+            errors.push(FieldError::invalid("metadata.annotations", key.as_str(), fault));
+        }
+    }
+    if size > MAX_ANNOTATION_BYTES {
+        errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATION_BYTES as u64));
+    }
+}
+
+fn validate_owner_references(owners: &Value, errors: &mut Vec<FieldError>) {
+    let mut controllers = 0;
+    // A real server does not say which of the references it is.
+    let place = "metadata.ownerReferences";
+    for owner in owners.as_array().into_iter().flatten() {
+        let empty = |field: &str| owner[field].as_str().unwrap_or_default().is_empty();
+        if empty("apiVersion") {
+            let text = "version must not be empty";
+            errors.push(FieldError::invalid(format!("{place}.apiVersion"), "", text));
+        }
+        for field in ["kind", "name", "uid"] {
+            if empty(field) {
+                let text = "must not be empty";
+                errors.push(FieldError::invalid(format!("{place}.{field}"), "", text));
+            }
+        }
+        controllers += usize::from(owner["controller"].as_bool().unwrap_or(false));
+    }
+    if controllers > 1 {
+        errors.push(FieldError::invalid(
+            "metadata.ownerReferences",
+            owners.clone(),
+            "Only one reference can have Controller set to true",
+        ));
+    }
+}

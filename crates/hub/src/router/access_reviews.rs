@@ -1,0 +1,91 @@
+//! Questions about oneself: `kubectl auth can-i` and `kubectl auth whoami`.
+
+use axum::response::Response;
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{BufferedRequest, body, response};
+use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
+use crate::auth::{ADMIN_GROUP, UserInfo};
+use crate::hub::Hub;
+use crate::request::ResourcePath;
+use crate::status::ApiError;
+
+const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+
+/// Whether a path is such a question.
+pub(super) fn is_review(path: &ResourcePath) -> bool {
+    let plural = path.plural.as_str();
+    path.version == "v1"
+        && path.name.is_none()
+        && matches!(
+            (path.group.as_str(), plural),
+            (AUTHORIZATION_GROUP, "selfsubjectaccessreviews" | "selfsubjectrulesreviews")
+                | (AUTHENTICATION_GROUP, "selfsubjectreviews")
+        )
+}
+
+/// Answers such a question.
+pub(super) fn handle(
+    hub: &Hub,
+    who: &UserInfo,
+    path: &ResourcePath,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
+    if request.parts.method != Method::POST {
+        return Err(ApiError::method_not_allowed());
+    }
+    let content_type = request.header(header::CONTENT_TYPE);
+    let mut review = body::decode(content_type, &request.body)?.value;
+    if !review.is_object() {
+        return Err(ApiError::bad_request("the review is no object"));
+    }
+    review["status"] = match path.plural.as_str() {
+        "selfsubjectreviews" => json!({
+            "userInfo": {"username": who.user, "groups": who.groups}
+        }),
+        "selfsubjectaccessreviews" => access_status(hub, who, &review["spec"]),
+        _ => rules_status(who),
+    };
+    let (group, kind) = match path.plural.as_str() {
+        "selfsubjectreviews" => (AUTHENTICATION_GROUP, "SelfSubjectReview"),
+        "selfsubjectaccessreviews" => (AUTHORIZATION_GROUP, "SelfSubjectAccessReview"),
+        _ => (AUTHORIZATION_GROUP, "SelfSubjectRulesReview"),
+    };
+    review["apiVersion"] = format!("{group}/v1").into();
+    review["kind"] = kind.into();
+    Ok(response::json_response(StatusCode::CREATED, &review))
+}
+
+fn access_status(hub: &Hub, who: &UserInfo, spec: &Value) -> Value {
+    let asked = &spec["resourceAttributes"];
+    let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    let allowed = if asked.is_object() {
+        let what = RequestAttributes {
+            verb: text("verb"),
+            group: text("group"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: some(text("namespace")),
+            name: some(text("name")),
+        };
+        hub.inner.authorizer.authorize(who, &what) == AuthorizationDecision::Allow
+    } else {
+        let path = spec["nonResourceAttributes"]["path"].as_str().unwrap_or_default();
+        who.is_in_group(ADMIN_GROUP) || !path.starts_with("/machinist/")
+    };
+    json!({"allowed": allowed})
+}
+
+/// Only the administrator's rules can be said in the words of Kubernetes.
+fn rules_status(who: &UserInfo) -> Value {
+    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let admin = who.is_in_group(ADMIN_GROUP);
+    json!({
+        "resourceRules": if admin { all } else { json!([]) },
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/api", "/apis", "/healthz", "/livez", "/openapi/*", "/readyz", "/version"]}],
+        "incomplete": !admin,
+    })
+}

@@ -1,0 +1,106 @@
+//! The hub's own endpoints under `/machinist/v1/`, for administrators: backups and tokens.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{Method, StatusCode, header};
+use serde_json::json;
+use tokio_util::io::ReaderStream;
+
+use super::{BufferedRequest, body, response};
+use crate::audit::AuditEvent;
+use crate::auth::tokens::{self, HubTokenRole};
+use crate::auth::{ADMIN_GROUP, UserInfo};
+use crate::hub::{Hub, now_rfc3339};
+use crate::status::ApiError;
+use crate::store::{Precondition, StoreOp};
+
+/// How much of a backup may wait for its reader.
+const BACKUP_BUFFER_BYTES: usize = 256 * 1024;
+/// How long a bootstrap token lasts if nothing is said.
+const BOOTSTRAP_TOKEN_TTL_SECONDS: i64 = 24 * 3600;
+
+/// Answers a request to an own endpoint.
+pub(super) async fn handle(
+    hub: &Hub,
+    who: &UserInfo,
+    endpoint: &str,
+    path: &str,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
+    let method = request.parts.method.clone();
+    if !who.is_in_group(ADMIN_GROUP) {
+        let verb = method.as_str().to_ascii_lowercase();
+        return Err(ApiError::forbidden_path(&who.user, &verb, path));
+    }
+    match (endpoint, method) {
+        ("backup", Method::GET) => Ok(backup(hub)),
+        ("tokens", Method::POST) => {
+            let result = create_token(hub, request).await;
+            let code = result.as_ref().map_or_else(|e| e.code, |r| r.status().as_u16());
+            audit(hub, who, "create", code);
+            result
+        }
+        ("backup" | "tokens", _) => Err(ApiError::method_not_allowed()),
+        _ => Err(ApiError::resource_not_found()),
+    }
+}
+
+/// The backup as a stream: nothing of it is kept.
+fn backup(hub: &Hub) -> Response {
+    let (reader, mut writer) = tokio::io::duplex(BACKUP_BUFFER_BYTES);
+    let store = hub.inner.store.clone();
+    let stop = hub.cancellation_token();
+    hub.inner.tasks.spawn(async move {
+        tokio::select! {
+            done = store.backup(&mut writer) => {
+                if let Err(error) = done {
+                    tracing::warn!(%error, "backup broke off");
+                }
+            }
+            () = stop.cancelled() => tracing::warn!("backup broke off: the hub stops"),
+        }
+    });
+    let body = Body::from_stream(ReaderStream::new(reader));
+    response::build_response(StatusCode::OK, "application/octet-stream", body)
+}
+
+/// `{"role": "viewer", "ttlSeconds": 3600}` makes a token; its text is shown this once.
+async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, ApiError> {
+    let content_type = request.header(header::CONTENT_TYPE);
+    let asked = body::decode(content_type, &request.body)?.value;
+    let role: HubTokenRole = serde_json::from_value(asked["role"].clone()).map_err(|_| {
+        ApiError::bad_request("role must be admin, viewer, controller or bootstrap")
+    })?;
+    let seconds = match (asked["ttlSeconds"].as_i64(), role) {
+        (Some(seconds), _) if seconds > 0 => Some(seconds),
+        (Some(_), _) => return Err(ApiError::bad_request("ttlSeconds must be above 0")),
+        (None, HubTokenRole::Bootstrap) => Some(BOOTSTRAP_TOKEN_TTL_SECONDS),
+        (None, HubTokenRole::Admin | HubTokenRole::Viewer | HubTokenRole::Controller) => None,
+    };
+    let expires = seconds.map(|seconds| jiff::Timestamp::now().as_second().saturating_add(seconds));
+    let mut random = [0; 32];
+    random[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    random[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    let new = tokens::generate(role, expires, random);
+    let value = serde_json::to_vec(&new.record).map_err(|e| ApiError::internal(e.to_string()))?;
+    let key = format!("{}{}", tokens::TOKEN_KEY_PREFIX, new.id);
+    let op = StoreOp::Put { key, value: value.into(), expect: Precondition::Absent };
+    hub.inner.store.commit(vec![op]).await.map_err(|e| ApiError::internal(e.to_string()))?;
+    let made = json!({"id": new.id, "token": new.token, "role": role, "expires": expires});
+    Ok(response::json_response(StatusCode::CREATED, &made))
+}
+
+fn audit(hub: &Hub, who: &UserInfo, verb: &str, code: u16) {
+    hub.inner.audit.log(&AuditEvent {
+        time: &now_rfc3339(),
+        user: &who.user,
+        groups: &who.groups,
+        verb,
+        group: "machinist",
+        resource: "tokens",
+        namespace: None,
+        name: None,
+        dry_run: false,
+        code,
+    });
+}

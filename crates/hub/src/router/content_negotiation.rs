@@ -1,0 +1,170 @@
+//! What form of answer a client accepts.
+
+use crate::status::ApiError;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ResponseForm {
+    /// The objects.
+    #[default]
+    Object,
+    /// A server-side table.
+    Table,
+    /// Only the metadata of the objects.
+    PartialMetadata,
+    /// The aggregated discovery document.
+    AggregatedDiscovery,
+}
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ResponseEncoding {
+    /// JSON.
+    #[default]
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// What the client takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct AcceptedFormat {
+    /// The form.
+    pub(super) form: ResponseForm,
+    /// The writing.
+    pub(super) encoding: ResponseEncoding,
+}
+
+/// What can be had, in the words of a real server; it has no protobuf for most kinds either.
+const SUPPORTED_TYPES: &[&str] =
+    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Chooses the best of what the client accepts; without a header it is JSON.
+///
+/// # Errors
+/// 406 if there is nothing.
+pub(super) fn negotiate(header: Option<&str>) -> Result<AcceptedFormat, ApiError> {
+    let Some(header) = header.filter(|text| !text.trim().is_empty()) else {
+        return Ok(AcceptedFormat::default());
+    };
+    let mut ranges: Vec<MediaRange<'_>> = header.split(',').map(MediaRange::parse).collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.quality));
+    ranges
+        .iter()
+        .filter(|range| range.quality > 0)
+        .find_map(MediaRange::accept)
+        .ok_or_else(|| ApiError::not_acceptable(SUPPORTED_TYPES))
+}
+
+struct MediaRange<'a> {
+    media_type: &'a str,
+    kind: &'a str,
+    group: &'a str,
+    version: &'a str,
+    /// In thousandths.
+    quality: u16,
+}
+
+impl<'a> MediaRange<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let mut range = Self { media_type, kind: "", group: "", version: "", quality: 1000 };
+        for part in parts {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            match name.trim() {
+                "as" => range.kind = value.trim(),
+                "g" => range.group = value.trim(),
+                "v" => range.version = value.trim(),
+                "q" => range.quality = quality(value.trim()),
+                _ => {}
+            }
+        }
+        range
+    }
+
+    fn accept(&self) -> Option<AcceptedFormat> {
+        let encoding = match self.media_type {
+            "application/json" | "application/*" | "*/*" => ResponseEncoding::Json,
+            "application/yaml" => ResponseEncoding::Yaml,
+            _ => return None,
+        };
+        let form = match (self.kind, self.group, self.version) {
+            ("", _, _) => ResponseForm::Object,
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => ResponseForm::Table,
+            (
+                "PartialObjectMetadata" | "PartialObjectMetadataList",
+                "meta.k8s.io",
+                "v1" | "v1beta1",
+            ) => ResponseForm::PartialMetadata,
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => {
+                ResponseForm::AggregatedDiscovery
+            }
+            _ => return None,
+        };
+        Some(AcceptedFormat { form, encoding })
+    }
+}
+
+/// `0.5` in thousandths.
+fn quality(text: &str) -> u16 {
+    let value: f32 = text.parse().unwrap_or(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 1000"
+    )]
+    let thousandths = (value.clamp(0.0, 1.0) * 1000.0) as u16;
+    thousandths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let json = |form| AcceptedFormat { form, encoding: ResponseEncoding::Json };
+        let table = [
+            (None, json(ResponseForm::Object)),
+            (Some(""), json(ResponseForm::Object)),
+            (Some("*/*"), json(ResponseForm::Object)),
+            (Some("application/json, */*"), json(ResponseForm::Object)),
+            (
+                Some("application/vnd.kubernetes.protobuf,application/json"),
+                json(ResponseForm::Object),
+            ),
+            (
+                Some(
+                    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+                ),
+                json(ResponseForm::Table),
+            ),
+            (
+                Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+                json(ResponseForm::PartialMetadata),
+            ),
+            (
+                Some(
+                    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
+                ),
+                json(ResponseForm::AggregatedDiscovery),
+            ),
+            (
+                Some("application/json;as=Nothing;g=a;v=b,application/json"),
+                json(ResponseForm::Object),
+            ),
+            (
+                Some("application/json;q=0.2,application/yaml;q=0.9"),
+                AcceptedFormat { form: ResponseForm::Object, encoding: ResponseEncoding::Yaml },
+            ),
+        ];
+        for (header, expected) in table {
+            assert_eq!(negotiate(header).unwrap(), expected, "{header:?}");
+        }
+        for header in ["application/vnd.kubernetes.protobuf", "text/html", "application/json;q=0"] {
+            let error = negotiate(Some(header)).unwrap_err();
+            assert_eq!((error.code, error.reason), (406, "NotAcceptable"), "{header}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What clients ask before they ask for objects: health, version, discovery, schemas.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::content_negotiation::{self, AcceptedFormat, ResponseForm};
+use super::{BufferedRequest, response};
+use crate::hub::Hub;
+use crate::request::{self, RequestTarget, ResourcePath};
+use crate::status::ApiError;
+use crate::{discovery, openapi};
+
+/// The version of Kubernetes whose API this is.
+const KUBERNETES_VERSION: (&str, &str, &str) = ("1", "34", "v1.34.1");
+
+/// Answers everything that is about no object.
+pub(super) fn handle(
+    hub: &Hub,
+    target: &RequestTarget,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
+    let registry = &hub.inner.registry;
+    let accept = request.header(header::ACCEPT);
+    let form = content_negotiation::negotiate(accept).unwrap_or_default();
+    let found = match target {
+        RequestTarget::Health { check } => return Ok(health(hub, check, request)),
+        RequestTarget::Version => Some(version(hub)),
+        RequestTarget::Root => Some(paths(hub)),
+        RequestTarget::ApiVersions if form.form == ResponseForm::AggregatedDiscovery => {
+            return Ok(aggregated_response(&discovery::aggregated_discovery(registry, true)));
+        }
+        RequestTarget::ApiGroups if form.form == ResponseForm::AggregatedDiscovery => {
+            return Ok(aggregated_response(&discovery::aggregated_discovery(registry, false)));
+        }
+        RequestTarget::ApiVersions => Some(discovery::api_versions()),
+        RequestTarget::ApiGroups => Some(discovery::api_groups(registry)),
+        RequestTarget::Group { group } => discovery::api_group(registry, group),
+        RequestTarget::ResourceList { group, version } => {
+            discovery::resource_list(registry, group, version)
+        }
+        RequestTarget::OpenApiV2 => return openapi_v2(hub, accept),
+        RequestTarget::OpenApiV3Index => {
+            let index = &hub.inner.openapi.v3_index;
+            Some(index.get_or_init(|| openapi::v3_index(registry)).clone())
+        }
+        RequestTarget::OpenApiV3 { path } => openapi::v3_document(registry, path),
+        RequestTarget::Admin { .. } | RequestTarget::Resource(_) | RequestTarget::Unknown => None,
+    };
+    let found = found.ok_or_else(ApiError::resource_not_found)?;
+    let accept = AcceptedFormat { form: ResponseForm::Object, encoding: form.encoding };
+    Ok(response::write(StatusCode::OK, &found, accept.encoding, false))
+}
+
+fn aggregated_response(document: &Value) -> Response {
+    const TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    response::build_response(StatusCode::OK, TYPE, Body::from(document.to_string()))
+}
+
+/// The document is served as JSON. A client that takes only protobuf must be told so.
+fn openapi_v2(hub: &Hub, accept: Option<&str>) -> Result<Response, ApiError> {
+    let only_protobuf = accept.is_some_and(|text| {
+        text.contains("protobuf") && !text.contains("json") && !text.contains('*')
+    });
+    if only_protobuf {
+        return Err(ApiError::not_acceptable(&["application/json"]));
+    }
+    let document = hub
+        .inner
+        .openapi
+        .v2
+        .get_or_init(|| Bytes::from(openapi::v2_document(&hub.inner.registry).to_string()));
+    Ok(response::build_response(StatusCode::OK, "application/json", Body::from(document.clone())))
+}
+
+fn version(hub: &Hub) -> Value {
+    let (major, minor, base) = KUBERNETES_VERSION;
+    let own = if hub.inner.version.is_empty() { "0" } else { &hub.inner.version };
+    json!({
+        "major": major,
+        "minor": minor,
+        "gitVersion": format!("{base}+machinist-{own}"),
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+    })
+}
+
+/// The name that Go has for the processor.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn paths(hub: &Hub) -> Value {
+    let mut paths: Vec<String> = ["/api", "/api/v1", "/apis"].map(ToOwned::to_owned).to_vec();
+    for kind in hub.inner.registry.kinds().filter(|kind| !kind.group.is_empty()) {
+        paths.push(format!("/apis/{}", kind.group));
+        paths.push(format!("/apis/{}/{}", kind.group, kind.version));
+    }
+    for path in ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+        paths.push(path.to_owned());
+    }
+    paths.sort();
+    paths.dedup();
+    json!({"paths": paths})
+}
+
+/// A list of no pods. There are none here, and `kubectl describe node` cannot do without asking.
+pub(super) fn empty_pod_list(
+    hub: &Hub,
+    path: &ResourcePath,
+    request: &BufferedRequest,
+) -> Option<Response> {
+    let asked = path.group.is_empty() && path.version == "v1" && path.plural == "pods";
+    let query = request.parts.uri.query().unwrap_or_default();
+    let watch = request::parse_query(query).is_ok_and(|options| options.watch);
+    if !asked || path.name.is_some() || watch || request.parts.method != Method::GET {
+        return None;
+    }
+    let list = json!({
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": hub.inner.store.revision().to_string()},
+        "items": [],
+    });
+    Some(response::json_response(StatusCode::OK, &list))
+}
+
+/// `ok`, or what is not. Alive means that it answers; ready, that it can also write.
+fn health(hub: &Hub, check: &str, request: &BufferedRequest) -> Response {
+    let query = request.parts.uri.query().unwrap_or_default();
+    let verbose = request::parse_query(query).is_ok_and(|options| options.verbose);
+    let writable = check == "livez" || hub.inner.store.is_writable();
+    let stopping = check == "readyz" && hub.inner.stop.is_cancelled();
+    let checks = [("ping", true), ("store", writable), ("shutdown", !stopping)];
+    let good = checks.iter().all(|(_, good)| *good);
+    let code = if good { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let mut text = String::new();
+    if verbose || !good {
+        for (name, good) in checks {
+            let line = if good { format!("[+]{name} ok\n") } else { format!("[-]{name} failed\n") };
+            text.push_str(&line);
+        }
+        let end = if good { "passed" } else { "failed" };
+        text.push_str(&format!("{check} check {end}\n"));
+    } else {
+        text.push_str("ok");
+    }
+    response::build_response(code, "text/plain; charset=utf-8", Body::from(text))
+}

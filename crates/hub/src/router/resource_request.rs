@@ -1,0 +1,316 @@
+//! One request for objects, from the question whether it is allowed to its line in the audit log.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, header};
+
+use super::content_negotiation::{self, AcceptedFormat};
+use super::response::ObjectRenderer;
+use super::{
+    BufferedRequest, create, delete, discovery_endpoints, read, response, selection, watch, write,
+};
+use crate::audit::AuditEvent;
+use crate::auth::UserInfo;
+use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
+use crate::hub::{Hub, now_rfc3339};
+use crate::kind_registry::ResourceKind;
+use crate::object;
+use crate::patch::PatchKind;
+use crate::request::{self, QueryError, QueryOptions, RequestTarget, ResourcePath};
+use crate::status::ApiError;
+use crate::strategy;
+use crate::table::IncludeObject;
+
+/// What is done to objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestVerb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl RequestVerb {
+    /// The verb of a method; none if the method does not fit.
+    fn from_method(method: &Method, has_name: bool, watch: bool) -> Option<Self> {
+        match (method.as_str(), has_name) {
+            ("GET" | "HEAD", true) => Some(Self::Get),
+            ("GET" | "HEAD", false) if watch => Some(Self::Watch),
+            ("GET" | "HEAD", false) => Some(Self::List),
+            ("POST", false) => Some(Self::Create),
+            ("PUT", true) => Some(Self::Update),
+            ("PATCH", true) => Some(Self::Patch),
+            ("DELETE", true) => Some(Self::Delete),
+            ("DELETE", false) => Some(Self::DeleteCollection),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    /// The kind of its options.
+    fn options_kind(self) -> &'static str {
+        match self {
+            Self::Get => "GetOptions",
+            Self::List | Self::Watch => "ListOptions",
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch => "PatchOptions",
+            Self::Delete | Self::DeleteCollection => "DeleteOptions",
+        }
+    }
+
+    fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+/// What a request does, in a word, for the figures: whatever is asked, it is one of a few.
+pub(super) fn metrics_verb(target: &RequestTarget, parts: &Parts) -> &'static str {
+    let RequestTarget::Resource(path) = target else { return "other" };
+    let query = parts.uri.query().filter(|query| query.contains("watch"));
+    let watch = query.is_some_and(|query| request::parse_query(query).is_ok_and(|it| it.watch));
+    RequestVerb::from_method(&parts.method, path.name.is_some(), watch)
+        .map_or("other", RequestVerb::name)
+}
+
+/// One request for objects.
+#[derive(Debug)]
+pub(super) struct ResourceRequest<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) kind: &'a Arc<ResourceKind>,
+    pub(super) user: UserInfo,
+    pub(super) verb: RequestVerb,
+    pub(super) path: ResourcePath,
+    pub(super) options: QueryOptions,
+    /// The name of a new object, once it is known.
+    pub(super) created_name: OnceLock<String>,
+    accept: AcceptedFormat,
+    include: IncludeObject,
+}
+
+/// A method that means nothing on a whole kind. What is not built in is told in other words.
+fn method_not_allowed(kind: &ResourceKind, method: &Method) -> ApiError {
+    if !kind.built_in && matches!(*method, Method::PUT | Method::PATCH) {
+        return ApiError::bad_request("name must be provided");
+    }
+    ApiError::method_not_allowed()
+}
+
+impl<'a> ResourceRequest<'a> {
+    /// Answers a request for objects.
+    pub(super) async fn handle(
+        hub: &'a Hub,
+        who: UserInfo,
+        path: ResourcePath,
+        request: &BufferedRequest,
+    ) -> Result<Response, ApiError> {
+        let registry = &hub.inner.registry;
+        let Some(kind) = registry.find(&path.group, &path.version, &path.plural) else {
+            return discovery_endpoints::empty_pod_list(hub, &path, request)
+                .ok_or_else(ApiError::resource_not_found);
+        };
+        let query = request.parts.uri.query().unwrap_or_default();
+        let watch = request::parse_query(query).is_ok_and(|options| options.watch);
+        let verb = RequestVerb::from_method(&request.parts.method, path.name.is_some(), watch);
+        let verb = verb.ok_or_else(|| method_not_allowed(kind, &request.parts.method))?;
+        let options = request::parse_query(query).map_err(|bad| match bad {
+            QueryError::Malformed(text) => ApiError::bad_request(text),
+            QueryError::Invalid(error) => {
+                ApiError::invalid_options("meta.k8s.io", verb.options_kind(), "", vec![error])
+            }
+        })?;
+        let mut call = Self {
+            hub,
+            kind,
+            user: who,
+            verb,
+            path,
+            options,
+            created_name: OnceLock::new(),
+            accept: AcceptedFormat::default(),
+            include: IncludeObject::Metadata,
+        };
+        let result = call.run(request).await;
+        if verb.is_write() {
+            call.audit(result.as_ref().map_or_else(|error| error.code, |r| r.status().as_u16()));
+        }
+        result
+    }
+
+    async fn run(&mut self, request: &BufferedRequest) -> Result<Response, ApiError> {
+        self.check_path()?;
+        self.authorize(self.requested_name().as_deref())?;
+        if self.verb.is_write() && strategy::is_read_only(self.kind) {
+            return Err(ApiError::method_not_allowed());
+        }
+        self.accept = content_negotiation::negotiate(request.header(header::ACCEPT))?;
+        self.include = IncludeObject::parse(&self.options.include_object)
+            .ok_or_else(|| ApiError::bad_request("unrecognized includeObject value"))?;
+        self.dispatch(request).await
+    }
+
+    async fn dispatch(&self, request: &BufferedRequest) -> Result<Response, ApiError> {
+        let name = self.path.name.clone().unwrap_or_default();
+        let content_type = request.header(header::CONTENT_TYPE).map(ToOwned::to_owned);
+        let content_type = content_type.as_deref();
+        match self.verb {
+            RequestVerb::Get => read::get(self, &name).await,
+            RequestVerb::List => read::list(self).await,
+            RequestVerb::Watch => watch::watch(self),
+            RequestVerb::Create => create::create(self, content_type, &request.body).await,
+            RequestVerb::Update => write::update(self, &name, content_type, &request.body).await,
+            RequestVerb::Patch => {
+                let accepted = write::patch_types(self.kind);
+                let kind = PatchKind::from_content_type(content_type.unwrap_or_default())
+                    .ok_or_else(|| ApiError::unsupported_media_type(accepted))?;
+                write::patch(self, &name, kind, &request.body).await
+            }
+            RequestVerb::Delete => delete::delete(self, &name, content_type, &request.body).await,
+            RequestVerb::DeleteCollection => {
+                delete::delete_collection(self, content_type, &request.body).await
+            }
+        }
+    }
+
+    /// Whether the path fits the kind: its namespace, its subresource, and what can be done there.
+    fn check_path(&self) -> Result<(), ApiError> {
+        let ResourcePath { namespace, name, subresource, .. } = &self.path;
+        let misplaced = match (self.kind.namespaced, namespace) {
+            (false, Some(_)) => true,
+            // Without a namespace objects can be listed and watched, nothing else.
+            (true, None) => name.is_some(),
+            _ => false,
+        };
+        let known =
+            subresource.as_ref().is_none_or(|sub| strategy::has_subresource(self.kind, sub));
+        if misplaced {
+            return Err(ApiError::resource_not_found());
+        }
+        if !known {
+            return Err(ApiError::not_found(self.kind, name.as_deref().unwrap_or_default()));
+        }
+        let whole_kind = self.kind.namespaced && namespace.is_none();
+        let fits = match self.verb {
+            RequestVerb::Create | RequestVerb::DeleteCollection => {
+                !whole_kind && subresource.is_none()
+            }
+            RequestVerb::Delete => subresource.is_none(),
+            _ => true,
+        };
+        if fits { Ok(()) } else { Err(ApiError::method_not_allowed()) }
+    }
+
+    /// The name that the request is about, also where a field selector says it.
+    fn requested_name(&self) -> Option<String> {
+        self.path.name.clone().or_else(|| {
+            let by_selector = matches!(self.verb, RequestVerb::List | RequestVerb::Watch);
+            let namespace = self.namespace();
+            by_selector
+                .then(|| selection::Selection::new(self.kind, namespace, &self.options).ok())?
+                .and_then(|selection| selection.name().map(ToOwned::to_owned))
+        })
+    }
+
+    /// Whether they may do it to this object; a new object's name comes with its body.
+    pub(super) fn authorize(&self, name: Option<&str>) -> Result<(), ApiError> {
+        self.authorize_as(self.verb, name)
+    }
+
+    /// The same for another verb: an update may be a creation.
+    pub(super) fn authorize_as(
+        &self,
+        verb: RequestVerb,
+        name: Option<&str>,
+    ) -> Result<(), ApiError> {
+        let attributes =
+            RequestAttributes { verb: verb.name().to_owned(), ..self.attributes(name) };
+        let allowed = match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
+            AuthorizationDecision::Allow => true,
+            AuthorizationDecision::AllowRequester => self.is_requester(name.unwrap_or_default()),
+            AuthorizationDecision::Deny => false,
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(ApiError::forbidden(
+            &self.user.user,
+            &attributes.verb,
+            &attributes.group,
+            &attributes.resource_with_subresource(),
+            attributes.name.as_deref().unwrap_or_default(),
+            attributes.namespace.as_deref(),
+        ))
+    }
+
+    fn attributes(&self, name: Option<&str>) -> RequestAttributes {
+        RequestAttributes {
+            verb: self.verb.name().to_owned(),
+            group: self.kind.group.clone(),
+            resource: self.kind.plural.clone(),
+            subresource: self.path.subresource.clone().unwrap_or_default(),
+            namespace: self.path.namespace.clone(),
+            name: name.map(ToOwned::to_owned),
+        }
+    }
+
+    /// Whether the signing request was made by the one who asks; one that is not there hides
+    /// nothing.
+    fn is_requester(&self, name: &str) -> bool {
+        let key = object::storage_key(self.kind, self.namespace(), name);
+        match self.hub.inner.store.get(&key).map(|entry| response::decode_entry(&entry)) {
+            Some(Ok(object)) => object["spec"]["username"] == self.user.user.as_str(),
+            Some(Err(_)) => false,
+            None => true,
+        }
+    }
+
+    /// The namespace in the path.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.path.namespace.as_deref()
+    }
+
+    /// How its objects are answered.
+    pub(super) fn renderer(&self) -> ObjectRenderer<'_> {
+        ObjectRenderer {
+            kind: self.kind,
+            accept: self.accept,
+            include: self.include,
+            pretty: self.options.pretty,
+        }
+    }
+
+    fn audit(&self, code: u16) {
+        let name = self.path.name.as_ref().or_else(|| self.created_name.get());
+        let attributes = self.attributes(name.map(String::as_str));
+        self.hub.inner.audit.log(&AuditEvent {
+            time: &now_rfc3339(),
+            user: &self.user.user,
+            groups: &self.user.groups,
+            verb: &attributes.verb,
+            group: &attributes.group,
+            resource: &attributes.resource_with_subresource(),
+            namespace: attributes.namespace.as_deref(),
+            name: attributes.name.as_deref(),
+            dry_run: self.options.dry_run,
+            code,
+        });
+    }
+}

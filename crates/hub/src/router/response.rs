@@ -1,0 +1,315 @@
+//! Answers out: objects, lists, tables, errors.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::content_negotiation::{AcceptedFormat, ResponseEncoding, ResponseForm};
+use super::offload::run_offloaded;
+use crate::event_conversion;
+use crate::kind_registry::ResourceKind;
+use crate::object;
+use crate::status::ApiError;
+use crate::store::StoreEntry;
+use crate::table::{IncludeObject, table};
+
+/// Long lists go out in pieces of about this size.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How the objects of one request are answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ObjectRenderer<'a> {
+    pub(super) kind: &'a ResourceKind,
+    pub(super) accept: AcceptedFormat,
+    pub(super) include: IncludeObject,
+    pub(super) pretty: bool,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ListMeta {
+    pub(super) revision: u64,
+    pub(super) continue_: Option<String>,
+    pub(super) remaining: Option<usize>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_ {
+            meta["continue"] = token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+/// A stored entry that is not JSON: the data were damaged.
+pub(super) fn corrupt_entry(error: &serde_json::Error) -> ApiError {
+    ApiError::internal(format!("a stored object cannot be read: {error}"))
+}
+
+/// The object of an entry.
+pub(super) fn decode_entry(entry: &StoreEntry) -> Result<Value, ApiError> {
+    object::decode(&entry.value, entry.revision).map_err(|error| corrupt_entry(&error))
+}
+
+impl ObjectRenderer<'_> {
+    /// Whether objects go out as they are stored.
+    pub(super) fn is_stored_form(&self) -> bool {
+        self.accept == AcceptedFormat::default()
+            && !self.pretty
+            && !event_conversion::is_events_v1(self.kind)
+    }
+
+    /// A stored object in the form of the kind.
+    pub(super) fn value(&self, entry: &StoreEntry) -> Result<Value, ApiError> {
+        let mut object = decode_entry(entry)?;
+        if event_conversion::is_events_v1(self.kind) {
+            event_conversion::to_events_v1(&mut object);
+        }
+        Ok(object)
+    }
+
+    /// One stored object.
+    pub(super) fn entry(&self, code: StatusCode, entry: &StoreEntry) -> Result<Response, ApiError> {
+        if !self.is_stored_form() {
+            return Ok(self.object(code, &self.value(entry)?));
+        }
+        let mut out = BytesMut::with_capacity(entry.value.len() + 64);
+        object::write_with_revision(&mut out, &entry.value, entry.revision);
+        Ok(build_response(code, "application/json", Body::from(out.freeze())))
+    }
+
+    /// One object.
+    pub(super) fn object(&self, code: StatusCode, object: &Value) -> Response {
+        let shaped = self.transform(object, true);
+        self.encode(code, shaped.as_ref().unwrap_or(object))
+    }
+
+    /// The object in the form that was asked for; none if that is the object itself.
+    pub(super) fn transform(&self, object: &Value, headers: bool) -> Option<Value> {
+        match self.accept.form {
+            ResponseForm::Object | ResponseForm::AggregatedDiscovery => None,
+            ResponseForm::Table => {
+                let meta =
+                    json!({"resourceVersion": object::metadata_str(object, "resourceVersion")});
+                let mut table = table(
+                    self.kind,
+                    std::slice::from_ref(object),
+                    meta,
+                    self.include,
+                    Timestamp::now(),
+                );
+                if !headers {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                Some(table)
+            }
+            ResponseForm::PartialMetadata => Some(partial_metadata(object)),
+        }
+    }
+
+    /// A list of stored objects.
+    pub(super) fn list(
+        &self,
+        entries: Vec<StoreEntry>,
+        meta: &ListMeta,
+    ) -> Result<Response, ApiError> {
+        if self.is_stored_form() {
+            return Ok(self.streamed_list(entries, meta));
+        }
+        let size = entries.iter().map(|entry| entry.value.len()).sum();
+        run_offloaded(size, || self.transformed_list(&entries, meta))
+    }
+
+    fn transformed_list(
+        &self,
+        entries: &[StoreEntry],
+        meta: &ListMeta,
+    ) -> Result<Response, ApiError> {
+        let objects =
+            entries.iter().map(|entry| self.value(entry)).collect::<Result<Vec<_>, _>>()?;
+        let list = match self.accept.form {
+            ResponseForm::Table => {
+                table(self.kind, &objects, meta.to_value(), self.include, Timestamp::now())
+            }
+            ResponseForm::PartialMetadata => json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta.to_value(),
+                "items": objects.iter().map(partial_metadata).collect::<Vec<_>>(),
+            }),
+            ResponseForm::Object | ResponseForm::AggregatedDiscovery => {
+                self.list_of(&objects, meta)
+            }
+        };
+        Ok(self.encode(StatusCode::OK, &list))
+    }
+
+    /// A list as a value.
+    pub(super) fn list_of(&self, objects: &[Value], meta: &ListMeta) -> Value {
+        json!({
+            "apiVersion": self.kind.api_version(),
+            "kind": self.kind.list_kind,
+            "metadata": meta.to_value(),
+            "items": objects,
+        })
+    }
+
+    /// A list without reading its objects. A long one is made piece by piece as the client takes
+    /// it: who reads slowly holds the entries, which are shared, and not a text of all of them.
+    fn streamed_list(&self, entries: Vec<StoreEntry>, meta: &ListMeta) -> Response {
+        let head = format!(
+            "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{},\"items\":[",
+            Value::from(self.kind.api_version()),
+            Value::from(self.kind.list_kind.as_str()),
+            meta.to_value(),
+        );
+        let text = ListChunks { head: Some(head), entries: entries.into_iter(), first: true };
+        let size: usize = text.entries.as_slice().iter().map(|entry| entry.value.len()).sum();
+        let body = if size < CHUNK_BYTES {
+            Body::from(text.flatten().collect::<Bytes>())
+        } else {
+            Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)))
+        };
+        build_response(StatusCode::OK, "application/json", body)
+    }
+
+    /// Any value, as the client wants it written.
+    pub(super) fn encode(&self, code: StatusCode, value: &Value) -> Response {
+        write(code, value, self.accept.encoding, self.pretty)
+    }
+}
+
+/// The text of a list, in pieces.
+struct ListChunks {
+    /// What comes before the first entry, until it was said; the end is said with the last entry.
+    head: Option<String>,
+    entries: std::vec::IntoIter<StoreEntry>,
+    first: bool,
+}
+
+impl Iterator for ListChunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let head = self.head.take();
+        let more = self.entries.as_slice().first().map_or(0, |entry| entry.value.len());
+        if head.is_none() && self.entries.as_slice().is_empty() {
+            return None;
+        }
+        let mut out = BytesMut::with_capacity(CHUNK_BYTES.max(more) + 256);
+        out.put_slice(head.unwrap_or_default().as_bytes());
+        for entry in self.entries.by_ref() {
+            if !std::mem::take(&mut self.first) {
+                out.put_u8(b',');
+            }
+            object::write_with_revision(&mut out, &entry.value, entry.revision);
+            if out.len() >= CHUNK_BYTES {
+                break;
+            }
+        }
+        if self.entries.as_slice().is_empty() {
+            out.put_slice(b"]}\n");
+        }
+        Some(out.freeze())
+    }
+}
+
+/// Only the metadata of an object.
+fn partial_metadata(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| Value::Object(Map::new())),
+    })
+}
+
+/// An answer of any kind.
+pub(super) fn build_response(code: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A value as an answer.
+pub(super) fn write(
+    code: StatusCode,
+    value: &Value,
+    encoding: ResponseEncoding,
+    pretty: bool,
+) -> Response {
+    match encoding {
+        ResponseEncoding::Yaml => match serde_saphyr::to_string(value) {
+            Ok(text) => build_response(code, "application/yaml", Body::from(text)),
+            Err(error) => self::error_response(&ApiError::internal(error.to_string())),
+        },
+        ResponseEncoding::Json => {
+            let text = if pretty { format!("{value:#}\n") } else { format!("{value}\n") };
+            build_response(code, "application/json", Body::from(text))
+        }
+    }
+}
+
+/// A value as JSON.
+pub(super) fn json_response(code: StatusCode, value: &Value) -> Response {
+    write(code, value, ResponseEncoding::Json, false)
+}
+
+/// An error as its `Status`.
+pub(super) fn error_response(error: &ApiError) -> Response {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_response(code, &error.to_status());
+    if error.code == 429 || error.code == 503 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Adds warnings to an answer: `299 - "text"`.
+pub(super) fn add_warnings(response: &mut Response, warnings: &[String]) {
+    for text in warnings.iter().take(16) {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let text: String = text.chars().filter(|c| !c.is_control()).take(512).collect();
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, size: usize) -> StoreEntry {
+        let object = json!({"metadata": {"name": format!("n{index}")}, "data": "x".repeat(size)});
+        let value = object::encode(&object).unwrap_or_default();
+        StoreEntry { key: format!("/{index}").into(), value, created: 1, revision: index + 2 }
+    }
+
+    #[test]
+    fn a_list_is_the_same_in_any_number_of_pieces() {
+        for (count, size, pieces) in [(0, 0, 1), (3, 10, 1), (100, 4000, 6), (2, 200_000, 2)] {
+            let entries: Vec<StoreEntry> = (0..count).map(|index| entry(index, size)).collect();
+            let head = Some("{\"items\":[".to_owned());
+            let text = ListChunks { head, entries: entries.clone().into_iter(), first: true };
+            let text: Vec<Bytes> = text.collect();
+            assert_eq!(text.len(), pieces, "{count} of {size}");
+            let all: Value = serde_json::from_slice(&text.concat()).unwrap();
+            let expected: Vec<Value> =
+                entries.iter().map(|entry| decode_entry(entry).unwrap()).collect();
+            assert_eq!(all["items"], Value::from(expected));
+        }
+    }
+}

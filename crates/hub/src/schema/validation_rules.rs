@@ -1,0 +1,325 @@
+//! The rules of a schema (`x-kubernetes-validations`).
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::objects::OptionalValue;
+use cel::{Context, ExecutionError, Value as Cel};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::cel_env::{self, CEL_ENV};
+use super::cel_value::{convert, convert_root};
+use super::node::{AdditionalProperties, SchemaNode};
+use super::validate::{old_field, old_items};
+use super::{FieldError, SchemaError, child_path, display_path};
+
+/// A rule may not look at more combinations of items than this.
+const MAX_EVALUATION_STEPS: usize = 10_000_000;
+
+/// A compiled rule.
+#[derive(Debug)]
+pub(super) struct ValidationRule {
+    text: String,
+    message: String,
+    field_path: String,
+    reason: String,
+    optional_old_self: bool,
+    uses_old_self: bool,
+    /// How deep loops are nested.
+    loop_depth: u32,
+    expression: IdedExpr,
+    message_expression: Option<IdedExpr>,
+}
+
+impl ValidationRule {
+    pub(super) fn compile(rule: &Value, path: &str) -> Result<Self, SchemaError> {
+        let text = |key: &str| rule[key].as_str().unwrap_or_default().trim().to_owned();
+        let source = text("rule");
+        let program = compile(&source, path)?;
+        let message = text("messageExpression");
+        let message_program =
+            if message.is_empty() { None } else { Some(compile(&message, path)?) };
+        Ok(Self {
+            message: text("message"),
+            field_path: text("fieldPath").trim_start_matches('.').to_owned(),
+            reason: text("reason"),
+            optional_old_self: rule["optionalOldSelf"] == true,
+            uses_old_self: program.references().has_variable("oldSelf"),
+            loop_depth: loop_depth(&program),
+            text: source,
+            expression: program,
+            message_expression: message_program,
+        })
+    }
+
+    fn label(&self) -> &str {
+        if self.message.is_empty() { &self.text } else { &self.message }
+    }
+
+    /// The sentence for an object that breaks the rule.
+    fn error_message(&self, context: &Context<'_, '_>) -> String {
+        let computed = self.message_expression.as_ref().and_then(|program| {
+            match Cel::resolve(program, context).ok()? {
+                Cel::String(text) => Some(text.trim().to_owned()),
+                _ => None,
+            }
+        });
+        match computed {
+            Some(text) if !text.is_empty() && text.len() <= 5 << 10 && !text.contains('\n') => text,
+            _ if self.message.is_empty() => format!("failed rule: {}", self.text),
+            _ => self.message.clone(),
+        }
+    }
+
+    fn error(&self, node: &SchemaNode, path: &str, context: &Context<'_, '_>) -> FieldError {
+        let field = match self.field_path.as_str() {
+            "" => path.to_owned(),
+            inside => child_path(path, inside),
+        };
+        let field = display_path(&field);
+        let sentence = self.error_message(context);
+        match self.reason.as_str() {
+            "FieldValueForbidden" => FieldError::forbidden(field, sentence),
+            "FieldValueRequired" => FieldError::required(field, sentence),
+            "FieldValueDuplicate" => FieldError::duplicate(field, node.type_name.as_str()),
+            _ => FieldError::invalid(field, node.type_name.as_str(), sentence),
+        }
+    }
+}
+
+fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
+    let wrong =
+        |why: String| SchemaError::Rule { path: path.to_owned(), rule: source.to_owned(), why };
+    let program = CEL_ENV.compile(source).map_err(|error| wrong(error.to_string()))?;
+    let mut expression = program.expression().clone();
+    let mut unknown = None;
+    rewrite(&mut expression, &mut unknown);
+    match unknown {
+        Some(name) => Err(wrong(format!("undeclared reference to '{name}'"))),
+        None => Ok(expression),
+    }
+}
+
+/// Functions that rules may use; others would only fail when a rule is run.
+const KNOWN_FUNCTIONS: [&str; 44] = [
+    "matches",
+    "find",
+    "findAll",
+    "isURL",
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "string",
+    "int",
+    "uint",
+    "double",
+    "bytes",
+    "bool",
+    "dyn",
+    "type",
+    "timestamp",
+    "duration",
+    "hasValue",
+    "value",
+    "orValue",
+    "or",
+    "optMap",
+    "optFlatMap",
+    "charAt",
+    "indexOf",
+    "lastIndexOf",
+    "join",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "replace",
+    "split",
+    "substring",
+    "format",
+    "reverse",
+    "getFullYear",
+    "getHours",
+    "getMinutes",
+    "getSeconds",
+    "getDate",
+    "getMonth",
+    "distinct",
+    "sort",
+];
+
+/// Uses our `matches`, and finds functions that nobody knows.
+fn rewrite(expression: &mut IdedExpr, unknown: &mut Option<String>) {
+    if let Expr::Call(call) = &mut expression.expr {
+        let word = call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if word && !KNOWN_FUNCTIONS.contains(&call.func_name.as_str()) {
+            *unknown = Some(call.func_name.clone());
+        }
+        if call.func_name == "matches" {
+            call.func_name = cel_env::MATCHES_FUNCTION.to_owned();
+        }
+    }
+    for part in subexpressions(expression) {
+        rewrite(part, unknown);
+    }
+}
+
+fn subexpressions(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+    match &mut expression.expr {
+        Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+        Expr::Comprehension(loop_) => vec![
+            &mut loop_.iter_range,
+            &mut loop_.accu_init,
+            &mut loop_.loop_cond,
+            &mut loop_.loop_step,
+            &mut loop_.result,
+        ],
+        Expr::List(list) => list.elements.iter_mut().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter_mut()
+            .flat_map(|entry| match &mut entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&mut entry.key, &mut entry.value],
+                EntryExpr::StructField(field) => vec![&mut field.value],
+            })
+            .collect(),
+        Expr::Select(select) => vec![select.operand.as_mut()],
+        _ => Vec::new(),
+    }
+}
+
+fn loop_depth(expression: &IdedExpr) -> u32 {
+    let mut copy = expression.clone();
+    let own = u32::from(matches!(copy.expr, Expr::Comprehension(_)));
+    own + subexpressions(&mut copy).into_iter().map(|part| loop_depth(part)).max().unwrap_or(0)
+}
+
+/// Runs all rules on an object.
+pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(root, RuleScope { new, old, path: "", root: true }, &mut errors);
+    errors
+}
+
+#[derive(Clone, Copy)]
+struct RuleScope<'a> {
+    new: &'a Value,
+    old: Option<&'a Value>,
+    path: &'a str,
+    root: bool,
+}
+
+fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
+    if place.new.is_null() || !node.has_rules {
+        return;
+    }
+    evaluate_rules(node, place, errors);
+    for part in &node.all_of {
+        walk(part, place, errors);
+    }
+    match place.new {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let old = old_field(place.old, name);
+                let (part, path) = match (node.properties.get(name), &node.additional) {
+                    (Some(part), _) => (part, child_path(place.path, name)),
+                    (None, AdditionalProperties::Schema(part)) => {
+                        (part.as_ref(), format!("{}[{name}]", place.path))
+                    }
+                    (None, _) => continue,
+                };
+                walk(part, RuleScope { new: value, old, path: &path, root: false }, errors);
+            }
+        }
+        Value::Array(items) => {
+            let Some(part) = node.items.as_deref().filter(|part| part.has_rules) else { return };
+            let before = old_items(node, place.old);
+            for (index, item) in items.iter().enumerate() {
+                let old = node.item_key(item).and_then(|key| before.get(&key).copied());
+                let path = format!("{}[{index}]", place.path);
+                walk(part, RuleScope { new: item, old, path: &path, root: false }, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Runs the rules of one part.
+fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
+    if node.rules.is_empty() {
+        return;
+    }
+    let old = place.old.filter(|old| !old.is_null());
+    let bind = |value: &Value| {
+        if place.root { convert_root(node, value) } else { convert(node, value) }
+    };
+    let mut context = Context::with_env(Arc::clone(&CEL_ENV));
+    context.add_variable_from_value("self", bind(place.new));
+    let unchanged = old == Some(place.new);
+    let old_self = old.map(bind);
+    let widest = max_collection_len(place.new).max(old.map_or(0, max_collection_len));
+    for rule in &node.rules {
+        if rule.uses_old_self && old_self.is_none() && !rule.optional_old_self {
+            continue;
+        }
+        if rule.optional_old_self {
+            let optional = old_self.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+            context.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
+        } else if let Some(old_self) = &old_self {
+            context.add_variable_from_value("oldSelf", old_self.clone());
+        }
+        let invalid = |detail: String| {
+            FieldError::invalid(display_path(place.path), node.type_name.as_str(), detail)
+        };
+        if widest.saturating_pow(rule.loop_depth) > MAX_EVALUATION_STEPS {
+            errors.push(invalid(
+                "validation failed due to running out of cost budget, no further validation \
+                 rules will be run"
+                    .into(),
+            ));
+            return;
+        }
+        match Cel::resolve(&rule.expression, &context) {
+            Ok(Cel::Bool(true)) => {}
+            // A part that did not change is not held to rules that it already broke.
+            Ok(_) if unchanged && !rule.uses_old_self => {}
+            Ok(_) => errors.push(rule.error(node, place.path, &context)),
+            Err(error) => errors.push(invalid(evaluation_error(&error, rule))),
+        }
+    }
+}
+
+/// The longest list or map anywhere in a value.
+fn max_collection_len(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => {
+            items.iter().map(max_collection_len).max().unwrap_or(0).max(items.len())
+        }
+        Value::Object(fields) => {
+            fields.values().map(max_collection_len).max().unwrap_or(0).max(fields.len())
+        }
+        _ => 0,
+    }
+}
+
+/// Why a rule could not be evaluated.
+fn evaluation_error(error: &ExecutionError, rule: &ValidationRule) -> String {
+    let what = match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::IndexOutOfBounds(Cel::Int(index)) => {
+            format!("index out of bounds: {index}")
+        }
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::NoSuchOverload(_) => {
+            return format!(
+                "'no such overload': call arguments did not match a supported operator, function \
+                 or macro signature for rule: {}",
+                rule.label()
+            );
+        }
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    format!("{what} evaluating rule: {}", rule.label())
+}

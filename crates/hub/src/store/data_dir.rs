@@ -1,0 +1,193 @@
+//! The data directory: who may use it, and which format it has.
+//!
+//! ```text
+//! LOCK        held while a process has the directory; says which
+//! FORMAT      the version of all that is here
+//! store.redb  the data (store.redb.new while it is being made)
+//! REVISION    one that the data had reached at the last start or end: they must not be behind it
+//! ```
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::StoreError;
+
+/// The format that this program writes, and the newest it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// The name of the data file.
+pub(super) const DATA_FILE: &str = "store.redb";
+/// The name of a data file that is not complete yet.
+pub(super) const NEW_DATA_FILE: &str = "store.redb.new";
+const LOCK_FILE: &str = "LOCK";
+const FORMAT_FILE: &str = "FORMAT";
+const REVISION_FILE: &str = "REVISION";
+
+/// A data directory that this process has for itself, until it is dropped.
+#[derive(Debug)]
+pub(super) struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory if need be, and locks it.
+    pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(StoreError::io("create", path))?;
+        let lock_path = path.join(LOCK_FILE);
+        let mut lock = open_private(&lock_path).map_err(StoreError::io("open", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Locked {
+                    dir: path.to_owned(),
+                    holder: read_lock_holder(&mut lock),
+                });
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(StoreError::io("lock", &lock_path)(error));
+            }
+        }
+        write_lock_holder(&mut lock).map_err(StoreError::io("write", &lock_path))?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether there are data. An error if they cannot be used.
+    pub(super) fn has_data(&self) -> Result<bool, StoreError> {
+        let format = self.file(FORMAT_FILE);
+        let marked = match std::fs::read_to_string(&format) {
+            Ok(text) => check_format(&format, text.trim()).map(|()| true)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(error) => return Err(StoreError::io("read", &format)(error)),
+        };
+        let data = self.file(DATA_FILE);
+        let there = data.try_exists().map_err(StoreError::io("read", &data))?;
+        if marked && !there {
+            return Err(StoreError::corrupt(&data, "it is missing"));
+        }
+        Ok(there)
+    }
+
+    /// Writes down the format, once the data are there.
+    pub(super) fn write_format(&self) -> Result<(), StoreError> {
+        if self.file(FORMAT_FILE).exists() {
+            return Ok(()); // and was checked
+        }
+        self.write_marker_file(FORMAT_FILE, &format!("{FORMAT_VERSION}\n"))
+    }
+
+    /// Writes down a revision that is durable.
+    pub(super) fn write_revision(&self, revision: u64) -> Result<(), StoreError> {
+        self.write_marker_file(REVISION_FILE, &format!("{revision}\n"))
+    }
+
+    /// An error if the data are behind the revision that was written down: redb goes back to the
+    /// batch before when the last one is incomplete, which must not happen to a batch that was not.
+    pub(super) fn check_revision(&self, revision: u64) -> Result<(), StoreError> {
+        const REMEDY: &str = "restore a backup into a fresh directory, \
+            or remove the file REVISION to go on with what is there";
+        let known = match std::fs::read_to_string(self.file(REVISION_FILE)) {
+            Ok(text) => text.trim().parse::<u64>().unwrap_or(0),
+            Err(_) => 0,
+        };
+        if revision < known {
+            let what = format!("it is at revision {revision}, and was at {known}");
+            return Err(StoreError::Corrupt { path: self.file(DATA_FILE), what, remedy: REMEDY });
+        }
+        Ok(())
+    }
+
+    /// Removes a new data file that was never completed.
+    pub(super) fn discard_new_data(&self) -> Result<(), StoreError> {
+        let new = self.file(NEW_DATA_FILE);
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &new)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the new data file the data file.
+    pub(super) fn activate_new_data(&self) -> Result<(), StoreError> {
+        let new = self.file(NEW_DATA_FILE);
+        std::fs::rename(&new, self.file(DATA_FILE)).map_err(StoreError::io("rename", &new))?;
+        sync_dir(&self.path)
+    }
+
+    /// An error if there is anything but the traces of a restore that was interrupted.
+    pub(super) fn ensure_empty(&self) -> Result<(), StoreError> {
+        let path = &self.path;
+        let listing = std::fs::read_dir(path).map_err(StoreError::io("read", path))?;
+        for file in listing {
+            let name = file.map_err(StoreError::io("read", path))?.file_name();
+            if name != LOCK_FILE && name != NEW_DATA_FILE {
+                let found = name.to_string_lossy().into_owned();
+                return Err(StoreError::NotEmpty { dir: path.clone(), found });
+            }
+        }
+        Ok(())
+    }
+
+    fn write_marker_file(&self, name: &str, text: &str) -> Result<(), StoreError> {
+        let path = self.file(name);
+        let new = self.file(&format!("{name}.new"));
+        let write = || {
+            let mut file = open_private(&new)?;
+            file.set_len(0)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(StoreError::io("write", &path))?;
+        sync_dir(&self.path)
+    }
+}
+
+fn check_format(path: &Path, text: &str) -> Result<(), StoreError> {
+    match text.parse::<u32>() {
+        Ok(FORMAT_VERSION) => Ok(()),
+        Ok(_) => {
+            let (path, found) = (path.to_owned(), text.to_owned());
+            Err(StoreError::Format { path, found, known: FORMAT_VERSION })
+        }
+        Err(_) => Err(StoreError::corrupt(path, format!("{text:?} is not a format"))),
+    }
+}
+
+/// Opens or creates a file that only its owner can read.
+pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(StoreError::io("sync", path))
+}
+
+fn write_lock_holder(lock: &mut File) -> std::io::Result<()> {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default();
+    lock.set_len(0)?;
+    write!(lock, "process {} ({})", std::process::id(), program.to_string_lossy())
+}
+
+fn read_lock_holder(lock: &mut File) -> String {
+    let mut text = String::new();
+    let read = lock.rewind().and_then(|()| lock.take(200).read_to_string(&mut text));
+    match read {
+        Ok(1..) => text,
+        _ => "another process".to_owned(),
+    }
+}

@@ -1,0 +1,283 @@
+//! All objects that a rollout is about, as the home has them now.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Resource as _, ResourceExt as _};
+use machinist_core::api::names::object::{CLUSTER, CONTROLLER_CONFIG};
+use machinist_core::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
+use machinist_core::api::{
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
+    MachineOSConfig, OSImageStream,
+};
+use machinist_core::disruption::with_system_policy;
+use machinist_core::render::ImageSources;
+use machinist_core::rollout::nodes_of;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::session::ClusterSession;
+use crate::cli::output;
+use crate::client::ServedResource;
+use crate::client::request::ACCEPT_JSON;
+
+/// The group of our kinds.
+const GROUP: &str = "machineconfiguration.openshift.io";
+
+/// A kind that a rollout is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum SnapshotKind {
+    Pool,
+    Config,
+    Node,
+    MachineConfigNode,
+    ControllerConfig,
+    MachineConfiguration,
+    OsConfig,
+    OsBuild,
+    OsImageStream,
+}
+
+impl SnapshotKind {
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pool => (GROUP, "MachineConfigPool"),
+            Self::Config => (GROUP, "MachineConfig"),
+            Self::Node => ("", "Node"),
+            Self::MachineConfigNode => (GROUP, "MachineConfigNode"),
+            Self::ControllerConfig => (GROUP, "ControllerConfig"),
+            Self::MachineConfiguration => ("operator.openshift.io", "MachineConfiguration"),
+            Self::OsConfig => (GROUP, "MachineOSConfig"),
+            Self::OsBuild => (GROUP, "MachineOSBuild"),
+            Self::OsImageStream => (GROUP, "OSImageStream"),
+        }
+    }
+}
+
+impl ClusterSession {
+    /// A kind, if the home serves it.
+    pub(in crate::cli) fn kind(&self, kind: SnapshotKind) -> Option<&ServedResource> {
+        let (group, name) = kind.name();
+        self.resources.0.iter().find(|one| one.group == group && one.kind == name)
+    }
+
+    /// A kind that has to be there.
+    pub(in crate::cli) fn needed(&self, kind: SnapshotKind) -> Result<&ServedResource> {
+        self.kind(kind).with_context(|| {
+            let (group, name) = kind.name();
+            format!("the home has no kind {name} in {group}: install the CustomResourceDefinitions (`machinist crds`)")
+        })
+    }
+
+    /// All objects of a kind; none if the home does not serve it.
+    pub(in crate::cli) async fn all<T: DeserializeOwned>(
+        &self,
+        kind: SnapshotKind,
+    ) -> Result<Vec<T>> {
+        let Some(resource) = self.kind(kind) else { return Ok(Vec::new()) };
+        let list = self.client.list_as(&resource.path(None, None), ACCEPT_JSON).await?;
+        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+        items.map(|item| deserialize(kind, item)).collect()
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// The home does not answer, refuses, or holds an object that cannot be read.
+    pub(in crate::cli) async fn world(&self) -> Result<ClusterSnapshot> {
+        self.needed(SnapshotKind::Pool)?;
+        let (pools, configs, nodes, machines, controller, own, images, builds, streams) = futures::try_join!(
+            self.all::<MachineConfigPool>(SnapshotKind::Pool),
+            self.all::<MachineConfig>(SnapshotKind::Config),
+            self.all::<Node>(SnapshotKind::Node),
+            self.all::<MachineConfigNode>(SnapshotKind::MachineConfigNode),
+            self.all::<ControllerConfig>(SnapshotKind::ControllerConfig),
+            self.all::<MachineConfiguration>(SnapshotKind::MachineConfiguration),
+            self.all::<MachineOSConfig>(SnapshotKind::OsConfig),
+            self.all::<MachineOSBuild>(SnapshotKind::OsBuild),
+            self.all::<OSImageStream>(SnapshotKind::OsImageStream),
+        )?;
+        Ok(ClusterSnapshot {
+            pools,
+            configs,
+            nodes,
+            machine_config_nodes: machines,
+            os_configs: images,
+            os_builds: builds,
+            controller_configs: controller,
+            machine_configuration: own.into_iter().find(|one| one.name_any() == CLUSTER),
+            streams: streams.into_iter().find(|one| one.name_any() == CLUSTER),
+        })
+    }
+}
+
+/// An object as a type. What does not fit is named, and never its value.
+pub(in crate::cli) fn deserialize<T: DeserializeOwned>(
+    kind: SnapshotKind,
+    object: &Value,
+) -> Result<T> {
+    serde_path_to_error::deserialize(object).map_err(|error| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        anyhow::anyhow!("{} {name}: {} cannot be read", kind.name().1, error.path())
+    })
+}
+
+/// What the home holds.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct ClusterSnapshot {
+    pub(in crate::cli) pools: Vec<MachineConfigPool>,
+    pub(in crate::cli) configs: Vec<MachineConfig>,
+    pub(in crate::cli) nodes: Vec<Node>,
+    pub(in crate::cli) machine_config_nodes: Vec<MachineConfigNode>,
+    pub(in crate::cli) os_configs: Vec<MachineOSConfig>,
+    pub(in crate::cli) os_builds: Vec<MachineOSBuild>,
+    pub(in crate::cli) controller_configs: Vec<ControllerConfig>,
+    pub(in crate::cli) machine_configuration: Option<MachineConfiguration>,
+    pub(in crate::cli) streams: Option<OSImageStream>,
+}
+
+impl ClusterSnapshot {
+    /// A pool by its name.
+    ///
+    /// # Errors
+    /// There is none; the text names those that there are.
+    pub(in crate::cli) fn pool(&self, name: &str) -> Result<&MachineConfigPool> {
+        let Some(pool) = self.pools.iter().find(|pool| pool.name_any() == name) else {
+            let names: Vec<String> = self.pools.iter().map(kube::ResourceExt::name_any).collect();
+            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            bail!("there is no MachineConfigPool {name}; pools there: {there}");
+        };
+        Ok(pool)
+    }
+
+    /// The machines of a pool. Those that cannot be told are warned about.
+    pub(in crate::cli) fn members(&self, pool: &MachineConfigPool) -> Vec<&Node> {
+        let (members, errors) = nodes_of(pool, &self.pools, &self.nodes);
+        for error in errors {
+            output::print_warning(&error.to_string());
+        }
+        members
+    }
+
+    /// The ControllerConfig, where there is one.
+    pub(in crate::cli) fn controller_config(&self) -> Option<&ControllerConfig> {
+        self.controller_configs.iter().find(|one| one.name_any() == CONTROLLER_CONFIG)
+    }
+
+    /// What the images of pools come from, beside MachineConfigs.
+    pub(in crate::cli) fn image_inputs(&self) -> ImageSources<'_> {
+        let (controller_config, streams) = (self.controller_config(), self.streams.as_ref());
+        ImageSources { controller_config, streams, worker: None }.with_worker_pool(&self.pools)
+    }
+
+    /// What changes cost: the administrator's policy over that of the system.
+    pub(in crate::cli) fn policy(&self) -> NodeDisruptionPolicy {
+        let own = self.machine_configuration.as_ref();
+        let own = own.and_then(|own| own.spec.node_disruption_policy.clone());
+        with_system_policy(&own.unwrap_or_default())
+    }
+
+    /// Takes in all objects of a kind.
+    pub(super) fn replace(&mut self, kind: SnapshotKind, objects: &[Value]) -> Result<()> {
+        fn read<T: DeserializeOwned + kube::Resource>(
+            kind: SnapshotKind,
+            objects: &[Value],
+        ) -> Result<Vec<T>> {
+            let mut all = objects
+                .iter()
+                .map(|object| deserialize::<T>(kind, object))
+                .collect::<Result<Vec<T>>>()?;
+            all.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
+            Ok(all)
+        }
+        match kind {
+            SnapshotKind::Pool => self.pools = read(kind, objects)?,
+            SnapshotKind::Config => self.configs = read(kind, objects)?,
+            SnapshotKind::Node => self.nodes = read(kind, objects)?,
+            SnapshotKind::MachineConfigNode => self.machine_config_nodes = read(kind, objects)?,
+            SnapshotKind::ControllerConfig => self.controller_configs = read(kind, objects)?,
+            SnapshotKind::OsConfig => self.os_configs = read(kind, objects)?,
+            SnapshotKind::OsBuild => self.os_builds = read(kind, objects)?,
+            SnapshotKind::MachineConfiguration => {
+                let all: Vec<MachineConfiguration> = read(kind, objects)?;
+                self.machine_configuration =
+                    all.into_iter().find(|one| one.meta().name.as_deref() == Some(CLUSTER));
+            }
+            SnapshotKind::OsImageStream => {
+                let all: Vec<OSImageStream> = read(kind, objects)?;
+                self.streams =
+                    all.into_iter().find(|one| one.meta().name.as_deref() == Some(CLUSTER));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in one object, or that it is gone. The lists are sorted by name.
+    pub(super) fn update(
+        &mut self,
+        kind: SnapshotKind,
+        object: &Value,
+        is_gone: bool,
+    ) -> Result<()> {
+        fn put<T: DeserializeOwned + kube::Resource>(
+            list: &mut Vec<T>,
+            kind: SnapshotKind,
+            object: &Value,
+            is_gone: bool,
+        ) -> Result<()> {
+            let new: T = deserialize(kind, object)?;
+            let place = list.binary_search_by(|one| one.meta().name.cmp(&new.meta().name));
+            match (place, is_gone) {
+                (Ok(at), true) => drop(list.remove(at)),
+                (Ok(at), false) => list[at] = new,
+                (Err(_), true) => {}
+                (Err(at), false) => list.insert(at, new),
+            }
+            Ok(())
+        }
+        match kind {
+            SnapshotKind::Pool => put(&mut self.pools, kind, object, is_gone),
+            SnapshotKind::Config => put(&mut self.configs, kind, object, is_gone),
+            SnapshotKind::Node => put(&mut self.nodes, kind, object, is_gone),
+            SnapshotKind::MachineConfigNode => {
+                put(&mut self.machine_config_nodes, kind, object, is_gone)
+            }
+            SnapshotKind::ControllerConfig => {
+                put(&mut self.controller_configs, kind, object, is_gone)
+            }
+            SnapshotKind::OsConfig => put(&mut self.os_configs, kind, object, is_gone),
+            SnapshotKind::OsBuild => put(&mut self.os_builds, kind, object, is_gone),
+            // Nobody follows these.
+            SnapshotKind::MachineConfiguration | SnapshotKind::OsImageStream => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_come_and_go() {
+        let node = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
+        let mut world = ClusterSnapshot::default();
+        world.replace(SnapshotKind::Node, &[node("b", "1"), node("a", "1")]).unwrap();
+        world.update(SnapshotKind::Node, &node("c", "1"), false).unwrap();
+        world.update(SnapshotKind::Node, &node("b", "2"), false).unwrap();
+        world.update(SnapshotKind::Node, &node("a", "1"), true).unwrap();
+        world.update(SnapshotKind::Node, &node("z", "1"), true).unwrap();
+        let shown: Vec<String> =
+            world.nodes.iter().map(|n| n.name_any() + &n.uid().unwrap_or_default()).collect();
+        assert_eq!(shown, ["b2", "c1"]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_named_without_its_values() {
+        let object = json!({"metadata": {"name": "x"}, "spec": {"paused": "hunter2"}});
+        let error =
+            deserialize::<MachineConfigPool>(SnapshotKind::Pool, &object).unwrap_err().to_string();
+        assert_eq!(error, "MachineConfigPool x: spec.paused cannot be read");
+        let error = ClusterSnapshot::default().pool("y").unwrap_err().to_string();
+        assert!(error.contains("pools there: none"), "{error}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Server-side tables as `kubectl` prints them.
+
+use serde_json::Value;
+
+/// The least width of a column, and the space between two.
+const MIN_COLUMN_WIDTH: usize = 6;
+const COLUMN_GAP: usize = 3;
+
+/// A table that a server made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::cli) struct ServerTable {
+    columns: Vec<TableColumn>,
+    rows: Vec<TableRow>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableColumn {
+    name: String,
+    is_wide: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableRow {
+    namespace: String,
+    cells: Vec<String>,
+}
+
+impl ServerTable {
+    /// Reads an answer. A server that makes no tables sends objects: their names are shown.
+    pub(in crate::cli) fn parse(answer: &Value) -> Self {
+        let items = |field: &str| answer.get(field).and_then(Value::as_array);
+        let text = |value: &Value, path: &str| {
+            value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        if answer.get("kind").and_then(Value::as_str) != Some("Table") {
+            let one = || std::slice::from_ref(answer);
+            let objects = items("items").map_or_else(one, Vec::as_slice);
+            let row = |object: &Value| TableRow {
+                namespace: text(object, "/metadata/namespace"),
+                cells: vec![text(object, "/metadata/name")],
+            };
+            let columns = vec![TableColumn { name: "NAME".to_owned(), is_wide: false }];
+            return Self { columns, rows: objects.iter().map(row).collect() };
+        }
+        let column = |column: &Value| TableColumn {
+            name: text(column, "/name").to_uppercase(),
+            is_wide: column.get("priority").and_then(Value::as_i64).unwrap_or_default() != 0,
+        };
+        let row = |row: &Value| TableRow {
+            namespace: text(row, "/object/metadata/namespace"),
+            cells: row
+                .get("cells")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .map(cell)
+                .collect(),
+        };
+        Self {
+            columns: items("columnDefinitions").into_iter().flatten().map(column).collect(),
+            rows: items("rows").into_iter().flatten().map(row).collect(),
+        }
+    }
+
+    /// Adds the rows of another table of the same kind.
+    pub(in crate::cli) fn extend(&mut self, other: Self) {
+        if self.columns.is_empty() {
+            self.columns = other.columns;
+        }
+        self.rows.extend(other.rows);
+    }
+
+    /// Whether it has no rows.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// A cell in one line.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => match text.find(['\n', '\r', '\u{c}']) {
+            Some(at) => format!("{}...", escape_control(&text[..at])),
+            None => escape_control(text),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// Text of others that cannot steer a terminal.
+pub(super) fn escape_control(text: &str) -> String {
+    text.replace('\u{1b}', "^[")
+}
+
+/// Prints tables of one kind, one after the other, in columns that only grow.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct TablePrinter {
+    wide: bool,
+    with_namespace: bool,
+    prefix: String,
+    columns: Vec<TableColumn>,
+    widths: Vec<usize>,
+}
+
+impl TablePrinter {
+    /// Shows the columns of lesser weight too where it is `wide`, begins with the namespace where
+    /// that is wanted, and puts `prefix` before each name: the kind, where there are several.
+    pub(in crate::cli) fn new(wide: bool, with_namespace: bool, prefix: String) -> Self {
+        Self { wide, with_namespace, prefix, ..Self::default() }
+    }
+
+    /// The text of a table; the headings stand before the first one only.
+    pub(in crate::cli) fn render(&mut self, table: &ServerTable) -> String {
+        let mut lines = Vec::new();
+        if self.columns.is_empty() && !table.columns.is_empty() {
+            self.columns.clone_from(&table.columns);
+            let names = self.columns.iter().map(|column| column.name.clone()).collect();
+            lines.push(self.line("NAMESPACE", names));
+        }
+        for row in &table.rows {
+            let mut cells = row.cells.clone();
+            if let Some(name) = cells.first_mut() {
+                name.insert_str(0, &self.prefix);
+            }
+            lines.push(self.line(&row.namespace, cells));
+        }
+        self.align(&lines)
+    }
+
+    /// The cells that are shown.
+    fn line(&self, namespace: &str, cells: Vec<String>) -> Vec<String> {
+        let is_shown = |index: usize| {
+            self.columns.get(index).is_some_and(|column| self.wide || !column.is_wide)
+        };
+        let namespace = self.with_namespace.then(|| namespace.to_owned());
+        let cells = cells.into_iter().enumerate().filter(|(index, _)| is_shown(*index));
+        namespace.into_iter().chain(cells.map(|(_, cell)| cell)).collect()
+    }
+
+    /// Rows of cells in columns.
+    pub(super) fn align(&mut self, lines: &[Vec<String>]) -> String {
+        for line in lines {
+            for (index, cell) in line.iter().enumerate() {
+                let width = (cell.chars().count() + COLUMN_GAP).max(MIN_COLUMN_WIDTH);
+                match self.widths.get_mut(index) {
+                    Some(widest) => *widest = width.max(*widest),
+                    None => self.widths.push(width),
+                }
+            }
+        }
+        let mut text = String::new();
+        for line in lines {
+            for (index, cell) in line.iter().enumerate() {
+                text.push_str(cell);
+                if index + 1 < line.len() {
+                    let width = self.widths.get(index).copied().unwrap_or_default();
+                    let fill = width.saturating_sub(cell.chars().count());
+                    text.extend(std::iter::repeat_n(' ', fill));
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn table() -> ServerTable {
+        let row = |name: &str, age: Value, ip: Value| json!({"cells": [name, age, ip], "object": {"metadata": {"namespace": "n"}}});
+        ServerTable::parse(&json!({
+            "kind": "Table",
+            "columnDefinitions": [
+                {"name": "Name"}, {"name": "Age", "priority": 0}, {"name": "IP", "priority": 1},
+            ],
+            "rows": [
+                row("a", json!("5d"), json!(null)),
+                row("a-longer-name", json!(7), json!("\u{1b}x\ny")),
+            ],
+        }))
+    }
+
+    #[test]
+    fn forms() {
+        let text = |printer: TablePrinter| printer.clone().render(&table());
+        assert_eq!(
+            text(TablePrinter::default()),
+            "NAME            AGE\na               5d\na-longer-name   7\n"
+        );
+        let wide = TablePrinter { wide: true, with_namespace: true, ..TablePrinter::default() };
+        assert_eq!(
+            text(wide),
+            "NAMESPACE   NAME            AGE   IP\n\
+             n           a               5d    \n\
+             n           a-longer-name   7     ^[x...\n"
+        );
+        let several = TablePrinter { prefix: "k/".to_owned(), ..TablePrinter::default() };
+        assert!(text(several).contains("\nk/a "));
+    }
+
+    #[test]
+    fn columns_keep_their_width() {
+        let mut printer = TablePrinter::default();
+        printer.render(&table());
+        let mut one = table();
+        one.rows.truncate(1);
+        one.columns.clear(); // as in the later events of a watch
+        assert_eq!(printer.render(&one), "a               5d\n");
+    }
+
+    #[test]
+    fn objects_are_shown_by_name() {
+        let object = json!({"kind": "Pool", "metadata": {"name": "a"}});
+        assert_eq!(TablePrinter::default().render(&ServerTable::parse(&object)), "NAME\na\n");
+        let list = json!({"kind": "PoolList", "items": [object]});
+        assert_eq!(ServerTable::parse(&list), ServerTable::parse(&object));
+    }
+}

@@ -1,0 +1,195 @@
+//! `machinist daemon status` and `machinist daemon plan`: what a machine is doing, and what a config
+//! would do to it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use machinist_core::api::operator::MachineConfiguration;
+use machinist_core::daemon::actions;
+
+use super::connection_args::ConnectionArgs;
+use super::daemon::host_name;
+use super::once::printable;
+use super::output::{DIMMED, ERROR, OutputFormat, WARNING};
+use super::{CommandOutcome, once, output};
+use crate::daemon::preview::{self, ChangePreview};
+use crate::daemon::status::{self, DaemonNote};
+use crate::manifests;
+
+/// Show what this machine has and what its daemon is doing; asks nobody else
+///
+/// The exit code is 3 when the machine is not as it should be: degraded, interrupted, or its disk
+/// differs from its config.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist daemon status -o json")]
+pub(super) struct DaemonStatusArgs {
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
+    root: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
+}
+
+impl DaemonStatusArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let status = runtime()?.block_on(status::gather(&self.root))?;
+        match self.output {
+            OutputFormat::Json => output::print_json(&status)?,
+            OutputFormat::Text => output::print(&text(&status))?,
+        }
+        let bad = |note: &DaemonNote| matches!(note.state.as_str(), "Degraded" | "Unreconcilable");
+        let is_bad = status.interrupted
+            || status.mismatch.is_some()
+            || status.daemon.as_ref().is_some_and(bad);
+        Ok(if is_bad { CommandOutcome::Refused } else { CommandOutcome::Done })
+    }
+}
+
+fn os_rows(os: &status::MachineOsStatus) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("OS", format!("{}: {}", os.backend, printable(&os.reason)))];
+    rows.extend(os.problem.as_deref().map(|problem| ("OS PROBLEM", printable(problem))));
+    let Some(status) = &os.status else { return rows };
+    rows.push(("BOOTED", printable(&status.booted.to_string())));
+    rows.extend(status.next.as_ref().map(|next| ("NEXT BOOT", printable(&next.to_string()))));
+    rows.extend(status.kept.iter().map(|kept| ("KEPT", printable(&kept.to_string()))));
+    rows
+}
+
+fn text(status: &status::MachineStatus) -> String {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    match &status.daemon {
+        Some(note) => {
+            rows.push(("NODE", note.node.clone()));
+            rows.push(("STATE", note.state.clone()));
+            if !note.reason.is_empty() {
+                rows.push(("REASON", printable(&note.reason)));
+            }
+            rows.push(("DESIRED", note.desired.clone()));
+            rows.extend(note.waiting.clone().map(|waiting| ("WAITS FOR", waiting)));
+        }
+        None => rows.push(("STATE", "the daemon has not run since this machine started".into())),
+    }
+    rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
+    rows.push(("CURRENT", status.current.clone()));
+    rows.extend(os_rows(&status.os));
+    if let Some(pending) = &status.pending {
+        let left =
+            if pending.actions.is_empty() { "nothing but the end" } else { &pending.actions };
+        rows.push(("PENDING", format!("{} (left to do: {left})", pending.config)));
+        rows.push(("PREVIOUS", pending.previous.clone()));
+    }
+    if status.interrupted {
+        rows.push(("INTERRUPTED", "a change is under way or has to be put right".into()));
+    }
+    if status.force_rewrite {
+        rows.push(("FORCE", "everything is to be written anew".into()));
+    }
+    rows.extend(status.failed_config.as_deref().map(|failed| ("WENT BACK", printable(failed))));
+    let disk = status.mismatch.as_deref().map_or_else(|| "as its config says".into(), printable);
+    rows.push(("DISK", disk));
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<12} {value}");
+    }
+    text
+}
+
+/// Show what a config would do to this machine: files, units, and the least disruptive action
+///
+/// Without -f it is the config that the machine's Node asks for. Nothing is written. The exit code
+/// is 3 when the machine would refuse.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  machinist daemon plan --root /tmp/machine -f examples/chrony.yaml"
+)]
+pub(super) struct DaemonPlanArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
+    /// The config: a MachineConfig or an Ignition config, in a file or -
+    #[arg(short, long, value_name = "CONFIG")]
+    file: Option<PathBuf>,
+
+    /// What is said about changes, with -f: a MachineConfiguration in a file
+    #[arg(long, value_name = "PATH", requires = "file")]
+    policy: Option<PathBuf>,
+
+    /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+
+    /// The root of the machine
+    #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
+    root: PathBuf,
+
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
+}
+
+impl DaemonPlanArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        let (config, settings) = match &self.file {
+            Some(file) => (once::read_config(file)?, self.settings()?),
+            None => self.desired()?,
+        };
+        let preview = preview::preview(&self.root, &config, settings.as_ref())?;
+        match self.output {
+            OutputFormat::Json => output::print_json(&preview)?,
+            OutputFormat::Text => output::print(&plan_text(&preview))?,
+        }
+        Ok(if preview.refused.is_some() { CommandOutcome::Refused } else { CommandOutcome::Done })
+    }
+
+    fn settings(&self) -> Result<Option<MachineConfiguration>> {
+        let Some(path) = &self.policy else { return Ok(None) };
+        let documents = manifests::read(std::slice::from_ref(path))?;
+        let found = documents.iter().find(|document| document.kind() == "MachineConfiguration");
+        let found = found.with_context(|| {
+            format!("--policy {}: no MachineConfiguration in this file", path.display())
+        })?;
+        found.typed().map(Some)
+    }
+
+    fn desired(
+        &self,
+    ) -> Result<(machinist_core::api::MachineConfig, Option<MachineConfiguration>)> {
+        runtime()?.block_on(async {
+            let name = self.node_name.clone().map_or_else(host_name, Ok)?;
+            preview::desired(&self.connection.client().await?, &name).await
+        })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("cannot start the runtime")
+}
+
+fn plan_text(preview: &ChangePreview) -> String {
+    let mut text = format!("{} → {}\n", preview.from, preview.to);
+    if let Some(reason) = &preview.refused {
+        let _ = writeln!(text, "{ERROR}Refused:{ERROR:#} {reason}");
+        return text;
+    }
+    for line in &preview.os_changes {
+        let _ = writeln!(text, "  {:<14} {}", "system", printable(line));
+    }
+    for change in &preview.changes {
+        let _ = writeln!(text, "  {:<14} {}", once::verb(change.action), printable(&change.path));
+    }
+    for note in &preview.notes {
+        let _ = writeln!(text, "{DIMMED}note:{DIMMED:#} {}", printable(note));
+    }
+    let drain = if preview.needs_drain { ", after a drain" } else { "" };
+    let _ = writeln!(
+        text,
+        "{WARNING}then:{WARNING:#} {}{drain}",
+        actions::actions_summary(&preview.actions)
+    );
+    text
+}

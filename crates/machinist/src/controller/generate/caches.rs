@@ -1,0 +1,127 @@
+//! What is known of the kinds that MachineConfigs are generated from.
+
+use kube::Resource;
+use machinist_core::api::config::{
+    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, Image, ImageDigestMirrorSet,
+    ImagePolicy, ImageTagMirrorSet, Node,
+};
+use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
+use machinist_core::api::{
+    ContainerRuntimeConfig, ImageContentSourcePolicy, InternalReleaseImage, KubeletConfig,
+};
+use machinist_core::container_runtime::registries::RegistryInputs;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+use super::super::caches::{WatchContext, follow};
+use super::super::debounce::Debounce;
+use crate::client::cache::Cache;
+
+/// One cache a kind; those that the home does not serve are empty.
+#[derive(Debug, Clone, Default)]
+pub(in crate::controller) struct GenerateCaches {
+    pub(super) container_runtime_configs: Cache<ContainerRuntimeConfig>,
+    pub(in super::super) images: Cache<Image>,
+    pub(super) content_source_policies: Cache<ImageContentSourcePolicy>,
+    pub(super) digest_mirror_sets: Cache<ImageDigestMirrorSet>,
+    pub(super) tag_mirror_sets: Cache<ImageTagMirrorSet>,
+    pub(super) cluster_image_policies: Cache<ClusterImagePolicy>,
+    pub(super) image_policies: Cache<ImagePolicy>,
+    pub(super) cluster_versions: Cache<ClusterVersion>,
+    pub(super) kubelet_configs: Cache<KubeletConfig>,
+    pub(super) api_servers: Cache<APIServer>,
+    pub(super) feature_gates: Cache<FeatureGate>,
+    pub(super) node_settings: Cache<Node>,
+    pub(super) internal_release_images: Cache<InternalReleaseImage>,
+}
+
+/// Does the same with every cache.
+macro_rules! each {
+    ($kinds:expr, $cache:ident => $does:expr) => {{
+        each!(@one $kinds, $cache => $does;
+            container_runtime_configs images content_source_policies digest_mirror_sets
+            tag_mirror_sets cluster_image_policies image_policies cluster_versions
+            kubelet_configs api_servers feature_gates node_settings internal_release_images);
+    }};
+    (@one $kinds:expr, $cache:ident => $does:expr; $($name:ident)*) => {
+        $({
+            let $cache = &$kinds.$name;
+            $does;
+        })*
+    };
+}
+
+impl GenerateCaches {
+    /// Starts the watches; they end with the tasks.
+    pub(in crate::controller) fn start_watches(
+        &self,
+        home: &WatchContext,
+        tasks: &mut JoinSet<()>,
+    ) {
+        each!(self, cache => follow(cache, home, tasks));
+    }
+
+    /// Waits until everything has been seen once.
+    pub(in crate::controller) async fn wait_until_ready(&self) {
+        each!(self, cache => cache.wait_until_ready().await);
+    }
+
+    /// A turn is to come after a change of any of them.
+    pub(super) fn subscribe(&self, turns: &Debounce) {
+        each!(self, cache => turns.watch(cache.subscribe()));
+    }
+
+    /// Whether the cluster keeps its release images in a registry of its own.
+    pub(super) fn has_internal_registry(&self) -> bool {
+        self.internal_release_images.get(CLUSTER).is_some()
+    }
+
+    /// What there is about images, now.
+    pub(super) fn image_objects(&self) -> ImageObjects {
+        let version = self.cluster_versions.get(CLUSTER_VERSION);
+        let release = version.and_then(|version| {
+            let desired = version.status.as_ref()?.desired.as_ref()?;
+            Some(desired.image.clone())
+        });
+        ImageObjects {
+            image: self.images.get(CLUSTER),
+            content_source_policies: self.content_source_policies.all(),
+            digest_mirror_sets: self.digest_mirror_sets.all(),
+            tag_mirror_sets: self.tag_mirror_sets.all(),
+            cluster_image_policies: self.cluster_image_policies.all(),
+            image_policies: self.image_policies.all(),
+            release_image: release.filter(|image| !image.is_empty()),
+        }
+    }
+}
+
+/// What there is about images at one moment.
+#[derive(Debug, Default)]
+pub(super) struct ImageObjects {
+    pub(super) image: Option<Arc<Image>>,
+    content_source_policies: Vec<Arc<ImageContentSourcePolicy>>,
+    digest_mirror_sets: Vec<Arc<ImageDigestMirrorSet>>,
+    tag_mirror_sets: Vec<Arc<ImageTagMirrorSet>>,
+    cluster_image_policies: Vec<Arc<ClusterImagePolicy>>,
+    image_policies: Vec<Arc<ImagePolicy>>,
+    release_image: Option<String>,
+}
+
+impl ImageObjects {
+    /// As the generator takes it. What is being deleted does not count any more.
+    pub(super) fn inputs(&self) -> RegistryInputs<'_> {
+        fn living<K: Resource>(objects: &[Arc<K>]) -> Vec<&K> {
+            let objects = objects.iter().map(AsRef::as_ref);
+            objects.filter(|object| object.meta().deletion_timestamp.is_none()).collect()
+        }
+        RegistryInputs {
+            image: self.image.as_deref().filter(|image| image.meta().deletion_timestamp.is_none()),
+            content_source_policies: living(&self.content_source_policies),
+            digest_mirror_sets: living(&self.digest_mirror_sets),
+            tag_mirror_sets: living(&self.tag_mirror_sets),
+            cluster_image_policies: living(&self.cluster_image_policies),
+            image_policies: living(&self.image_policies),
+            release_image: self.release_image.as_deref(),
+        }
+    }
+}

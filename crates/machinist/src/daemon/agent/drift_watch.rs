@@ -1,0 +1,148 @@
+//! Drift: what somebody changes by hand is seen as it happens, told, and by policy put right.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node;
+use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation::machinist::DRIFT;
+use machinist_core::api::names::state;
+use machinist_core::daemon::{annotations, reports};
+use machinist_core::drift::{self, DriftPolicy, DriftReference, DriftSeverity};
+use machinist_core::rollout::NodeView;
+
+use super::super::drift::{DriftWatcher, heal};
+use super::super::systemd::Systemd;
+use super::Agent;
+
+/// Waits for the next thing that somebody does to the disk; for ever where nobody watches.
+pub(super) async fn next_drift(watch: &mut Option<DriftWatcher>) {
+    match watch {
+        None => std::future::pending().await,
+        Some(active) => {
+            if let Err(error) = active.next().await {
+                tracing::warn!("{error:#}");
+                *watch = None;
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Watches the disk for what differs from a config.
+    pub(super) async fn start_watching(&mut self, node: &Arc<Node>, config: &MachineConfig) {
+        if self.drift_watcher.is_some() {
+            return;
+        }
+        let start = async {
+            let reference = DriftReference::new(config)?;
+            DriftWatcher::start(self.disk.path(), reference).await
+        };
+        let name = config.metadata.name.as_deref().unwrap_or_default();
+        match start.await {
+            Ok(watch) => {
+                let message = format!("Config Drift Monitor started, watching against {name}");
+                tracing::info!("{message}");
+                self.reporter.event(node, "ConfigDriftMonitorStarted", message);
+                self.drift_watcher = Some(watch);
+            }
+            Err(error) => tracing::warn!("cannot watch for drift: {error:#}"),
+        }
+    }
+
+    /// Stops to watch: the disk is about to be changed.
+    pub(super) fn stop_watching(&mut self, node: &Arc<Node>) {
+        if self.drift_watcher.take().is_some() {
+            tracing::info!("Config Drift Monitor has shut down");
+            let message = "Config Drift Monitor stopped";
+            self.reporter.event(node, "ConfigDriftMonitorStopped", message);
+        }
+    }
+
+    /// Whether the disk is not as it should be, as far as is known.
+    pub(super) fn has_drifted(&self) -> bool {
+        self.drift_watcher
+            .as_ref()
+            .is_some_and(|watch| drift::degraded_reason(watch.findings()).is_some())
+    }
+
+    /// Somebody has done something to the disk: tells it. The next turn sees to the rest.
+    pub(super) async fn report_drift(&mut self) {
+        let (Some(watch), Some(node)) = (&self.drift_watcher, self.own_node.get()) else { return };
+        self.retry = None;
+        for finding in watch.findings() {
+            let who = watch.writer(finding).map(|writer| format!(" (by {writer})"));
+            let who = who.unwrap_or_default();
+            tracing::warn!(kind = ?finding.kind, expected = ?finding.expected, found = ?finding.found, "{finding}{who}");
+            if finding.severity == DriftSeverity::Warning {
+                self.reporter.warn(&node, "ConfigDriftWarning", format!("{finding}{who}"));
+            }
+        }
+        let Some(reason) = drift::degraded_reason(watch.findings()) else {
+            self.metrics.set_drift(false);
+            return;
+        };
+        self.metrics.set_drift(true);
+        self.metrics.set_state(state::DEGRADED, &reason);
+        self.reporter.warn(&node, "ConfigDriftDetected", reason.as_str());
+        self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
+        if let Err(error) =
+            self.own_node.annotate(annotations::failed(state::DEGRADED, &reason)).await
+        {
+            tracing::warn!("cannot say so on the Node: {error:#}");
+        }
+    }
+
+    /// Compares the disk with a config. What differs is put right where the policy says so.
+    pub(super) async fn check_drift(
+        &mut self,
+        node: &Arc<Node>,
+        config: &MachineConfig,
+    ) -> Result<()> {
+        let name = config.metadata.name.clone().unwrap_or_default();
+        let findings = self.disk.check(config).await?;
+        let Some(mut unexpected) = drift::blocks_update_reason(&name, &findings) else {
+            self.metrics.set_drift(false);
+            return Ok(());
+        };
+        self.metrics.set_drift(true);
+        let policy =
+            DriftPolicy::from_annotation(NodeView(node).annotation(DRIFT), self.drift_policy)?;
+        if policy == DriftPolicy::Heal {
+            self.heal_drift(node, config).await?;
+            match drift::blocks_update_reason(&name, &self.disk.check(config).await?) {
+                None => {
+                    self.metrics.set_drift(false);
+                    return Ok(());
+                }
+                Some(left) => unexpected = left,
+            }
+        }
+        // Whoever puts it right is seen.
+        self.start_watching(node, config).await;
+        anyhow::bail!(unexpected)
+    }
+
+    async fn heal_drift(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<()> {
+        self.stop_watching(node);
+        self.set_sigterm_protection(node, true);
+        let (root, config) = (self.disk.path().to_owned(), config.clone());
+        let healed = tokio::task::spawn_blocking(move || heal(&root, &config)).await;
+        self.set_sigterm_protection(node, false);
+        let healed = healed.context("the work on the disk broke off")??;
+        for change in &healed.changes {
+            tracing::info!("healed: {:?} {:?}", change.action, change.path);
+        }
+        for note in &healed.notes {
+            tracing::warn!("{note}");
+        }
+        if healed.needs_daemon_reload
+            && let Some(systemd) = Systemd::connect(self.disk.path()).await?
+        {
+            systemd.daemon_reload().await?;
+        }
+        let message = format!("{} differences were put right", healed.changes.len());
+        self.reporter.event(node, "ConfigDriftHealed", message);
+        Ok(())
+    }
+}

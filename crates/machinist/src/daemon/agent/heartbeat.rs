@@ -1,0 +1,149 @@
+//! The Node of a host on which no kubelet looks after it: made when the daemon starts, and kept ready
+//! with a request every few minutes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::own_node::with_timeout;
+
+/// How often the Node says that the machine is there.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
+/// How long to wait before a home that does not answer is asked again.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// What a Node is made with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeRegistration {
+    /// Its labels.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The root of the machine.
+    pub(crate) root: PathBuf,
+}
+
+/// Keeps the Node of a machine.
+#[derive(Clone)]
+pub(super) struct NodeHeartbeat {
+    client: Client,
+    name: String,
+    registration: NodeRegistration,
+}
+
+impl NodeHeartbeat {
+    pub(super) fn new(client: Client, name: String, registration: NodeRegistration) -> Self {
+        Self { client, name, registration }
+    }
+
+    /// Makes the Node where there is none, and says that it is ready. Goes on until it has.
+    pub(super) async fn register(&self) {
+        loop {
+            match self.try_register().await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!("cannot register Node {}: {error:#}", self.name);
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+
+    async fn try_register(&self) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        if with_timeout(api.get_opt(&self.name)).await?.is_none() {
+            let node = new_node(&self.name, &self.registration.labels);
+            match with_timeout(api.create(&PostParams::default(), &node)).await {
+                Ok(_) => tracing::info!("registered Node {}", self.name),
+                Err(error) => return Err(error).context("cannot create it"),
+            }
+        }
+        let info = system_info(&self.registration.root);
+        let ready = ready_condition(true, "the daemon of the machine runs");
+        self.patch_status(json!({"conditions": [ready], "nodeInfo": info, "addresses": [
+            {"type": "Hostname", "address": self.name},
+        ]}))
+        .await
+    }
+
+    /// Says for ever that the machine is there.
+    pub(super) async fn run(self) {
+        loop {
+            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            let ready = ready_condition(true, "the daemon of the machine runs");
+            if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
+                tracing::debug!("cannot say that the machine is there: {error:#}");
+            }
+        }
+    }
+
+    /// Says that the machine goes down.
+    pub(super) async fn report_shutdown(&self) {
+        let ready = ready_condition(false, "the machine restarts");
+        if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
+            tracing::debug!("cannot say that the machine goes down: {error:#}");
+        }
+    }
+
+    async fn patch_status(&self, status: Value) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        with_timeout(api.patch_status(&self.name, &params, &patch)).await?;
+        Ok(())
+    }
+}
+
+/// A Node as it is made.
+pub(crate) fn new_node(name: &str, labels: &BTreeMap<String, String>) -> Node {
+    let mut labels = labels.clone();
+    labels.entry("kubernetes.io/os".to_owned()).or_insert_with(|| "linux".to_owned());
+    labels.entry("kubernetes.io/hostname".to_owned()).or_insert_with(|| name.to_owned());
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    }
+}
+
+fn ready_condition(is: bool, message: &str) -> Value {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (status, reason) =
+        if is { ("True", "DaemonReady") } else { ("False", "DaemonRestartsMachine") };
+    json!({
+        "type": "Ready", "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    })
+}
+
+/// What a person wants to know about a machine.
+fn system_info(root: &Path) -> NodeSystemInfo {
+    let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let host = |path: &str| {
+        fs::read_to_string(root.join(path)).map(|text| text.trim().to_owned()).unwrap_or_default()
+    };
+    let release = host("etc/os-release");
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let machine = host("etc/machine-id");
+    NodeSystemInfo {
+        architecture: std::env::consts::ARCH.to_owned(),
+        operating_system: std::env::consts::OS.to_owned(),
+        boot_id: text("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+        kernel_version: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        os_image: name.unwrap_or_default().trim_matches('"').to_owned(),
+        system_uuid: machine.clone(),
+        machine_id: machine,
+        kubelet_version: format!("machinist-{}", env!("CARGO_PKG_VERSION")),
+        ..NodeSystemInfo::default()
+    }
+}

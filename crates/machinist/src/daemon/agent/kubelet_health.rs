@@ -1,0 +1,98 @@
+//! Whether the kubelet answers: asked every half minute, told as a figure and in the log. A machine is
+//! never degraded by it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use machinist_core::daemon::kubelet_health::{HealthzResponse, evaluate_healthz};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::metrics::DaemonMetrics;
+
+/// How often it is asked, and how long it may take.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// Whoever says more is no kubelet.
+const MAX_RESPONSE_SIZE: usize = 64 << 10;
+
+/// Asks for ever.
+pub(super) async fn probe_forever(endpoint: Uri, metrics: DaemonMetrics) {
+    let mut failures = 0;
+    loop {
+        tokio::time::sleep(PROBE_INTERVAL).await;
+        let asked = timeout(PROBE_INTERVAL, probe(&endpoint)).await;
+        let answer = match asked {
+            Ok(Ok(text)) => HealthzResponse::Body(text),
+            Ok(Err(error)) => HealthzResponse::Unreachable(format!("{error:#}")),
+            Err(_) => HealthzResponse::Unreachable(format!(
+                "no answer in {} seconds",
+                PROBE_INTERVAL.as_secs()
+            )),
+        };
+        let heard = evaluate_healthz(failures, &answer);
+        failures = heard.failures;
+        metrics.set_kubelet_failures(failures);
+        if let Some(warning) = heard.warning {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
+/// What the kubelet says.
+async fn probe(endpoint: &Uri) -> Result<String> {
+    let Some(host) = endpoint.host().filter(|_| endpoint.scheme_str() == Some("http")) else {
+        bail!("--kubelet-healthz-endpoint {endpoint}: write it as http://HOST:PORT/PATH");
+    };
+    let address = (host.trim_matches(['[', ']']), endpoint.port_u16().unwrap_or(80));
+    let stream = TcpStream::connect(address).await.with_context(|| endpoint.to_string())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let talk = async {
+        let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
+        let request = http::Request::get(path).header(http::header::HOST, host);
+        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let body = Limited::new(answer.into_body(), MAX_RESPONSE_SIZE).collect().await;
+        let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    };
+    tokio::select! {
+        said = talk => said,
+        ended = connection => {
+            ended?;
+            bail!("{endpoint}: the connection ended without an answer")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_kubelet_is_heard_whatever_it_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/healthz", get(|| async { "ok" }))
+            .route("/bad", get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, "not yet") }));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        for (path, expected) in [("/healthz", "ok"), ("/bad", "not yet"), ("/none", "")] {
+            let endpoint = format!("http://{address}{path}").parse().unwrap();
+            assert_eq!(probe(&endpoint).await.unwrap(), expected);
+        }
+        server.abort();
+        let _ = server.await;
+        let endpoint: Uri = format!("http://{address}/healthz").parse().unwrap();
+        probe(&endpoint).await.unwrap_err();
+        let error = probe(&"https://localhost/".parse().unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("--kubelet-healthz-endpoint"), "{error}");
+    }
+}

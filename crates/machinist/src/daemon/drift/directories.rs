@@ -1,0 +1,136 @@
+//! Folders under watch. Each folder is watched for the names in it that matter; one that is not
+//! there yet, or not any more, is a name in the one above.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use anyhow::{Context as _, Result};
+use machinist_core::drift::{WatchedNames, WatchedPaths};
+use rustix::fs::inotify::{
+    self, CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, remove_watch,
+};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::super::root::HostRoot;
+use super::writers::WriterTracker;
+
+/// Everything that can make a managed path another.
+const EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR);
+
+/// Folders under watch.
+#[derive(Debug)]
+pub(super) struct DirectoryWatcher {
+    inotify: AsyncFd<OwnedFd>,
+    watched: WatchedPaths,
+    /// The folders by the kernel's number for them; two names of one folder have one number.
+    by_watch_descriptor: HashMap<i32, Vec<String>>,
+    /// Who touched what.
+    pub(super) writers: WriterTracker,
+}
+
+impl DirectoryWatcher {
+    pub(super) fn new() -> Result<Self> {
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).context(
+            "cannot watch for drift: raise fs.inotify.max_user_instances if it is used up",
+        )?;
+        #[expect(
+            deprecated,
+            reason = "unsound only for types whose descriptor changes; an OwnedFd has one for life"
+        )]
+        let inotify = AsyncFd::with_interest(fd, Interest::READABLE)?;
+        let writers = WriterTracker::new();
+        Ok(Self {
+            inotify,
+            watched: WatchedPaths::new(),
+            by_watch_descriptor: HashMap::new(),
+            writers,
+        })
+    }
+
+    /// Watches these folders and no others. Gives whether any of them was not under watch before.
+    pub(super) fn set_watches(&mut self, root: &HostRoot, watched: WatchedPaths) -> Result<bool> {
+        let mut numbers: HashMap<i32, Vec<String>> = HashMap::new();
+        self.writers.clear();
+        // From the top: what comes into a folder after it was looked for is seen in the one above.
+        for path in watched.keys() {
+            let Ok(folder) = root.open_directory(path) else { continue };
+            let place = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            match add_watch(self.inotify.get_ref(), place, EVENTS) {
+                Ok(number) => {
+                    numbers.entry(number).or_default().push(path.clone());
+                    self.writers.add(folder.as_fd());
+                }
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!(
+                            "cannot watch {path:?} for drift: raise fs.inotify.max_user_watches if it is used up"
+                        )
+                    });
+                }
+            }
+        }
+        let is_new = numbers
+            .iter()
+            .any(|(number, paths)| self.by_watch_descriptor.get(number) != Some(paths));
+        for number in self.by_watch_descriptor.keys().filter(|number| !numbers.contains_key(number))
+        {
+            // It may have gone by itself, with its folder.
+            let _ = remove_watch(self.inotify.get_ref(), *number);
+        }
+        (self.by_watch_descriptor, self.watched) = (numbers, watched);
+        Ok(is_new)
+    }
+
+    /// Waits until a name that matters is touched.
+    pub(super) async fn wait_touched(&mut self) -> io::Result<()> {
+        loop {
+            if self.take_touched()? {
+                return Ok(());
+            }
+            let mut guard = self.inotify.readable().await?;
+            // Whether there is more is asked again at once.
+            guard.clear_ready();
+        }
+    }
+
+    /// Whether a name that matters was touched since this was last asked.
+    pub(super) fn take_touched(&mut self) -> io::Result<bool> {
+        // First, while they still run.
+        self.writers.read_events();
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(self.inotify.get_ref(), &mut buffer);
+        let mut is_touched = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| name.to_string_lossy());
+                    is_touched |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                        || name.is_some_and(|name| self.is_watched(event.wd(), &name));
+                }
+                Err(Errno::WOULDBLOCK) => return Ok(is_touched),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn is_watched(&self, number: i32, name: &str) -> bool {
+        let folders = self.by_watch_descriptor.get(&number).into_iter().flatten();
+        folders.filter_map(|folder| self.watched.get(folder)).any(|names| match names {
+            WatchedNames::All => true,
+            WatchedNames::Some(names) => names.contains(name),
+        })
+    }
+}

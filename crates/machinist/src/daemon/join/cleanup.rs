@@ -1,0 +1,181 @@
+//! What a first boot has left on a machine: units, the program, what the server added to the config. A
+//! machine that leaves keeps none of it.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use anyhow::{Context as _, Result};
+use machinist_core::api::names::path::{
+    ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG, SERVED_CONFIG,
+};
+use machinist_core::apply::FsTree as _;
+use machinist_core::hex::hex;
+use machinist_core::serve::{enrol, first_boot};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha512};
+
+use super::super::root::{HostRoot, split};
+use super::super::transaction::{FsAction, FsChange};
+
+/// Where units are.
+const UNIT_DIR: &str = "/etc/systemd/system";
+/// Where the program may be: image-based hosts keep the first folder at the second place.
+const BINARY_PATHS: [&str; 2] = [first_boot::BINARY_PATH, "/var/usrlocal/bin/machinist"];
+
+/// Removes it all; says what went.
+pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
+    let unit = format!("{UNIT_DIR}/{}", first_boot::FIRST_BOOT_UNIT);
+    let (mut paths, mut folders) = (Vec::new(), Vec::new());
+    if exists(root, &unit)? {
+        folders.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{}", split(link).0)));
+        // Made for the kubeconfig, which went when the machine joined.
+        folders.push(split(KUBECONFIG).0.to_owned());
+        let text = root.read(&unit).with_context(|| format!("cannot read {unit}"))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        paths.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{link}")));
+        paths.extend([ENCAPSULATED, ENCAPSULATED_BACKUP, SERVED_CONFIG].map(str::to_owned));
+        paths.extend(installed_binary(root, first_boot::binary_hash(&text))?);
+        // It says what else is to go, so it goes last.
+        paths.push(unit);
+    }
+    let enrolment = format!("{UNIT_DIR}/{}", enrol::ENROLMENT_UNIT);
+    if exists(root, &enrolment)? {
+        folders.extend([
+            format!("{UNIT_DIR}/{}", split(enrol::ENROLMENT_UNIT_LINK).0),
+            enrol::ENROLMENT_DIR.to_owned(),
+        ]);
+        paths.push(format!("{UNIT_DIR}/{}", enrol::ENROLMENT_UNIT_LINK));
+        paths.extend(enrol::ENROLMENT_FILES.map(str::to_owned));
+        paths.push(enrolment);
+    }
+    let mut changes = Vec::new();
+    for path in paths {
+        if exists(root, &path)? {
+            root.remove(&path).with_context(|| format!("cannot remove {path}"))?;
+            changes.push(FsChange { action: FsAction::Remove, path });
+        }
+    }
+    for folder in folders {
+        // What is in it is somebody else's.
+        let _ = root.remove_directory(&folder);
+    }
+    Ok(changes)
+}
+
+/// The program that came with the first boot. One that somebody has put there since stays, as one of a
+/// package does, which is elsewhere.
+fn installed_binary(root: &HostRoot, hash: Option<&str>) -> Result<Option<String>> {
+    let Some(hash) = hash else { return Ok(None) };
+    for path in BINARY_PATHS {
+        if !exists(root, path)? {
+            continue;
+        }
+        let file = root.read_only(path);
+        let found = file.and_then(sha512).with_context(|| format!("cannot read {path}"))?;
+        if found == hash {
+            return Ok(Some(path.to_owned()));
+        }
+        tracing::warn!("{path} stays: it is not the program that the first boot brought");
+    }
+    Ok(None)
+}
+
+/// Whether there is something at a path; on the way to it there may be a link, which leads to another of
+/// our places.
+fn exists(root: &HostRoot, path: &str) -> Result<bool> {
+    match root.exists(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(false),
+        found => found.with_context(|| format!("cannot look at {path}")),
+    }
+}
+
+fn sha512(mut file: File) -> io::Result<String> {
+    let (mut hash, mut part) = (Sha512::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(hex(&hash.finalize())),
+            length => hash.update(&part[..length]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A machine after its first boot, with that program.
+    fn machine_after_first_boot(program: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let hash = hex(&Sha512::digest(b"program"));
+        let unit = format!("[Unit]\n[X-Machinist]\nProgramHash=sha512-{hash}\n");
+        write(root, "/etc/systemd/system/machinist-firstboot.service", &unit);
+        write(root, "/etc/systemd/system/machinist-enrol.service", "");
+        for link in first_boot::UNIT_LINKS.iter().chain([&enrol::ENROLMENT_UNIT_LINK]) {
+            let link = root.join("etc/systemd/system").join(link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink("../x", link).unwrap();
+        }
+        for path in [ENCAPSULATED_BACKUP, SERVED_CONFIG].iter().chain(&enrol::ENROLMENT_FILES) {
+            write(root, path, "x");
+        }
+        write(root, "/var/usrlocal/bin/machinist", program);
+        fs::create_dir_all(root.join("usr")).unwrap();
+        symlink("../var/usrlocal", root.join("usr/local")).unwrap();
+        fs::create_dir_all(root.join("etc/kubernetes")).unwrap();
+        write(root, "/etc/hosts", "others");
+        folder
+    }
+
+    fn files(root: &Path) -> Vec<String> {
+        let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false => {
+                        let path = entry.path();
+                        found.push(path.strip_prefix(root).unwrap().display().to_string());
+                    }
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn nothing_of_a_first_boot_stays() {
+        let folder = machine_after_first_boot("program");
+        let changes = remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap();
+        assert_eq!(files(folder.path()), ["etc/hosts", "usr/local"]);
+        for gone in ["machinist", "kubernetes", "systemd/system/kubelet.service.requires"] {
+            assert!(!folder.path().join("etc").join(gone).exists(), "{gone}");
+        }
+        let places: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+        assert!(places.contains(&"/var/usrlocal/bin/machinist"), "{places:?}");
+    }
+
+    #[test]
+    fn a_program_that_somebody_else_put_there_stays() {
+        let folder = machine_after_first_boot("another");
+        remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap();
+        assert_eq!(files(folder.path()), ["etc/hosts", "usr/local", "var/usrlocal/bin/machinist"]);
+        // A machine that was not born this way has its program from elsewhere.
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "/etc/hosts", "others");
+        write(folder.path(), "/usr/local/bin/machinist", "program");
+        assert!(remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap().is_empty());
+        assert!(folder.path().join("usr/local/bin/machinist").exists());
+    }
+}

@@ -1,0 +1,112 @@
+//! systemd's own socket, as zbus can read it.
+//!
+//! There is no bus behind it that gives names, so systemd signs its messages with the name that it
+//! has elsewhere, `org.freedesktop.systemd1`. That is not the name of a connection, and zbus refuses
+//! the message. One letter makes it one of the same length: `:rg.freedesktop.systemd1`.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
+use zbus::export::async_trait::async_trait;
+
+/// The field of a header that names the sender, up to the first letter of the name: the number of
+/// the field, its type, and the length of `org.freedesktop.systemd1`.
+const SENDER: [u8; 8] = [7, 1, b's', 0, 24, 0, 0, 0];
+
+/// A connection to systemd's own socket.
+#[derive(Debug)]
+pub(super) struct PrivateSocket(pub(super) UnixStream);
+
+impl Socket for PrivateSocket {
+    type ReadHalf = PrivateSocketReader;
+    type WriteHalf = PrivateSocketWriter;
+
+    fn split(self) -> Split<PrivateSocketReader, PrivateSocketWriter> {
+        let (read, write) = self.0.into_split();
+        Split::new(
+            PrivateSocketReader { stream: read, renamer: SenderRewriter::default() },
+            PrivateSocketWriter(write),
+        )
+    }
+}
+
+/// What comes from systemd.
+#[derive(Debug)]
+pub(super) struct PrivateSocketReader {
+    stream: OwnedReadHalf,
+    renamer: SenderRewriter,
+}
+
+#[async_trait]
+impl ReadHalf for PrivateSocketReader {
+    async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let count = self.stream.read(buffer).await?;
+        self.renamer.rename(&mut buffer[..count]);
+        Ok((count, Vec::new()))
+    }
+}
+
+/// What goes to systemd.
+#[derive(Debug)]
+pub(super) struct PrivateSocketWriter(OwnedWriteHalf);
+
+#[async_trait]
+impl WriteHalf for PrivateSocketWriter {
+    async fn sendmsg(&mut self, buffer: &[u8], _: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        self.0.write(buffer).await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.0.shutdown().await
+    }
+}
+
+/// Makes the sender the name of a connection, wherever the bytes are cut.
+#[derive(Debug, Default)]
+struct SenderRewriter {
+    /// How many bytes of [`SENDER`] have just been seen.
+    matched: usize,
+}
+
+impl SenderRewriter {
+    fn rename(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            if self.matched == SENDER.len() {
+                if *byte == b'o' {
+                    *byte = b':';
+                }
+                self.matched = 0;
+            } else if *byte == SENDER[self.matched] {
+                self.matched += 1;
+            } else {
+                // No other byte of it is its first, so nothing else can have begun.
+                self.matched = usize::from(*byte == SENDER[0]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sender_is_renamed_wherever_the_bytes_are_cut() {
+        let message = |name: &str| {
+            let parts = [&[7, 7, 1, b's'][..], &SENDER, name.as_bytes(), b"\0more org.x"];
+            parts.concat()
+        };
+        let whole = message("org.freedesktop.systemd1");
+        for cut in 0..=whole.len() {
+            let (mut renamer, mut bytes) = (SenderRewriter::default(), whole.clone());
+            let (first, second) = bytes.split_at_mut(cut);
+            renamer.rename(first);
+            renamer.rename(second);
+            assert_eq!(bytes, message(":rg.freedesktop.systemd1"), "cut at {cut}");
+        }
+    }
+}

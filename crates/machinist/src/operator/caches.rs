@@ -1,0 +1,176 @@
+//! What the operator looks at: one watch a kind, and a few objects that are asked for.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use machinist_core::api::names::object;
+use machinist_core::api::operator::MachineConfiguration;
+use machinist_core::api::{ControllerConfig, MachineConfigPool};
+use machinist_core::operator::component_order::{ComponentStatus, OperatorComponent};
+use machinist_core::operator::controller_config::ClusterFacts;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::cache::Cache;
+use crate::client::request::{ACCEPT_METADATA, ApiClient, status_code};
+
+/// The CA of the API server is in every namespace.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// What is known, and kept in step.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OperatorCaches {
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) daemon_sets: Cache<DaemonSet>,
+    pub(super) config_maps: Cache<ConfigMap>,
+    /// Only those that we made: there are many others, and large ones.
+    secrets: Cache<PartialObjectMeta<Secret>>,
+    pub(super) controller_configs: Cache<ControllerConfig>,
+    pub(super) machine_configurations: Cache<MachineConfiguration>,
+    pub(super) pools: Cache<MachineConfigPool>,
+}
+
+impl OperatorCaches {
+    /// Starts the watches; they end with the tasks.
+    pub(super) fn start(client: &Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
+        let world = Self::default();
+        let all = watcher::Config::default;
+        macro_rules! follow {
+            ($cache:ident, $api:expr, $config:expr) => {
+                follow!($cache, $api, $config, strip_managed_fields)
+            };
+            ($cache:ident, $api:expr, $config:expr, $trim:expr) => {
+                tasks.spawn(world.$cache.clone().reflect($api, $config, $trim))
+            };
+        }
+        // Who wrote which field tells who changed what we have to put right.
+        follow!(deployments, Api::namespaced(client.clone(), namespace), all(), |_| {});
+        follow!(daemon_sets, Api::namespaced(client.clone(), namespace), all(), |_| {});
+        follow!(config_maps, Api::namespaced(client.clone(), namespace), all());
+        let ours = all().labels("app.kubernetes.io/managed-by=machine-config-operator");
+        follow!(secrets, Api::namespaced(client.clone(), namespace), ours);
+        follow!(controller_configs, Api::all(client.clone()), all(), |_| {});
+        follow!(machine_configurations, Api::all(client.clone()), all());
+        follow!(pools, Api::all(client.clone()), all());
+        world
+    }
+
+    /// Waits until everything has been seen once.
+    pub(super) async fn wait_until_ready(&self) {
+        self.deployments.wait_until_ready().await;
+        self.daemon_sets.wait_until_ready().await;
+        self.config_maps.wait_until_ready().await;
+        self.secrets.wait_until_ready().await;
+        self.controller_configs.wait_until_ready().await;
+        self.machine_configurations.wait_until_ready().await;
+        self.pools.wait_until_ready().await;
+    }
+
+    /// Wakes whoever waits after a change of anything.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        let sender = watch::Sender::new(0);
+        let receiver = sender.subscribe();
+        for mut one in [
+            self.deployments.subscribe(),
+            self.daemon_sets.subscribe(),
+            self.config_maps.subscribe(),
+            self.secrets.subscribe(),
+            self.controller_configs.subscribe(),
+            self.machine_configurations.subscribe(),
+            self.pools.subscribe(),
+        ] {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::select! {
+                        changed = one.changed() => if changed.is_err() { return },
+                        () = sender.closed() => return,
+                    }
+                    sender.send_modify(|count| *count += 1);
+                }
+            });
+        }
+        receiver
+    }
+
+    /// How a part is.
+    pub(super) fn component_status(
+        &self,
+        namespace: &str,
+        part: OperatorComponent,
+    ) -> ComponentStatus {
+        ComponentStatus::from_object(part, self.component_object(namespace, part).as_ref())
+    }
+
+    /// The object of a part.
+    pub(super) fn component_object(
+        &self,
+        namespace: &str,
+        part: OperatorComponent,
+    ) -> Option<Value> {
+        let object = match part {
+            OperatorComponent::Controller => {
+                self.deployments.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
+            }
+            OperatorComponent::Server | OperatorComponent::Daemon => {
+                self.daemon_sets.get_in(namespace, part.name()).map(|it| serde_json::to_value(&*it))
+            }
+        };
+        object.and_then(Result::ok)
+    }
+
+    /// The ControllerConfig.
+    pub(super) fn controller_config(&self) -> Option<Value> {
+        let found = self.controller_configs.get(object::CONTROLLER_CONFIG)?;
+        serde_json::to_value(&*found).ok()
+    }
+
+    /// The data of a ConfigMap in our namespace.
+    pub(super) fn config_map_data(&self, namespace: &str, name: &str) -> BTreeMap<String, String> {
+        let map = self.config_maps.get_in(namespace, name);
+        map.and_then(|map| map.data.clone()).unwrap_or_default()
+    }
+}
+
+/// What the cluster says about itself.
+pub(super) async fn read_cluster(
+    home: &ApiClient,
+    world: &OperatorCaches,
+    namespace: &str,
+) -> Result<ClusterFacts> {
+    let config = |plural: &str| format!("/apis/config.openshift.io/v1/{plural}/cluster");
+    let info = get_optional(home, "/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
+    let mut authority = world.config_map_data(namespace, ROOT_CA);
+    let machines = home
+        .get_as("/api/v1/nodes?limit=2", ACCEPT_METADATA)
+        .await
+        .context("cannot count the machines")?;
+    Ok(ClusterFacts {
+        infrastructure: get_optional(home, &config("infrastructures")).await?,
+        network: get_optional(home, &config("networks")).await?,
+        dns: get_optional(home, &config("dnses")).await?,
+        proxy: get_optional(home, &config("proxies")).await?,
+        cluster_info: info["data"]["kubeconfig"].as_str().map(str::to_owned),
+        api_ca: authority.remove("ca.crt").unwrap_or_default(),
+        is_single_node: machines["items"].as_array().is_some_and(|items| items.len() == 1),
+    })
+}
+
+/// An object; null where there is none, or no such kind.
+pub(super) async fn get_optional(home: &ApiClient, path: &str) -> Result<Value> {
+    match home.get(path).await {
+        Err(error) if status_code(&error) == Some(404) => Ok(Value::Null),
+        answer => answer.with_context(|| format!("cannot read {path}")),
+    }
+}
+
+/// Who wrote which field is of no use here.
+fn strip_managed_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}

@@ -1,0 +1,339 @@
+//! One pass: everything is looked at and applied once.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Error, Result, ensure};
+use machinist_core::api::names::{annotation, object};
+use machinist_core::operator::component_order::{
+    ComponentStatus, OperatorComponent, updatable_components,
+};
+use machinist_core::operator::components::{ClusterEndpoints, ComponentInputs};
+use machinist_core::operator::conditions::OperatorFailure;
+use machinist_core::operator::controller_config::{ClusterFacts, controller_config, server_names};
+use machinist_core::operator::settings::OperatorSettings;
+use machinist_core::operator::{
+    self as core, ManagementState, events::OperatorEvent, repair_report,
+};
+use serde_json::Value;
+
+use super::caches::{self, OperatorCaches, get_optional};
+use super::metrics::OperatorMetrics;
+use super::report::MACHINE_CONFIGURATIONS_PATH;
+use super::write::ApplyWriter;
+use super::{OperatorOptions, certificates};
+use crate::controller::events::Recorder;
+
+/// Said where machines cannot be told where the API is.
+const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
+                         apiServerURL in ConfigMap machinist-settings";
+
+/// An operator in its time of leadership.
+#[derive(Debug)]
+pub(super) struct Operator {
+    pub(super) writer: ApplyWriter,
+    pub(super) caches: OperatorCaches,
+    pub(super) namespace: String,
+    pub(super) release: String,
+    pub(super) image: String,
+    pub(super) reporters: OperatorReporters,
+    /// What has been there: what is missing of it was deleted by somebody.
+    existing: Mutex<BTreeSet<ManagedObject>>,
+}
+
+/// What is kept, and told about when somebody changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ManagedObject {
+    ControllerConfig,
+    Component(OperatorComponent),
+}
+
+/// Where is told what happens. A clone tells the same.
+#[derive(Debug, Clone)]
+pub(super) struct OperatorReporters {
+    pub(super) events: Recorder,
+    pub(super) metrics: OperatorMetrics,
+}
+
+/// What came of a pass.
+#[derive(Debug, Default)]
+pub(super) struct ReconcileReport {
+    /// The parts that there are to be, and how they are.
+    pub(super) components: Vec<(OperatorComponent, ComponentStatus)>,
+    /// What went wrong.
+    pub(super) failure: Option<OperatorFailure>,
+    /// What else is to be known.
+    pub(super) note: Option<&'static str>,
+}
+
+/// Where a pass failed.
+trait TaskContext<T> {
+    fn in_task(self, task: &'static str) -> Result<T, OperatorFailure>;
+}
+
+impl<T, E: Into<Error>> TaskContext<T> for Result<T, E> {
+    fn in_task(self, task: &'static str) -> Result<T, OperatorFailure> {
+        self.map_err(|error| OperatorFailure { task, message: format!("{:#}", error.into()) })
+    }
+}
+
+impl Operator {
+    pub(super) fn new(
+        writer: ApplyWriter,
+        options: &OperatorOptions,
+        image: &str,
+        world: OperatorCaches,
+        outlets: OperatorReporters,
+    ) -> Self {
+        Self {
+            writer,
+            caches: world,
+            namespace: options.namespace.clone(),
+            release: options.release.clone(),
+            image: image.to_owned(),
+            reporters: outlets,
+            existing: Mutex::default(),
+        }
+    }
+
+    /// Looks at everything once; whether all went well.
+    pub(super) async fn reconcile(&self) -> bool {
+        let owner = match self.owner().await {
+            Ok(Some(owner)) => owner,
+            // We are being deinstalled: what is gone stays gone.
+            Ok(None) => return true,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot read the own namespace");
+                return false;
+            }
+        };
+        let mut done = ReconcileReport::default();
+        if let Err(failure) = self.reconcile_components(&owner, &mut done).await {
+            tracing::warn!(task = failure.task, message = failure.message, "a pass failed");
+            done.failure = Some(failure);
+        }
+        let well = done.failure.is_none();
+        self.reporters.metrics.record_pass(done.failure.as_ref().map(|failure| failure.task));
+        match self.write_status(&owner, &done).await {
+            Ok(()) => well,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot say how the system is");
+                false
+            }
+        }
+    }
+
+    /// The owner of what is outside of the namespace; none when the namespace is going.
+    async fn owner(&self) -> Result<Option<Value>> {
+        let namespace =
+            get_optional(&self.writer.client, &format!("/api/v1/namespaces/{}", self.namespace))
+                .await?;
+        let uid = namespace["metadata"]["uid"].as_str();
+        let is_going = !namespace["metadata"]["deletionTimestamp"].is_null();
+        Ok(uid.filter(|_| !is_going).map(|uid| core::owner_reference(&self.namespace, uid)))
+    }
+
+    async fn reconcile_components(
+        &self,
+        owner: &Value,
+        done: &mut ReconcileReport,
+    ) -> Result<(), OperatorFailure> {
+        let own = self.caches.machine_configurations.get(object::CLUSTER);
+        if own.is_none() {
+            self.writer.create(&core::machine_configuration(owner)).await.in_task("Apply")?;
+            // What happens in this pass is told about it, and the watch may be late.
+            let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}", object::CLUSTER);
+            let made = get_optional(&self.writer.client, &path).await.in_task("Apply")?;
+            self.caches
+                .machine_configurations
+                .upsert(serde_json::from_value(made).in_task("Apply")?);
+        }
+        let spec = own.as_ref().map(|own| &own.spec);
+        let management =
+            ManagementState::from_spec(spec.and_then(|spec| spec.management_state.as_deref()));
+        // Until it is known which parts there are to be, all are.
+        done.components = self.component_statuses(&OperatorComponent::ALL);
+        let settings = OperatorSettings::read(
+            &self.caches.config_map_data(&self.namespace, core::SETTINGS_CONFIG_MAP),
+        );
+        let settings = settings.in_task("Settings")?;
+        if let Some(name) = &settings.server_token {
+            let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
+            let secret = get_optional(&self.writer.client, &path).await.in_task("Observe")?;
+            settings.check_token(&secret).in_task("Settings")?;
+        }
+        let cluster =
+            caches::read_cluster(&self.writer.client, &self.caches, &self.namespace).await;
+        let cluster = cluster.in_task("Observe")?;
+        let mut inputs = ComponentInputs {
+            namespace: self.namespace.clone(),
+            image: self.image.clone(),
+            release: self.release.clone(),
+            log_filter: core::log_filter(spec.and_then(|spec| spec.log_level.as_deref()))
+                .to_owned(),
+            endpoint: None,
+            settings,
+        };
+        if inputs.settings.server {
+            inputs.endpoint = endpoint(&inputs.settings, &cluster);
+            done.note = inputs.endpoint.is_none().then_some(NO_SERVER);
+        }
+        done.components = self.component_statuses(&inputs.desired_components());
+        match management {
+            ManagementState::Unmanaged => {
+                done.note =
+                    Some("nothing is kept as it should be: spec.managementState is Unmanaged");
+                return Ok(());
+            }
+            ManagementState::Removed => {
+                done.note = Some("nothing is deployed: spec.managementState is Removed");
+                done.components.clear();
+                return self.remove_components(&inputs, &OperatorComponent::ALL).await;
+            }
+            ManagementState::Managed => {}
+        }
+        for pool in core::pools(owner) {
+            let name = pool["metadata"]["name"].as_str().unwrap_or_default();
+            if self.caches.pools.get(name).is_none() {
+                self.writer.create(&pool).await.in_task("Apply")?;
+            }
+        }
+        let mut bundle = String::new();
+        if let Some(endpoint) = &inputs.endpoint {
+            let names = server_names(&endpoint.server, &inputs.settings.server_names);
+            let overlap = inputs.settings.certificate_overlap;
+            let news = |news: &OperatorEvent| self.report_event(news);
+            let kept = certificates::reconcile_certificates(
+                &self.writer,
+                &self.namespace,
+                &names,
+                overlap,
+                &news,
+            )
+            .await;
+            let kept = kept.in_task("Certificates")?;
+            self.reporters.metrics.set_certificate_expirations(&kept.expirations);
+            bundle = kept.bundle;
+        }
+        let mut failed = Ok(());
+        if self.may_write_controller_config(&done.components) {
+            // The parts do not wait for it.
+            failed = self.write_controller_config(&inputs, &cluster, &bundle, owner).await;
+        }
+        for part in updatable_components(&done.components, &self.release) {
+            self.apply_component(&inputs, part).await.in_task("Apply")?;
+        }
+        let wanted = inputs.desired_components();
+        let others: Vec<OperatorComponent> =
+            OperatorComponent::ALL.into_iter().filter(|part| !wanted.contains(part)).collect();
+        self.remove_components(&inputs, &others).await?;
+        done.components = self.component_statuses(&wanted);
+        failed.in_task("ControllerConfig")
+    }
+
+    fn component_statuses(
+        &self,
+        parts: &[OperatorComponent],
+    ) -> Vec<(OperatorComponent, ComponentStatus)> {
+        parts
+            .iter()
+            .map(|part| (*part, self.caches.component_status(&self.namespace, *part)))
+            .collect()
+    }
+
+    /// The controller of a release reads its ControllerConfig first: that of another release waits for it, but
+    /// certificates go on being handed out.
+    fn may_write_controller_config(&self, parts: &[(OperatorComponent, ComponentStatus)]) -> bool {
+        let Some(found) = self.caches.controller_configs.get(object::CONTROLLER_CONFIG) else {
+            return true;
+        };
+        let annotations = found.metadata.annotations.as_ref();
+        let release = annotations.and_then(|all| all.get(annotation::RELEASE_IMAGE_VERSION));
+        let arrived = |(part, seen): &(OperatorComponent, ComponentStatus)| {
+            *part == OperatorComponent::Controller && seen.is_rolled_out(&self.release)
+        };
+        release == Some(&self.release) || parts.iter().any(arrived)
+    }
+
+    async fn write_controller_config(
+        &self,
+        inputs: &ComponentInputs,
+        cluster: &ClusterFacts,
+        bundle: &str,
+        owner: &Value,
+    ) -> Result<()> {
+        ensure!(
+            !cluster.api_ca.is_empty(),
+            "ConfigMap kube-root-ca.crt has no ca.crt: kube-controller-manager has to put the CA of the API there"
+        );
+        let wanted = controller_config(inputs, cluster, bundle, owner);
+        let found = self.caches.controller_config();
+        let written = self.writer.apply(&wanted).await?;
+        self.report_repair(ManagedObject::ControllerConfig, &wanted, found.as_ref(), &written);
+        self.caches.controller_configs.upsert(serde_json::from_value(written)?);
+        Ok(())
+    }
+
+    async fn apply_component(
+        &self,
+        inputs: &ComponentInputs,
+        part: OperatorComponent,
+    ) -> Result<()> {
+        let (wanted, found) =
+            (inputs.manifest(part), self.caches.component_object(&self.namespace, part));
+        let written = self.writer.apply(&wanted).await?;
+        self.report_repair(ManagedObject::Component(part), &wanted, found.as_ref(), &written);
+        match part {
+            OperatorComponent::Controller => {
+                self.caches.deployments.upsert(serde_json::from_value(written)?)
+            }
+            OperatorComponent::Server | OperatorComponent::Daemon => {
+                self.caches.daemon_sets.upsert(serde_json::from_value(written)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what applying an object changed, if anything.
+    fn report_repair(
+        &self,
+        thing: ManagedObject,
+        wanted: &Value,
+        found: Option<&Value>,
+        written: &Value,
+    ) {
+        let existed = !self.existing().insert(thing);
+        if let Some(news) = repair_report::apply_event(wanted, found, written, existed) {
+            if news.warning {
+                self.reporters.metrics.count_repair();
+            }
+            self.report_event(&news);
+        }
+    }
+
+    fn existing(&self) -> MutexGuard<'_, BTreeSet<ManagedObject>> {
+        self.existing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn remove_components(
+        &self,
+        inputs: &ComponentInputs,
+        parts: &[OperatorComponent],
+    ) -> Result<(), OperatorFailure> {
+        for part in parts {
+            // What we take away ourselves was not deleted by somebody.
+            self.existing().remove(&ManagedObject::Component(*part));
+            if self.caches.component_status(&self.namespace, *part).present {
+                self.writer.delete(&inputs.manifest(*part)).await.in_task("Apply")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where machines reach the cluster: as it is said, else by the cluster's own words.
+fn endpoint(settings: &OperatorSettings, cluster: &ClusterFacts) -> Option<ClusterEndpoints> {
+    let api_server = settings.api_server_url.clone().or_else(|| cluster.api_server())?;
+    let server = settings.server_url.clone().or_else(|| cluster.server(&api_server))?;
+    Some(ClusterEndpoints { api_server, server })
+}

@@ -1,0 +1,106 @@
+//! What the operator says: conditions on MachineConfiguration `cluster`, and a ClusterOperator where there are any.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use machinist_core::api::names::object;
+use machinist_core::api::{Condition, MachineConfigPool};
+use machinist_core::operator::conditions::{
+    OperatorSnapshot, cluster_operator_status, conditions, is_rolled_out,
+};
+use machinist_core::operator::events::{OperatorEvent, condition_events};
+use serde_json::{Value, json};
+
+use super::caches::get_optional;
+use super::reconcile::{Operator, ReconcileReport};
+use crate::controller::events::EventComponent;
+
+/// The operator's own kind.
+pub(super) const MACHINE_CONFIGURATIONS_PATH: &str =
+    "/apis/operator.openshift.io/v1/machineconfigurations";
+const CONFIG_API_PATH: &str = "/apis/config.openshift.io/v1";
+const CLUSTER_OPERATOR: &str = "machine-config";
+
+impl Operator {
+    /// Says what came of a pass, unless it is said already.
+    pub(super) async fn write_status(&self, owner: &Value, done: &ReconcileReport) -> Result<()> {
+        // Somebody deletes it while we look; the watch brings news of it, and another pass with it.
+        let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) else {
+            return Ok(());
+        };
+        let pools = self.caches.pools.all();
+        let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
+        let facts = OperatorSnapshot {
+            release: &self.release,
+            components: &done.components,
+            failure: done.failure.as_ref(),
+            pools: &pools,
+            remark: done.note,
+        };
+        let status = own.status.clone().unwrap_or_default();
+        let before = status.conditions.clone().unwrap_or_default();
+        let after = conditions(&before, &facts, &Time(Timestamp::now()));
+        self.reporters.metrics.set_conditions(&after);
+        let generation = own.metadata.generation;
+        if after != before || status.observed_generation != generation {
+            let patch = json!({
+                "metadata": {"resourceVersion": own.metadata.resource_version},
+                "status": {"conditions": after, "observedGeneration": generation},
+            });
+            let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}/status", object::CLUSTER);
+            let about =
+                || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
+            self.writer.merge(&path, &patch).await.with_context(about)?;
+            for news in condition_events(&before, &after) {
+                self.report_event(&news);
+            }
+        }
+        let arrived =
+            is_rolled_out(&after, &facts).then_some((self.release.as_str(), self.image.as_str()));
+        self.write_cluster_operator_status(owner, &after, arrived).await
+    }
+
+    /// An event about the operator's own object.
+    pub(super) fn report_event(&self, news: &OperatorEvent) {
+        let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) else { return };
+        let OperatorEvent { reason, warning, message } = news;
+        self.reporters.events.report_event(
+            EventComponent::Operator,
+            &*own,
+            *warning,
+            reason,
+            message.as_str(),
+        );
+    }
+
+    async fn write_cluster_operator_status(
+        &self,
+        owner: &Value,
+        conditions: &[Condition],
+        arrived: Option<(&str, &str)>,
+    ) -> Result<()> {
+        let kinds = get_optional(&self.writer.client, CONFIG_API_PATH).await?;
+        let kinds = kinds["resources"].as_array().cloned().unwrap_or_default();
+        if !kinds.iter().any(|kind| kind["name"] == "clusteroperators") {
+            return Ok(());
+        }
+        let path = format!("{CONFIG_API_PATH}/clusteroperators/{CLUSTER_OPERATOR}");
+        let mut found = get_optional(&self.writer.client, &path).await?;
+        if found.is_null() {
+            let object = json!({
+                "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+                "metadata": {"name": CLUSTER_OPERATOR, "ownerReferences": owner}, "spec": {},
+            });
+            self.writer.create(&object).await?;
+            found = get_optional(&self.writer.client, &path).await?;
+        }
+        let status = cluster_operator_status(&found, conditions, arrived, &self.namespace);
+        let is_said = |field: &str| found["status"][field] == status[field];
+        if ["conditions", "versions", "relatedObjects"].into_iter().all(is_said) {
+            return Ok(());
+        }
+        let patch = json!({"status": status});
+        let about = || format!("cannot write the status of ClusterOperator {CLUSTER_OPERATOR}");
+        self.writer.merge(&format!("{path}/status"), &patch).await.with_context(about)
+    }
+}

@@ -1,0 +1,93 @@
+//! Who gets an answer: the shell around `machinist_core::serve::access`.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use http::header;
+use http::request::Parts;
+use k8s_openapi::jiff::Timestamp;
+use machinist_core::serve::ServeError;
+use machinist_core::serve::network::IpNetwork;
+use machinist_core::serve::provisioning_token::{self, ProvisioningToken};
+use machinist_core::serve::rate_limit::RateLimiter;
+
+use super::tokens::TokenStore;
+
+/// Who gets an answer.
+#[derive(Debug, Clone, Default)]
+pub struct AccessOptions {
+    /// Whether a request needs a provisioning token.
+    pub require_token: bool,
+    /// Where requests may come from; nothing is everywhere.
+    pub allowed: Vec<IpNetwork>,
+    /// Where they may not.
+    pub denied: Vec<IpNetwork>,
+    /// How often a minute one address may ask.
+    pub max_requests_per_minute: Option<u32>,
+    /// How many connections to a port one address may have.
+    pub max_connections: Option<usize>,
+}
+
+/// What every request passes.
+#[derive(Debug)]
+pub(super) struct AccessControl {
+    options: AccessOptions,
+    rate: Option<Mutex<RateLimiter>>,
+    started: Instant,
+    tokens: Option<TokenStore>,
+}
+
+impl AccessControl {
+    pub(super) fn new(access: AccessOptions, tokens: Option<TokenStore>) -> Self {
+        let rate = access.max_requests_per_minute.map(|count| Mutex::new(RateLimiter::new(count)));
+        Self { options: access, rate, started: Instant::now(), tokens }
+    }
+
+    /// Lets a request in; gives the token that it came in with.
+    pub(super) fn authorize(
+        &self,
+        pool: &str,
+        head: &Parts,
+        address: IpAddr,
+    ) -> Result<Option<ProvisioningToken>, ServeError> {
+        self.check_address(address)?;
+        match self.options.require_token {
+            true => self.authenticate(pool, head, address).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether an address may ask at all, and may ask now.
+    pub(super) fn check_address(&self, address: IpAddr) -> Result<(), ServeError> {
+        provisioning_token::check_address(address, &self.options.allowed, &self.options.denied)?;
+        if let Some(rate) = &self.rate {
+            let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+            if !rate.try_acquire(address, self.started.elapsed()) {
+                return Err(ServeError::TooManyRequests);
+            }
+        }
+        Ok(())
+    }
+
+    /// The token of a request that must have one.
+    pub(super) fn authenticate(
+        &self,
+        pool: &str,
+        head: &Parts,
+        address: IpAddr,
+    ) -> Result<ProvisioningToken, ServeError> {
+        let header = head.headers.get(header::AUTHORIZATION).and_then(|text| text.to_str().ok());
+        let presented = provisioning_token::token_from_request(header, head.uri.query());
+        let find = |id: &str| self.tokens.as_ref()?.find(id);
+        provisioning_token::authorize(find, presented.as_deref(), pool, address, Timestamp::now())
+    }
+
+    /// Takes down that a token is used, where uses are counted. Nothing may be handed out before.
+    pub(super) async fn count_use(&self, token: &ProvisioningToken) -> Result<(), ServeError> {
+        match &self.tokens {
+            Some(tokens) if token.max_uses.is_some() => tokens.count_use(&token.id).await,
+            _ => Ok(()),
+        }
+    }
+}

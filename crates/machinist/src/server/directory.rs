@@ -1,0 +1,236 @@
+//! Answers out of a folder, while there is no API yet. Files are looked at on every request, and read again only when
+//! they have changed.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use machinist_core::api::names::object;
+use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use machinist_core::serve::etcd_index::is_control_plane;
+use machinist_core::serve::{ServeError, ServeMode, kubeconfig, seal, select_config};
+use serde::de::DeserializeOwned;
+
+use super::responses::{PoolResponses, ResponseInputs, ServeResult};
+use super::{EnrolmentOptions, ServedBinary};
+use crate::manifests::{self, ManifestText};
+
+/// What tells one version of a file from another.
+type FileStamp = (u64, i64, i64, u64);
+
+/// A folder to serve from.
+#[derive(Debug)]
+pub struct ManifestDirectory {
+    /// Holds `machine-pools/`, `machine-configs/` and `controller-config/`.
+    pub base: PathBuf,
+    /// How machines reach the API of the cluster that is being made.
+    pub kubeconfig: PathBuf,
+    /// Certificates for image registries: `name=file`.
+    pub certificates: Vec<String>,
+    /// Whether other pools than those of the control plane are served.
+    pub all_pools: bool,
+    /// How answers are split, if they are.
+    pub enrolment: Option<EnrolmentOptions>,
+    /// The program that machines complete their first boot with, if they get it here.
+    pub binary: Option<ServedBinary>,
+    cache: Mutex<HashMap<String, CachedPool>>,
+}
+
+#[derive(Debug, Clone)]
+struct CachedPool {
+    files: Vec<(PathBuf, FileStamp)>,
+    answers: Arc<PoolResponses>,
+}
+
+impl ManifestDirectory {
+    /// A folder.
+    #[must_use]
+    pub fn new(
+        base: PathBuf,
+        kubeconfig: PathBuf,
+        certificates: Vec<String>,
+        all_pools: bool,
+    ) -> Self {
+        Self {
+            base,
+            kubeconfig,
+            certificates,
+            all_pools,
+            enrolment: None,
+            binary: None,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The answers for a pool.
+    pub(super) async fn pool(self: &Arc<Self>, name: &str) -> ServeResult<Arc<PoolResponses>> {
+        // It is somebody else's text, and goes into the log.
+        let shown = || name.chars().take(100).collect::<String>();
+        if !self.all_pools && !is_control_plane(name) {
+            return Err(Arc::new(ServeError::NotInBootstrap(shown())));
+        }
+        if !is_valid_name(name) {
+            return Err(Arc::new(ServeError::UnknownPool(shown())));
+        }
+        if let Some(answers) = self.cached(name) {
+            return Ok(answers);
+        }
+        let (folder, pool) = (Arc::clone(self), name.to_owned());
+        let read = tokio::task::spawn_blocking(move || folder.read(&pool)).await;
+        let read = read.map_err(|error| Arc::new(ServeError::Unreadable(error.to_string())))?;
+        let known = read.map_err(Arc::new)?;
+        let answers = Arc::clone(&known.answers);
+        let mut all = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name.to_owned(), known);
+        Ok(answers)
+    }
+
+    /// The answers that are known, if no file has changed since.
+    fn cached(&self, name: &str) -> Option<Arc<PoolResponses>> {
+        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()?;
+        let is_as_it_was = |(path, stamp): &(PathBuf, FileStamp)| {
+            fs::metadata(path).is_ok_and(|now| self::stamp(&now) == *stamp)
+        };
+        known.files.iter().all(is_as_it_was).then_some(known.answers)
+    }
+
+    fn read(&self, name: &str) -> Result<CachedPool, ServeError> {
+        let mut files = Vec::new();
+        let path = self.base.join("machine-pools").join(format!("{name}.yaml"));
+        let pool: MachineConfigPool = read_object(&path, &mut files)?;
+        let config = select_config::config_name(&pool);
+        let config = config.ok_or_else(|| ServeError::NotRendered(name.to_owned()))?;
+        if !is_valid_name(config) {
+            return Err(ServeError::Unreadable(format!(
+                "{}: status.configuration.name is no name",
+                path.display()
+            )));
+        }
+        let path = self.base.join("machine-configs").join(format!("{config}.yaml"));
+        let machine_config: MachineConfig = read_object(&path, &mut files)?;
+        let path = format!("controller-config/{}.yaml", object::CONTROLLER_CONFIG);
+        let controller_config: ControllerConfig =
+            match read_object(&self.base.join(path), &mut files) {
+                Err(ServeError::FileMissing(path)) => {
+                    let why = "could not find controller config on initial bootstrap";
+                    return Err(ServeError::Unreadable(format!("{why}: {path}")));
+                }
+                other => other?,
+            };
+        let annotations = [&pool.metadata, &machine_config.metadata];
+        let paths = seal::annotated_paths(annotations.map(|meta| meta.annotations.as_ref()));
+        let sealing = self.enrolment.as_ref().map(|it| it.sealing(name.to_owned(), paths));
+        let material = ResponseInputs {
+            machine_config: Arc::new(machine_config),
+            controller_config: Some(Arc::new(controller_config)),
+            kubeconfig: Arc::new(self.read_kubeconfig(&mut files)?),
+            image: None,
+            certificates: Arc::new(self.read_certificates(&mut files)?),
+            mode: ServeMode::Bootstrap,
+            sealing: sealing.map(Arc::new),
+            first_boot: self.binary.as_ref().map(|program| program.first_boot(name)),
+        };
+        Ok(CachedPool { files, answers: Arc::new(PoolResponses::new(material)) })
+    }
+
+    fn read_kubeconfig(
+        &self,
+        files: &mut Vec<(PathBuf, FileStamp)>,
+    ) -> Result<Vec<u8>, ServeError> {
+        let shown = self.kubeconfig.display();
+        let bad = |why: String| ServeError::Kubeconfig(format!("{shown}: {why}"));
+        let bytes = read(&self.kubeconfig, files).map_err(|error| bad(error.to_string()))?;
+        let text = String::from_utf8(bytes.clone()).map_err(|_| bad("not text".to_owned()))?;
+        let parsed = manifests::parse(&ManifestText { file: self.kubeconfig.clone(), text });
+        let parsed = parsed.map_err(|error| bad(format!("{error:#}")))?;
+        let first = parsed.into_iter().next().map(|document| document.value).unwrap_or_default();
+        match kubeconfig::kubeconfig_problem(&first) {
+            Some(fault) => Err(bad(fault.to_owned())),
+            None => Ok(bytes),
+        }
+    }
+
+    fn read_certificates(
+        &self,
+        files: &mut Vec<(PathBuf, FileStamp)>,
+    ) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
+        let read = |element: &String| {
+            let parts: Vec<&str> = element.split('=').collect();
+            let [name, file] = parts[..] else {
+                let why = format!("could not use cert, missing key or value {element}");
+                return Err(ServeError::Certificate(why));
+            };
+            let path = self.base.join(file);
+            let bytes = read(&path, files).map_err(|error| {
+                ServeError::Certificate(format!(
+                    "could not read cert file {}: {error}",
+                    path.display()
+                ))
+            })?;
+            Ok((name.to_owned(), bytes))
+        };
+        self.certificates.iter().map(read).collect()
+    }
+}
+
+/// Whether a name can be that of an object, and so of a file in our folders.
+fn is_valid_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    (1..=253).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
+}
+
+fn read_object<K: DeserializeOwned>(
+    path: &Path,
+    files: &mut Vec<(PathBuf, FileStamp)>,
+) -> Result<K, ServeError> {
+    let shown = path.display().to_string();
+    let bytes = match read(path, files) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(ServeError::FileMissing(shown));
+        }
+        Err(error) => return Err(ServeError::Unreadable(format!("{shown}: {error}"))),
+        Ok(bytes) => bytes,
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|_| ServeError::Unreadable(format!("{shown}: not text")))?;
+    let documents = manifests::parse(&ManifestText { file: path.to_owned(), text });
+    let typed = documents.and_then(|documents| match documents.first() {
+        Some(document) => document.typed(),
+        None => Err(anyhow::anyhow!("{shown}: holds no object")),
+    });
+    typed.map_err(|error| ServeError::Unreadable(format!("{error:#}")))
+}
+
+/// The stamp is that of the moment before: a change meanwhile is seen by the next request.
+fn read(path: &Path, files: &mut Vec<(PathBuf, FileStamp)>) -> std::io::Result<Vec<u8>> {
+    files.push((path.to_owned(), stamp(&fs::metadata(path)?)));
+    fs::read(path)
+}
+
+fn stamp(file: &Metadata) -> FileStamp {
+    (file.ino(), file.mtime(), file.mtime_nsec(), file.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_stay_in_their_folder() {
+        for (name, expected) in [
+            ("worker", true),
+            ("rendered-worker-1.2", true),
+            ("", false),
+            ("..", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("w x", false),
+            ("a\0", false),
+        ] {
+            assert_eq!(is_valid_name(name), expected, "{name:?}");
+        }
+        assert!(!is_valid_name(&"a".repeat(254)));
+    }
+}

@@ -1,0 +1,92 @@
+//! The server in figures.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{self, MetricsSource};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ServerRequestLabels {
+    pool: String,
+    version: String,
+    status: u16,
+}
+
+/// All figures. A clone counts into the same.
+#[derive(Clone)]
+pub struct ServerMetrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    requests: Family<ServerRequestLabels, Counter>,
+    bytes: Family<ServerRequestLabels, Counter>,
+    seconds: Family<ServerRequestLabels, Histogram, fn() -> Histogram>,
+    last_change: Gauge,
+}
+
+impl fmt::Debug for ServerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Figures").finish_non_exhaustive()
+    }
+}
+
+impl Default for ServerMetrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        registry.register("machinist_server_requests", "Answers given", requests.clone());
+        let bytes = Family::default();
+        registry.register("machinist_server_sent_bytes", "Bytes of those answers", bytes.clone());
+        let histogram: fn() -> Histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
+        let seconds = Family::new_with_constructor(histogram);
+        let help = "How long it took to have an answer ready";
+        registry.register("machinist_server_duration_seconds", help, seconds.clone());
+        let changed = Gauge::default();
+        let help = "When something that answers are made of last changed, in seconds since 1970";
+        registry.register("machinist_server_changed_seconds", help, changed.clone());
+        Self { inner: Arc::new(Inner { registry, requests, bytes, seconds, last_change: changed }) }
+    }
+}
+
+impl ServerMetrics {
+    /// An answer was given. The pool is one that exists, or nothing: names from outside must not fill the memory.
+    pub(super) fn record_response(
+        &self,
+        pool: &str,
+        version: &str,
+        status: u16,
+        size: usize,
+        took: Duration,
+    ) {
+        let label =
+            ServerRequestLabels { pool: pool.to_owned(), version: version.to_owned(), status };
+        self.inner.requests.get_or_create(&label).inc();
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
+        self.inner.bytes.get_or_create(&label).inc_by(size);
+        self.inner.seconds.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Something that answers are made of has changed.
+    pub(super) fn record_change(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |time| time.as_secs());
+        self.inner.last_change.set(i64::try_from(now).unwrap_or(i64::MAX));
+    }
+
+    /// All figures, for a page.
+    #[must_use]
+    pub fn source(&self) -> MetricsSource {
+        let inner = Arc::clone(&self.inner);
+        MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
+    }
+}

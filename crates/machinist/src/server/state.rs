@@ -1,0 +1,292 @@
+//! Answers out of the API: what the watches know, put together whenever something changes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use machinist_core::api::names::object;
+use machinist_core::api::{
+    ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
+};
+use machinist_core::serve::enrol::SealingConfig;
+use machinist_core::serve::{
+    ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, seal, select_config,
+};
+use tokio::task::JoinSet;
+
+use super::image_registry::ImageRegistryNames;
+use super::metrics::ServerMetrics;
+use super::responses::{PoolResponses, ResponseInputs, ServeResult};
+use super::{ApiAccess, FILE_POLL_INTERVAL, ServerOptions};
+use crate::client::cache::Cache;
+
+/// The ConfigMap with the CA of the API server.
+const KUBECONFIG_DATA: &str = "kubeconfig-data";
+/// Kinds that a home may lack are waited for this long.
+const OPTIONAL_KIND_TIMEOUT: Duration = Duration::from_secs(3);
+
+type PoolTable = BTreeMap<String, ServeResult<Arc<PoolResponses>>>;
+
+/// What is known. A clone is the same board.
+#[derive(Clone)]
+pub(super) struct ServerState {
+    client: Client,
+    options: ServerOptions,
+    pools: Cache<MachineConfigPool>,
+    configs: Cache<MachineConfig>,
+    controller_configs: Cache<ControllerConfig>,
+    os_configs: Cache<MachineOSConfig>,
+    os_builds: Cache<MachineOSBuild>,
+    config_maps: Cache<ConfigMap>,
+    image_registry: ImageRegistryNames,
+    table: Arc<RwLock<Arc<PoolTable>>>,
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl ServerState {
+    pub(super) fn new(client: Client, options: ServerOptions) -> Self {
+        Self {
+            image_registry: ImageRegistryNames::new(client.clone()),
+            client,
+            options,
+            pools: Cache::default(),
+            configs: Cache::default(),
+            controller_configs: Cache::default(),
+            os_configs: Cache::default(),
+            os_builds: Cache::default(),
+            config_maps: Cache::default(),
+            table: Arc::default(),
+        }
+    }
+
+    /// The answers for a pool.
+    pub(super) fn pool(&self, name: &str) -> ServeResult<Arc<PoolResponses>> {
+        let table = self.table();
+        match table.get(name) {
+            Some(outcome) => outcome.clone(),
+            None => Err(Arc::new(ServeError::UnknownPool(name.chars().take(100).collect()))),
+        }
+    }
+
+    fn table(&self) -> Arc<PoolTable> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts the watches; is over when everything has been seen once. They end with the tasks.
+    pub(super) async fn start(&self, tasks: &mut JoinSet<()>, figures: ServerMetrics) {
+        let config = watcher::Config::default;
+        let all = || self.client.clone();
+        tasks.spawn(self.pools.clone().reflect(Api::all(all()), config(), strip_managed_fields));
+        tasks.spawn(self.configs.clone().reflect(Api::all(all()), config(), strip_managed_fields));
+        let controller_configs = self.controller_configs.clone();
+        tasks.spawn(controller_configs.reflect(Api::all(all()), config(), strip_managed_fields));
+        tasks.spawn(self.os_configs.clone().reflect(
+            Api::all(all()),
+            config(),
+            strip_managed_fields,
+        ));
+        tasks.spawn(self.os_builds.clone().reflect(
+            Api::all(all()),
+            config(),
+            strip_managed_fields,
+        ));
+        let maps: Api<ConfigMap> = Api::namespaced(all(), &self.options.namespace);
+        let named = config().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
+        tasks.spawn(self.config_maps.clone().reflect(maps, named, strip_managed_fields));
+        self.pools.wait_until_ready().await;
+        self.configs.wait_until_ready().await;
+        self.controller_configs.wait_until_ready().await;
+        self.config_maps.wait_until_ready().await;
+        // Older homes have no such kinds.
+        let _ =
+            tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, self.os_configs.wait_until_ready()).await;
+        let _ =
+            tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, self.os_builds.wait_until_ready()).await;
+        self.rebuild(&figures).await;
+        tasks.spawn(self.clone().run(figures));
+    }
+
+    /// Puts everything together anew after each change, for ever.
+    async fn run(self, figures: ServerMetrics) {
+        let (mut pools, mut configs) = (self.pools.subscribe(), self.configs.subscribe());
+        let (mut controller, mut maps) =
+            (self.controller_configs.subscribe(), self.config_maps.subscribe());
+        let (mut os_configs, mut builds) =
+            (self.os_configs.subscribe(), self.os_builds.subscribe());
+        loop {
+            // The caches live as long as we do.
+            tokio::select! {
+                _ = pools.changed() => {}
+                _ = configs.changed() => {}
+                _ = controller.changed() => {}
+                _ = maps.changed() => {}
+                _ = os_configs.changed() => {}
+                _ = builds.changed() => {}
+                () = tokio::time::sleep(FILE_POLL_INTERVAL) => {}
+            }
+            self.rebuild(&figures).await;
+        }
+    }
+
+    async fn rebuild(&self, figures: &ServerMetrics) {
+        let old = self.table();
+        let kubeconfig = self.kubeconfig().await.map(Arc::new).map_err(Arc::new);
+        let mut new = PoolTable::new();
+        let mut changed = old.len() != self.pools.all().len();
+        for pool in self.pools.all() {
+            let Some(name) = pool.metadata.name.clone() else { continue };
+            let known = old.get(&name).and_then(|known| known.as_ref().ok());
+            let outcome = match self.inputs(&pool, &kubeconfig).await {
+                Ok(material) => {
+                    Ok(match known.filter(|known| known.inputs.is_unchanged(&material)) {
+                        Some(known) => Arc::clone(known),
+                        None => {
+                            changed = true;
+                            Arc::new(PoolResponses::new(material))
+                        }
+                    })
+                }
+                Err(refusal) => {
+                    changed |= known.is_some();
+                    Err(refusal)
+                }
+            };
+            new.insert(name, outcome);
+        }
+        if changed {
+            figures.record_change();
+            self.prerender(&old, &new);
+        }
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    }
+
+    /// Makes the answers at once that were asked for before, so that no machine waits for them.
+    fn prerender(&self, old: &PoolTable, new: &PoolTable) {
+        for (name, outcome) in new {
+            let (Ok(answers), Some(Ok(before))) = (outcome, old.get(name)) else { continue };
+            if Arc::ptr_eq(answers, before) {
+                continue;
+            }
+            let (answers, versions) = (Arc::clone(answers), before.versions());
+            tokio::spawn(async move {
+                for version in versions {
+                    let asked =
+                        ConfigRequest { version, etcd_index: None, half: ConfigHalf::Public };
+                    let _ = answers.response(&asked).await;
+                }
+            });
+        }
+    }
+
+    async fn inputs(
+        &self,
+        pool: &MachineConfigPool,
+        kubeconfig: &ServeResult<Arc<Vec<u8>>>,
+    ) -> ServeResult<ResponseInputs> {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let Some(config) = select_config::config_name(pool) else {
+            return Err(Arc::new(ServeError::NotRendered(name)));
+        };
+        let Some(machine_config) = self.configs.get(config) else {
+            let config = config.to_owned();
+            return Err(Arc::new(ServeError::ConfigMissing { pool: name, config }));
+        };
+        let controller_config = self.controller_configs.get(object::CONTROLLER_CONFIG);
+        if controller_config.is_none() && !self.options.controller_config_optional {
+            return Err(Arc::new(ServeError::NoControllerConfig));
+        }
+        Ok(ResponseInputs {
+            machine_config,
+            controller_config,
+            kubeconfig: kubeconfig.clone()?,
+            image: self.image(pool, config).await,
+            certificates: Arc::default(),
+            mode: ServeMode::Cluster,
+            sealing: self.sealing(pool, config).map(Arc::new),
+            first_boot: self.options.binary.as_ref().map(|program| program.first_boot(&name)),
+        })
+    }
+
+    /// How the answers of a pool are split. Whoever wrote a part of the config may say that it is secret.
+    fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<SealingConfig> {
+        let enrolment = self.options.enrolment.as_ref()?;
+        let configurations = [pool.spec.configuration.as_ref()]
+            .into_iter()
+            .chain([pool.status.as_ref().and_then(|status| status.configuration.as_ref())]);
+        let sources = configurations.flatten().filter_map(|it| it.source.as_deref()).flatten();
+        let sources = sources.filter_map(|source| source.name.as_deref());
+        let configs: Vec<Arc<MachineConfig>> =
+            sources.chain([config]).filter_map(|name| self.configs.get(name)).collect();
+        let all = configs.iter().map(|config| config.metadata.annotations.as_ref());
+        let paths = seal::annotated_paths(all.chain([pool.metadata.annotations.as_ref()]));
+        let pool = pool.metadata.name.clone().unwrap_or_default();
+        Some(enrolment.sealing(pool, paths))
+    }
+
+    /// The image that was built for a pool, where a new machine can reach it.
+    async fn image(&self, pool: &MachineConfigPool, config: &str) -> Option<String> {
+        let (os_configs, builds) = (self.os_configs.all(), self.os_builds.all());
+        let os_configs = os_configs.iter().map(Arc::as_ref);
+        let image =
+            select_config::built_image(pool, config, os_configs, builds.iter().map(Arc::as_ref))?;
+        let hosts = self.image_registry.hosts().await?;
+        (!select_config::is_internal(image, &hosts)).then(|| image.to_owned())
+    }
+
+    /// How new machines reach the API.
+    async fn kubeconfig(&self) -> Result<Vec<u8>, ServeError> {
+        match &self.options.api_access {
+            ApiAccess::Static { api_server, authority, token } => {
+                let token = match token {
+                    Some(file) => Some(read_token(file).await?),
+                    None => None,
+                };
+                let token = token.as_deref().map(str::trim);
+                Ok(kubeconfig::bootstrap_kubeconfig(api_server, authority.as_bytes(), token).into())
+            }
+            ApiAccess::Files { api_server, folder } => {
+                let token = read_token(&folder.join("token")).await?;
+                // Whoever wrote it with a shell has ended the line.
+                let token = token.trim_end();
+                let authority = match self.api_ca() {
+                    Some(authority) => authority,
+                    None => read(&folder.join("ca.crt")).await?,
+                };
+                Ok(kubeconfig::bootstrap_kubeconfig(api_server, &authority, Some(token)).into())
+            }
+        }
+    }
+
+    /// The CA of the API server, where the cluster says which it is.
+    fn api_ca(&self) -> Option<Vec<u8>> {
+        let map = self.config_maps.get_in(&self.options.namespace, KUBECONFIG_DATA)?;
+        map.binary_data.as_ref()?.get("ca-bundle.crt").map(|bytes| bytes.0.clone())
+    }
+}
+
+async fn read_token(path: &Path) -> Result<String, ServeError> {
+    let token = String::from_utf8(read(path).await?);
+    token.map_err(|_| ServeError::Kubeconfig("the token is no text".into()))
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
+    let bytes = tokio::fs::read(path).await;
+    bytes.map_err(|error| {
+        ServeError::Kubeconfig(format!("failed to read {}: {error}", path.display()))
+    })
+}
+
+/// Who wrote which field is of no use here, and half of an object's size.
+fn strip_managed_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}

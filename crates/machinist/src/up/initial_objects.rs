@@ -1,0 +1,118 @@
+//! What the hub holds from the start.
+
+use anyhow::Result;
+use machinist_core::api::crds::crds;
+use machinist_hub::auth::NODE_GROUP;
+use machinist_hub::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
+use serde_json::{Value, json};
+
+const GROUP: &str = "machineconfiguration.openshift.io";
+/// The group of what an administrator says about changes.
+const OPERATOR_GROUP: &str = "operator.openshift.io";
+/// The namespace of the system's own objects.
+pub const NAMESPACE: &str = "openshift-machine-config-operator";
+/// The pools that are there from the start.
+const DEFAULT_POOLS: &[&str] = &["master", "worker"];
+
+/// The definitions of all kinds.
+///
+/// # Errors
+/// None in practice: they are made of our own types.
+pub fn crd_objects() -> Result<Vec<Value>> {
+    crds()
+        .iter()
+        .map(|crd| {
+            let mut value = serde_json::to_value(crd)?;
+            value["apiVersion"] = "apiextensions.k8s.io/v1".into();
+            value["kind"] = "CustomResourceDefinition".into();
+            Ok(value)
+        })
+        .collect()
+}
+
+/// What machines may do with our kinds: read the configuration, and report on themselves.
+#[must_use]
+pub fn machine_rules() -> Vec<PolicyRule> {
+    let reports = "get list watch create update patch";
+    vec![
+        PolicyRule::new(
+            NODE_GROUP,
+            READ_VERBS,
+            GROUP,
+            "machineconfigs machineconfigpools controllerconfigs",
+            ResourceNames::Any,
+        ),
+        PolicyRule::new(
+            NODE_GROUP,
+            READ_VERBS,
+            OPERATOR_GROUP,
+            "machineconfigurations",
+            ResourceNames::Any,
+        ),
+        PolicyRule::new(NODE_GROUP, reports, GROUP, "machineconfignodes", ResourceNames::OwnNode),
+        PolicyRule::new(
+            NODE_GROUP,
+            "get update patch",
+            GROUP,
+            "machineconfignodes/status",
+            ResourceNames::OwnNode,
+        ),
+    ]
+}
+
+/// The namespaces that are there from the start.
+#[must_use]
+pub fn namespaces() -> Vec<String> {
+    vec![NAMESPACE.to_owned()]
+}
+
+/// The objects that are there from the start.
+#[must_use]
+pub fn objects() -> Vec<Value> {
+    DEFAULT_POOLS.iter().map(|name| pool(name)).collect()
+}
+
+fn pool(name: &str) -> Value {
+    let select = |key: &str, value: &str| json!({"matchLabels": {key: value}});
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "MachineConfigPool",
+        "metadata": {
+            "name": name,
+            "labels": {
+                format!("{GROUP}/mco-built-in"): "",
+                format!("pools.operator.{GROUP}/{name}"): "",
+            },
+        },
+        "spec": {
+            "machineConfigSelector": select(&format!("{GROUP}/role"), name),
+            "nodeSelector": select(&format!("node-role.kubernetes.io/{name}"), ""),
+            "configuration": {},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_select_by_role() {
+        let pool = pool("worker");
+        assert_eq!(
+            pool["spec"]["machineConfigSelector"]["matchLabels"],
+            json!({"machineconfiguration.openshift.io/role": "worker"})
+        );
+        assert_eq!(
+            pool["metadata"]["labels"]["pools.operator.machineconfiguration.openshift.io/worker"],
+            ""
+        );
+    }
+
+    #[test]
+    fn definitions_say_what_they_are() {
+        let all = crd_objects().unwrap();
+        assert!(all.len() > 20);
+        assert!(all.iter().all(|crd| crd["kind"] == "CustomResourceDefinition"));
+    }
+}

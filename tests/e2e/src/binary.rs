@@ -1,0 +1,46 @@
+//! Our own program, as machines and clusters of a test run it.
+
+use crate::command::run;
+use anyhow::{Context, Result, anyhow, bail};
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The path of the program `machinist`, built with the profile of the test that asks. `MACHINIST_BIN` names another one.
+pub fn machinist_binary() -> Result<PathBuf> {
+    static BUILD_RESULT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILD_RESULT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.clone().map_err(|error| anyhow!(error))
+}
+
+fn build() -> Result<PathBuf> {
+    if let Some(program) = env::var_os("MACHINIST_BIN") {
+        return Ok(PathBuf::from(program));
+    }
+    // A test runs as TARGET/PROFILE/deps/NAME-HASH.
+    let test = env::current_exe()?;
+    let profile = test.ancestors().nth(2).context("the test is not in a target folder")?;
+    let target = profile.parent().context("the test is not in a target folder")?;
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo told the test about its own package would make build scripts of others run again.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            cargo.env_remove(name.as_ref());
+        }
+    }
+    cargo.args(["build", "--quiet", "--package", "machinist", "--target-dir"]).arg(target);
+    if profile.file_name().is_some_and(|name| name == "release") {
+        cargo.arg("--release");
+    }
+    run(cargo.current_dir(crate::cache::source_root())).context("build machinist")?;
+    let program = profile.join("machinist");
+    if !program.exists() {
+        bail!("cargo has built no {}", program.display());
+    }
+    Ok(program)
+}

@@ -1,0 +1,7 @@
+//! Faults of the power and of the disk: true power cuts, and system calls that fail or kill.
+
+mod disk;
+mod inject;
+
+pub use disk::LoopDisk;
+pub use inject::SyscallFault;

@@ -1,7 +1,0 @@
-//! Faults of the power and of the disk: true power cuts, and system calls that fail or kill.
-
-mod disk;
-mod inject;
-
-pub use disk::Disk;
-pub use inject::Injection;

@@ -1,0 +1,129 @@
+//! What a machine's own part costs: many files on a real disk, one file of a running machine, fifty machines at once, and
+//! doing nothing. Figures need an optimised program and a quiet machine, so these run with `make bench`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests may panic as tests do"
+)]
+
+mod fifty_machines;
+mod one_file;
+#[path = "../daemon/site.rs"]
+#[allow(dead_code, reason = "tests of the daemon use the rest of it")]
+mod site;
+
+use machinist_e2e::{ApiServer, Lab, LoopDisk, binary, command, measurements, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A MachineConfig of a thousand files of a kilobyte or so, a hundred in a folder.
+fn thousand_files_config(folder: &Path, name: &str) -> PathBuf {
+    let file = |number: usize| {
+        let text = format!("{name}-{number:04}-").repeat(90);
+        let path = format!("/etc/many/{}/{number}", number / 100);
+        json!({"path": path, "contents": {"source": format!("data:,{text}")}})
+    };
+    let files: Vec<Value> = (0..1000).map(file).collect();
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}}
+    });
+    let path = folder.join(format!("{name}.json"));
+    fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// Brings a root to a config, and gives the time that it took.
+fn apply_once(root: &Path, config: &Path, what: &str) -> Duration {
+    let mut once = Command::new(binary::machinist_binary().unwrap());
+    once.args(["once", "-o", "json", "--root"]).arg(root).arg("-f").arg(config);
+    let begin = Instant::now();
+    command::run(&mut once).unwrap();
+    let took = begin.elapsed();
+    println!("{what}: {took:?}");
+    measurements::record(&format!("once-{}", what.replace([' ', ','], "-")), format!("{took:?}"))
+        .unwrap();
+    took
+}
+
+#[test]
+#[ignore = "a figure: make bench"]
+fn a_thousand_files_take_two_seconds_at_most() {
+    let lab = Lab::new().unwrap();
+    let disk = LoopDisk::new(&lab, "disk", 256).unwrap();
+    let root = disk.path().join("root");
+    fs::create_dir_all(root.join("etc")).unwrap();
+    let [first, second] = ["first", "second"].map(|name| thousand_files_config(lab.dir(), name));
+    for (what, config, budget) in [
+        ("1,000 files written", &first, 2),
+        ("1,000 files replaced", &second, 2),
+        ("1,000 files as they should be", &second, 1),
+    ] {
+        let took = apply_once(&root, config, what);
+        assert!(took < Duration::from_secs(budget), "{what}: {took:?}");
+    }
+}
+
+/// What a daemon that rests may have in memory, in kilobytes.
+const IDLE_MEMORY_BUDGET_KIB: u64 = 10 << 10;
+
+/// A number of `/proc/PID/status`, in kilobytes.
+fn status(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "a figure: make bench"]
+fn an_idle_daemon_uses_no_cpu() {
+    let home = ApiServer::hub().unwrap();
+    let lab = Lab::new().unwrap();
+    let root = lab.create_dir("root").unwrap();
+    fs::create_dir_all(root.join("etc")).unwrap();
+    let mut daemon = Command::new(binary::machinist_binary().unwrap());
+    daemon.args(["daemon", "start", "--node-name", "idle", "--register", "--root"]).arg(&root);
+    daemon.args(["--label", "node-role.kubernetes.io/worker=", "--kubeconfig"]);
+    daemon.arg(home.kubeconfig());
+    let mut process = lab.spawn("daemon", &daemon).unwrap();
+    let state = r"jsonpath={.metadata.annotations.machineconfiguration\.openshift\.io/state}";
+    wait_for("the machine to be done", || {
+        process.check_alive()?;
+        let answer = home.kubectl(&["get", "node", "idle", "-o", state])?;
+        Ok(answer.stdout.trim() == "Done")
+    })
+    .unwrap();
+    let pid = process.id();
+    // A daemon that rests gives back what it needed to start.
+    wait_for("the daemon to rest", || {
+        let memory = status(pid, "VmRSS:");
+        anyhow::ensure!(
+            memory <= IDLE_MEMORY_BUDGET_KIB,
+            "{memory} KB are resident, {IDLE_MEMORY_BUDGET_KIB} KB may be"
+        );
+        Ok(true)
+    })
+    .unwrap();
+    let log = lab.dir().join("calls");
+    let mut strace = Command::new("timeout");
+    strace.args(["--signal=INT", "60", "strace", "-f", "-qq", "-o"]).arg(&log);
+    strace.args(["-p", &pid.to_string()]);
+    command::output(&mut strace).unwrap();
+    let calls = fs::read_to_string(&log).unwrap();
+    // The call that it was in when the look began is none.
+    let count = calls.lines().filter(|line| !line.contains("resumed")).count();
+    let (memory, own) = (status(pid, "VmRSS:"), status(pid, "RssAnon:"));
+    println!(
+        "idle: {count} system calls in a minute, {memory} KB resident, {own} KB of them its own"
+    );
+    measurements::record("daemon-idle-calls", count).unwrap();
+    measurements::record("daemon-idle-memory", format!("{memory} KB ({own} KB its own)")).unwrap();
+    assert!(count <= 30, "{count} system calls in an idle minute:\n{calls}");
+    assert!(memory <= IDLE_MEMORY_BUDGET_KIB, "{memory} KB");
+}

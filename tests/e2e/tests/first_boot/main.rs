@@ -1,0 +1,31 @@
+//! The whole birth of a machine: a pointer config, the real Ignition, our server, the first boot, the pool's image, one
+//! restart, joined, Done.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod fixture;
+mod in_place;
+mod leave;
+mod sealed_config;
+mod served;
+
+use machinist_e2e::machine::MachineBuilder;
+use machinist_e2e::{Machine, measurements};
+use std::time::Instant;
+
+/// Switches a new machine on.
+fn power_on_new_machine(machine: MachineBuilder) -> Machine {
+    let machine = machine.build().unwrap();
+    let up = machine.power_on();
+    assert!(up.is_ok(), "{up:?}\n{}", machine.journal().unwrap_or_default());
+    machine
+}
+
+/// Keeps and shows how long it took from power-on to Done.
+fn record_first_boot_time(name: &str, start: Instant) {
+    let took = format!("{:.1} s from power-on to Done", start.elapsed().as_secs_f64());
+    measurements::record(name, took).unwrap();
+}
+
+fn read(machine: &Machine, path: &str) -> String {
+    machine.sh(&format!("cat {path}")).unwrap()
+}

@@ -1,0 +1,67 @@
+//! The machine room of the kit: boot, exec, reboot, power cut and link cut.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use machinist_e2e::{Lab, Machine, measurements};
+use std::thread;
+
+fn check_lifecycle(machine: &Machine) {
+    assert_eq!(machine.exec(&["hostname"]).unwrap().stdout_trimmed(), machine.name());
+    assert_eq!(machine.exec(&["sh", "-c", "exit 7"]).unwrap().code, 7);
+    assert_eq!(machine.failed_units().unwrap(), Vec::<String>::new());
+
+    let before = machine.tree("/etc").unwrap();
+    machine.write_file("/etc/motd", "hello\n").unwrap();
+    assert_eq!(machine.read_file("/etc/motd").unwrap(), b"hello\n");
+    assert_eq!(before.changes(&machine.tree("/etc").unwrap()), ["~/etc/motd"]);
+
+    machine.reboot().unwrap();
+    assert_eq!(machine.boots(), 2);
+    assert_eq!(machine.read_file("/etc/motd").unwrap(), b"hello\n");
+
+    machine.sh("touch /run/passing").unwrap();
+    machine.power_cut().unwrap();
+    assert!(!machine.is_on());
+    machine.power_on().unwrap();
+    assert!(!machine.exists("/run/passing").unwrap());
+    assert_eq!(
+        machine.sh("journalctl --list-boots | grep -c [0-9a-f]{32} -E").unwrap().trim(),
+        "3"
+    );
+}
+
+#[test]
+fn three_machines_boot_reboot_and_lose_power_at_once() {
+    let lab = Lab::new().unwrap();
+    thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            let lab = &lab;
+            scope.spawn(move || check_lifecycle(&lab.machine(name).boot().unwrap()));
+        }
+    });
+}
+
+#[test]
+fn machines_reach_each_other_until_the_cable_is_pulled() {
+    let lab = Lab::new().unwrap();
+    let (a, b) = (lab.machine("a").boot().unwrap(), lab.machine("b").boot().unwrap());
+    let reaches =
+        |machine: &Machine| Ok(machine.exec(&["ping", "-c1", "-W1", b.address()])?.succeeded());
+    a.wait_for("b to answer", reaches).unwrap();
+    b.link_down().unwrap();
+    assert!(!reaches(&a).unwrap());
+    b.link_up().unwrap();
+    a.wait_for("b to answer again", reaches).unwrap();
+    assert!(a.exec(&["ping", "-c1", "-W5", &lab.address()]).unwrap().succeeded());
+}
+
+#[test]
+fn a_machine_that_is_switched_off_stays_off() {
+    let lab = Lab::new().unwrap();
+    let machine = lab.machine("a").file("/etc/greeting", "hello");
+    let machine = measurements::measure("machine-boot", || machine.boot()).unwrap();
+    assert_eq!(machine.read_file("/etc/greeting").unwrap(), b"hello");
+    machine.power_off().unwrap();
+    let error = machine.wait_for("anything", |_| Ok(false)).unwrap_err();
+    assert!(format!("{error:#}").contains("a is off"), "{error:#}");
+}

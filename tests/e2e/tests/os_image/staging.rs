@@ -1,0 +1,45 @@
+//! Kernel arguments alone, and changes that are taken back.
+
+use super::site::{ImageFixture, arguments, machinist_os, machinist_os_succeeds, status};
+
+#[test]
+fn arguments_come_and_go_and_the_others_stay() {
+    let site = ImageFixture::new();
+    let machine = site.machine().karg("console=tty0").karg("console=ttyS0").boot().unwrap();
+    let first = status(&machine);
+    let huge = "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=4";
+    machinist_os_succeeds(
+        &machine,
+        &["stage", "--delete", "console=tty0 not.there=1", "--append", huge],
+    );
+    // Another one takes its place: changes are from what runs.
+    machinist_os_succeeds(&machine, &["stage", "--delete", "console=tty0", "--append", huge]);
+    machine.reboot().unwrap();
+    let second = status(&machine);
+    let expected = [
+        "root=LABEL=root",
+        "rw",
+        "testkit.first=1",
+        "console=ttyS0",
+        "hugepagesz=1G",
+        "hugepages=4",
+        "hugepagesz=2M",
+        "hugepages=4",
+    ];
+    assert_eq!(arguments(&second["booted"]), expected);
+    assert_eq!(second["booted"]["checksum"], first["booted"]["checksum"]);
+    let line = machine.sh("cat /proc/cmdline").unwrap();
+    assert!(line.contains(huge) && line.contains("root=LABEL=root"), "{line}");
+
+    for now in [&[][..], &["--now"]] {
+        machinist_os_succeeds(&machine, &[&["stage", "--append", "never=1"], now].concat());
+        assert_eq!(arguments(&status(&machine)["next"]).last().unwrap(), "never=1");
+        machinist_os_succeeds(&machine, &["unstage"]);
+        let after = status(&machine);
+        assert_eq!((&after["booted"], after["next"].is_null()), (&second["booted"], true));
+    }
+    machine.reboot().unwrap();
+    assert_eq!(arguments(&status(&machine)["booted"]), expected);
+    let refused = machinist_os(&machine, &["stage", "--append", "ostree=/x"]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+}

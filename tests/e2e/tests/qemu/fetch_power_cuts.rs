@@ -1,0 +1,38 @@
+//! The power fails while an image is brought onto a machine.
+
+use super::power_cut_step::{SCRIPT, complete, cut_in};
+use super::vm::{sh, status, with_trusted_registry};
+use machinist_e2e::{ContainerImage, ImageRegistry, Lab, measurements, qemu};
+
+#[test]
+fn a_power_cut_while_an_image_comes_leaves_the_machine_as_it_was_and_the_next_try_succeeds() {
+    if qemu::skip_without_emulator("a power cut while an image comes") {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let registry = ImageRegistry::start(&lab).unwrap();
+    let image = registry.push("os/small:2", &ContainerImage::small_system().unwrap()).unwrap();
+    let machine =
+        lab.qemu("vm").unwrap().with_machinist().unwrap().script("testkit-cut", SCRIPT).unwrap();
+    let machine = with_trusted_registry(machine, &registry).build().unwrap();
+    machine.boot().unwrap();
+    let before = status(&machine);
+
+    let fetch = format!("machinist os fetch {image}");
+    for step in ["copy", "unpack", "commit"] {
+        let marker = cut_in(&machine, step, &fetch);
+        assert!(marker.contains("up v1"), "{step}: {marker}");
+        assert_eq!(status(&machine), before, "{step}");
+    }
+    let fetched = measurements::measure("qemu-image-fetch", || {
+        complete(&machine, &fetch);
+        Ok(())
+    });
+    fetched.unwrap();
+    assert_eq!(status(&machine), before, "fetching changes nothing");
+    // What is said to be here is here, also without power, and all of it is as it should be.
+    assert_eq!(sh(&machine, "ls -A /var/lib/machinist/images"), "");
+    let (names, (_, sum)) =
+        (machine.power_cut_and_fsck().unwrap(), image.rsplit_once(':').unwrap());
+    assert!(names.contains(sum), "{names}");
+}
