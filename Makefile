@@ -9,7 +9,7 @@ export MACHINIST_ORACLE := $(ORACLE)
 # How many whole-machine tests run at once. They wait more than they compute: more than there are cores is quicker.
 E2E_THREADS ?= $(shell nproc)
 
-.PHONY: help up down demo check fmt lint unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
+.PHONY: help up down demo check fmt words lint deps unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -23,10 +23,16 @@ down: ## Stop the hub
 demo: ## Show it: three machines, a rollout, a bad config undone (a minute)
 	scripts/demo $(DEMO)
 
-check: fmt lint unit ## The fast loop: format, lint, unit tests
+check: fmt words lint deps unit ## The fast loop: format, words, lint, dependencies, unit tests (layers among them)
 
 fmt:
 	cargo fmt --all --check
+
+words: ## Fail on retired words (scripts/words.txt)
+	scripts/check-words
+
+deps: ## Check licences, sources and bans of the dependencies, and that each is used
+	scripts/deps
 
 lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
