@@ -13,7 +13,7 @@ use crate::api::operator::{
     ServiceReference, SshKeyDisruptionPolicy, UnitDisruptionPolicy,
 };
 use crate::diff::ChangeFlags;
-use crate::ignition::go::path as go_path;
+use crate::go::path as go_path;
 use crate::ignition::schema::Config;
 use crate::reconcile_check::ConfigChange;
 

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use machinist_core::go::json::{decode, encode};
 use machinist_core::go::types::{GoField, GoType, KUBELET};
+use machinist_core::go::yaml::to_go_yaml;
 use machinist_core::kubelet::{KubeletSources, base_configuration, features};
-use machinist_core::render::go_yaml::to_go_yaml;
 use machinist_core::template::{BuiltinProfile, TemplateInputs, builtin_templates, decoded_file};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};

@@ -10,7 +10,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use machinist_core::render::go_yaml::{go_yaml_error, to_go_yaml};
+use machinist_core::go::yaml::{go_yaml_error, to_go_yaml};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::BootstrapOutput;
 use crate::api::names::object;
-use crate::render::go_yaml::to_go_yaml;
+use crate::go::yaml::to_go_yaml;
 
 /// The folders that are ours, in the order in which they have to be written: whoever reads a pool
 /// finds what it points at.

@@ -1,12 +1,17 @@
-//! What Go's typed world does to values: the struct types behind some objects, their JSON, their
-//! YAML and their durations.
+//! The parts of Go's libraries whose behaviour MCO's formats depend on, reproduced exactly.
 //!
-//! Templates see a ControllerConfig as Go's struct (a field that was never set is there and
-//! empty, a pointer that was never set is not), and a kubelet configuration is written with every
-//! field that Go would write. Both follow from tables of the Go types ([`types`]).
+//! Templates see a ControllerConfig as a Go struct: an unset field is present and empty, an unset
+//! pointer is absent. A kubelet configuration is written with every field that Go would write. Both
+//! follow from tables of the Go types ([`types`]). The names of rendered configs are hashes over
+//! Go's [`yaml`], and Ignition's validation uses Go's [`path`] and [`url`].
+//!
+//! This module knows nothing of machine configs. `generate`, `ignition`, `render` and `serve` call it.
 
 pub mod duration;
 pub mod escape;
 pub mod json;
+pub mod path;
 pub mod types;
+pub mod unit_file;
+pub mod url;
 pub mod yaml;

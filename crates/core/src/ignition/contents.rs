@@ -52,7 +52,7 @@ pub fn decode(resource: &Resource, limit: u64) -> Result<Vec<u8>, ContentsError>
 /// The scheme of a source that is not held in the config itself.
 #[must_use]
 pub fn remote_scheme(source: &str) -> Option<String> {
-    let url = super::go::url::parse(source).ok()?;
+    let url = crate::go::url::parse(source).ok()?;
     (url.scheme != "data" && !url.scheme.is_empty()).then_some(url.scheme)
 }
 

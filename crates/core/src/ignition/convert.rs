@@ -5,13 +5,13 @@
 use serde_json::Value;
 
 use super::config_part::{ConfigDecoder, ConfigPart as _};
-use super::go::url;
 use super::parse::{IgnitionError, ParsedConfig, parse};
 use super::report::IgnitionReport;
 use super::schema::{Config, Resource};
 use super::v2;
 use super::validate::validate;
 use super::version::IgnitionVersion;
+use crate::go::url;
 
 /// Why a config cannot be had in another version.
 #[derive(Debug, thiserror::Error)]

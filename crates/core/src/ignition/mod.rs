@@ -14,7 +14,6 @@ pub mod config_part;
 pub mod contents;
 pub mod convert;
 pub mod data_url;
-pub mod go;
 pub mod keyed_list;
 pub mod parse;
 pub mod report;

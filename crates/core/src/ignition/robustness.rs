@@ -61,7 +61,7 @@ pub fn merge_any(bytes: &[u8]) {
 
 /// Writing YAML never panics, whatever the value.
 pub fn yaml_any(bytes: &[u8]) {
-    use crate::render::go_yaml::{go_yaml_error, to_go_yaml};
+    use crate::go::yaml::{go_yaml_error, to_go_yaml};
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
     let _ = go_yaml_error(&value);
     let _ = to_go_yaml(&value);

@@ -8,7 +8,7 @@ use crate::api::KubeletConfig;
 use crate::generate::{GeneratedConfig, GeneratedFile, machine_config};
 use crate::go::json;
 use crate::go::types::KUBELET;
-use crate::render::go_yaml::to_go_yaml;
+use crate::go::yaml::to_go_yaml;
 use crate::serve::tls_profile::tls_parameters;
 
 /// Where the kubelet's configuration is.

@@ -4,7 +4,7 @@ use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
 use crate::ignition::IgnitionError;
 
-use super::go_yaml::GoYamlError;
+use crate::go::yaml::GoYamlError;
 
 /// Why a pool cannot be rendered. Every variant that is about a MachineConfig names it.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,6 @@
 
 mod base_images;
 mod error;
-pub mod go_yaml;
 mod merge;
 mod name;
 pub mod pin_image;
@@ -22,6 +21,7 @@ use serde_json::Value;
 
 use crate::api::names::annotation;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
+use crate::go::yaml;
 use crate::ignition::IgnitionReport;
 
 pub use base_images::{AnnotatedImage, BaseImages, ImageSources};
@@ -89,7 +89,7 @@ pub fn render<'a, 's>(
     }
     let os_image_overridden = spec.os_image_url != base.system_image;
     let value = to_value(&spec);
-    if let Some(refusal) = go_yaml::go_yaml_error(&value) {
+    if let Some(refusal) = yaml::go_yaml_error(&value) {
         return Err(RenderError::UnrepresentableInYaml { refusal });
     }
     let name = rendered_name(pool_name, &value);

@@ -4,7 +4,7 @@
 use md5::{Digest as _, Md5};
 use serde_json::Value;
 
-use super::go_yaml::to_go_yaml;
+use crate::go::yaml::to_go_yaml;
 
 /// Fixed bytes that every hash starts from.
 const SALT: [u8; 80] = [

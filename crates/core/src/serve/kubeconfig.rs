@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::render::go_yaml::to_go_yaml;
+use crate::go::yaml::to_go_yaml;
 
 /// The kubeconfig with which a machine asks for its own certificate. Without a token it only says where the API is.
 #[must_use]

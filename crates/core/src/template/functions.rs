@@ -8,7 +8,7 @@ use super::builtins;
 use super::layers::PlatformInfrastructure;
 use super::platform;
 use super::template_data;
-use crate::ignition::go::url;
+use crate::go::url;
 
 /// The functions, for one cluster.
 #[derive(Clone)]

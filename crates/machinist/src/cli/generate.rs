@@ -10,7 +10,7 @@ use machinist_core::api::names::annotation::machinist::GENERATED_FROM;
 use machinist_core::api::selector;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::generate::{GeneratedConfig, GeneratedFile, decoded_files, generate};
-use machinist_core::render::go_yaml::to_go_yaml;
+use machinist_core::go::yaml::to_go_yaml;
 use serde_json::json;
 
 use super::generate_inputs::GenerateInputs;

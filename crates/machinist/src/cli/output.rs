@@ -41,7 +41,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
 
 /// Writes a value as YAML, in the form that Kubernetes' tools write.
 pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
-    print(&machinist_core::render::go_yaml::to_go_yaml(&serde_json::to_value(value)?))
+    print(&machinist_core::go::yaml::to_go_yaml(&serde_json::to_value(value)?))
 }
 
 /// Rows in columns; the first row is the heading.

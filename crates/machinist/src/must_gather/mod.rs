@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use machinist_core::go::yaml::to_go_yaml;
 use machinist_core::redact::Redactor;
-use machinist_core::render::go_yaml::to_go_yaml;
 use serde::Serialize;
 use serde_json::{Value, json};
 

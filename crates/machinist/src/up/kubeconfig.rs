@@ -15,7 +15,7 @@ use super::pki::{self, Pki};
 /// # Errors
 /// The disk does not take it.
 pub fn write(directory: &DataDirectory, address: SocketAddr, pki: &Pki) -> Result<()> {
-    let text = machinist_core::render::go_yaml::to_go_yaml(&kubeconfig(address, pki));
+    let text = machinist_core::go::yaml::to_go_yaml(&kubeconfig(address, pki));
     write_private(&directory.kubeconfig(), &text)
 }
 

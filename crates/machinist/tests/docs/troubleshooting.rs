@@ -10,10 +10,10 @@ const REASONS: [&str; 9] = [
     "crates/core/src/apply/tree.rs",
     "crates/core/src/health/spec.rs",
     "crates/core/src/drain/request.rs",
-    "crates/core/src/update/membership.rs",
-    "crates/core/src/update/max_unavailable.rs",
-    "crates/core/src/update/policy/mod.rs",
-    "crates/core/src/render/sync.rs",
+    "crates/core/src/rollout/membership.rs",
+    "crates/core/src/rollout/max_unavailable.rs",
+    "crates/core/src/rollout/policy/mod.rs",
+    "crates/core/src/render/reconcile.rs",
 ];
 
 /// The page, without what Markdown needs in a table.

@@ -3,7 +3,7 @@
 //! `http://a/%C3%A9`.
 
 use super::schema::Config;
-use crate::ignition::go::url;
+use crate::go::url;
 use crate::ignition::report::{ConfigPath, IgnitionReport};
 
 /// Writes every URL of a 2.0 config anew; one that is none is an error.

@@ -8,7 +8,7 @@ use super::schema::{
     Storage, Systemd, Unit, Verification,
 };
 use super::validate::validate_as;
-use crate::ignition::go::path as go_path;
+use crate::go::path as go_path;
 use crate::ignition::keyed_list::{Appended, Keyed, KeyedItem};
 use crate::ignition::report::IgnitionReport;
 use crate::ignition::schema as v3;

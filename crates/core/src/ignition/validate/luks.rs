@@ -75,7 +75,7 @@ impl Validator<'_> {
     }
 
     fn tang(&mut self, tang: &Tang, path: &ConfigPath) {
-        let problem = match super::super::go::url::parse(&tang.url) {
+        let problem = match crate::go::url::parse(&tang.url) {
             Err(_) => Some("unable to parse url"),
             Ok(url) if matches!(url.scheme.as_str(), "http" | "https") => None,
             Ok(_) => Some("invalid url scheme"),

@@ -8,9 +8,9 @@ mod systemd;
 use std::collections::HashSet;
 
 use super::config_part::ConfigPart as _;
-use super::go::path as go_path;
 use super::report::{ConfigPath, IgnitionReport};
 use super::schema::{Config, Proxy};
+use crate::go::path as go_path;
 pub(crate) use resource::check_url;
 
 /// Validates a config as Ignition 2.26 does for the specification `3.<minor>.0`.
@@ -107,7 +107,7 @@ impl Validator<'_> {
 fn validate_proxy(proxy: &Proxy, path: &ConfigPath, report: &mut IgnitionReport) {
     let mut check = |url: &Option<String>, key: &'static str, http_is_fine: bool| {
         let Some(url) = url else { return };
-        match super::go::url::parse(url) {
+        match crate::go::url::parse(url) {
             Err(invalid) => report.error(&path.key(key), invalid.to_string()),
             Ok(url) if url.scheme == "https" => {}
             Ok(url) if url.scheme == "http" => {

@@ -1,10 +1,10 @@
 //! Things to fetch: their URL, compression, headers and checksum.
 
 use super::super::data_url;
-use super::super::go::url::{self, GoUrl};
 use super::super::report::ConfigPath;
 use super::super::schema::{Resource, Verification};
 use super::Validator;
+use crate::go::url::{self, GoUrl};
 
 impl Validator<'_> {
     pub(super) fn resource(&mut self, resource: &Resource, path: &ConfigPath) {

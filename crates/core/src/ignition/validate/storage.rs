@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::go::path as go_path;
 use super::super::keyed_list::Keyed;
 use super::super::report::ConfigPath;
 use super::super::schema::{Disk, File, Filesystem, NodeGroup, NodeUser, Partition, Raid, Storage};
 use super::{Validator, path_problem};
+use crate::go::path as go_path;
 
 const SPECIAL_BITS: &str =
     "setuid/setgid/sticky bits are not supported or functional in spec versions older than 3.6.0";

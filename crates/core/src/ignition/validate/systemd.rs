@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::super::go::{path as go_path, unit_file};
 use super::super::report::ConfigPath;
 use super::super::schema::{Systemd, Unit};
 use super::Validator;
+use crate::go::{path as go_path, unit_file};
 
 impl Validator<'_> {
     pub(super) fn systemd(&mut self, systemd: &Systemd, path: &ConfigPath) {

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use machinist_core::go::yaml::to_go_yaml;
 use machinist_core::ignition::contents;
 use machinist_core::ignition::schema::Resource;
-use machinist_core::render::go_yaml::to_go_yaml;
 use machinist_core::secrets::is_secret_file;
 use serde_json::{Map, Value};
 

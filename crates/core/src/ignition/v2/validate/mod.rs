@@ -6,8 +6,8 @@ mod storage;
 
 use super::schema::Verification;
 use super::schema::{Config, Dropin, Ignition, Networkd, Passwd, PasswdUser, Reference, Unit};
+use crate::go::{path as go_path, unit_file, url};
 use crate::ignition::data_url;
-use crate::ignition::go::{path as go_path, unit_file, url};
 use crate::ignition::report::{ConfigPath, IgnitionReport, ReportSeverity};
 use crate::ignition::version::IgnitionVersion;
 
