@@ -14,8 +14,8 @@ use criterion::Criterion;
 use machinist_core::api::config::{Image, ImageDigestMirrorSet};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::container_runtime::registries::RegistryInputs;
-use machinist_core::generate::reconcile::{replacement, with_ownership};
 use machinist_core::generate::{GenerateOutput, GenerateSources, generate};
+use machinist_core::generated_config::reconcile::{replacement, with_ownership};
 use serde_json::{Value, json};
 
 const POOLS: usize = 20;

@@ -8,8 +8,7 @@ use serde::Serialize;
 use crate::api::MachineConfig;
 use crate::ignition::schema::{Config, PasswdUser};
 use crate::ignition::{self, IgnitionError, IgnitionReport};
-use crate::render::MachineConfigProblem;
-use crate::render::validate::check_modes;
+use crate::validate::{MachineConfigProblem, check_modes};
 
 /// The file that makes a daemon apply everything anew; a config must not write it.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";

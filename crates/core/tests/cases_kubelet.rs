@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinist_core::api::config::{APIServer, Node};
 use machinist_core::api::{ControllerConfig, KubeletConfig, MachineConfigPool};
-use machinist_core::generate::GeneratedConfig;
+use machinist_core::generated_config::GeneratedConfig;
 use machinist_core::kubelet::{KubeletSnapshot, KubeletSources, features, node_config, reconcile};
 use machinist_core::template::{TemplateInputs, TemplateTree};
 use serde::de::DeserializeOwned;

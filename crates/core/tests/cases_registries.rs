@@ -18,7 +18,7 @@ use machinist_core::container_runtime::registries::{
 use machinist_core::container_runtime::registries_conf::{
     RegistriesConf, RegistryEntry, RegistryMirror,
 };
-use machinist_core::generate::{GeneratedConfig, decoded_files};
+use machinist_core::generated_config::{GeneratedConfig, decoded_files};
 use serde_json::{Value, json};
 
 fn objects<K: serde::de::DeserializeOwned>(values: &Value, kind: &str, group: &str) -> Vec<K> {

@@ -7,7 +7,7 @@
 
 use machinist_core::api::ControllerConfig;
 use machinist_core::api::config::APIServer;
-use machinist_core::generate::GeneratedConfig;
+use machinist_core::generated_config::GeneratedConfig;
 use machinist_core::template::{TemplateError, TemplateInputs, TemplateTree, generate};
 use serde_json::{Value, json};
 

@@ -12,8 +12,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use machinist_core::go::{unit_file, url};
 use machinist_core::ignition::convert::convert;
-use machinist_core::ignition::go::{unit_file, url};
 use machinist_core::ignition::{self, IgnitionVersion, ParsedConfig, data_url, parse_and_upgrade};
 use machinist_core::render::render;
 use serde_json::{Value, json};

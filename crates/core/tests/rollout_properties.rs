@@ -14,8 +14,9 @@ mod support;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, STATE};
+use machinist_core::node::NodeView;
 use machinist_core::rollout::{
-    NodeView, RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, pool_status,
+    RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, pool_status,
 };
 use serde_json::{Value, json};
 use support::{Rng, seed};

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machinist_core::api::MachineConfigPool;
 use machinist_core::container_runtime::registries;
-use machinist_core::generate::{GenerateOutput, GenerateSources, decoded_files, generate};
+use machinist_core::generate::{GenerateOutput, GenerateSources, generate};
+use machinist_core::generated_config::decoded_files;
 use serde_json::{Value, json};
 
 const DIGEST: &str = "@sha256:4207ba569ff014931f1b5d125fe3751936a768e119546683c899eb09f3cdceb0";

@@ -17,9 +17,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::names::annotation::{DESIRED_CONFIG, STATE};
-use machinist_core::rollout::{
-    NodeView, RolloutDecision, RolloutPolicy, WaitReason, decide_rollout,
-};
+use machinist_core::node::NodeView;
+use machinist_core::rollout::{RolloutDecision, RolloutPolicy, WaitReason, decide_rollout};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use simulated_cluster::{

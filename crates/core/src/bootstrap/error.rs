@@ -1,7 +1,7 @@
 //! Why a first control plane cannot be started.
 
 use crate::api::names::object;
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 
 /// Why a first control plane cannot be started: which object, where in it, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

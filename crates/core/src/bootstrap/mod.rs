@@ -28,9 +28,9 @@ use crate::api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
     OSImageStream, PoolConfiguration,
 };
-use crate::generate::naming::{ConfigNaming, NamedSource};
-use crate::generate::reconcile::is_generated;
 use crate::generate::{GenerateSources, generate};
+use crate::generated_config::naming::{ConfigNaming, NamedSource};
+use crate::generated_config::reconcile::is_generated;
 use crate::render::{ImageSources, MAX_RENDERED_BYTES, RenderError, render};
 use crate::{container_runtime, kubelet};
 

@@ -9,8 +9,8 @@ use crate::api::{
     AdditionalStore, ContainerRuntimeConfig, ContainerRuntimeConfiguration, MachineConfigPool,
     Quantity,
 };
-use crate::generate::naming::{AssignedNames, ConfigNaming, NamedSource};
-use crate::generate::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
+use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
+use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
 
 /// The folder of CRI-O's settings.
 const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";

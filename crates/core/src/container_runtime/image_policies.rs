@@ -9,7 +9,7 @@ use super::registry_lists::RegistryLists;
 use super::scope::is_inside;
 use super::signature_requirement::requirement;
 use crate::api::config::{ClusterImagePolicy, ImagePolicy, ImageSigstoreVerificationPolicy};
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 
 /// The requirements of a scope, each from a policy.
 pub(super) type ScopeRequirements = BTreeMap<String, Vec<Value>>;

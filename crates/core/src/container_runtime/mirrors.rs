@@ -8,7 +8,7 @@ use super::mirror_order::PrecedenceGraph;
 use super::scope::{is_mirror, is_source};
 use crate::api::ImageContentSourcePolicy;
 use crate::api::config::{ImageDigestMirrorSet, ImageMirrors, ImageTagMirrorSet};
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 
 /// The policy under which a source is never asked.
 const NEVER: &str = "NeverContactSource";

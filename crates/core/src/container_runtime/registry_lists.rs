@@ -7,7 +7,7 @@ use super::registries_conf::{RegistriesConf, RegistryEdits, WildcardMirrorsError
 use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
 use crate::api::config::RegistrySources;
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 
 /// What the lists come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

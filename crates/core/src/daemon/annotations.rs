@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::rollout::NodeView;
+use crate::node::NodeView;
 
 /// The most characters of a reason.
 const MAX_REASON_CHARS: usize = 2000;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::PendingChange;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::rollout::NodeView;
+use crate::node::NodeView;
 
 /// What a daemon sees.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::api::names::condition::node::{
     UPDATE_POST_ACTION_COMPLETE, UPDATE_PREPARED, UPDATED,
 };
 use crate::diff::ChangeFlags;
-use crate::rollout::machine_config_node::{ConditionReport, ConditionStatus, NodeReport};
+use crate::node::machine_config_node::{ConditionReport, ConditionStatus, NodeReport};
 
 fn single(type_: &str, status: ConditionStatus, reason: &str, message: &str) -> NodeReport {
     NodeReport { parent: ConditionReport::new(type_, status, reason, message), child: None }

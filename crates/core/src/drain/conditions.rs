@@ -6,8 +6,8 @@ use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use crate::api::names::condition::node::{
     CORDONED, DRAINED, UNCORDONED, UPDATE_COMPLETE, UPDATE_EXECUTED,
 };
-use crate::rollout::NodeView;
-use crate::rollout::machine_config_node::{ConditionReport, ConditionStatus, NodeReport};
+use crate::node::NodeView;
+use crate::node::machine_config_node::{ConditionReport, ConditionStatus, NodeReport};
 
 /// A step of a drain, or its failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

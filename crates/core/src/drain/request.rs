@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
-use crate::rollout::NodeView;
+use crate::node::NodeView;
 
 /// What a machine asks for. The value is what has to be written into
 /// [`LAST_APPLIED_DRAIN`] when it is done.

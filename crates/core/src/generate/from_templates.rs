@@ -1,7 +1,8 @@
 //! The generators that start from templates: the templates themselves, and what kubelets are told.
 
-use super::{GenerateError, GenerateOutput, GenerateSources, GeneratedConfig};
+use super::{GenerateOutput, GenerateSources};
 use crate::api::names::object;
+use crate::generated_config::{GenerateError, GeneratedConfig};
 use crate::kubelet::{self, KubeletSnapshot, features, node_config};
 use crate::template;
 

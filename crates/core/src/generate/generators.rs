@@ -4,7 +4,8 @@ use crate::api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineCo
 use crate::container_runtime::{BaseFiles, crio_settings, registries};
 use crate::kubelet;
 
-use super::{GenerateError, GeneratedConfig, from_templates};
+use super::from_templates;
+use crate::generated_config::{GenerateError, GeneratedConfig};
 
 /// Everything that MachineConfigs are generated from.
 #[derive(Clone, Debug, Default)]

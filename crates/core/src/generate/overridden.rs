@@ -101,7 +101,7 @@ fn files(config: &MachineConfig) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{GeneratedFile, machine_config};
+    use crate::generated_config::{GeneratedFile, machine_config};
     use serde_json::json;
 
     const PATH: &str = "/etc/containers/registries.conf";

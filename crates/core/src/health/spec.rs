@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::HealthCheck;
 use crate::api::MachineConfig;
+use crate::duration::parse_duration;
 use crate::ignition::{self, contents};
-use crate::rollout::parse_duration;
 
 /// Where a config says what has to hold.
 pub const HEALTH_SPEC_PATH: &str = "/etc/machinist/health.yaml";

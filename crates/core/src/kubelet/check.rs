@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::base::CONFIGURATION;
 use crate::api::names::{label, object};
 use crate::api::{KubeletConfig, MachineConfigPool, QuantityValue};
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 use crate::go::json;
 use crate::go::types::KUBELET;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::base::{BaseError, KubeletSources, base_configuration};
 use super::machine_config::kubelet_conf;
 use crate::api::config::{FeatureGate, FeatureGateDetails};
-use crate::generate::{GeneratedConfig, machine_config};
+use crate::generated_config::{GeneratedConfig, machine_config};
 
 /// The gates that are known to a version of the cluster, and whether they are on. Without such a
 /// version in the status, the last that is there; without a status, what an administrator chose.

@@ -8,7 +8,7 @@ use super::machine_config::KUBELET_CONF;
 use crate::api::MachineConfig;
 use crate::api::config::Node;
 use crate::api::names::object;
-use crate::generate::GenerateError;
+use crate::generated_config::GenerateError;
 use crate::go::types::KUBELET;
 use crate::go::{json, yaml};
 use crate::template::decoded_file;

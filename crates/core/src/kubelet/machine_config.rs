@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use super::base::{BaseError, CONFIGURATION};
 use super::check::{KubeletConfigError, decode_settings, unknown_fields};
 use crate::api::KubeletConfig;
-use crate::generate::{GeneratedConfig, GeneratedFile, machine_config};
+use crate::generated_config::{GeneratedConfig, GeneratedFile, machine_config};
 use crate::go::json;
 use crate::go::types::KUBELET;
 use crate::go::yaml::to_go_yaml;
-use crate::serve::tls_profile::tls_parameters;
+use crate::tls_profile::tls_parameters;
 
 /// Where the kubelet's configuration is.
 pub const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";

@@ -4,7 +4,7 @@
 use super::base::{BaseError, KubeletSources, base_configuration, status_update_seconds};
 use super::machine_config::kubelet_conf;
 use crate::api::names::object;
-use crate::generate::{GeneratedConfig, machine_config};
+use crate::generated_config::{GeneratedConfig, machine_config};
 
 /// Arguments for version 1 of control groups, which is gone.
 const VERSION_1: [&str; 2] =

@@ -11,8 +11,8 @@ use super::check::{KubeletConfigError, check, check_for_pool};
 use super::machine_config::generate;
 use crate::api::names::annotation;
 use crate::api::{KubeletConfig, MachineConfig, MachineConfigPool};
-use crate::generate::naming::{AssignedNames, ConfigNaming, NamedSource};
-use crate::generate::{GenerateError, GeneratedConfig};
+use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
+use crate::generated_config::{GenerateError, GeneratedConfig};
 
 /// How the MachineConfigs of KubeletConfigs are called.
 pub const KUBELET_NAMING: ConfigNaming = ConfigNaming {

@@ -77,13 +77,13 @@ impl TestCluster {
     /// Does what the plans say, and gives them back.
     fn reconcile_until_stable(
         &mut self,
-    ) -> Vec<Result<KubeletConfigPlan, crate::generate::GenerateError>> {
+    ) -> Vec<Result<KubeletConfigPlan, crate::generated_config::GenerateError>> {
         let plans = self.with_snapshot(reconcile);
         for (config, plan) in self.configs.iter_mut().zip(&plans) {
             let Ok(plan) = plan else { continue };
             self.machine_configs.retain(|known| {
                 let name = known.metadata.name.as_ref().unwrap();
-                let is_made = |made: &crate::generate::GeneratedConfig| {
+                let is_made = |made: &crate::generated_config::GeneratedConfig| {
                     made.machine_config.metadata.name.as_ref() == Some(name)
                 };
                 !plan.remove.contains(name) && !plan.generated.iter().any(is_made)

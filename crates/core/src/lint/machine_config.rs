@@ -5,8 +5,7 @@ use crate::api::names::{label, object};
 use crate::ignition::contents::remote_scheme;
 use crate::ignition::schema::{Config, Resource};
 use crate::reconcile_check::{CORE_USER, FORCE_FILE};
-use crate::render::MachineConfigProblem;
-use crate::render::validate::{check_extensions, validate_spec};
+use crate::validate::{MachineConfigProblem, check_extensions, validate_spec};
 
 use super::{LintFinding, from_report};
 

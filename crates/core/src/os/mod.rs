@@ -36,9 +36,11 @@ mod os_status;
 pub mod ostree;
 pub mod package_host;
 pub mod pull_secret;
+mod registry_credentials;
 pub mod rpm_ostree;
 pub mod verify_boot;
 
 pub use desired::{DesiredOs, is_same_image, layered_image, with_layered_image};
 pub use os_change::{KernelArgumentsChange, OsChange};
 pub use os_status::{OsDeployment, OsStatus};
+pub use registry_credentials::credentials;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::credentials;
 use super::image_ref::DigestImageRef;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET as INTERNAL, PULL_SECRET as KUBELET};
 
@@ -52,7 +53,7 @@ pub fn auth_failure(
 fn has_entry(bytes: &[u8], image: &DigestImageRef) -> bool {
     let secret: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let (host, path) = image.repository.split_once('/').unwrap_or((&image.repository, ""));
-    crate::render::pin_image::credentials(&secret, host, path).is_some()
+    credentials(&secret, host, path).is_some()
 }
 
 #[cfg(test)]

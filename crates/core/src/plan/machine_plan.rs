@@ -11,8 +11,8 @@ use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptio
 use crate::apply::{EMPTY_CONFIG_NAME, empty_config};
 use crate::diff;
 use crate::disruption::disruption;
+use crate::node::NodeView;
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
-use crate::rollout::NodeView;
 
 /// What a change costs a machine, in one word: the dearest of all that is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]

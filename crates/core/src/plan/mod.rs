@@ -25,9 +25,10 @@ use serde::Serialize;
 use crate::api::operator::NodeDisruptionPolicy;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use crate::diff::{self, ConfigDiff};
+use crate::node::NodeView;
 use crate::rollout::{
-    NodeView, PoolAssignment, RolloutHalted, RolloutPolicy, WaitReason, assign_nodes,
-    decide_rollout, max_unavailable,
+    PoolAssignment, RolloutHalted, RolloutPolicy, WaitReason, assign_nodes, decide_rollout,
+    max_unavailable,
 };
 
 pub use forecast::PoolBlocked;

@@ -7,10 +7,11 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{MachineConfig, MachineConfigPool};
+use crate::node::NodeView;
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 use crate::render::reconcile::PoolRollback;
 use crate::render::{ImageSources, render};
-use crate::rollout::{NodeView, RolloutPolicy, pool_of};
+use crate::rollout::{RolloutPolicy, pool_of};
 
 use super::forecast::target_of;
 

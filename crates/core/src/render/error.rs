@@ -2,9 +2,9 @@
 
 use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
-use crate::ignition::IgnitionError;
 
 use crate::go::yaml::GoYamlError;
+use crate::validate::MachineConfigProblem;
 
 /// Why a pool cannot be rendered. Every variant that is about a MachineConfig names it.
 #[derive(Debug, thiserror::Error)]
@@ -158,26 +158,4 @@ fn list_streams(there: &[String]) -> String {
     } else {
         format!("streams there: {}", there.join(", "))
     }
-}
-
-/// What is wrong with one MachineConfig.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineConfigProblem {
-    /// A kernel that is not known.
-    #[error("spec.kernelType: kernelType={0} is invalid (use default, realtime or 64k-pages)")]
-    UnknownKernelType(String),
-    /// Extensions that are not known.
-    #[error("spec.extensions: invalid extensions found: [{}] (known: {})", .0.join(" "), super::validate::KNOWN_EXTENSIONS.join(", "))]
-    UnknownExtensions(Vec<String>),
-    /// A file mode with more than permissions.
-    #[error("spec.config: invalid mode {mode:#o} for {path}, cannot exceed 0o777")]
-    UnsupportedMode {
-        /// The mode.
-        mode: i64,
-        /// The file.
-        path: String,
-    },
-    /// The Ignition config is not valid.
-    #[error("spec.config: failed to parse Ignition config: {0}")]
-    Ignition(#[from] IgnitionError),
 }

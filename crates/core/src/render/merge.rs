@@ -6,7 +6,7 @@ use crate::ignition::{self, Config};
 use super::base_images::BaseImages;
 use super::error::RenderError;
 use super::select::name_of;
-use super::validate::SPECIAL_KERNELS;
+use crate::validate::SPECIAL_KERNELS;
 
 /// A MachineConfig with its Ignition config read.
 #[derive(Debug, Clone)]

@@ -14,7 +14,6 @@ pub mod pin_image;
 pub mod provenance;
 pub mod reconcile;
 mod select;
-pub mod validate;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
@@ -23,9 +22,10 @@ use crate::api::names::annotation;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
 use crate::go::yaml;
 use crate::ignition::IgnitionReport;
+use crate::validate::validate_spec;
 
 pub use base_images::{AnnotatedImage, BaseImages, ImageSources};
-pub use error::{MachineConfigProblem, RenderError};
+pub use error::RenderError;
 pub use merge::{ParsedMachineConfig, RenderedSpec};
 pub use name::rendered_name;
 pub use select::select;
@@ -61,7 +61,7 @@ pub fn render<'a, 's>(
     for machine_config in select(pool, machine_configs)? {
         let name = select::name_of(machine_config);
         let invalid = |source| RenderError::Invalid { machine_config: name.to_owned(), source };
-        let ignition = match validate::validate_spec(&machine_config.spec).map_err(invalid)? {
+        let ignition = match validate_spec(&machine_config.spec).map_err(invalid)? {
             Some((config, report)) => {
                 if !report.entries.is_empty() {
                     warnings.push((name, report));

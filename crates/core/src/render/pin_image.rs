@@ -2,10 +2,6 @@
 //! mixed. So the controller asks the registry once, and writes the answer on the rendered config, where
 //! it is in nobody's way: the name of a config covers its content only.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
-
 use crate::api::MachineConfig;
 use crate::api::names::annotation::machinist::OS_IMAGE_PINNED;
 
@@ -122,25 +118,6 @@ impl AuthChallenge {
     }
 }
 
-/// The `user:password` for an image in a pull secret, in base64 as it goes into a header. The longest
-/// name that the image is beneath counts.
-#[must_use]
-pub fn credentials(pull_secret: &Value, host: &str, repository: &str) -> Option<String> {
-    let image = format!("{host}/{repository}");
-    let entries = pull_secret.get("auths")?.as_object()?.iter();
-    let fits = |name: &str| {
-        let name = name.trim_start_matches("https://").trim_start_matches("http://");
-        let name = name.trim_end_matches('/');
-        image.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let (_, entry) = entries.filter(|(name, _)| fits(name)).max_by_key(|(name, _)| name.len())?;
-    if let Some(auth) = entry.get("auth").and_then(Value::as_str) {
-        return Some(auth.to_owned());
-    }
-    let text = |name: &str| entry.get(name).and_then(Value::as_str);
-    Some(STANDARD.encode(format!("{}:{}", text("username")?, text("password")?)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,20 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_counts() {
-        let secret = json!({"auths": {
-            "q.io": {"auth": "aG9zdA=="},
-            "q.io/os": {"username": "u", "password": "p"},
-            "https://other.io/": {"auth": "b3RoZXI="},
-        }});
-        for (host, repository, expected) in [
-            ("q.io", "os/a", Some("dTpw")),
-            ("q.io", "osx/a", Some("aG9zdA==")),
-            ("other.io", "a", Some("b3RoZXI=")),
-            ("none.io", "a", None),
-        ] {
-            assert_eq!(credentials(&secret, host, repository).as_deref(), expected, "{host}");
-        }
+    fn only_a_whole_sha256_is_a_digest() {
         assert!(is_digest(&format!("sha256:{}", "a1".repeat(32))));
         assert!(!is_digest("sha256:zz") && !is_digest("latest"));
     }

@@ -250,7 +250,7 @@ const SPEC_FIELDS: [SpecField; 4] = [
         name: "kernelType",
         is_set_by: |source| {
             let kernel = source.machine_config.spec.kernel_type.as_deref().unwrap_or_default();
-            super::validate::SPECIAL_KERNELS.contains(&kernel)
+            crate::validate::SPECIAL_KERNELS.contains(&kernel)
         },
         has_base: false,
     },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::api::MachineConfigPool;
 
 use super::waiting::WaitReason;
-use super::{NodeView, RolloutTarget};
+use crate::node::{NodeView, RolloutTarget};
 
 /// The config that the pool's machines are to have.
 pub(super) fn target_of(pool: &MachineConfigPool) -> &str {

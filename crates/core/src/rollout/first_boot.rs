@@ -10,7 +10,7 @@ use crate::api::names::annotation;
 use crate::api::names::object::{POOL_MASTER, POOL_WORKER};
 use crate::api::{MachineConfig, MachineConfigPool};
 
-use super::NodeView;
+use crate::node::NodeView;
 
 /// The labels that a machine lacks, as a merge patch with the mark that it has been given them;
 /// nothing for all other machines.

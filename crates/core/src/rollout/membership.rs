@@ -11,7 +11,7 @@ use crate::api::MachineConfigPool;
 use crate::api::names::object::{POOL_MASTER, POOL_WORKER};
 use crate::api::selector::{self, SelectorError};
 
-use super::NodeView;
+use crate::node::NodeView;
 
 /// Why a machine's pool cannot be told.
 #[derive(Debug, thiserror::Error)]

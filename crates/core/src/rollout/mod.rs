@@ -17,11 +17,9 @@ pub mod first_boot;
 pub mod guarded_patch;
 mod image_layering;
 mod image_status;
-pub mod machine_config_node;
 mod max_unavailable;
 mod membership;
 pub mod node_patches;
-mod node_view;
 mod policy;
 mod pool_status;
 mod rendered_configs;
@@ -29,15 +27,14 @@ mod stream_status;
 mod waiting;
 
 pub use estimate::estimate;
-pub use image_layering::{LayeredImage, PoolLayering, RolloutTarget};
+pub use image_layering::PoolLayering;
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
 pub use membership::{
     MembershipError, NodePools, PoolAssignment, assign_nodes, nodes_of, pools_of,
 };
-pub use node_view::{NodeView, NotReady};
 pub use policy::{
     MaintenanceWindows, RebootPolicy, RolloutDecision, RolloutHalted, RolloutPolicy,
-    RolloutPolicyError, decide_layered_rollout, decide_rollout, parse_duration,
+    RolloutPolicyError, decide_layered_rollout, decide_rollout,
 };
 pub use pool_status::{pool_status, pool_status_for};
 pub(crate) use rendered_configs::pool_of;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::ControllerConfig;
 use crate::api::names::{annotation, label};
 
-use super::{NodeView, RolloutTarget};
+use crate::node::{NodeView, RolloutTarget};
 
 /// The taint of machines that will have to be updated: pods had better go elsewhere.
 pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";

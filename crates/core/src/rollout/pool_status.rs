@@ -11,10 +11,10 @@ use crate::api::{
     MachineConfigPoolStatus, PoolSynchronizerStatus, set_condition,
 };
 
-use super::NodeView;
 use super::candidates::target_of;
 use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
+use crate::node::NodeView;
 
 /// The status of a pool whose machines run no image of their own.
 #[must_use]

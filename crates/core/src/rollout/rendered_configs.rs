@@ -12,7 +12,7 @@ use crate::api::names::annotation::{
 use crate::api::names::object::RENDERED_PREFIX;
 use crate::api::{MachineConfig, MachineConfigNode, MachineConfigPool};
 
-use super::NodeView;
+use crate::node::NodeView;
 
 /// The rendered configs that may be removed, oldest first: those that no pool, no machine and no
 /// MachineConfigNode refers to, but for the last `keep` of each pool. Everything must be given that

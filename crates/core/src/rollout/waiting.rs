@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::drain::DrainBlocker;
 
-use super::node_view::NotReady;
+use crate::node::NotReady;
 
 /// Names of machines that many reasons share: thousands may wait for the same few.
 #[derive(Debug, Clone, PartialEq, Eq)]

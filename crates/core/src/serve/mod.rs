@@ -31,7 +31,6 @@ pub mod route;
 pub mod seal;
 pub mod select_config;
 pub mod socket_activation;
-pub mod tls_profile;
 
 pub use accept::served_version;
 pub use assemble::{ConfigHalf, ConfigRequest, ServeInputs, ServeMode, assemble};

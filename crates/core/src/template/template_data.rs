@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::api::names::path;
 use crate::go::types::{CONTROLLER_CONFIG, GoType, GoTypes};
-use crate::serve::tls_profile::TlsParameters;
+use crate::tls_profile::TlsParameters;
 
 /// The maps among the data: a template may ask them for keys that they do not have.
 pub(super) const MAPS: [&str; 2] = ["Images", "Constants"];

@@ -9,9 +9,9 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::names::annotation::{CURRENT_CONFIG, DESIRED_CONFIG, STATE};
+use machinist_core::node::NodeView;
 use machinist_core::rollout::{
-    NodeView, RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, nodes_of,
-    pool_status,
+    RolloutDecision, RolloutPolicy, decide_rollout, max_unavailable, nodes_of, pool_status,
 };
 use proptest::prelude::*;
 use serde_json::json;

@@ -7,7 +7,7 @@ use clap::Args;
 use machinist_core::api::MachineConfig;
 use machinist_core::generate::generate;
 use machinist_core::generate::overridden::overridden;
-use machinist_core::generate::reconcile::{is_generated, with_ownership};
+use machinist_core::generated_config::reconcile::{is_generated, with_ownership};
 use machinist_core::render::provenance::{Contribution, ProvenanceItem, provenance};
 use machinist_core::render::render;
 use machinist_core::template::{BuiltinProfile, builtin_templates};

@@ -9,7 +9,8 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::machinist::GENERATED_FROM;
 use machinist_core::api::selector;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
-use machinist_core::generate::{GeneratedConfig, GeneratedFile, decoded_files, generate};
+use machinist_core::generate::generate;
+use machinist_core::generated_config::{GeneratedConfig, GeneratedFile, decoded_files};
 use machinist_core::go::yaml::to_go_yaml;
 use serde_json::json;
 

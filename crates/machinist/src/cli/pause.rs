@@ -4,7 +4,8 @@ use anyhow::Result;
 use clap::Args;
 use http::Method;
 use machinist_core::api::MachineConfigPool;
-use machinist_core::rollout::{NodeView, max_unavailable};
+use machinist_core::node::NodeView;
+use machinist_core::rollout::max_unavailable;
 use serde_json::json;
 
 use super::cluster::session::SessionArgs;

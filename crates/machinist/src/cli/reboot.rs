@@ -6,7 +6,8 @@ use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
-use machinist_core::rollout::{NodeView, RolloutPolicy, pools_of};
+use machinist_core::node::NodeView;
+use machinist_core::rollout::{RolloutPolicy, pools_of};
 use serde_json::json;
 
 use super::cluster::session::SessionArgs;

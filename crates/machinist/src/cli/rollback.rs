@@ -8,9 +8,10 @@ use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
+use machinist_core::node::NodeView;
 use machinist_core::plan::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
 use machinist_core::render::reconcile::PoolRollback as Back;
-use machinist_core::rollout::{NodeView, max_unavailable};
+use machinist_core::rollout::max_unavailable;
 use machinist_hub::table::human_duration;
 use serde_json::{Value, json};
 

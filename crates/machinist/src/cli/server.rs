@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use machinist_core::api::config::APIServer;
 use machinist_core::api::names::{object, port};
 use machinist_core::serve::network::IpNetwork;
-use machinist_core::serve::tls_profile;
+use machinist_core::tls_profile;
 use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;

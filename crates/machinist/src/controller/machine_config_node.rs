@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfigNode;
-use machinist_core::rollout::machine_config_node::{
+use machinist_core::node::machine_config_node::{
     NodeReport, apply_report, new_machine_config_node,
 };
 use serde_json::json;

@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
 use kube::{Api, Client, Config};
 use machinist_core::api::names::object;
-use machinist_core::render::pin_image::{AuthChallenge, TaggedImage, credentials, is_digest};
+use machinist_core::os::credentials;
+use machinist_core::render::pin_image::{AuthChallenge, TaggedImage, is_digest};
 use serde_json::Value;
 
 use super::context::Context;

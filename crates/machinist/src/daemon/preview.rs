@@ -12,9 +12,9 @@ use machinist_core::apply::empty_config;
 use machinist_core::daemon::{self, actions};
 use machinist_core::diff::diff;
 use machinist_core::disruption::disruption;
+use machinist_core::node::NodeView;
 use machinist_core::os::{self, DesiredOs, with_layered_image};
 use machinist_core::reconcile_check::check_reconcilable;
-use machinist_core::rollout::NodeView;
 use serde::Serialize;
 
 use super::os::detect;

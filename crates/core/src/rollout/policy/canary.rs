@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::rollout::{NodeView, RolloutTarget};
+use crate::node::{NodeView, RolloutTarget};
 
 use super::{RolloutPolicy, annotation_of};
 

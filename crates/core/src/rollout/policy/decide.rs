@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
+use crate::node::{NodeView, RolloutTarget};
 use crate::rollout::candidates::{already_targeted, by_zone_then_age, target_of};
 use crate::rollout::waiting::{MachineNames, WaitReason};
-use crate::rollout::{NodeView, RolloutTarget};
 
 use super::canary::{self, CanaryState};
 use super::{RebootPolicy, RolloutPolicy, failures};

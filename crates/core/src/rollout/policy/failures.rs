@@ -6,7 +6,7 @@ use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 
 use super::{RolloutPolicy, annotation_of};
-use crate::rollout::NodeView;
+use crate::node::NodeView;
 
 /// The configs that nobody gets.
 pub(super) fn bad_configs(pool: &MachineConfigPool) -> BTreeSet<String> {

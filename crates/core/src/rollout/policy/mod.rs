@@ -4,7 +4,6 @@
 
 mod canary;
 mod decide;
-mod duration;
 mod failures;
 #[cfg(test)]
 mod scenarios;
@@ -17,7 +16,7 @@ use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 
 pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
-pub use duration::parse_duration;
+
 pub use window::MaintenanceWindows;
 
 /// When a machine restarts that has to.
@@ -83,7 +82,7 @@ impl RolloutPolicy {
                 .parse(
                     machinist::CANARY_SOAK,
                     "write a duration such as 30m, 2h or 1h30m, or remove the annotation",
-                    parse_duration,
+                    crate::duration::parse_duration,
                 )?
                 .unwrap_or_default(),
             windows: annotations.parse(

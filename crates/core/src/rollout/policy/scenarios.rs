@@ -10,7 +10,8 @@ use crate::api::names::annotation::machinist as ours;
 use crate::api::names::annotation::{
     CURRENT_CONFIG, DESIRED_CONFIG, LAST_APPLIED_DRAIN, REASON, STATE,
 };
-use crate::rollout::{NodeView, WaitReason, pool_status};
+use crate::node::NodeView;
+use crate::rollout::{WaitReason, pool_status};
 
 fn time(text: &str) -> Time {
     Time(text.parse().unwrap())

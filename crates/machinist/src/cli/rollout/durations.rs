@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::api::names::annotation::machinist;
 use machinist_core::api::names::condition::{node as step, pool as condition};
 use machinist_core::api::{Condition, MachineConfigNode, MachineConfigPool, find_condition};
-use machinist_core::rollout::{NodeView, WaitReason, estimate};
+use machinist_core::node::NodeView;
+use machinist_core::rollout::{WaitReason, estimate};
 use serde::Serialize;
 
 /// When a rollout ends, going by how long the machines took that are through.

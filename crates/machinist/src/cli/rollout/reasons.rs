@@ -1,7 +1,8 @@
 //! What a machine waits for, and why a pool stands still, in words.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use machinist_core::rollout::{NotReady, RolloutHalted, WaitReason};
+use machinist_core::node::NotReady;
+use machinist_core::rollout::{RolloutHalted, WaitReason};
 
 /// What a machine waits for.
 pub(super) fn waiting_reason(reason: &WaitReason, now: &Time) -> String {

@@ -8,11 +8,12 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use machinist_core::api::names::condition::pool as condition;
 use machinist_core::api::{MachineConfig, MachineConfigNode, MachineConfigPool, find_condition};
+use machinist_core::node::NodeView;
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
 use machinist_core::rollout::{
-    MembershipError, NodeView, PoolLayering, RolloutDecision, RolloutHalted, RolloutPolicy,
-    WaitReason, decide_layered_rollout, max_unavailable, nodes_of,
+    MembershipError, PoolLayering, RolloutDecision, RolloutHalted, RolloutPolicy, WaitReason,
+    decide_layered_rollout, max_unavailable, nodes_of,
 };
 use serde::Serialize;
 

@@ -12,10 +12,10 @@ use machinist_core::container_runtime::BaseFiles;
 use machinist_core::container_runtime::crio_settings::{
     CONTAINER_RUNTIME_NAMING, RuntimeConfigOutput, generate_all,
 };
-use machinist_core::generate::GenerateError;
-use machinist_core::generate::naming::NamedSource;
-use machinist_core::generate::reconcile::with_ownership;
-use machinist_core::generate::status::conditions;
+use machinist_core::generated_config::GenerateError;
+use machinist_core::generated_config::naming::NamedSource;
+use machinist_core::generated_config::reconcile::with_ownership;
+use machinist_core::generated_config::status::conditions;
 use serde_json::json;
 
 use super::super::context::Context;

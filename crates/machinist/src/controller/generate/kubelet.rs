@@ -9,8 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{KubeletConfig, MachineConfig, MachineConfigPool};
-use machinist_core::generate::reconcile::with_ownership;
-use machinist_core::generate::{GenerateError, GeneratedConfig, missing_base_error};
+use machinist_core::generate::missing_base_error;
+use machinist_core::generated_config::reconcile::with_ownership;
+use machinist_core::generated_config::{GenerateError, GeneratedConfig};
 use machinist_core::kubelet::{
     KUBELET_NAMING, KubeletConfigPlan, KubeletSnapshot, KubeletSources, RefusedLatencyChange,
     features, gates, node_config, orphaned_configs, refused_latency_change, removal, status,

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool, selector};
-use machinist_core::generate::legacy_names::superseded;
 use machinist_core::generate::overridden::{OverriddenFile, overridden};
-use machinist_core::generate::reconcile::is_generated;
+use machinist_core::generated_config::legacy_names::superseded;
+use machinist_core::generated_config::reconcile::is_generated;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;

@@ -10,8 +10,8 @@ use machinist_core::container_runtime::BaseFiles;
 use machinist_core::container_runtime::registries::{
     RegistriesOutput, RegistryInputs, generate, machine_config_name, target_pools,
 };
-use machinist_core::generate::GenerateError;
-use machinist_core::generate::reconcile::{is_generated, owner_reference, with_ownership};
+use machinist_core::generated_config::GenerateError;
+use machinist_core::generated_config::reconcile::{is_generated, owner_reference, with_ownership};
 
 use super::super::context::WriteError;
 use super::super::render::VERSION;

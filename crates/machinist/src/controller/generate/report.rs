@@ -11,8 +11,8 @@ use kube::{Api, Resource, ResourceExt as _};
 use machinist_core::api::names::condition::settings::{FAILURE, PENDING};
 use machinist_core::api::{Condition, Nullable};
 use machinist_core::container_runtime::ScopeConflict;
-use machinist_core::generate::GenerateError;
-use machinist_core::generate::status::conditions;
+use machinist_core::generated_config::GenerateError;
+use machinist_core::generated_config::status::conditions;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

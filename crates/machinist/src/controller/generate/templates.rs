@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{label, object};
 use machinist_core::api::{ControllerConfig, ControllerConfigStatus};
-use machinist_core::generate::{GeneratedConfig, template_error};
+use machinist_core::generate::template_error;
+use machinist_core::generated_config::GeneratedConfig;
 use machinist_core::template::{self, TemplateInputs, certificates, running, status};
 use serde_json::json;
 

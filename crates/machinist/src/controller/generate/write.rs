@@ -3,7 +3,7 @@
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfig;
-use machinist_core::generate::reconcile::replacement;
+use machinist_core::generated_config::reconcile::replacement;
 
 use super::super::context::{Context, WriteError};
 

@@ -9,7 +9,7 @@ use machinist_core::api::names::annotation::machinist::DRIFT;
 use machinist_core::api::names::state;
 use machinist_core::daemon::{annotations, reports};
 use machinist_core::drift::{self, DriftPolicy, DriftReference, DriftSeverity};
-use machinist_core::rollout::NodeView;
+use machinist_core::node::NodeView;
 
 use super::super::drift::{DriftWatcher, heal};
 use super::super::systemd::Systemd;

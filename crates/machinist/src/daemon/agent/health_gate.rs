@@ -11,8 +11,8 @@ use machinist_core::api::names::annotation::machinist::RETRY;
 use machinist_core::daemon::{PendingChange, annotations};
 use machinist_core::diff::parse_both;
 use machinist_core::health::{FailedCheck, FailedConfig, RetryDecision, may_try};
+use machinist_core::node::NodeView;
 use machinist_core::os::layered_image;
-use machinist_core::rollout::NodeView;
 
 use super::super::health::{self, HealthTarget};
 use super::super::state::DiskState;

@@ -53,7 +53,7 @@ use kube::Client;
 use machinist_core::api::names::state;
 use machinist_core::daemon::{annotations, backoff, reports};
 use machinist_core::drift::DriftPolicy;
-use machinist_core::rollout::NodeView;
+use machinist_core::node::NodeView;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
 use machinist_core::daemon::{PendingChange, annotations, reports};
+use machinist_core::node::NodeView;
 use machinist_core::os::layered_image;
-use machinist_core::rollout::NodeView;
 
 use super::super::state::DiskState;
 use super::super::systemd::{Systemd, TransientUnit};

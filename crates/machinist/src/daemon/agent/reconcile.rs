@@ -11,8 +11,8 @@ use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::{
     AgentSnapshot, AgentStep, AgentWait, annotations, next_step, reports,
 };
+use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
-use machinist_core::rollout::NodeView;
 use tokio::time::Instant;
 
 use super::super::state::DiskState;

@@ -10,10 +10,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
-use machinist_core::rollout::machine_config_node::{
+use machinist_core::node::NodeView;
+use machinist_core::node::machine_config_node::{
     NodeReport, apply_report, new_machine_config_node,
 };
-use machinist_core::rollout::{NodeView, pools_of};
+use machinist_core::rollout::pools_of;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;

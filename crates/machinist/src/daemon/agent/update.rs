@@ -10,9 +10,9 @@ use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
 use machinist_core::daemon::{self, PendingChange, PendingOsChange, actions, annotations, reports};
 use machinist_core::diff::{ChangeFlags, diff};
 use machinist_core::disruption::disruption;
+use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 use machinist_core::reconcile_check::{ConfigChange, IrreconcilableSection, check_reconcilable};
-use machinist_core::rollout::NodeView;
 
 use super::super::health;
 use super::super::os::detect;

@@ -66,7 +66,7 @@ pub fn is_generated(config: &MachineConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{GeneratedFile, machine_config};
+    use crate::generated_config::{GeneratedFile, machine_config};
 
     #[test]
     fn nothing_is_written_when_all_is_as_wanted() {

@@ -1,9 +1,10 @@
-//! Whether one MachineConfig is valid by itself.
+//! Whether one MachineConfig is valid on its own.
+//!
+//! `render` refuses a pool with an invalid MachineConfig, `lint` reports it to its author, and
+//! `reconcile_check` repeats the checks before a machine applies a config.
 
 use crate::api::MachineConfigSpec;
-use crate::ignition::{self, Config, IgnitionReport, ParsedConfig};
-
-use super::error::MachineConfigProblem;
+use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
 
 /// The extensions that an OS image can add.
 pub const KNOWN_EXTENSIONS: [&str; 7] = [
@@ -18,6 +19,28 @@ pub const KNOWN_EXTENSIONS: [&str; 7] = [
 
 /// The kernels that can be asked for, the default one aside.
 pub const SPECIAL_KERNELS: [&str; 2] = ["realtime", "64k-pages"];
+
+/// What is wrong with one MachineConfig.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineConfigProblem {
+    /// A kernel that is not known.
+    #[error("spec.kernelType: kernelType={0} is invalid (use default, realtime or 64k-pages)")]
+    UnknownKernelType(String),
+    /// Extensions that are not known.
+    #[error("spec.extensions: invalid extensions found: [{}] (known: {})", .0.join(" "), KNOWN_EXTENSIONS.join(", "))]
+    UnknownExtensions(Vec<String>),
+    /// A file mode with more than permissions.
+    #[error("spec.config: invalid mode {mode:#o} for {path}, cannot exceed 0o777")]
+    UnsupportedMode {
+        /// The mode.
+        mode: i64,
+        /// The file.
+        path: String,
+    },
+    /// The Ignition config is not valid.
+    #[error("spec.config: failed to parse Ignition config: {0}")]
+    Ignition(#[from] IgnitionError),
+}
 
 /// Checks a MachineConfig and gives its Ignition config, lifted to 3.5.0, with the warnings.
 /// `None` where it has none.
@@ -55,7 +78,7 @@ fn check_parsed(parsed: &ParsedConfig) -> Result<(), MachineConfigProblem> {
         ParsedConfig::V2(config) => {
             let report = ignition::v2::validate(config);
             if report.is_fatal() {
-                return Err(ignition::IgnitionError::InvalidV2 { report }.into());
+                return Err(IgnitionError::InvalidV2 { report }.into());
             }
             let mut files = config.storage.files.iter();
             files.try_for_each(|file| check_mode(file.mode, &file.path))

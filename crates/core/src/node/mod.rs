@@ -1,0 +1,12 @@
+//! A machine as the API shows it: its Node, and its MachineConfigNode.
+//!
+//! [`NodeView`] reads a Node; [`machine_config_node`] computes what is written to a MachineConfigNode.
+//! Which machine is updated when is decided in `rollout`, what is evicted in `drain`, and what a
+//! machine does next in `daemon`. All three build on this module.
+
+pub mod machine_config_node;
+mod target;
+mod view;
+
+pub use target::{LayeredImage, RolloutTarget};
+pub use view::{NodeView, NotReady};
