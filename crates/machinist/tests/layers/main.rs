@@ -1,0 +1,164 @@
+//! Modules form a directed graph: which top-level module may use which other one of its crate.
+//!
+//! The tables in `allowed.rs` are the architecture. An edge that is missing there fails the test, and
+//! so does a stale one. Each module uses only modules above its line, so there is no cycle. Code
+//! under `#[cfg(test)]` is ignored: tests may reach across.
+//!
+//! `MACHINIST_UPDATE=1 cargo test -p machinist --test layers -- --nocapture` prints the tables that
+//! match the code. Move an edge there only after deciding that the direction is right.
+#![allow(clippy::panic, clippy::print_stdout, reason = "tests may panic and print")]
+
+mod allowed;
+mod edges;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use allowed::{CORE, HUB, MACHINIST, Table};
+use edges::{Edges, edges_of_crate};
+
+/// Marks an edge of a table that exists but should not. It may lead to a line below.
+const VIOLATION: char = '!';
+
+type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// A table as a graph, violations included.
+fn parse(table: Table) -> Graph<'static> {
+    let mut graph = Graph::new();
+    for (module, uses) in table {
+        let uses = uses.split_whitespace().map(|used| used.trim_start_matches(VIOLATION));
+        let previous = graph.insert(*module, uses.collect());
+        assert!(previous.is_none(), "{module} is listed twice");
+    }
+    graph
+}
+
+/// The edges that a table marks as violations.
+fn violations(table: Table) -> BTreeSet<(&'static str, &'static str)> {
+    let marked = table.iter().flat_map(|(module, uses)| {
+        let marked = uses.split_whitespace().filter_map(|used| used.strip_prefix(VIOLATION));
+        marked.map(|used| (*module, used))
+    });
+    marked.collect()
+}
+
+/// A graph without some of its edges.
+fn without<'a>(mut graph: Graph<'a>, removed: &BTreeSet<(&str, &str)>) -> Graph<'a> {
+    for (module, uses) in &mut graph {
+        uses.retain(|used| !removed.contains(&(*module, *used)));
+    }
+    graph
+}
+
+/// The modules bottom-up, and those that a cycle keeps out of that order.
+fn order<'a>(graph: &Graph<'a>) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (mut left, mut ordered) = (graph.clone(), Vec::new());
+    loop {
+        let leaves: Vec<&str> = left
+            .iter()
+            .filter(|(_, uses)| !uses.iter().any(|used| left.contains_key(used)))
+            .map(|(module, _)| *module)
+            .collect();
+        if leaves.is_empty() {
+            return (ordered, left.into_keys().collect());
+        }
+        left.retain(|module, _| !leaves.contains(module));
+        ordered.extend(leaves);
+    }
+}
+
+/// Prints the table that matches the code, with the marks of the present one.
+fn print_table(name: &str, found: &Edges, marked: &BTreeSet<(&str, &str)>) {
+    let graph: Graph<'_> = found
+        .iter()
+        .map(|(module, uses)| (module.as_str(), uses.keys().map(String::as_str).collect()))
+        .collect();
+    let (ordered, in_cycles) = order(&without(graph.clone(), marked));
+    println!("pub(crate) const {}: Table = &[", name.to_uppercase());
+    for module in ordered.into_iter().chain(in_cycles) {
+        let mark = |used: &&str| if marked.contains(&(module, *used)) { "!" } else { "" };
+        let uses: Vec<String> =
+            graph[module].iter().map(|used| format!("{}{used}", mark(used))).collect();
+        println!("    ({module:?}, {:?}),", uses.join(" "));
+    }
+    println!("];\n");
+}
+
+/// The edges of a table that lead to a line below: without them there is no cycle.
+fn order_faults(table: Table) -> Vec<String> {
+    let graph = without(parse(table), &violations(table));
+    let mut above = BTreeSet::new();
+    let mut faults = Vec::new();
+    for (module, _) in table {
+        for used in graph[module].difference(&above) {
+            faults.push(format!("{module} is listed above {used}, which it uses"));
+        }
+        above.insert(*module);
+    }
+    faults
+}
+
+/// Compares the code of a crate with its table.
+fn check(name: &str, table: Table) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+    let (found, allowed, marked) = (edges_of_crate(&root), parse(table), violations(table));
+    if std::env::var_os("MACHINIST_UPDATE").is_some() {
+        print_table(name, &found, &marked);
+        return;
+    }
+    let mut faults = Vec::new();
+    for (module, uses) in &found {
+        let Some(known) = allowed.get(module.as_str()) else {
+            faults.push(format!("module {module} has no line in the table"));
+            continue;
+        };
+        for (used, files) in uses.iter().filter(|(used, _)| !known.contains(used.as_str())) {
+            faults.push(format!("{module} may not use {used}: {}", files.join(", ")));
+        }
+        for stale in known.iter().filter(|used| !uses.contains_key(**used)) {
+            faults.push(format!("{module} no longer uses {stale}: remove it from the table"));
+        }
+    }
+    for module in allowed.keys().filter(|module| !found.contains_key(**module)) {
+        faults.push(format!("{module} is in the table but not in the crate"));
+    }
+    faults.extend(order_faults(table));
+    assert!(
+        faults.is_empty(),
+        "crates/{name} does not match crates/machinist/tests/layers/allowed.rs:\n{}",
+        faults.join("\n")
+    );
+}
+
+#[test]
+fn layers_of_core() {
+    check("core", CORE);
+}
+
+#[test]
+fn layers_of_hub() {
+    check("hub", HUB);
+}
+
+#[test]
+fn layers_of_machinist() {
+    check("machinist", MACHINIST);
+}
+
+/// Core decides without exceptions: no edge of it is tolerated as a violation.
+#[test]
+fn core_has_no_violations() {
+    assert!(violations(CORE).is_empty());
+}
+
+/// The processes meet through API objects, never through each other's code.
+#[test]
+fn processes_do_not_import_each_other() {
+    const PROCESSES: [&str; 5] = ["controller", "daemon", "enrol", "operator", "server"];
+    let allowed = without(parse(MACHINIST), &violations(MACHINIST));
+    for process in PROCESSES {
+        for other in PROCESSES.iter().filter(|other| **other != process) {
+            assert!(!allowed[process].contains(other), "{process} may not use {other}");
+        }
+    }
+}
