@@ -268,16 +268,22 @@ pub fn decode_error(kind: &ResourceKind, reason: &str) -> ApiError {
     ))
 }
 
-/// What to say of unknown fields and of fields that were given twice: an error, warnings, nothing.
+/// Unknown and duplicate fields in a request with `fieldValidation=Strict`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("strict decoding error: {}", .problems.join(", "))]
+pub struct StrictDecodingError {
+    problems: Vec<String>,
+}
+
+/// Returns the warnings for unknown and duplicate fields.
 ///
 /// # Errors
-/// 400 if the client wants to be strict.
+/// The client requested strict validation and there is such a field.
 pub fn apply_field_validation(
-    kind: &ResourceKind,
     validation: FieldValidation,
     unknown: &[String],
     duplicates: &[String],
-) -> Result<Vec<String>, ApiError> {
+) -> Result<Vec<String>, StrictDecodingError> {
     let duplicates = duplicates.iter().map(|field| format!("duplicate field \"{field}\""));
     let unknown = unknown.iter().map(|field| format!("unknown field \"{field}\""));
     let texts: Vec<String> = duplicates.chain(unknown).collect();
@@ -285,9 +291,7 @@ pub fn apply_field_validation(
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(texts),
         FieldValidation::Strict if texts.is_empty() => Ok(texts),
-        FieldValidation::Strict => {
-            Err(decode_error(kind, &format!("strict decoding error: {}", texts.join(", "))))
-        }
+        FieldValidation::Strict => Err(StrictDecodingError { problems: texts }),
     }
 }
 
@@ -337,11 +341,11 @@ mod tests {
     fn strictness() {
         let node = kind("Node");
         let unknown = ["spec.a".to_owned()];
-        let judge = |validation| apply_field_validation(&node, validation, &unknown, &[]);
+        let judge = |validation| apply_field_validation(validation, &unknown, &[]);
         assert_eq!(judge(FieldValidation::Ignore).unwrap(), Vec::<String>::new());
         assert_eq!(judge(FieldValidation::Warn).unwrap(), ["unknown field \"spec.a\""]);
         assert_eq!(
-            judge(FieldValidation::Strict).unwrap_err().message,
+            decode_error(&node, &judge(FieldValidation::Strict).unwrap_err().to_string()).message,
             "Node in version \"v1\" cannot be handled as a Node: strict decoding error: unknown field \"spec.a\""
         );
     }

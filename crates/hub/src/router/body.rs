@@ -118,16 +118,39 @@ pub(super) struct DecodedObject {
     pub(super) duplicates: Vec<String>,
 }
 
-/// Reads an object by its media type.
-pub(super) fn decode(content_type: Option<&str>, body: &[u8]) -> Result<DecodedObject, ApiError> {
+/// Why a body cannot be decoded. The texts are those of a Kubernetes API server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecodeError {
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("yaml: {0}")]
+    Yaml(String),
+    #[error("unsupported media type")]
+    UnsupportedMediaType,
+}
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Json(_) | DecodeError::Yaml(_) => Self::bad_request(error.to_string()),
+            DecodeError::UnsupportedMediaType => Self::unsupported_media_type(OBJECT_TYPES),
+        }
+    }
+}
+
+/// Decodes an object by its media type.
+pub(super) fn decode(
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<DecodedObject, DecodeError> {
     match media_type(content_type) {
-        "" | "application/json" => decode_json(body),
+        "" | "application/json" => Ok(decode_json(body)?),
         "application/yaml" => decode_yaml(body),
         "application/vnd.kubernetes.protobuf" => match protobuf::decode(body) {
             Some(value) => Ok(DecodedObject { value, duplicates: Vec::new() }),
-            None => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
+            None => Err(DecodeError::UnsupportedMediaType),
         },
-        _ => Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
+        _ => Err(DecodeError::UnsupportedMediaType),
     }
 }
 
@@ -136,27 +159,24 @@ pub(super) fn media_type(content_type: Option<&str>) -> &str {
     content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads JSON.
-pub(super) fn decode_json(body: &[u8]) -> Result<DecodedObject, ApiError> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let mut place = DecodeState::default();
-    let value = ValueSeed(&mut place)
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| {
-            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
-        })?;
-    Ok(DecodedObject { value, duplicates: place.duplicates })
+/// Decodes JSON and records duplicate fields.
+pub(super) fn decode_json(body: &[u8]) -> Result<DecodedObject, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let mut state = DecodeState::default();
+    let value = ValueSeed(&mut state).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(DecodedObject { value, duplicates: state.duplicates })
 }
 
-fn decode_yaml(body: &[u8]) -> Result<DecodedObject, ApiError> {
-    let bad = |error: String| ApiError::bad_request(format!("yaml: {error}"));
-    let text = std::str::from_utf8(body).map_err(|error| bad(error.to_string()))?;
+fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
+    let text = std::str::from_utf8(body).map_err(|error| DecodeError::Yaml(error.to_string()))?;
     let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     // Manifests hardly use aliases; a "billion laughs" document is nothing but aliases.
     options.alias_limits.max_total_replayed_events = 50_000;
-    let mut value: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| bad(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
+    let mut value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let text = error.to_string();
+        DecodeError::Yaml(text.lines().next().unwrap_or_default().to_owned())
+    })?;
     normalize_whole_floats(&mut value);
     Ok(DecodedObject { value, duplicates: Vec::new() })
 }
@@ -286,10 +306,11 @@ mod tests {
         assert_eq!(decode(Some("application/json; charset=utf-8"), text).unwrap().value, expected);
         assert_eq!(decode(None, text).unwrap().value, expected);
         for (form, code) in [("application/vnd.kubernetes.protobuf", 415), ("text/plain", 415)] {
-            assert_eq!(decode(Some(form), text).unwrap_err().code, code);
+            assert_eq!(ApiError::from(decode(Some(form), text).unwrap_err()).code, code);
         }
         for text in ["", "{", "{}}", "{\"a\":}"] {
-            assert_eq!(decode(None, text.as_bytes()).unwrap_err().code, 400, "{text}");
+            let error = ApiError::from(decode(None, text.as_bytes()).unwrap_err());
+            assert_eq!(error.code, 400, "{text}");
         }
         assert!(decode(None, "[".repeat(100_000).as_bytes()).is_err());
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::body::{self, DecodedObject};
+use super::body::{self, DecodeError, DecodedObject};
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response::decode_entry;
 use crate::kind_registry::ResourceKind;
@@ -82,9 +82,9 @@ pub(super) fn decode_object(
             summary(bytes)
         ))
     };
-    let mut sent = body::decode(content_type, bytes).map_err(|error| match error.code {
-        400 => unrecognized(&error.message),
-        _ => error,
+    let mut sent = body::decode(content_type, bytes).map_err(|error| match error {
+        DecodeError::Json(_) | DecodeError::Yaml(_) => unrecognized(&error.to_string()),
+        DecodeError::UnsupportedMediaType => error.into(),
     })?;
     let Some(fields) = sent.value.as_object_mut() else {
         let reason = "couldn't get version/kind; json parse error: it is not an object";

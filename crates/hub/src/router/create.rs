@@ -132,5 +132,6 @@ fn validate_input(
     unknown: &[String],
     duplicates: &[String],
 ) -> Result<Vec<String>, ApiError> {
-    admission::apply_field_validation(call.kind, call.options.field_validation, unknown, duplicates)
+    admission::apply_field_validation(call.options.field_validation, unknown, duplicates)
+        .map_err(|error| admission::decode_error(call.kind, &error.to_string()))
 }

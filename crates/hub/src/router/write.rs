@@ -89,11 +89,7 @@ pub(super) async fn patch(
         return Err(ApiError::unsupported_media_type(accepted));
     }
     let DecodedObject { value, duplicates } = run_offloaded(body.len(), || body::decode_json(body))
-        .map_err(|error| {
-            let reason =
-                error.message.rsplit_once("parse error: ").map_or("", |(_, reason)| reason);
-            ApiError::bad_request(format!("error decoding patch: {reason}"))
-        })?;
+        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
     read_modify_write(call, name, &duplicates, true, |old| {
         let new =
             patch::apply(kind, old, &value, rules).map_err(|error| error.to_api_error(accepted))?;
@@ -152,15 +148,11 @@ fn prepare_update(
     let strict = call.options.field_validation == FieldValidation::Strict;
     let sent = (strict && call.verb == RequestVerb::Patch).then(|| new.clone());
     let unknown = admission.prune(kind, &mut new)?;
-    let judged = admission::apply_field_validation(
-        kind,
-        call.options.field_validation,
-        &unknown,
-        duplicates,
-    );
+    let judged =
+        admission::apply_field_validation(call.options.field_validation, &unknown, duplicates);
     let warnings = judged.map_err(|error| match &sent {
-        Some(sent) => patch::invalid_result(sent, error_message(&error)),
-        None => error,
+        Some(sent) => patch::invalid_result(sent, &error.to_string()),
+        None => admission::decode_error(kind, &error.to_string()),
     })?;
     if metadata_str(&new, "name") != name {
         return Err(ApiError::bad_request(format!(
@@ -192,11 +184,6 @@ fn prepare_update(
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     Ok((new, warnings))
-}
-
-/// What is wrong, without the object that it is wrong with.
-fn error_message(error: &ApiError) -> &str {
-    error.message.split_once(": ").map_or(error.message.as_str(), |(_, reason)| reason)
 }
 
 /// Stores the object, or removes it if its last finalizer went; none if somebody else was faster.
