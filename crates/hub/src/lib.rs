@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod object;
 pub mod openapi;
 pub mod patch;
+pub mod random;
 pub mod request;
 pub mod robustness;
 pub mod router;

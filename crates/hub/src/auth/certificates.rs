@@ -11,6 +11,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
 use super::UserInfo;
+use crate::random::{self, RandomError};
 
 /// How long a CA lasts.
 const CA_DAYS: i64 = 3650;
@@ -25,6 +26,9 @@ pub enum CertificateError {
     /// A certificate cannot be made.
     #[error("cannot make a certificate")]
     Generate(#[from] rcgen::Error),
+    /// There are no random bytes for its serial number.
+    #[error("cannot make a certificate")]
+    Random(#[from] RandomError),
     /// A certificate or request cannot be read.
     #[error("not a readable {what}: {reason}")]
     Parse {
@@ -70,8 +74,8 @@ impl CertificateAuthority {
     /// There is no randomness.
     pub fn generate(name: &str) -> Result<PemKeyPair, CertificateError> {
         let key = KeyPair::generate()?;
-        let end = uuid::Uuid::new_v4().simple().to_string();
-        let name = format!("{name}-ca-{}", end.get(..8).unwrap_or_default());
+        let suffix = u32::from_be_bytes(random::bytes()?);
+        let name = format!("{name}-ca-{suffix:08x}");
         let mut params = certificate_params(&name, None, CA_DAYS)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -164,15 +168,15 @@ fn certificate_params(
     params.not_after = now + Duration::days(days);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.use_authority_key_identifier_extension = true;
-    params.serial_number = Some(random_serial());
+    params.serial_number = Some(random_serial()?);
     Ok(params)
 }
 
-/// A random positive number.
-fn random_serial() -> SerialNumber {
-    let mut bytes = *uuid::Uuid::new_v4().as_bytes();
+/// Returns a random serial number. It is positive, and none of its leading bytes is zero, as DER demands.
+fn random_serial() -> Result<SerialNumber, RandomError> {
+    let mut bytes = random::bytes::<16>()?;
     bytes[0] = (bytes[0] & 0x7f) | 0x40;
-    SerialNumber::from_slice(&bytes)
+    Ok(SerialNumber::from_slice(&bytes))
 }
 
 /// A new key, and a request for a client certificate for it, both PEM.

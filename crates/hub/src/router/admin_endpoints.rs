@@ -11,6 +11,7 @@ use crate::audit::AuditEvent;
 use crate::auth::tokens::{self, HubTokenRole};
 use crate::auth::{ADMIN_GROUP, UserInfo};
 use crate::hub::{Hub, now_rfc3339};
+use crate::random;
 use crate::status::ApiError;
 use crate::store::{Precondition, StoreOp};
 
@@ -78,9 +79,7 @@ async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, 
         (None, HubTokenRole::Admin | HubTokenRole::Viewer | HubTokenRole::Controller) => None,
     };
     let expires = seconds.map(|seconds| jiff::Timestamp::now().as_second().saturating_add(seconds));
-    let mut random = [0; 32];
-    random[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-    random[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    let random = random::bytes().map_err(|error| ApiError::internal(error.to_string()))?;
     let new = tokens::generate(role, expires, random);
     let value = serde_json::to_vec(&new.record).map_err(|e| ApiError::internal(e.to_string()))?;
     let key = format!("{}{}", tokens::TOKEN_KEY_PREFIX, new.id);
