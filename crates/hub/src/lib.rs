@@ -39,6 +39,7 @@ pub mod table;
 mod event_conversion;
 mod event_ttl;
 mod garbage_collector;
+mod hex;
 mod signer;
 mod strategy;
 

@@ -11,6 +11,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
 use super::UserInfo;
+use crate::hex;
 use crate::random::{self, RandomError};
 
 /// How long a CA lasts.
@@ -228,7 +229,7 @@ impl SigningRequest {
     #[must_use]
     pub fn key_hash(&self) -> String {
         let hash = sha2::Sha256::digest(rcgen::PublicKeyData::der_bytes(&self.key));
-        hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&hash[..hash.len() / 2])
     }
 }
 

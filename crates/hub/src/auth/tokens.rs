@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
+use crate::hex;
 
 /// Where tokens are in the store; no kind has such a group.
 pub const TOKEN_KEY_PREFIX: &str = "/machinist/tokens/-/";
@@ -101,7 +102,7 @@ pub fn authenticate(token: &str, record: &TokenRecord, now: i64) -> Option<UserI
 }
 
 fn hash_secret(secret: &str) -> String {
-    Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(secret.as_bytes()))
 }
 
 /// Compares without telling how far it got.

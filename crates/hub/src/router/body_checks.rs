@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::body::{self, DecodeError, DecodedObject};
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response::decode_entry;
+use crate::hex;
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, metadata_str};
 use crate::schema::FieldError;
@@ -110,9 +111,8 @@ fn summary(bytes: &[u8]) -> String {
         }
         Some(b'{') => String::from_utf8_lossy(bytes).into_owned(),
         Some(_) => {
-            let hex: String =
-                bytes.iter().take(MAX_SUMMARY_BYTES).map(|byte| format!("{byte:02x}")).collect();
-            if bytes.len() > MAX_SUMMARY_BYTES { format!("{hex} ...") } else { hex }
+            let digits = hex::encode(&bytes[..bytes.len().min(MAX_SUMMARY_BYTES)]);
+            if bytes.len() > MAX_SUMMARY_BYTES { format!("{digits} ...") } else { digits }
         }
     }
 }
