@@ -1,4 +1,4 @@
-//! Fuzzes `robustness::yaml_any`: what it must hold for any bytes is said there.
+//! Fuzzes `robustness::yaml_any`, which documents the invariants.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| machinist_core::ignition::robustness::yaml_any(bytes));

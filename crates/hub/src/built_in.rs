@@ -7,7 +7,7 @@ use crate::kind_registry::{PrinterColumn, ResourceKind};
 
 /// The built-in kinds.
 ///
-/// `schema` is none for all of them; [`crate::openapi::built_in_schema`] has them.
+/// They have no `schema`: the types of `k8s-openapi` validate them.
 #[must_use]
 pub fn kinds() -> Vec<ResourceKind> {
     vec![

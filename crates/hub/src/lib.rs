@@ -27,6 +27,7 @@ pub mod openapi;
 pub mod patch;
 pub mod random;
 pub mod request;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;
 pub mod router;
 pub mod schema;

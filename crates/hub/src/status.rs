@@ -96,12 +96,6 @@ impl ApiError {
         Self::new(422, "Invalid", message).with_details(all)
     }
 
-    /// 422: the patch cannot be applied to the object.
-    #[must_use]
-    pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(422, "Invalid", message)
-    }
-
     /// 400: the request makes no sense.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {

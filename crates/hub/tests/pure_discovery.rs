@@ -10,7 +10,7 @@ mod pure;
 
 use std::fs;
 
-use machinist_hub::{discovery, openapi, schema};
+use machinist_hub::{discovery, openapi};
 use serde_json::{Value, json};
 
 fn recorded() -> Value {
@@ -115,21 +115,5 @@ fn patches_name_their_parameters() {
             .collect();
         assert!(parameters.contains(&&json!("fieldValidation")), "{}", kind.kind);
         assert!(parameters.contains(&&json!("dryRun")), "{}", kind.kind);
-    }
-}
-
-#[test]
-fn built_in_kinds_have_schemas() {
-    for kind in pure::registry().kinds().filter(|kind| kind.built_in) {
-        let schema = openapi::built_in_schema(kind).expect("a schema");
-        let compiled = schema::Schema::compile(&schema).expect("it compiles");
-        let mut object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind,
-            "metadata": {"name": "a", "labels": {"b": "c"}, "managedFields": [{"fieldsV1": {"f:a": {}}}]},
-            "unknown": 1,
-        });
-        assert_eq!(compiled.prune(&mut object), ["unknown"], "{}", kind.kind);
-        assert_eq!(compiled.validate(&object, None), [], "{}", kind.kind);
-        assert_eq!(object["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:a": {}}));
     }
 }

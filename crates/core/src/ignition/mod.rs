@@ -17,6 +17,7 @@ pub mod data_url;
 pub mod keyed_list;
 pub mod parse;
 pub mod report;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;
 pub mod schema;
 pub mod v2;

@@ -119,8 +119,6 @@ pub struct Authorizer {
 
 /// Verbs that only look.
 pub const READ_VERBS: &str = "get list watch";
-/// Verbs that write one object.
-pub const WRITE_VERBS: &str = "create update patch delete";
 
 const CSR_GROUP: &str = "certificates.k8s.io";
 const CSR_RESOURCE: &str = "certificatesigningrequests";

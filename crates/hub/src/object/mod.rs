@@ -12,7 +12,7 @@ use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
-pub use validation::{NameRule, name_rule, validate_metadata};
+pub use validation::validate_metadata;
 
 /// What an encoded object begins with.
 const ENCODED_PREFIX: &[u8] = br#"{"metadata":{"#;

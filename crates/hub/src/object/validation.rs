@@ -8,18 +8,15 @@ use crate::selector::name_validation::{
     validate_dns_label, validate_label_value, validate_qualified_name, validate_subdomain,
 };
 
-/// What the names of a kind look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
+/// The syntax of a kind's object names.
+enum NameRule {
     /// RFC 1123 subdomain: `a.b-c`, up to 253 bytes.
     Subdomain,
     /// RFC 1123 label: `a-b`, up to 63 bytes.
     Label,
 }
 
-/// The rule of a kind.
-#[must_use]
-pub fn name_rule(kind: &ResourceKind) -> NameRule {
+fn name_rule(kind: &ResourceKind) -> NameRule {
     if kind.built_in && kind.kind == "Namespace" { NameRule::Label } else { NameRule::Subdomain }
 }
 

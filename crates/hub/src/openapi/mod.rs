@@ -14,12 +14,8 @@ mod schemas;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::hex;
 use crate::kind_registry::{KindRegistry, ResourceKind};
-
-pub use schemas::built_in_schema;
-
-/// The media type in which kubectl asks for version 2; not offered.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// `/openapi/v3`: which documents there are. Their addresses change with their contents.
 #[must_use]
@@ -98,8 +94,7 @@ fn kinds<'a>(registry: &'a KindRegistry, name: &str) -> Vec<&'a ResourceKind> {
 }
 
 fn hash(document: &Value) -> String {
-    let digest = Sha256::digest(document.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02X}")).collect()
+    hex::encode(&Sha256::digest(document.to_string().as_bytes())).to_uppercase()
 }
 
 /// The group, version and kind of a kind, as the extension of schemas and operations has it.

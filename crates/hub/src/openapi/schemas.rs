@@ -175,14 +175,3 @@ fn list_schema(kind: &ResourceKind) -> Value {
         "x-kubernetes-group-version-kind": [group_version_kind(kind, &kind.list_kind)],
     })
 }
-
-/// The schema of a built-in kind in one piece, in the form of definitions: for dropping unknown fields and checking
-/// types. Nothing in it is required, as an API server requires fields of these kinds by code. None for other kinds.
-#[must_use]
-pub fn built_in_schema(kind: &ResourceKind) -> Option<Value> {
-    if !kind.built_in {
-        return None;
-    }
-    let schema = BUILT_IN_SCHEMAS.get(&schema_name(kind))?;
-    Some(convert::inline_references(schema, &BUILT_IN_SCHEMAS, &mut Vec::new()))
-}
