@@ -1,7 +1,7 @@
-//! Figures of the store, printed: durable writes a second, lists, how fast a change reaches its
-//! watch among 10,000, memory. `MACHINIST_BENCH_DIR` says on which disk (default: the temporary
-//! directory), `MACHINIST_BENCH_SECONDS` for how long each.
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and may fail")]
+//! Measurements of the store: durable writes per second, lists, the latency of a change among
+//! 10,000 watches, memory. `MACHINIST_BENCH_DIR` selects the disk (default: the temporary
+//! directory), `MACHINIST_BENCH_SECONDS` the duration of each.
+#![expect(clippy::expect_used, clippy::print_stdout, reason = "benchmark code")]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use machinist_hub::store::{Precondition, Store, StoreOp, StoreOptions};
 const MACHINES: usize = 5000;
 
 fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that the benchmark starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -48,7 +48,7 @@ fn node(n: usize) -> String {
     format!("/registry/nodes/machine-{n:05}")
 }
 
-/// What a machine watches: its own node and its own config.
+/// What a machine watches: its own Node and config.
 fn watched_keys(n: usize) -> [String; 2] {
     [node(n), format!("/registry/machineconfignodes/machine-{n:05}")]
 }
@@ -170,7 +170,7 @@ async fn bench_watch_fan_out() {
         let (_, at) = heard.recv().await.expect("an event");
         reached.push(at - started);
     }
-    show("5,000 changes asked for at once: durable", durable);
+    show("5,000 concurrent changes:         durable", durable);
     show("                                 at their watches", reached);
     println!("resident, all of the above                   {} MiB", resident_kib() / 1024);
 }

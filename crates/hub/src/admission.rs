@@ -1,7 +1,8 @@
-//! What is let in: defaults, pruning, validation, and the checks of metadata.
+//! Admission: defaults, pruning, validation and metadata checks of written objects.
 //!
-//! Pure. A kind from a CRD has a structural schema; a built-in kind has its type, through which an
-//! object is read and written again.
+//! Pure: object in, object or [`ApiError`] out. A CRD kind is checked by its structural schema, a
+//! built-in kind by a round trip through its `k8s-openapi` type. Called by the router's create,
+//! update and patch handlers.
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,10 +17,10 @@ use crate::request::FieldValidation;
 use crate::schema::{self, Schema};
 use crate::status::ApiError;
 
-/// Reads an object as its type and writes it again: what the type does not know is gone.
+/// Decodes an object as its type and encodes it again, which drops unknown fields.
 type RoundTrip = fn(&Value) -> Result<Value, String>;
 
-/// How objects of a kind are let in.
+/// The admission of one kind.
 #[derive(Debug, Default)]
 pub struct Admission {
     schema: Option<Schema>,
@@ -27,16 +28,16 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Everything is let in.
+    /// Admits every object unchanged.
     #[must_use]
     pub const fn disabled() -> Self {
         Self { schema: None, round_trip: None }
     }
 
-    /// For a kind.
+    /// Compiles the admission of a kind.
     ///
     /// # Errors
-    /// Its schema makes no sense; the text says why.
+    /// The kind's schema is invalid; the text says why.
     pub fn new(kind: &ResourceKind) -> Result<Self, String> {
         let schema = match &kind.schema {
             Some(schema) if !kind.built_in => {
@@ -54,10 +55,10 @@ impl Admission {
         }
     }
 
-    /// Makes a decoded object into one that fits its kind, and says which fields had to go.
+    /// Drops unknown fields and returns their paths.
     ///
     /// # Errors
-    /// A field has a type that it cannot have: 400.
+    /// 400: a field has the wrong type.
     pub fn prune(&self, kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
         let mut unknown = prune_metadata(kind, object)?;
         if let Some(round_trip) = self.round_trip {
@@ -73,17 +74,17 @@ impl Admission {
         Ok(unknown)
     }
 
-    /// Writes numbers as they are stored; after the check, which knows the difference.
+    /// Writes whole floats as integers. Runs after validation, whose messages show the original.
     pub fn normalize_numbers(&self, object: &mut Value) {
         if self.schema.is_some() {
             schema::normalize_numbers(object);
         }
     }
 
-    /// Checks an object, an update against what was there before.
+    /// Validates an object. Transition rules compare it with `old`.
     ///
     /// # Errors
-    /// 422 with every fault.
+    /// 422 with every invalid field.
     pub fn validate(
         &self,
         kind: &ResourceKind,
@@ -105,7 +106,6 @@ impl Admission {
     }
 }
 
-/// The round trip of a built-in kind.
 fn round_trip_of(kind: &ResourceKind) -> Option<RoundTrip> {
     match kind.kind.as_str() {
         "Node" => Some(round_trip::<Node>),
@@ -125,7 +125,7 @@ fn round_trip<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Value, S
     serde_json::to_value(typed).map_err(|error| error.to_string())
 }
 
-/// The typed object with the metadata that was sent: the type would write the times anew.
+/// Restores the metadata as it was sent: the typed round trip would reformat its timestamps.
 fn keep_type_and_metadata(sent: &Value, mut typed: Value) -> Value {
     if let (Some(fields), Some(metadata)) = (typed.as_object_mut(), sent.get("metadata")) {
         fields.insert("metadata".to_owned(), metadata.clone());
@@ -133,7 +133,7 @@ fn keep_type_and_metadata(sent: &Value, mut typed: Value) -> Value {
     typed
 }
 
-/// The paths that are in `sent` and not in `kept`.
+/// Collects the paths that are in `sent` but not in `kept`.
 fn collect_dropped_fields(path: &str, sent: &Value, kept: &Value, found: &mut Vec<String>) {
     match (sent, kept) {
         (Value::Object(sent), Value::Object(kept)) => {
@@ -141,7 +141,7 @@ fn collect_dropped_fields(path: &str, sent: &Value, kept: &Value, found: &mut Ve
                 let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 match kept.get(key) {
                     Some(other) => collect_dropped_fields(&place, value, other, found),
-                    // Types leave out what is empty.
+                    // Typed encoding omits empty fields; dropping those loses nothing.
                     None if is_empty(value) => {}
                     None => found.push(place),
                 }
@@ -165,7 +165,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The fields of metadata.
+/// The fields of `ObjectMeta`.
 const METADATA_FIELDS: &[&str] = &[
     "annotations",
     "creationTimestamp",
@@ -184,7 +184,7 @@ const METADATA_FIELDS: &[&str] = &[
     "uid",
 ];
 
-/// Takes out what metadata does not know, and checks the types of what it does.
+/// Drops unknown metadata fields and checks the types of the known ones.
 fn prune_metadata(kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     if metadata.is_null() {
@@ -258,7 +258,7 @@ fn type_error(value: &Value, place: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
 }
 
-/// 400: the object cannot be read as its kind.
+/// 400: the object cannot be decoded as its kind.
 #[must_use]
 pub fn decode_error(kind: &ResourceKind, reason: &str) -> ApiError {
     ApiError::bad_request(format!(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_built_in_kind_keeps_what_its_type_knows() {
+    fn a_built_in_kind_keeps_known_fields() {
         let node = kind("Node");
         let admission = Admission::new(&node).unwrap();
         let mut object = json!({
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_has_its_types() {
+    fn metadata_with_wrong_types_is_rejected() {
         let node = kind("Node");
         for bad in [
             json!({"metadata": 1}),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn strictness() {
+    fn field_validation_levels() {
         let node = kind("Node");
         let unknown = ["spec.a".to_owned()];
         let judge = |validation| apply_field_validation(validation, &unknown, &[]);

@@ -1,4 +1,6 @@
-//! The audit log: one JSON line a write, who did what when, never what was in it.
+//! The audit log: one JSON line per write request, with the user, verb, object and status code.
+//!
+//! Never records object contents. Called by the router after each write.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -9,39 +11,39 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// One line.
+/// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent<'a> {
-    /// When, as RFC 3339.
+    /// Time, in RFC 3339.
     pub time: &'a str,
-    /// Who.
+    /// User name.
     pub user: &'a str,
-    /// The groups of who.
+    /// Groups of the user.
     pub groups: &'a [String],
-    /// What was done.
+    /// Verb.
     pub verb: &'a str,
-    /// To what: the group.
+    /// API group of the object.
     pub group: &'a str,
-    /// To what: the resource, with its subresource.
+    /// Resource, with its subresource.
     pub resource: &'a str,
-    /// To what: the namespace.
+    /// Namespace of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<&'a str>,
-    /// To what: the name.
+    /// Name of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
-    /// Whether it was only tried.
+    /// Whether the request was a dry run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// How it ended: the HTTP code.
+    /// HTTP status code of the response.
     pub code: u16,
 }
 
-/// The file is put aside when it is this large; one older file is kept.
+/// The file is rotated at this size; one old file is kept.
 const ROTATE_AT_BYTES: u64 = 64 << 20;
 
-/// Where the lines go.
+/// Writes audit events. A clone writes to the same file.
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
     sink: Option<Arc<Mutex<AuditFile>>>,
@@ -55,13 +57,13 @@ struct AuditFile {
 }
 
 impl AuditLog {
-    /// Nowhere.
+    /// Discards all events.
     #[must_use]
     pub fn disabled() -> Self {
         Self::default()
     }
 
-    /// To the end of a file that only its owner can read.
+    /// Appends to a file that only its owner can read.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -72,8 +74,7 @@ impl AuditLog {
         Ok(Self { sink: Some(Arc::new(Mutex::new(sink))) })
     }
 
-    /// Writes a line. A write that was done is not undone because its line could not be written;
-    /// that is only said in the log.
+    /// Writes one line. A failure is only logged: the audited request has already been committed.
     pub fn log(&self, line: &AuditEvent<'_>) {
         let Some(sink) = &self.sink else { return };
         let Ok(mut bytes) = serde_json::to_vec(line) else { return };
@@ -109,8 +110,8 @@ mod tests {
 
     #[test]
     fn each_write_is_logged() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
         let line = AuditEvent {
             time: "t",
             user: "u",

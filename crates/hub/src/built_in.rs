@@ -1,5 +1,6 @@
-//! The kinds that are there before any definition: those of Kubernetes itself that the system uses; and how a
-//! definition (CRD) becomes kinds.
+//! The built-in Kubernetes kinds that the hub serves, and the conversion of CRDs into kinds.
+//!
+//! Pure. Called by [`crate::hub`] when it builds its registry.
 
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ pub fn kinds() -> Vec<ResourceKind> {
     ]
 }
 
-/// The kinds of a `CustomResourceDefinition`, one for each version that is served.
+/// Returns the kinds of a `CustomResourceDefinition`, one per served version.
 #[must_use]
 pub fn from_crd(crd: &Value) -> Vec<ResourceKind> {
     let at = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -66,7 +67,7 @@ pub fn from_crd(crd: &Value) -> Vec<ResourceKind> {
         .collect()
 }
 
-/// The printer columns of a definition; without any there is the age.
+/// Returns the printer columns of a CRD version. The default is the age alone.
 fn printer_columns(columns: Option<&Value>) -> Vec<PrinterColumn> {
     let Some(columns) = columns.and_then(Value::as_array).filter(|list| !list.is_empty()) else {
         let path = ".metadata.creationTimestamp";
@@ -131,7 +132,7 @@ fn namespace_kind() -> ResourceKind {
     }
 }
 
-/// Events have the name as their last column, and so all columns stand here.
+/// Events print their name as the last column, so their list includes it.
 fn event_kind(group: &str) -> ResourceKind {
     ResourceKind {
         short_names: names(&["ev"]),

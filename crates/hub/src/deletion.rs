@@ -1,6 +1,6 @@
-//! How an object goes: at once, or marked until its finalizers have let it go.
+//! Decides how an object is deleted: removed now, or marked until its finalizers are done.
 //!
-//! Pure. Dependents are the business of the collector: it acts on what is decided here.
+//! Pure. Called by the delete handler and by the garbage collector, which deletes the dependents.
 
 use serde_json::{Value, json};
 
@@ -8,25 +8,25 @@ use crate::kind_registry::ResourceKind;
 use crate::object::{finalizers, is_deleting, set_metadata_field};
 use crate::request::DeletionPropagation;
 
-/// The finalizer that holds an object until what it owns is gone.
+/// Holds an object until its dependents are deleted.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// The finalizer that holds an object until what it owns has forgotten it.
+/// Holds an object until its dependents no longer refer to it.
 pub const ORPHAN_FINALIZER: &str = "orphan";
-/// The namespaces that stay.
+/// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
-/// What a delete does.
+/// The effect of a delete request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeletionStep {
-    /// The object goes now.
+    /// Remove the object now.
     Remove,
-    /// It is marked and waits for its finalizers.
+    /// Mark the object; its finalizers decide when it is removed.
     MarkForDeletion(Value),
-    /// It was marked before, and nothing is new.
+    /// The object is already marked and stays as it is.
     NoChange,
 }
 
-/// Decides on a delete.
+/// Decides the effect of a delete request.
 #[must_use]
 pub fn decide_deletion(
     kind: &ResourceKind,
@@ -67,7 +67,7 @@ pub fn decide_deletion(
     DeletionStep::MarkForDeletion(new)
 }
 
-/// Whether an updated object goes now: it was marked, and its last finalizer is gone.
+/// Whether an updated object must be removed: it is marked and has no finalizer left.
 #[must_use]
 pub fn is_ready_for_removal(kind: &ResourceKind, object: &Value) -> bool {
     is_deleting(object)
@@ -79,25 +79,25 @@ fn is_namespace(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind == "Namespace"
 }
 
-/// A namespace waits for what is in it.
+/// A namespace is removed only after its contents.
 fn is_namespace_with_finalizer(kind: &ResourceKind, object: &Value) -> bool {
     is_namespace(kind) && object["spec"]["finalizers"].as_array().is_some_and(|l| !l.is_empty())
 }
 
-/// Whether the object may never go.
+/// Whether the object cannot be deleted.
 #[must_use]
 pub fn is_protected(kind: &ResourceKind, name: &str) -> bool {
     is_namespace(kind) && PROTECTED_NAMESPACES.contains(&name)
 }
 
-/// The uids of the owners of an object.
+/// Returns the UIDs of the object's owners.
 #[must_use]
 pub fn owner_uids(object: &Value) -> Vec<&str> {
     let references = object["metadata"]["ownerReferences"].as_array();
     references.into_iter().flatten().filter_map(|owner| owner["uid"].as_str()).collect()
 }
 
-/// The object without one of its owners.
+/// Returns the object without one of its owner references.
 #[must_use]
 pub fn without_owner(object: &Value, uid: &str) -> Value {
     let mut new = object.clone();
@@ -108,7 +108,7 @@ pub fn without_owner(object: &Value, uid: &str) -> Value {
     new
 }
 
-/// The object without one of its finalizers.
+/// Returns the object without one of its finalizers.
 #[must_use]
 pub fn without_finalizer(object: &Value, name: &str) -> Value {
     let mut new = object.clone();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn deletes() {
+    fn deletion_decisions() {
         let thing = kind("Thing");
         let plain = json!({"metadata": {"name": "a"}});
         let held = json!({"metadata": {"finalizers": ["f"], "generation": 1}});

@@ -1,4 +1,6 @@
-//! What is served here: the documents that clients read before they ask for objects.
+//! Discovery documents: `/api`, `/apis` and the resource lists that clients read first.
+//!
+//! Pure: made from the [`KindRegistry`]. Called by `router::discovery_endpoints`.
 
 use std::cmp::Reverse;
 
@@ -6,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kind_registry::{KindRegistry, ResourceKind};
 
-/// Groups of Kubernetes itself come first, in the order of an API server; others follow by name.
+/// Built-in groups come first, in the order of kube-apiserver; others follow by name.
 const GROUP_ORDER: [&str; 4] =
     ["events.k8s.io", "certificates.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io"];
 
@@ -36,7 +38,7 @@ pub fn api_groups(registry: &KindRegistry) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`: one group; none if it is not served.
+/// `/apis/<group>`: one group; `None` if it is not served.
 #[must_use]
 pub fn api_group(registry: &KindRegistry, group: &str) -> Option<Value> {
     if group.is_empty() || !groups(registry).contains(&group) {
@@ -51,7 +53,7 @@ pub fn api_group(registry: &KindRegistry, group: &str) -> Option<Value> {
     Some(value)
 }
 
-/// `/api/v1` or `/apis/<group>/<version>`: its resources; none if it is not served.
+/// `/api/v1` or `/apis/<group>/<version>`: its resources; `None` if it is not served.
 #[must_use]
 pub fn resource_list(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     let kinds = kinds(registry, group, version);
@@ -62,14 +64,14 @@ pub fn resource_list(registry: &KindRegistry, group: &str, version: &str) -> Opt
         "groupVersion": first.api_version(),
     });
     if group.is_empty() {
-        // The core group's list is the older form, and has no version of its own.
+        // The list of the core group is the oldest form and has no apiVersion.
         list.as_object_mut()?.remove("apiVersion");
     }
     list["resources"] = kinds.iter().flat_map(|kind| api_resources(kind)).collect();
     Some(list)
 }
 
-/// `/api` (`legacy`) or `/apis` in the aggregated form: `APIGroupDiscoveryList` of `apidiscovery.k8s.io/v2`.
+/// `/api` (`legacy`) or `/apis` in the aggregated form, an `APIGroupDiscoveryList`.
 #[must_use]
 pub fn aggregated_discovery(registry: &KindRegistry, legacy: bool) -> Value {
     let names = if legacy { vec![""] } else { groups(registry) };
@@ -97,7 +99,7 @@ pub fn aggregated_discovery(registry: &KindRegistry, legacy: bool) -> Value {
     })
 }
 
-/// The verbs that a kind answers to.
+/// The verbs that a kind supports.
 #[must_use]
 pub fn verbs(kind: &ResourceKind) -> &'static [&'static str] {
     match kind.kind.as_str() {
@@ -108,7 +110,7 @@ pub fn verbs(kind: &ResourceKind) -> &'static [&'static str] {
     }
 }
 
-/// The parts of a kind that can be asked for by themselves, and the verbs of each.
+/// The subresources of a kind and the verbs of each.
 #[must_use]
 pub fn subresources(kind: &ResourceKind) -> Vec<(&'static str, &'static [&'static str])> {
     let mut parts: Vec<(&'static str, &'static [&'static str])> = Vec::new();
@@ -134,7 +136,7 @@ fn groups(registry: &KindRegistry) -> Vec<&str> {
     names
 }
 
-/// The versions of a group, best first.
+/// The versions of a group, preferred first.
 fn versions<'a>(registry: &'a KindRegistry, group: &str) -> Vec<&'a str> {
     let of_group = registry.kinds().filter(|kind| kind.group == group);
     let mut versions: Vec<&str> = of_group.map(|kind| kind.version.as_str()).collect();
@@ -201,7 +203,7 @@ fn api_resources(kind: &ResourceKind) -> Vec<Value> {
 
 /// A resource as in an `APIGroupDiscoveryList`.
 fn aggregated_resource(kind: &ResourceKind) -> Value {
-    // Built-in kinds leave out what is that of the list.
+    // For built-in kinds kube-apiserver omits what equals the values of the list.
     let (group, version) =
         if kind.built_in { ("", "") } else { (kind.group.as_str(), kind.version.as_str()) };
     let response = json!({"group": group, "version": version, "kind": kind.kind});

@@ -1,11 +1,12 @@
-//! Events have two forms, `v1` and `events.k8s.io/v1`, and are one and the same. They are stored as
-//! `v1`; the other form is made of it and into it. Pure.
+//! Conversion between the two APIs of events, `v1` and `events.k8s.io/v1`.
+//!
+//! Pure. Events are stored as `v1`; the router converts requests and responses of the other API.
 
 use serde_json::Value;
 
 use crate::kind_registry::ResourceKind;
 
-/// The fields that have another name in the other form: of `events.k8s.io/v1`, of `v1`.
+/// Fields with different names: in `events.k8s.io/v1`, in `v1`.
 const FIELD_NAMES: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -16,17 +17,17 @@ const FIELD_NAMES: &[(&str, &str)] = &[
     ("reportingController", "reportingComponent"),
 ];
 
-/// Whether a kind is the form that is not stored.
+/// Whether a kind is the API whose form is not stored.
 pub(crate) fn is_events_v1(kind: &ResourceKind) -> bool {
     kind.built_in && kind.group == "events.k8s.io" && kind.kind == "Event"
 }
 
-/// Makes the stored form; one that is in it already stays as it is.
+/// Converts to `v1`. An object that is already `v1` is unchanged.
 pub(crate) fn to_core_v1(event: &mut Value) {
     rename_fields(event, "v1", FIELD_NAMES.iter().copied());
 }
 
-/// Makes the other form.
+/// Converts to `events.k8s.io/v1`.
 pub(crate) fn to_events_v1(event: &mut Value) {
     let names = FIELD_NAMES.iter().map(|(other, stored)| (*stored, *other));
     rename_fields(event, "events.k8s.io/v1", names);

@@ -1,4 +1,6 @@
-//! Events are news, not state: they go an hour after they were last written.
+//! Deletes events an hour after they were last seen, as kube-apiserver does.
+//!
+//! A background task of [`Hub`]; it touches no other kind.
 
 use std::time::Duration;
 
@@ -9,13 +11,13 @@ use crate::hub::Hub;
 use crate::object;
 use crate::store::{Precondition, StoreOp};
 
-/// How long an event stays.
+/// Lifetime of an event after it was last seen.
 const EVENT_TTL_SECONDS: i64 = 3600;
-/// How often it is looked for old ones.
+/// How often expired events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// As many go in one transaction.
+/// Events deleted in one transaction.
 const BATCH_SIZE: usize = 500;
-/// Where events are.
+/// Key prefix of events in the store.
 const EVENTS_PREFIX: &str = "/core/events/";
 
 /// Runs until the hub stops.
@@ -40,14 +42,14 @@ async fn delete_expired(hub: &Hub, now: Timestamp) {
     }
     while !ops.is_empty() {
         let rest = ops.split_off(ops.len().min(BATCH_SIZE));
-        // One that was written meanwhile keeps its batch: all of it is tried again.
+        // An event written in the meantime fails its whole batch; the next sweep retries it.
         if let Err(error) = hub.store().commit(std::mem::replace(&mut ops, rest)).await {
-            tracing::debug!(%error, "events stay a little longer");
+            tracing::debug!(%error, "cannot delete expired events");
         }
     }
 }
 
-/// Whether the newest time in an event is too long ago.
+/// Whether the newest timestamp of an event is older than the TTL.
 fn is_expired(event: &Value, now: Timestamp) -> bool {
     let times = [
         &event["metadata"]["creationTimestamp"],

@@ -1,7 +1,8 @@
-//! The collector: what an object owned goes after it, and a namespace goes after what was in it.
+//! The garbage collector: deletes the dependents of deleted objects and the contents of deleted
+//! namespaces.
 //!
-//! One task follows all writes. It keeps an index of who is owned by whom, and looks at an object
-//! again whenever something that concerns it has happened; every look is repeatable.
+//! One background task of [`Hub`] watches all writes and keeps an index of owners. Each change
+//! enqueues the affected keys; reconciling a key is idempotent.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +17,7 @@ use crate::store::{
     Precondition, RevisionError, StoreEntry, StoreEvent, StoreEventKind, StoreOp, StoreWatch,
 };
 
-/// Where all objects are.
+/// Key prefix of all objects.
 const ALL_OBJECTS_PREFIX: &str = "/";
 
 /// Runs until the hub stops.
@@ -37,12 +38,14 @@ pub(crate) async fn run(hub: Hub) {
         };
         match ended {
             Ok(()) | Err(RevisionError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "collector starts again"),
+            Err(error) => {
+                tracing::warn!(%error, "garbage collector lost its watch and lists again")
+            }
         }
     }
 }
 
-/// Who is owned by whom.
+/// Dependents by owner UID, and owners by dependent.
 #[derive(Debug, Default)]
 struct OwnerIndex {
     owners: HashMap<String, Vec<String>>,
@@ -79,7 +82,7 @@ struct GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Looks at everything once, and follows from there.
+    /// Reconciles every object once, then follows the watch.
     async fn list_and_watch(&mut self) -> Result<StoreWatch, RevisionError> {
         let store = self.hub.store().clone();
         let page = store.list(ALL_OBJECTS_PREFIX, None, None);
@@ -101,7 +104,7 @@ impl GarbageCollector {
         self.reconcile_keys(keys).await;
     }
 
-    /// Takes a written object into the index, and says which to look at.
+    /// Indexes a written object and returns the keys to reconcile.
     fn index_written(&mut self, entry: &StoreEntry, keys: &mut BTreeSet<String>) {
         let owned = may_contain(entry, "\"ownerReferences\"");
         if !owned {
@@ -116,7 +119,7 @@ impl GarbageCollector {
         keys.insert(entry.key.to_string());
     }
 
-    /// What an object that went leaves: what it owned, and those that waited for it to go.
+    /// Returns the keys to reconcile after a removal: dependents, and owners that waited for it.
     fn index_deleted(&mut self, entry: &StoreEntry, keys: &mut BTreeSet<String>) {
         self.index.set(&entry.key, Vec::new());
         let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
@@ -130,7 +133,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Where the owner of an object is; none if its kind is not served here.
+    /// Returns the storage key of an owner; `None` if its kind is not served here.
     fn owner_key(&self, owner: &Value, object: &Value) -> Option<String> {
         let kind = self.hub.kind_of(owner)?;
         let namespace = Some(metadata_str(object, "namespace"));
@@ -170,7 +173,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Whether it had owners and all of them are gone.
+    /// Whether the object has owner references and none of its owners exists.
     fn is_orphan(&self, object: &Value) -> bool {
         let references = object["metadata"]["ownerReferences"].as_array();
         let mut references = references.into_iter().flatten().peekable();
@@ -184,7 +187,7 @@ impl GarbageCollector {
             })
     }
 
-    /// Deletes what is in a namespace; the namespace itself when nothing is left.
+    /// Deletes the contents of a namespace, and the namespace itself once it is empty.
     async fn delete_namespace_contents(&self, entry: &StoreEntry, object: &Value) {
         let name = metadata_str(object, "name");
         let mut left = 0;
@@ -242,15 +245,15 @@ impl GarbageCollector {
         }
     }
 
-    /// If somebody else was faster, their write brings us back.
+    /// On a conflict the other write triggers another reconcile.
     async fn commit(&self, op: StoreOp) {
         if let Err(error) = self.hub.store().commit(vec![op]).await {
-            tracing::debug!(%error, "collector was too late");
+            tracing::debug!(%error, "garbage collector write failed");
         }
     }
 }
 
-/// Whether an entry may have a field, without reading it.
+/// Whether the raw value contains a text; cheaper than decoding every object.
 fn may_contain(entry: &StoreEntry, text: &str) -> bool {
     entry.value.windows(text.len()).any(|window| window == text.as_bytes())
 }
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_follows() {
+    fn the_index_follows_owner_references() {
         let mut index = OwnerIndex::default();
         index.set("/a", vec!["u".into(), "v".into()]);
         index.set("/b", vec!["u".into()]);

@@ -1,4 +1,7 @@
-//! A store with the kinds it serves, and the tasks that keep it in order.
+//! The [`Hub`]: a store, the kinds it serves, and its background tasks.
+//!
+//! Wires the parts together; requests are handled by [`crate::router`]. Started by `machinist up`
+//! and by tests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -20,57 +23,56 @@ use crate::router::BodyReader;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::{built_in, event_ttl, garbage_collector, signer};
 
-/// What a hub is made of, beside its store.
+/// What a hub needs besides its store.
 #[derive(Debug, Default)]
 pub struct HubConfig {
     /// The CustomResourceDefinitions of the kinds that are not built in, as JSON.
     pub crds: Vec<Value>,
-    /// What machines and others may do with these kinds.
+    /// Authorization rules for these kinds.
     pub rules: Vec<PolicyRule>,
-    /// The namespaces that are there from the start, beside those of every Kubernetes.
+    /// Namespaces created at startup, besides the system namespaces.
     pub namespaces: Vec<String>,
-    /// Where the audit log goes.
+    /// The audit log.
     pub audit: AuditLog,
-    /// What signs client certificates; without it no signing request is signed.
+    /// The CA that signs client certificates. Without it the hub signs no requests.
     pub ca: Option<CertificateAuthority>,
-    /// The version of the program, for `/version`.
+    /// The version that `/version` reports.
     pub version: String,
-    /// How long a request waits for a revision that has not come; none is as long as a real API
-    /// server does.
+    /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
     pub revision_wait: Option<Duration>,
 }
 
-/// How long a real API server waits for a revision that has not come.
+/// How long kube-apiserver waits for a future revision.
 const DEFAULT_REVISION_WAIT: Duration = Duration::from_secs(3);
 
-/// The hub cannot start.
+/// Why the hub cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A definition of a kind makes no sense.
-    #[error("the definition {name} is not usable: {reason}")]
+    /// A CRD is invalid.
+    #[error("cannot serve the CustomResourceDefinition {name}: {reason}")]
     InvalidDefinition {
         /// The name of the CustomResourceDefinition.
         name: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The store does not work.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An object that must be there could not be written.
+    /// A required object could not be written.
     #[error("cannot write {key}")]
     Write {
-        /// Its key.
+        /// The object's key.
         key: String,
         /// Why.
         source: CommitError,
     },
 }
 
-/// The namespaces of every Kubernetes.
+/// The namespaces of every Kubernetes cluster.
 const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The Kubernetes API. A clone is the same hub.
+/// An API server. A clone is the same hub.
 #[derive(Debug, Clone)]
 pub struct Hub {
     pub(crate) inner: Arc<HubInner>,
@@ -93,7 +95,7 @@ pub(crate) struct HubInner {
     pub(crate) tasks: TaskTracker,
 }
 
-/// Large documents about the kinds: made once, when they are first asked for.
+/// OpenAPI documents. They are large, so each is built on its first request and kept.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiCache {
     pub(crate) v2: OnceLock<Bytes>,
@@ -101,11 +103,11 @@ pub(crate) struct OpenApiCache {
 }
 
 impl Hub {
-    /// Starts over a store: writes what must be there from the start, and runs the collector of
-    /// owned objects, the signer of certificates and the sweep of old events until [`Hub::stop`].
+    /// Starts a hub: writes the CRDs and namespaces, then runs the garbage collector, the
+    /// certificate signer and the event sweep until [`Hub::stop`].
     ///
     /// # Errors
-    /// A definition is wrong, or the store does not take what must be there.
+    /// A CRD is invalid, or the store rejects a required object.
     pub async fn start(store: Store, settings: HubConfig) -> Result<Self, StartError> {
         let registry = build_registry(&settings.crds)?;
         let mut admissions = HashMap::new();
@@ -144,7 +146,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Ends watches and tasks. The store stays open as long as somebody holds it.
+    /// Ends watches and tasks. The store stays open while someone holds a clone of it.
     pub async fn stop(&self) {
         self.inner.stop.cancel();
         self.inner.tasks.close();
@@ -157,19 +159,19 @@ impl Hub {
         &self.inner.store
     }
 
-    /// Its figures.
+    /// The hub's metrics.
     #[must_use]
     pub fn metrics(&self) -> &HubMetrics {
         &self.inner.metrics
     }
 
-    /// Is cancelled when the hub stops.
+    /// A token that is cancelled when the hub stops.
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.inner.stop.clone()
     }
 
-    /// The kind of an object, by its apiVersion and kind.
+    /// Returns the kind of an object by its apiVersion and kind.
     #[must_use]
     pub fn kind_of(&self, object: &Value) -> Option<&Arc<ResourceKind>> {
         self.inner.registry.kinds().find(|kind| {
@@ -177,16 +179,16 @@ impl Hub {
         })
     }
 
-    /// Writes an object of the hub's own if there is none of its name.
+    /// Creates an object unless one of that name exists.
     ///
     /// # Errors
-    /// The store does not take it.
+    /// The store rejects it.
     pub async fn ensure_object(&self, object: &Value) -> Result<(), StartError> {
         let Some(kind) = self.kind_of(object) else {
             let name = object["kind"].as_str().unwrap_or_default().to_owned();
             return Err(StartError::InvalidDefinition {
                 name,
-                reason: "no such kind is served".into(),
+                reason: "the hub does not serve this kind".into(),
             });
         };
         let namespace = object["metadata"]["namespace"].as_str();
@@ -200,7 +202,7 @@ impl Hub {
         self.put(key, &object, Precondition::Absent).await
     }
 
-    /// The definitions as read-only objects; a newer program writes its own over the older ones.
+    /// Stores the CRDs as read-only objects. A newer version replaces those of an older one.
     async fn write_crds(&self, crds: &[Value]) -> Result<(), StartError> {
         for crd in crds {
             let Some(kind) = self.kind_of(crd) else { continue };
@@ -250,7 +252,7 @@ impl Hub {
 }
 
 impl HubInner {
-    /// How objects of a kind are let in.
+    /// The admission of a kind.
     pub(crate) fn admission(&self, kind: &ResourceKind) -> &Admission {
         static NONE: Admission = Admission::disabled();
         self.admissions.get(&(kind.group.clone(), kind.plural.clone())).unwrap_or(&NONE)
@@ -267,7 +269,7 @@ fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
         if kinds.is_empty() {
             return Err(StartError::InvalidDefinition {
                 name: object::metadata_str(crd, "name").to_owned(),
-                reason: "it serves no version".to_owned(),
+                reason: "no version is served".to_owned(),
             });
         }
         for kind in kinds {
@@ -277,18 +279,18 @@ fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
     Ok(registry)
 }
 
-/// What only the server says of a new object.
+/// Returns the metadata that only the server sets.
 pub(crate) fn new_server_metadata() -> ServerMetadata {
     let suffix = object::name_suffix(*uuid::Uuid::new_v4().as_bytes());
     ServerMetadata { uid: uuid::Uuid::new_v4().to_string(), now: now_rfc3339(), suffix }
 }
 
-/// Now, as RFC 3339 with seconds.
+/// The current time in RFC 3339, in whole seconds.
 pub(crate) fn now_rfc3339() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A namespace as it is made.
+/// Returns a new Namespace object.
 #[must_use]
 pub fn namespace_object(name: &str) -> Value {
     json!({
@@ -300,7 +302,7 @@ pub fn namespace_object(name: &str) -> Value {
     })
 }
 
-/// The status of a definition that is served.
+/// Returns the status of a CRD that is served.
 fn established_status(crd: &Value, since: &str) -> Value {
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({

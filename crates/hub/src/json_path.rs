@@ -1,10 +1,13 @@
-//! The JSONPath of printer columns, as Kubernetes reads it: `.status.conditions[?(@.type=="Updated")].status`.
+//! The JSONPath subset of printer columns, as kubectl reads it:
+//! `.status.conditions[?(@.type=="Updated")].status`.
+//!
+//! Pure. Called by [`crate::table`] and by machinist's own tables.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A path, ready to be followed in any number of objects.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
     segments: Vec<JsonPathSegment>,
@@ -23,7 +26,7 @@ enum JsonPathSegment {
 #[derive(Debug, Clone, PartialEq)]
 struct JsonPathFilter {
     left: Operand,
-    /// None asks only whether the left side exists.
+    /// `None` tests only whether the left side exists.
     test: Option<(Comparison, Operand)>,
 }
 
@@ -44,7 +47,7 @@ enum Comparison {
 }
 
 impl JsonPath {
-    /// Reads a path; none if it is malformed.
+    /// Parses a path; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -57,7 +60,7 @@ impl JsonPath {
         Some(Self { segments: steps })
     }
 
-    /// The values that the path leads to; none if it does not fit the object.
+    /// Returns the values at the path; `None` if the path does not fit the object.
     #[must_use]
     pub fn find<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
         let mut here = vec![object];
@@ -71,7 +74,7 @@ impl JsonPath {
     }
 }
 
-/// Reads one step and returns what follows it.
+/// Parses one step and returns the rest of the text.
 fn parse_segment<'a>(text: &'a str, steps: &mut Vec<JsonPathSegment>) -> Option<&'a str> {
     if let Some(rest) = text.strip_prefix("..") {
         steps.push(JsonPathSegment::RecursiveDescent);
@@ -112,7 +115,7 @@ fn parse_field<'a>(text: &'a str, steps: &mut Vec<JsonPathSegment>) -> Option<&'
     Some("")
 }
 
-/// What stands before the matching `]`, and what follows it.
+/// Splits at the matching `]`.
 fn split_bracket(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     let mut quote = None;
@@ -192,7 +195,7 @@ fn parse_operand(text: &str) -> Option<Operand> {
     parse_literal(text).or_else(|| serde_json::from_str(text).ok()).map(Operand::Literal)
 }
 
-/// A string in either kind of quotes.
+/// Parses a string in single or double quotes.
 fn parse_literal(text: &str) -> Option<Value> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -248,7 +251,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// The value and everything inside it that has something inside.
+/// Returns the value and all objects and lists inside it.
 fn collect_descendants<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
     let inside = children(value);
     if !inside.is_empty() {

@@ -1,4 +1,6 @@
-//! The kinds that the hub serves.
+//! The registry of the kinds that the hub serves, by group, version and resource.
+//!
+//! Filled once at startup by [`crate::hub`]; read by the router, discovery and OpenAPI.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,48 +10,49 @@ use serde_json::Value;
 /// A column of a server-side table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrinterColumn {
-    /// Its heading.
+    /// Heading.
     pub name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub type_: String,
-    /// `name`, or nothing.
+    /// `name`, or empty.
     pub format: String,
-    /// What it shows.
+    /// What the column shows.
     pub description: String,
-    /// 0 is always shown; more only with `-o wide`.
+    /// 0 is always shown; higher only with `-o wide`.
     pub priority: i32,
-    /// Where its value is: the JSONPath of CRDs, as `.status.machineCount`.
+    /// JSONPath of the value: `.status.machineCount`.
     pub json_path: String,
 }
 
 /// A served kind.
 #[derive(Debug, Clone)]
 pub struct ResourceKind {
-    /// Its group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// Its version: `v1`.
+    /// Version: `v1`.
     pub version: String,
-    /// Its kind: `MachineConfigPool`.
+    /// Kind: `MachineConfigPool`.
     pub kind: String,
-    /// The kind of its lists: `MachineConfigPoolList`.
+    /// Kind of a list: `MachineConfigPoolList`.
     pub list_kind: String,
-    /// Its resource: `machineconfigpools`.
+    /// Resource: `machineconfigpools`.
     pub plural: String,
-    /// The resource in the singular.
+    /// Resource in the singular.
     pub singular: String,
     /// Short names: `mcp`.
     pub short_names: Vec<String>,
-    /// Groups of resources that it belongs to: `all`.
+    /// Categories: `all`.
     pub categories: Vec<String>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// Whether `status` is a subresource of its own.
+    /// Whether it has a `status` subresource.
     pub status_subresource: bool,
-    /// Its structural schema (`openAPIV3Schema`); none for built-in kinds.
+    /// Structural schema (`openAPIV3Schema`); `None` for built-in kinds.
     pub schema: Option<Value>,
-    /// Whether it is built into Kubernetes (strategic merge, protobuf elsewhere) or a CRD.
+    /// Whether it is built into Kubernetes or comes from a CRD. Only built-in kinds take strategic
+    /// merge patches and protobuf.
     pub built_in: bool,
-    /// Its table columns after the name.
+    /// Table columns after the name.
     pub columns: Vec<PrinterColumn>,
 }
 
@@ -65,7 +68,7 @@ impl ResourceKind {
     }
 }
 
-/// All kinds, found by group, version and resource.
+/// All served kinds.
 #[derive(Debug, Clone, Default)]
 pub struct KindRegistry {
     kinds: Vec<Arc<ResourceKind>>,
@@ -81,12 +84,12 @@ impl KindRegistry {
         self.kinds.push(kind);
     }
 
-    /// The kinds in the order they were added.
+    /// The kinds in the order in which they were added.
     pub fn kinds(&self) -> impl Iterator<Item = &Arc<ResourceKind>> {
         self.kinds.iter()
     }
 
-    /// The kind served under a path.
+    /// Returns the kind that serves a path.
     #[must_use]
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceKind>> {
         self.by_resource.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))

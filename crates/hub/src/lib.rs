@@ -1,13 +1,13 @@
-//! The hub: the Kubernetes API in one process, over an embedded crash-safe store.
+//! The hub: a Kubernetes-compatible API server in one process, on an embedded crash-safe store.
 //!
-//! It knows objects and schemas, not machine configs: it must not depend on `machinist-core`.
-//! See `docs/design/0001-hub.md` for how the parts meet.
+//! It knows objects and schemas, not machine configs, so it must not depend on `machinist-core`.
+//! `docs/design/0001-hub.md` describes how the parts work together.
 //!
 //! ```text
-//! bytes ─ server, auth ─→ request ─→ registry ─→ admit ─→ store ─→ router: object, list, table, watch, Status
+//! bytes ─ server, auth ─→ request ─→ kind_registry ─→ admission ─→ store ─→ router: response
 //! ```
 //!
-//! A [`Hub`] is a store with the kinds it serves. [`Hub::router`] is a `tower::Service`, so that a
+//! A [`Hub`] is a store with the kinds it serves. [`Hub::router`] is a `tower::Service`, so a
 //! client in the same process needs no socket; [`server`] serves it over TLS.
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,7 @@
-//! The hub in figures: who asks what and how fast it is answered, and how the store is.
+//! Prometheus metrics of the hub: requests, watches and the store.
 //!
-//! Labels are words of our own: whatever is asked, there are not more of them than verbs and codes.
+//! Label values come from fixed sets (verbs and status codes), never from requests, so that clients
+//! cannot create series. Updated by the router; machinist serves the text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// All figures of a hub. A clone counts into the same.
+/// All metrics of a hub. A clone updates the same metrics.
 #[derive(Clone)]
 pub struct HubMetrics {
     inner: Arc<MetricsInner>,
@@ -54,40 +55,43 @@ struct MetricsInner {
 
 impl fmt::Debug for HubMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Figures").finish_non_exhaustive()
+        f.debug_struct("HubMetrics").finish_non_exhaustive()
     }
 }
 
-/// From a tenth of a millisecond, an answer out of memory, to ten seconds.
+/// From 0.1 ms, a response from memory, to 10 s.
 pub(crate) fn duration_histogram() -> Histogram {
     Histogram::new([0.0001, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0])
 }
 
 impl HubMetrics {
-    /// The figures of a hub over a store.
+    /// Creates the metrics of a hub on a store.
     pub(crate) fn new(store: Store) -> Self {
         let mut registry = Registry::default();
         let (requests, refused) = (Family::default(), Family::default());
         registry.register("machinist_hub_requests", "Requests to the API", requests.clone());
         let seconds = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
-        let help = "How long it took to have an answer; for a watch, to begin it";
+        let help = "Time until the response started";
         registry.register("machinist_hub_request_seconds", help, seconds.clone());
-        let help =
-            "Requests of those who did not prove who they are, or may not do what they ask for";
+        let help = "Requests that failed authentication or authorization";
         registry.register("machinist_hub_refused", help, refused.clone());
         let watches = Gauge::default();
-        registry.register("machinist_hub_watches", "Watches that are open", watches.clone());
-        let help = "How long a transaction took to be durable, waiting for its turn included";
+        registry.register("machinist_hub_watches", "Open watches", watches.clone());
+        let help = "Time until a transaction was durable, including its wait in the queue";
         registry.register("machinist_hub_commit_seconds", help, store.commit_duration().clone());
         let (objects, bytes, file) = (Gauge::default(), Gauge::default(), Gauge::default());
         let (revision, writable) = (Gauge::default(), Gauge::default());
         registry.register("machinist_hub_store_objects", "Objects in the store", objects.clone());
-        registry.register("machinist_hub_store_bytes", "Their size in memory", bytes.clone());
-        let help = "The size of the data file, history and free pages included";
+        registry.register(
+            "machinist_hub_store_bytes",
+            "Size of the stored objects in memory",
+            bytes.clone(),
+        );
+        let help = "Size of the data file, including history and free pages";
         registry.register("machinist_hub_store_file_bytes", help, file.clone());
-        let help = "The revision of the newest transaction";
+        let help = "Revision of the newest transaction";
         registry.register("machinist_hub_store_revision", help, revision.clone());
-        let help = "Whether the last write to the disk worked";
+        let help = "Whether the last write to the disk succeeded";
         registry.register("machinist_hub_store_writable", help, writable.clone());
         let inner = MetricsInner {
             registry,
@@ -105,7 +109,7 @@ impl HubMetrics {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A request was answered.
+    /// Records a completed request.
     pub(crate) fn observe_request(&self, verb: &'static str, code: u16, took: Duration) {
         self.inner.requests.get_or_create(&HubRequestLabels { verb, code }).inc();
         self.inner.request_duration.get_or_create(&VerbLabels { verb }).observe(took.as_secs_f64());
@@ -117,13 +121,13 @@ impl HubMetrics {
         self.inner.rejected.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// A watch begins; it is open until what is given back is dropped.
+    /// Counts a watch as open until the returned guard is dropped.
     pub(crate) fn watch_opened(&self) -> OpenWatch {
         self.inner.watches.inc();
         OpenWatch(self.inner.watches.clone())
     }
 
-    /// Writes all figures to the end of a text, in the format of Prometheus, without the line that ends it.
+    /// Appends all metrics in the Prometheus text format, without the final `# EOF`.
     pub fn encode(&self, text: &mut String) {
         let inner = &self.inner;
         let usage = inner.store.usage();
@@ -133,12 +137,12 @@ impl HubMetrics {
         inner.file_bytes.set(number(usage.file_bytes));
         inner.revision.set(number(inner.store.revision()));
         inner.writable.set(inner.store.is_writable().into());
-        // Writing into a String does not fail.
+        // Writing to a String cannot fail.
         let _ = encode_registry(text, &inner.registry);
     }
 }
 
-/// A watch that is open.
+/// Counts an open watch until it is dropped.
 pub(crate) struct OpenWatch(Gauge);
 
 impl Drop for OpenWatch {
@@ -153,21 +157,21 @@ mod tests {
     use crate::store::{Precondition, StoreOp, StoreOptions};
 
     #[tokio::test]
-    async fn what_happens_is_counted() {
+    async fn requests_and_watches_are_counted() {
         let store = Store::in_memory(StoreOptions::default());
-        let figures = HubMetrics::new(store.clone());
+        let metrics = HubMetrics::new(store.clone());
         let put = StoreOp::Put {
             key: "/a".into(),
             value: b"abc".to_vec().into(),
             expect: Precondition::Absent,
         };
         store.commit(vec![put]).await.unwrap();
-        figures.observe_request("get", 200, Duration::from_millis(2));
-        figures.observe_request("list", 403, Duration::ZERO);
-        let open = figures.watch_opened();
+        metrics.observe_request("get", 200, Duration::from_millis(2));
+        metrics.observe_request("list", 403, Duration::ZERO);
+        let open = metrics.watch_opened();
         let text = || {
             let mut text = String::new();
-            figures.encode(&mut text);
+            metrics.encode(&mut text);
             text
         };
         for line in [

@@ -1,7 +1,8 @@
-//! What must hold for any request at all. The fuzz target, its corpus and the properties call this.
+//! Invariants of every response, whatever the request. Called by the fuzz target `http`, by its
+//! regression corpus and by the property tests; not part of release builds.
 //!
-//! A request is written as text: a line with who asks, the method and the path with its query, lines
-//! of headers, an empty line, the body.
+//! A request is text: a line with the user, the method and the path, then headers, an empty line
+//! and the body.
 //!
 //! ```text
 //! admin POST /api/v1/namespaces/default/configmaps?dryRun=All
@@ -28,10 +29,10 @@ use crate::auth::{NODE_GROUP, UserInfo, VIEWER_GROUP};
 use crate::store::{Store, StoreOptions};
 use crate::{Hub, HubConfig};
 
-/// After so many requests a new hub is asked: what was written must not pile up.
+/// After this many requests a new hub is started, so that stored objects do not pile up.
 const REQUESTS_PER_HUB: usize = 2000;
 
-/// A hub without a disk, and a runtime for it.
+/// A hub in memory and its runtime.
 struct FuzzFixture {
     runtime: tokio::runtime::Runtime,
     hub: Hub,
@@ -46,7 +47,7 @@ impl FuzzFixture {
     }
 }
 
-/// A hub with a kind that has everything that schemas can have.
+/// Starts a hub with a kind that uses every schema feature.
 pub async fn fuzz_hub() -> Option<Hub> {
     let settings = HubConfig {
         crds: vec![test_crd()],
@@ -58,7 +59,7 @@ pub async fn fuzz_hub() -> Option<Hub> {
     Hub::start(Store::in_memory(options), settings).await.ok()
 }
 
-/// Any bytes, as a request: the answer is in order.
+/// Sends any bytes as a request and checks the response.
 pub fn request_any(bytes: &[u8]) {
     thread_local! {
         static FIXTURE: RefCell<Option<FuzzFixture>> = const { RefCell::new(None) };
@@ -75,7 +76,7 @@ pub fn request_any(bytes: &[u8]) {
     });
 }
 
-/// The API as somebody sees it; anybody unknown is nobody.
+/// Returns the API as a user sees it. Unknown users are anonymous.
 pub fn router_for(hub: &Hub, who: &str) -> Router {
     match who {
         "admin" => hub.router_as(UserInfo::admin()),
@@ -85,7 +86,7 @@ pub fn router_for(hub: &Hub, who: &str) -> Router {
     }
 }
 
-/// Reads the text of a request; none if it cannot be one.
+/// Parses the text of a request; `None` if it is not one.
 fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
     let end = bytes.windows(2).position(|two| two == b"\n\n").unwrap_or(bytes.len());
     let (head, body) = bytes.split_at(end);
@@ -101,11 +102,11 @@ fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
     Some((who.to_owned(), request.body(Body::from(body)).ok()?))
 }
 
-/// Asks, and looks at the answer: a good one is whole, a bad one is a `Status`, and the server is
-/// never at fault.
+/// Sends a request and checks the response: JSON is complete, an error is a `Status`, and the code
+/// is not a server error.
 ///
 /// # Panics
-/// When it is not so.
+/// The response violates an invariant.
 pub async fn check_response(router: Router, request: Request<Body>) {
     let asked = format!("{} {}", request.method(), request.uri());
     let is_head = request.method() == Method::HEAD;
@@ -119,7 +120,7 @@ pub async fn check_response(router: Router, request: Request<Body>) {
         return;
     }
     let value: Option<Value> = serde_json::from_slice(&body).ok();
-    assert!(!is_json || value.is_some(), "{asked}: {code} with half of JSON");
+    assert!(!is_json || value.is_some(), "{asked}: {code} with truncated JSON");
     if code < 400 {
         return;
     }
@@ -128,8 +129,8 @@ pub async fn check_response(router: Router, request: Request<Body>) {
     assert_eq!(status["code"], code, "{asked}: {status}");
     assert!(status["message"].as_str().is_some_and(|text| !text.is_empty()), "{asked}: {status}");
     let message = status["message"].as_str().unwrap_or_default();
-    // What a real server says too: an object with a revision cannot be created; a revision that
-    // has not come.
+    // kube-apiserver answers these with 5xx too: creating an object that has a resourceVersion, and
+    // waiting for a future revision.
     let expected = code == 504 || message.starts_with("resourceVersion should not be set");
     assert!(code < 500 || expected, "{asked}: {status}");
 }
@@ -138,7 +139,7 @@ async fn read_body(response: Response) -> Bytes {
     response.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default()
 }
 
-/// What is there at once: a watch goes on.
+/// Reads what a watch has sent so far; the stream itself does not end.
 async fn read_first_chunk(response: Response) -> Bytes {
     let mut body = response.into_body();
     let mut bytes = BytesMut::new();
@@ -148,7 +149,7 @@ async fn read_first_chunk(response: Response) -> Bytes {
     bytes.freeze()
 }
 
-/// The kind of the rehearsal.
+/// The CRD of the test kind.
 fn test_crd() -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let spec = json!({
@@ -173,7 +174,7 @@ fn test_crd() -> Value {
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         },
         "x-kubernetes-validations": [
-            {"rule": "!has(self.size) || self.size != 13", "message": "13 brings no luck"},
+            {"rule": "!has(self.size) || self.size != 13", "message": "13 is not allowed"},
             {"rule": "!has(self.name) || !has(oldSelf.name) || self.name == oldSelf.name", "message": "name stays"},
         ],
     });

@@ -1,4 +1,6 @@
-//! Label and field selectors, from query strings to yes or no.
+//! Label and field selectors: parsing and matching.
+//!
+//! Pure. Called by the router for lists, watches and collection deletes, and by machinist's CLI.
 
 mod field;
 mod label;

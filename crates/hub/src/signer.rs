@@ -1,4 +1,7 @@
-//! The signer: approves and signs the requests of machines, signs what an administrator approved.
+//! The certificate signer: approves and signs the CSRs of machines, and signs CSRs that an
+//! administrator approved.
+//!
+//! A background task of [`crate::Hub`]; [`crate::auth::csr`] makes the decisions.
 
 use crate::auth::certificates::CertificateAuthority;
 use crate::auth::csr::{CsrDecision, apply_decision, decide};
@@ -6,7 +9,7 @@ use crate::hub::{Hub, now_rfc3339};
 use crate::object;
 use crate::store::{Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch};
 
-/// Where signing requests are.
+/// Key prefix of CSRs in the store.
 const CSR_PREFIX: &str = "/certificates.k8s.io/certificatesigningrequests/-/";
 
 /// Runs until the hub stops.
@@ -29,7 +32,7 @@ pub(crate) async fn run(hub: Hub) {
         };
         match ended {
             Ok(()) | Err(RevisionError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "signer starts again"),
+            Err(error) => tracing::warn!(%error, "signer lost its watch and lists again"),
         }
     }
 }
@@ -52,14 +55,14 @@ async fn reconcile(hub: &Hub, ca: &CertificateAuthority, entry: &StoreEntry) {
     let op = StoreOp::Put { key: entry.key.to_string(), value, expect };
     match hub.store().commit(vec![op]).await {
         Ok(_) => log_decision(&step, object::metadata_str(&object, "name")),
-        // Somebody else wrote it: that write brings us back.
-        Err(error) => tracing::debug!(%error, "signer was too late"),
+        // On a conflict the other write triggers another reconcile.
+        Err(error) => tracing::debug!(%error, "signer write failed"),
     }
 }
 
 fn log_decision(step: &CsrDecision, name: &str) {
     match step {
-        CsrDecision::Fail(reason) => tracing::warn!(name, reason, "signing request failed"),
-        _ => tracing::info!(name, "certificate signed"),
+        CsrDecision::Fail(reason) => tracing::warn!(name, reason, "CSR failed"),
+        _ => tracing::info!(name, "CSR signed"),
     }
 }

@@ -1,20 +1,22 @@
-//! Every error as a `Status` object, in the words of a Kubernetes API server.
+//! API errors as `Status` objects, with the texts of kube-apiserver.
+//!
+//! Used by every module that rejects a request; the router encodes them.
 
 use serde_json::{Map, Value, json};
 
 use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
-/// An answer that is not a success: an HTTP code and what stands in the `Status` object.
+/// An error response: the HTTP code and the fields of the `Status` object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// The HTTP code.
     pub code: u16,
     /// The machine-readable reason: `NotFound`; may be empty.
     pub reason: &'static str,
-    /// The sentence for people.
+    /// The message for people.
     pub message: String,
-    /// `details` of the `Status`; none leaves the field out.
+    /// `details` of the `Status`; `None` omits the field.
     pub details: Option<Value>,
 }
 
@@ -28,7 +30,7 @@ impl ApiError {
         self
     }
 
-    /// 404: no object of that name.
+    /// 404: no object has that name.
     #[must_use]
     pub fn not_found(kind: &ResourceKind, name: &str) -> Self {
         let message =
@@ -36,7 +38,7 @@ impl ApiError {
         Self::new(404, "NotFound", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
-    /// 409: an object of that name is already there.
+    /// 409: an object has that name already.
     #[must_use]
     pub fn already_exists(kind: &ResourceKind, name: &str) -> Self {
         let message =
@@ -48,7 +50,7 @@ impl ApiError {
         ))
     }
 
-    /// 409: the operation does not fit the stored object; `detail` says why.
+    /// 409: the request conflicts with the stored object; `detail` says why.
     #[must_use]
     pub fn conflict(kind: &ResourceKind, name: &str, detail: &str) -> Self {
         let resource = qualified_resource(&kind.plural, &kind.group);
@@ -56,7 +58,7 @@ impl ApiError {
         Self::new(409, "Conflict", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
-    /// 409: the object changed since the writer read it.
+    /// 409: the object changed since the client read it.
     #[must_use]
     pub fn modified_conflict(kind: &ResourceKind, name: &str) -> Self {
         Self::conflict(
@@ -67,13 +69,13 @@ impl ApiError {
         )
     }
 
-    /// 422: fields of the object are wrong.
+    /// 422: fields of the object are invalid.
     #[must_use]
     pub fn invalid(kind: &ResourceKind, name: &str, errors: Vec<FieldError>) -> Self {
         Self::invalid_options(&kind.group, &kind.kind, name, errors)
     }
 
-    /// 422 for things that have no [`Kind`], such as `ListOptions` of `meta.k8s.io`.
+    /// 422 for types without a [`ResourceKind`], such as `ListOptions` of `meta.k8s.io`.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the errors end here")]
     pub fn invalid_options(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
@@ -96,13 +98,13 @@ impl ApiError {
         Self::new(422, "Invalid", message).with_details(all)
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 403: the user may not do this. `resource` may name a subresource (`nodes/status`).
+    /// 403: the user lacks the permission. `resource` may name a subresource (`nodes/status`).
     #[must_use]
     pub fn forbidden(
         user: &str,
@@ -126,14 +128,14 @@ impl ApiError {
         Self::new(403, "Forbidden", message).with_details(details(group, main, name))
     }
 
-    /// 403 for a path that is no resource.
+    /// 403 for a path that is not a resource.
     #[must_use]
     pub fn forbidden_path(user: &str, verb: &str, path: &str) -> Self {
         let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
         Self::new(403, "Forbidden", message).with_details(json!({}))
     }
 
-    /// 403 with a reason of its own: `nodes "x" is forbidden: reason`.
+    /// 403 with a specific reason: `nodes "x" is forbidden: reason`.
     #[must_use]
     pub fn forbidden_because(kind: &ResourceKind, name: &str, reason: &str) -> Self {
         let resource = qualified_resource(&kind.plural, &kind.group);
@@ -141,20 +143,20 @@ impl ApiError {
         Self::new(403, "Forbidden", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
-    /// 401: nobody knows who is asking.
+    /// 401: the client is not authenticated.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 405: the resource is there, the method is not.
+    /// 405: the resource does not support the method.
     #[must_use]
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 
-    /// 406: none of the media types that the client accepts can be had.
+    /// 406: the server offers none of the media types that the client accepts.
     #[must_use]
     pub fn not_acceptable(available: &[&str]) -> Self {
         let message =
@@ -162,7 +164,7 @@ impl ApiError {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// 415: the body is in a form that is not read here.
+    /// 415: the server does not read bodies of this media type.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
@@ -172,7 +174,7 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 410: the history that was asked for is gone.
+    /// 410: the requested history has been compacted.
     #[must_use]
     pub fn gone(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
@@ -185,7 +187,7 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 429: try again after so many seconds.
+    /// 429: retry after that many seconds.
     #[must_use]
     pub fn too_many_requests(retry_after_seconds: u32) -> Self {
         let message =
@@ -194,7 +196,7 @@ impl ApiError {
             .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
     }
 
-    /// 500: our own fault.
+    /// 500: an internal error.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         let cause: String = message.into();
@@ -202,7 +204,7 @@ impl ApiError {
             .with_details(json!({"causes": [{"message": cause}]}))
     }
 
-    /// 504: the request took too long; `details` as the server gives them for a future revision.
+    /// 504: the requested revision is in the future.
     #[must_use]
     pub fn future_revision(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
@@ -212,14 +214,14 @@ impl ApiError {
         }]}))
     }
 
-    /// 404: no such resource is served.
+    /// 404: the resource is not served.
     #[must_use]
     pub fn resource_not_found() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_details(json!({}))
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     #[must_use]
     pub fn to_status(&self) -> Value {
         let mut status = json!({
@@ -259,7 +261,7 @@ fn details(group: &str, kind: &str, name: &str) -> Value {
     Value::Object(given.map(|(key, value)| (key.to_owned(), value.into())).collect::<Map<_, _>>())
 }
 
-/// `: one`, or `: [one, two]` without repeats.
+/// `: one`, or `: [one, two]` without duplicates.
 fn join_errors(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     let mut seen = std::collections::HashSet::new();

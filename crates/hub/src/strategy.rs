@@ -1,4 +1,7 @@
-//! What the built-in kinds do beyond the common rules. Pure.
+//! Kind-specific rules of the built-in kinds, beyond the common object rules.
+//!
+//! Pure; the counterpart of kube-apiserver's registry strategies. Called by the router's write
+//! handlers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,15 +12,15 @@ use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
 use crate::status::ApiError;
 
-/// Labels with this prefix say what a machine is for: it does not change them itself.
+/// Labels with this prefix assign roles. A machine must not change its own.
 const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";
 
-/// Whether a kind can only be read: the kinds are those of the program.
+/// Whether a kind is read-only: CRDs are compiled into the binary.
 pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
     kind.group == "apiextensions.k8s.io"
 }
 
-/// Whether an update makes an object that is not there.
+/// Whether a PUT creates a missing object.
 pub(crate) fn creates_on_update(kind: &ResourceKind) -> bool {
     kind.built_in && matches!(kind.kind.as_str(), "Lease" | "Event")
 }
@@ -64,7 +67,7 @@ fn on_create_namespace(object: &mut Value) {
     object["status"] = json!({"phase": "Active"});
 }
 
-/// `stringData` goes into `data`; a secret without a type is opaque.
+/// Moves `stringData` into `data`. A secret without a type is opaque.
 fn on_write_secret(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
     if let Some(Value::Object(texts)) = fields.remove("stringData") {
@@ -76,7 +79,7 @@ fn on_write_secret(object: &mut Value) {
     fields.entry("type").or_insert_with(|| "Opaque".into());
 }
 
-/// Completes a written object of a built-in kind; `subresource` is what was written to.
+/// Completes an updated object of a built-in kind. `subresource` is what the request wrote.
 pub(crate) fn on_update(
     kind: &ResourceKind,
     old: &Value,
@@ -88,7 +91,7 @@ pub(crate) fn on_update(
     }
     match kind.kind.as_str() {
         "Secret" => on_write_secret(new),
-        // Finalizers of the spec go through their own subresource.
+        // Only the `finalize` subresource changes spec.finalizers.
         "Namespace" if subresource != Some("finalize") => new["spec"] = old["spec"].clone(),
         "CertificateSigningRequest" => {
             new["spec"] = old["spec"].clone();
@@ -102,7 +105,7 @@ pub(crate) fn on_update(
     }
 }
 
-/// Keeps a machine from changing what it is for.
+/// Rejects a machine's change of its own role labels.
 pub(crate) fn check_node_role_labels(
     kind: &ResourceKind,
     who: &UserInfo,
@@ -150,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_secrets_become_data() {
+    fn string_data_becomes_data() {
         let mut object = json!({"data": {"a": "YQ=="}, "stringData": {"b": "b"}});
         on_create(&kind("Secret"), &mut object, &UserInfo::admin());
         assert_eq!(object, json!({"data": {"a": "YQ==", "b": "Yg=="}, "type": "Opaque"}));
     }
 
     #[test]
-    fn a_machine_keeps_its_role() {
+    fn a_machine_cannot_change_its_role_labels() {
         let node = kind("Node");
         let old = json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "a": "1"}}});
         let moved =

@@ -1,4 +1,6 @@
 //! Server-side tables: what `kubectl get` prints.
+//!
+//! Pure. Called by the router when a client accepts a `Table`, and by machinist's CLI.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,19 +14,20 @@ mod duration;
 
 pub use duration::human_duration;
 
-/// What a row carries of its object.
+/// What a row includes of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Only the metadata, as a `PartialObjectMetadata`.
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
     /// Nothing.
     None,
 }
 
 impl IncludeObject {
-    /// From the query parameter `includeObject`; nothing means the metadata. None for an unknown word.
+    /// Parses the query parameter `includeObject`; empty means the metadata. `None` if it is
+    /// unknown.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -36,7 +39,7 @@ impl IncludeObject {
     }
 }
 
-/// A `Table` of objects of one kind.
+/// Returns a `Table` of objects of one kind.
 #[must_use]
 pub fn table(
     kind: &ResourceKind,
@@ -76,7 +79,7 @@ fn row_object(object: &Value, include: IncludeObject) -> Value {
     }
 }
 
-/// The headings: the name and the kind's own columns. Events bring their own name column.
+/// The columns: the name and those of the kind. Events define their own name column.
 fn column_definitions(kind: &ResourceKind) -> Vec<Value> {
     let name = json!({
         "name": "Name",
@@ -102,7 +105,7 @@ fn column_definition(column: &PrinterColumn) -> Value {
     })
 }
 
-/// How the cells of a kind are made: by code for the built-in kinds, by paths for others.
+/// How cells are made: by code for built-in kinds, by JSONPath for CRDs.
 enum CellPrinter<'a> {
     BuiltIn(built_in::PrintCells),
     Paths(Vec<(&'a PrinterColumn, Option<JsonPath>)>),
@@ -132,7 +135,7 @@ impl<'a> CellPrinter<'a> {
     }
 }
 
-/// A value in a column of a type; nothing if it does not fit.
+/// Converts a value to the type of its column; null if it does not fit.
 fn cell(type_: &str, value: &Value, now: Timestamp) -> Value {
     match (type_, value) {
         ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => value.clone(),
@@ -153,8 +156,8 @@ fn cell(type_: &str, value: &Value, now: Timestamp) -> Value {
     }
 }
 
-/// A float cut to an integer, as far as it has one.
-#[expect(clippy::cast_possible_truncation, reason = "cutting is what is wanted")]
+/// Truncates a float to an integer, if it fits.
+#[expect(clippy::cast_possible_truncation, reason = "truncation is intended")]
 fn truncate_to_i64(float: f64) -> Option<i64> {
     const MAX: f64 = 9.0e18;
     (float.abs() < MAX).then_some(float.trunc() as i64)

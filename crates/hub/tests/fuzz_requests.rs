@@ -1,5 +1,5 @@
-//! Any request gets an answer in order: those that once were interesting, and random ones.
-#![allow(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
+//! Every request gets a valid response: those of the regression corpus and random ones.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::sync::LazyLock;
 
@@ -8,25 +8,25 @@ use http::Request;
 use machinist_hub::robustness;
 use proptest::prelude::*;
 
-/// The requests of the fuzz target's corpus.
+/// The regression corpus of the fuzz target `http`.
 static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder = format!("{}/../../tests/cases/fuzz/http", env!("CARGO_MANIFEST_DIR"));
+    let dir = format!("{}/../../tests/cases/fuzz/http", env!("CARGO_MANIFEST_DIR"));
     let mut paths: Vec<_> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(paths.len() > 20, "{folder} is empty");
+    assert!(paths.len() > 20, "{dir} is empty");
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 });
 
 #[test]
-fn the_corpus() {
-    // Twice: the second time what the first has made is there.
+fn the_corpus_gets_valid_responses() {
+    // The second pass runs against the objects that the first one created.
     for request in CORPUS.iter().chain(CORPUS.iter()) {
         robustness::request_any(request);
     }
 }
 
-/// A change of bytes: where (as a share of their length), how many, and what comes there instead.
+/// A mutation: where (as a fraction of the length), how many bytes, and their replacement.
 fn byte_change() -> impl Strategy<Value = (f64, usize, Vec<u8>)> {
     let other =
         (any::<prop::sample::Index>(), 0.0..1.0, 1..40usize).prop_map(|(index, at, length)| {
@@ -203,9 +203,9 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The corpus with changes; `PROPTEST_CASES` asks for more.
+    /// Mutated requests of the corpus. `PROPTEST_CASES` sets their number.
     #[test]
-    fn changed_requests(
+    fn mutated_requests_get_valid_responses(
         index in any::<prop::sample::Index>(),
         changes in prop::collection::vec(byte_change(), 1..5),
     ) {
@@ -222,9 +222,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Requests in a row, each against what those before it have made.
+    /// Sequences of requests, each against what the earlier ones created.
     #[test]
-    fn random_requests(
+    fn random_sequences_get_valid_responses(
         requests in prop::collection::vec(
             (
                 one_of(&["admin", "admin", "viewer", "machine", "nobody"]),
@@ -256,7 +256,7 @@ proptest! {
                     .header("content-type", content_type)
                     .header("accept", accept)
                     .body(Body::from(body));
-                // What is no request cannot be asked.
+                // Invalid HTTP cannot be sent.
                 if let Ok(request) = request {
                     robustness::check_response(robustness::router_for(&hub, &who), request).await;
                 }

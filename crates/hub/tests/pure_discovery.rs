@@ -1,10 +1,6 @@
-//! Discovery and OpenAPI: what a real API server says about the same kinds.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Discovery and OpenAPI documents, compared with those that kube-apiserver returned for the same
+//! kinds.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
@@ -19,7 +15,7 @@ fn recorded() -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// Definitions are read only here, so their verbs differ.
+/// CRDs are read-only in the hub, so their verbs differ.
 fn without_definitions(mut value: Value) -> Value {
     fn walk(value: &mut Value) {
         match value {
@@ -39,7 +35,7 @@ fn without_definitions(mut value: Value) -> Value {
 }
 
 #[test]
-fn groups_and_resources_are_those_of_a_real_server() {
+fn groups_and_resources_match_kube_apiserver() {
     let record = recorded();
     let registry = pure::registry();
     assert_eq!(discovery::api_groups(registry)["groups"], record["apis"]);
@@ -61,13 +57,13 @@ fn groups_and_resources_are_those_of_a_real_server() {
     assert_eq!(discovery::api_versions()["versions"], json!(["v1"]));
 }
 
-/// Every reference of a document must lead somewhere.
+/// Checks that every reference of a document resolves.
 fn check_references(document: &Value, value: &Value) {
     match value {
         Value::Object(fields) => {
             if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
                 let pointer = reference.trim_start_matches('#');
-                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+                assert!(document.pointer(pointer).is_some(), "{reference} does not resolve");
             }
             fields.values().for_each(|value| check_references(document, value));
         }
@@ -93,9 +89,9 @@ fn documents_are_complete() {
     check_references(&document, &document);
 }
 
-/// kubectl looks here to learn whether the server validates fields and knows dry runs.
+/// kubectl reads here whether the server supports field validation and dry runs.
 #[test]
-fn patches_name_their_parameters() {
+fn patch_operations_declare_their_parameters() {
     let registry = pure::registry();
     for kind in registry.kinds().filter(|kind| discovery::verbs(kind).contains(&"patch")) {
         let root = if kind.group.is_empty() { "api" } else { "apis" };

@@ -1,17 +1,12 @@
-//! Patches: what a real API server made of the same ones.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Patches, compared with the results of kube-apiserver.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
 use machinist_hub::patch::{PatchKind, apply, strategic_rules};
 use serde_json::{Map, Value, json};
 
-/// The parts that a patch of these cases can change, without what an API server leaves out or fills in.
+/// The parts that these patches can change, without what kube-apiserver omits or defaults.
 fn comparable_fields(object: &Value, case: &Value) -> Value {
     let status = case["status"] == true;
     let paths: &[&str] = if status {
@@ -38,7 +33,7 @@ fn comparable_fields(object: &Value, case: &Value) -> Value {
     let parts = paths.map(|path| {
         let mut value = object.pointer(path).cloned().unwrap_or(Value::Null);
         if let (false, Value::Object(fields)) = (status, &mut value) {
-            // Null in a map of strings is read as an empty string.
+            // kube-apiserver decodes null in a map of strings as an empty string.
             fields
                 .values_mut()
                 .filter(|value| value.is_null())
@@ -53,7 +48,7 @@ fn without_empty_values(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.into_iter().map(|(key, value)| (key, without_empty_values(value)));
-            // An empty label is a label; an empty field of a struct is none.
+            // An empty label stays; an empty struct field is omitted.
             let plain = |fields: &Map<String, Value>| fields.values().all(Value::is_string);
             let kept: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
             let is_struct =
@@ -88,14 +83,14 @@ fn kind(case: &Value) -> PatchKind {
 }
 
 #[test]
-fn patches_give_what_a_real_server_gives() {
+fn results_match_kube_apiserver() {
     let file = std::env::var("HUB_PATCH_CASES").unwrap_or_else(|_| "patch.jsonl".into());
     let mut wrong = 0;
     for (line, case) in pure::recorded(&file).iter().enumerate() {
         let rules = strategic_rules("", case["kind"].as_str().unwrap_or_default());
         let answer = apply(kind(case), &case["target"], &case["patch"], rules);
         let message = case["answer"]["message"].as_str().unwrap_or_default();
-        // The patch was applied, but what came out was refused.
+        // The patch was applied, but its result was rejected.
         let refused_later = case["code"] == 422 && message.contains("is invalid: ")
             || message.starts_with("the name of the object");
         match answer {
@@ -132,11 +127,11 @@ fn patches_give_what_a_real_server_gives() {
             }
         }
     }
-    assert_eq!(wrong, 0, "answers differ");
+    assert_eq!(wrong, 0, "results differ");
 }
 
 #[test]
-fn the_media_type_says_which_patch_it_is() {
+fn the_media_type_selects_the_patch_type() {
     let table = [
         ("application/json-patch+json", Some(PatchKind::Json)),
         ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
@@ -151,7 +146,7 @@ fn the_media_type_says_which_patch_it_is() {
 }
 
 #[test]
-fn patches_that_are_not_served_are_named() {
+fn unsupported_patch_types_get_415() {
     let object = json!({"a": 1});
     let refused = [
         apply(PatchKind::Apply, &object, &json!({}), strategic_rules("", "Node")),
@@ -169,9 +164,9 @@ fn patches_that_are_not_served_are_named() {
     }
 }
 
-/// What the real server says to patches that are no patches.
+/// Malformed patches get the messages of kube-apiserver.
 #[test]
-fn malformed_patches_are_refused_in_the_same_words() {
+fn malformed_patches_get_the_same_messages() {
     let map = "into Go value of type map[string]interface {}";
     let decode = "error decoding patch: json: cannot unmarshal";
     let many = Value::Array(vec![json!({"op": "test", "path": "/a", "value": 1}); 10_001]);

@@ -1,5 +1,5 @@
-//! Whatever comes in, the pure parts answer: no panic, and answers that make sense.
-#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail it")]
+//! Properties of the pure modules for random inputs: no panics, and consistent results.
+#![allow(clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod pure;
 
@@ -15,7 +15,7 @@ use machinist_hub::table::{IncludeObject, table};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Words that mean something somewhere, among others.
+/// Words that have a meaning somewhere, mixed with others.
 fn word() -> impl Strategy<Value = String> {
     let known = [
         "metadata",
@@ -79,7 +79,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A list of operations that are nearly right.
+/// Operations that are almost valid.
 fn operations() -> impl Strategy<Value = Value> {
     let pointer = "(/(metadata|spec|labels|a|0|1|-|-1|~1|~0)){0,4}";
     let operation = (word(), pointer, pointer, json_value()).prop_map(
@@ -120,8 +120,8 @@ proptest! {
         }
     }
 
-    /// A merge patch that is applied again does nothing more. The first time does not count: a list that takes the
-    /// place of an object keeps the nulls inside its items, as on an API server.
+    /// Applying a merge patch again changes nothing. The first application is excluded: a list that
+    /// replaces an object keeps the nulls inside its items, as in kube-apiserver.
     #[test]
     fn merging_again_changes_nothing(target in json_value(), patch in json_value()) {
         let (target, patch) = (json!({"spec": target}), json!({"spec": patch}));
@@ -159,7 +159,7 @@ proptest! {
         }
     }
 
-    /// What a schema lets pass it lets pass again, and pruning and defaulting twice is doing it once.
+    /// What a schema accepts it accepts again, and pruning and defaulting are idempotent.
     #[test]
     fn schemas_are_stable(spec in json_value(), status in json_value(), old in json_value()) {
         for (kind, schema) in SCHEMAS.iter() {

@@ -1,10 +1,5 @@
-//! Schemas: the objects and refusals of `tests/cases/api`, and what a real API server said.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Schemas: the valid and invalid objects of `tests/cases/api`, and responses of kube-apiserver.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
@@ -39,7 +34,7 @@ fn admitted(schema: &Schema, object: &Value) -> Value {
 }
 
 #[test]
-fn every_definition_compiles() {
+fn every_crd_schema_compiles() {
     for definition in pure::definitions() {
         for kind in machinist_hub::built_in::from_crd(&definition) {
             let schema = kind.schema.as_ref().expect("every version has a schema");
@@ -51,7 +46,7 @@ fn every_definition_compiles() {
 }
 
 #[test]
-fn good_objects_pass() {
+fn valid_objects_pass() {
     for (name, object) in pure::cases("api") {
         let schema = schema(&object);
         let object = admitted(schema, &object);
@@ -63,7 +58,7 @@ fn good_objects_pass() {
 }
 
 #[test]
-fn bad_objects_are_refused_in_the_same_words() {
+fn invalid_objects_get_the_same_messages() {
     for (name, case) in pure::cases("api/refused") {
         let schema = schema(&case["object"]);
         let new = admitted(schema, &case["object"]);
@@ -77,7 +72,7 @@ fn bad_objects_are_refused_in_the_same_words() {
     }
 }
 
-/// What we make of a recorded request: the faults, the warnings, the object.
+/// Our result for a recorded request: errors, warnings, object.
 fn evaluate_case(schema: &Schema, case: &Value) -> (BTreeSet<String>, Vec<String>, Value) {
     let mut new = case["object"].clone();
     let unknown = schema.prune(&mut new);
@@ -93,7 +88,7 @@ fn evaluate_case(schema: &Schema, case: &Value) -> (BTreeSet<String>, Vec<String
     (causes, warnings, new)
 }
 
-/// The causes that the real server gave, each once.
+/// The distinct causes that kube-apiserver returned.
 fn recorded_causes(case: &Value) -> BTreeSet<String> {
     let text = |cause: &Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
     let causes = case["causes"].as_array().cloned().unwrap_or_default();
@@ -110,7 +105,7 @@ fn recorded_causes(case: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// How our answer differs from the recorded one; nothing if it does not.
+/// The difference between our result and the recorded one, if any.
 fn difference(schema: &Schema, case: &Value) -> Option<String> {
     let (causes, warnings, object) = evaluate_case(schema, case);
     let wanted = recorded_causes(case);
@@ -126,12 +121,12 @@ fn difference(schema: &Schema, case: &Value) -> Option<String> {
             return Some(format!("{part} ours {ours:?}\ntheirs {theirs:?}"));
         }
     }
-    let told = case["warnings"].as_array().into_iter().flatten();
-    let told: Vec<&str> = told.filter_map(Value::as_str).collect();
-    (warnings != told).then(|| format!("warnings ours {warnings:?} theirs {told:?}"))
+    let expected = case["warnings"].as_array().into_iter().flatten();
+    let expected: Vec<&str> = expected.filter_map(Value::as_str).collect();
+    (warnings != expected).then(|| format!("warnings ours {warnings:?} theirs {expected:?}"))
 }
 
-/// Says what differs, line by line, and fails if anything does.
+/// Prints the differences and fails if there are any.
 fn compare<'a>(cases: &[Value], schema: impl Fn(&Value) -> &'a Schema) {
     let mut wrong = 0;
     for (line, case) in cases.iter().enumerate() {
@@ -140,18 +135,18 @@ fn compare<'a>(cases: &[Value], schema: impl Fn(&Value) -> &'a Schema) {
             println!("case {}: {what}", line + 1);
         }
     }
-    assert_eq!(wrong, 0, "answers differ");
+    assert_eq!(wrong, 0, "results differ");
 }
 
 #[test]
-fn answers_are_those_of_a_real_server() {
+fn results_match_kube_apiserver() {
     let file = std::env::var("HUB_SCHEMA_CASES").unwrap_or_else(|_| "schema.jsonl".into());
     compare(&pure::recorded(&file), |object| schema(object));
 }
 
-/// A made-up kind with everything that a schema can have.
+/// A kind that uses every schema keyword.
 #[test]
-fn every_keyword_works_as_on_a_real_server() {
+fn every_keyword_matches_kube_apiserver() {
     let file = std::env::var("HUB_WIDGET_CASES").unwrap_or_else(|_| "widget.jsonl".into());
     let mut cases = pure::recorded(&file);
     let kinds = machinist_hub::built_in::from_crd(&cases.remove(0)["crd"]);
@@ -159,13 +154,13 @@ fn every_keyword_works_as_on_a_real_server() {
     compare(&cases, |_| &schema);
 }
 
-/// The schema of a kind whose spec is this.
+/// The schema of a kind with this spec.
 fn with_spec(spec: &Value) -> Result<Schema, SchemaError> {
     Schema::compile(&json!({"type": "object", "properties": {"spec": spec}}))
 }
 
 #[test]
-fn schemas_that_make_no_sense_are_refused() {
+fn invalid_schemas_are_rejected() {
     let rule = |text: &str| json!({"type": "string", "x-kubernetes-validations": [{"rule": text}]});
     let table = [
         (json!("string"), "spec: a schema must be an object"),
@@ -180,9 +175,9 @@ fn schemas_that_make_no_sense_are_refused() {
     }
 }
 
-/// A rule over a list that nothing bounds is stopped, not run.
+/// A rule over an unbounded list is stopped by its cost.
 #[test]
-fn rules_have_a_budget() {
+fn rules_have_a_cost_budget() {
     let rule = "self.all(a, self.exists(b, self.exists(c, a == b && b == c)))";
     let spec = json!({
         "type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": rule}],
@@ -196,7 +191,7 @@ fn rules_have_a_budget() {
     assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [wanted]);
 }
 
-/// Items that move within a set or map are no change.
+/// Reordering a set or map is not a change.
 #[test]
 fn order_does_not_matter_in_sets_and_maps() {
     let rules = json!([{"rule": "self == oldSelf", "message": "it never changes"}]);

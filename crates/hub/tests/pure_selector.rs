@@ -1,10 +1,5 @@
-//! Selectors: what a real API server selected, and how it refused.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Selectors, compared with the results and errors of kube-apiserver.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
@@ -34,7 +29,7 @@ fn by_field(case: &Value, text: &str, objects: &[Value]) -> (Value, Value) {
 }
 
 #[test]
-fn selectors_select_what_a_real_server_selects() {
+fn results_match_kube_apiserver() {
     let mut wrong = 0;
     let (mut labels, mut fields) = (Vec::new(), Vec::new());
     for case in pure::recorded("selector.jsonl") {
@@ -54,7 +49,7 @@ fn selectors_select_what_a_real_server_selects() {
             }
         }
     }
-    assert_eq!(wrong, 0, "answers differ");
+    assert_eq!(wrong, 0, "results differ");
 }
 
 #[test]

@@ -1,10 +1,5 @@
-//! Errors: the `Status` objects of a real API server, as it wrote them.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Errors, compared with `Status` objects of kube-apiserver.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
@@ -24,7 +19,7 @@ fn status(code: u16, reason: &str, message: &str, details: &Value) -> Value {
 }
 
 #[test]
-fn errors_are_those_of_a_real_server() {
+fn errors_match_kube_apiserver() {
     let node = pure::kind_of(&json!({"apiVersion": "v1", "kind": "Node"}));
     let config =
         json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig"});
@@ -146,7 +141,7 @@ fn errors_are_those_of_a_real_server() {
 }
 
 #[test]
-fn faults_are_listed() {
+fn field_errors_become_causes() {
     let error = FieldError::forbidden(
         "resourceVersionMatch",
         "resourceVersionMatch is forbidden unless resourceVersion is provided",
@@ -162,11 +157,11 @@ fn faults_are_listed() {
     let details = json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes});
     assert_eq!(ours.to_status(), status(422, "Invalid", message, &details));
     let twice = ApiError::invalid_options("", "Node", "n", vec![error.clone(), error]);
-    assert_eq!(twice.message.matches("Forbidden").count(), 1, "the same fault is told once");
+    assert_eq!(twice.message.matches("Forbidden").count(), 1, "duplicates are reported once");
 }
 
 #[test]
-fn faults_are_worded_like_theirs() {
+fn field_errors_have_the_same_texts() {
     let table = [
         (FieldError::required("spec.x", ""), "spec.x: Required value"),
         (FieldError::invalid("spec.x", "y", "bad"), "spec.x: Invalid value: \"y\": bad"),

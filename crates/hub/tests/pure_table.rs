@@ -1,10 +1,5 @@
-//! Tables: the rows that a real API server printed for the same objects.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "the helpers of a test may fail it"
-)]
+//! Tables, compared with the rows of kube-apiserver.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
 
 mod pure;
 
@@ -14,7 +9,7 @@ use machinist_hub::table::{IncludeObject, human_duration, table};
 use serde_json::{Value, json};
 
 #[test]
-fn rows_are_those_of_a_real_server() {
+fn rows_match_kube_apiserver() {
     let mut wrong = 0;
     for case in pure::recorded("table.jsonl") {
         let objects = case["objects"].as_array().expect("objects");
@@ -44,7 +39,7 @@ fn rows_are_those_of_a_real_server() {
 }
 
 #[test]
-fn rows_carry_what_was_asked_for() {
+fn rows_include_the_requested_object() {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
     let kind = pure::kind_of(&object);
     let made = |include| {
@@ -68,7 +63,7 @@ fn rows_carry_what_was_asked_for() {
 }
 
 #[test]
-fn durations_are_short() {
+fn durations_match_kubectl() {
     let table = [
         (-2, "<invalid>"),
         (-1, "0s"),
@@ -94,7 +89,7 @@ fn durations_are_short() {
 }
 
 #[test]
-fn paths_lead_to_values() {
+fn json_paths() {
     let object = json!({
         "metadata": {"annotations": {"a.b/c": "dotted"}},
         "list": [{"t": "x", "n": 1}, {"t": "y", "n": 2, "on": true}, {"n": 3}],

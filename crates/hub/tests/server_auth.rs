@@ -1,4 +1,4 @@
-//! Who may do what, over the API and over TLS.
+//! Authentication and authorization, through the API and over TLS.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod support;
@@ -73,12 +73,12 @@ async fn tokens_have_roles() {
     let stored = server.hub.store().list("/machinist/", None, None);
     for entry in stored.entries {
         let text = String::from_utf8(entry.value.to_vec()).unwrap();
-        assert!(!text.contains(viewer.split('.').nth(1).unwrap()), "secrets are not kept");
+        assert!(!text.contains(viewer.split('.').nth(1).unwrap()), "the secret is not stored");
     }
 }
 
 #[tokio::test]
-async fn a_machine_writes_only_its_own() {
+async fn a_machine_writes_only_its_own_objects() {
     let server = TestHub::start().await;
     let client = server.client_as(UserInfo::node("a"));
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
@@ -127,7 +127,7 @@ async fn a_new_machine_gets_its_certificate() {
     let made = requests.create(&PostParams::default(), &csr).await.unwrap();
     assert_eq!(made.spec.username.as_deref(), Some("system:bootstrap:x"));
     let name = made.metadata.name.unwrap();
-    support::wait_until("it is signed", async || {
+    support::wait_until("the CSR is signed", async || {
         let found = requests.get(&name).await.unwrap();
         found.status.and_then(|status| status.certificate).is_some()
     })

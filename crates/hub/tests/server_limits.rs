@@ -1,5 +1,5 @@
-//! The server over TLS with short limits: who is slow, silent or one too many has to go; who is
-//! known stays.
+//! The TLS server with short limits: slow, silent and surplus anonymous clients are disconnected;
+//! authenticated ones stay.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod support;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
-/// Long enough that nothing ends by itself, where a test is not about it.
+/// Long enough that nothing times out in tests of other limits.
 const NO_TIMEOUT: Duration = Duration::from_secs(600);
 const READYZ_REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
 
@@ -89,14 +89,14 @@ impl LimitedServer {
     }
 }
 
-/// Reads until the server closes.
+/// Reads until the server closes the connection.
 async fn wait_for_close<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) {
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
-    let _ = ended.expect("the server keeps the connection"); // how it ends does not matter
+    let _ = ended.expect("the server closes the connection"); // closed or reset
 }
 
-/// Asks, and reads the answer to its end.
+/// Sends a request and reads the response.
 async fn is_answered(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool {
     let sent = stream.write_all(request).await.is_ok() && stream.flush().await.is_ok();
     let mut answer = Vec::new();
@@ -136,7 +136,10 @@ async fn a_connection_without_a_request_is_closed() {
         wait_for_close(&mut server.connect(None, protocol).await).await;
         wait_for_close(&mut server.connect(Some(&server.admin), protocol).await).await;
     }
-    assert!(is_answered(&mut asked, READYZ_REQUEST).await, "it has asked, and may stay");
+    assert!(
+        is_answered(&mut asked, READYZ_REQUEST).await,
+        "a connection with a request stays open"
+    );
 }
 
 #[tokio::test]
@@ -171,7 +174,7 @@ async fn the_oldest_anonymous_connection_is_evicted() {
         assert!(is_answered(guest, READYZ_REQUEST).await);
     }
     assert!(is_answered(&mut admin, READYZ_REQUEST).await);
-    // As many as may be: whoever comes is let in at the cost of a guest.
+    // All slots are taken: a new connection evicts an anonymous one.
     let mut known = Vec::new();
     for _ in 0..4 {
         let mut one = server.connect_admin().await;
@@ -212,15 +215,15 @@ async fn a_client_that_reads_nothing_is_disconnected() {
     })
     .await;
     let mut deaf = server.connect_admin().await;
-    // The document about all kinds is large; asked for often enough it fills every buffer between.
+    // The OpenAPI document is large; enough requests for it fill every buffer in between.
     let ask = b"GET /openapi/v2 HTTP/1.1\r\nhost: h\r\n\r\n".repeat(400);
     deaf.write_all(&ask).await.unwrap();
     deaf.flush().await.unwrap();
-    // It does not read, so it learns of it when it asks again.
+    // The client does not read, so it notices only when it writes again.
     let gone = async {
         while deaf.write_all(READYZ_REQUEST).await.is_ok() && deaf.flush().await.is_ok() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it is kept for ever");
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("the connection is closed");
 }

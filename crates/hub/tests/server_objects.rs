@@ -1,4 +1,4 @@
-//! The API through real clients, in process: every verb, the rules of metadata, and the errors.
+//! The API through real clients in the same process: verbs, metadata rules and errors.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod support;
@@ -17,7 +17,7 @@ async fn an_object_from_create_to_delete() {
         things.create(&PostParams::default(), &test_object("a", json!({"size": 1}))).await.unwrap();
     assert_eq!(made.metadata.generation, Some(1));
     assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
-    assert!(made.data.get("status").is_none(), "the status has its own path");
+    assert!(made.data.get("status").is_none(), "only the status subresource writes the status");
     let again =
         things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap_err();
     assert_eq!(status(again), (409, "AlreadyExists".into()));
@@ -36,10 +36,10 @@ async fn an_object_from_create_to_delete() {
     let patched =
         things.patch_status("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     assert_eq!(patched.data["status"]["ready"], true);
-    assert_eq!(patched.metadata.generation, Some(2), "a status does not count");
+    assert_eq!(patched.metadata.generation, Some(2), "a status change does not increment it");
     let patch = json!({"spec": {"size": 3}, "status": {"ready": false}});
     let patched = things.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    assert_eq!(patched.data["status"]["ready"], true, "only the status path writes it");
+    assert_eq!(patched.data["status"]["ready"], true, "only the status subresource writes it");
     assert_eq!(patched.metadata.generation, Some(3));
 
     things.delete("a", &DeleteParams::default()).await.unwrap();
@@ -94,14 +94,14 @@ async fn owned_objects_are_garbage_collected() {
     ]);
     things.create(&PostParams::default(), &owned).await.unwrap();
     things.delete("owner", &DeleteParams::foreground()).await.unwrap();
-    support::wait_until("both are gone", async || {
+    support::wait_until("both are deleted", async || {
         things.list(&ListParams::default()).await.unwrap().items.is_empty()
     })
     .await;
 }
 
 #[tokio::test]
-async fn many_are_deleted_by_selector() {
+async fn a_collection_is_deleted_by_selector() {
     let server = TestHub::start().await;
     let things = api(&server, "things");
     for (name, color) in [("a", "red"), ("b", "red"), ("c", "blue")] {
@@ -152,7 +152,7 @@ async fn a_dry_run_changes_nothing() {
 }
 
 #[tokio::test]
-async fn schemas_default_prune_and_refuse() {
+async fn schemas_default_prune_and_validate() {
     let server = TestHub::start().await;
     let things = api(&server, "things");
     let made =
@@ -194,7 +194,7 @@ async fn namespaces_hold_their_objects() {
     assert_eq!(space.status.unwrap().phase.as_deref(), Some("Active"));
     maps.create(&PostParams::default(), &map).await.unwrap();
     namespaces.delete("n", &DeleteParams::default()).await.unwrap();
-    support::wait_until("the namespace is gone", async || {
+    support::wait_until("the namespace is removed", async || {
         namespaces.get_opt("n").await.unwrap().is_none()
     })
     .await;
@@ -203,7 +203,7 @@ async fn namespaces_hold_their_objects() {
     assert_eq!(status(error), (403, "Forbidden".into()));
 }
 
-/// Method, path, headers, body, and the code that comes back.
+/// Method, path, headers, body and the expected code.
 type RequestCase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], String, u16);
 
 #[tokio::test]
@@ -287,7 +287,7 @@ async fn protobuf_is_read_for_built_in_kinds() {
     let server = TestHub::start().await;
     let proto = [("content-type", "application/vnd.kubernetes.protobuf")];
     let path = "/api/v1/namespaces/default/configmaps";
-    // An envelope with its type, then metadata with a name, then one entry of the data.
+    // An envelope with its type, then metadata with a name, then one data entry.
     let body = "k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01a\x12\x06\x0a\x01k\x12\x01v";
     let (code, made) = server.send("POST", path, &proto, body.to_owned()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");

@@ -1,4 +1,4 @@
-//! Watches through the API: where they start, what they see, how they end.
+//! Watches through the API: where they start, what they return, how they end.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod support;
@@ -14,7 +14,7 @@ use machinist_hub::store::StoreOptions;
 use serde_json::{Value, json};
 use support::{TestHub, api, test_object};
 
-/// The events of a watch that ends by itself.
+/// The events of a watch that ends by its timeout.
 async fn events(server: &TestHub, query: &str) -> Vec<Value> {
     let path = format!("/apis/g.io/v1/things?watch=true&timeoutSeconds=1&{query}");
     let (_, answer) = server.send("GET", &path, &[], String::new()).await;

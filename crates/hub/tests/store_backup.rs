@@ -1,5 +1,5 @@
-//! Backups: consistent while the store works, checked before they are used.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
+//! Backups: consistent during writes, verified before use.
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ async fn a_backup_while_writing_is_consistent() {
         Store::restore(&file, &data).unwrap();
         let restored = Store::open(&data, StoreOptions::default()).unwrap();
         let (a, b) = (restored.get("/a").unwrap(), restored.get("/b").unwrap());
-        assert_eq!((&a.value, a.revision), (&b.value, b.revision), "no half of a transaction");
+        assert_eq!((&a.value, a.revision), (&b.value, b.revision), "transactions are complete");
         assert_eq!(a.revision, info.revision);
     }
     stop.store(true, Ordering::Relaxed);
@@ -55,7 +55,7 @@ async fn a_backup_while_writing_is_consistent() {
 }
 
 #[tokio::test]
-async fn a_restored_store_goes_on_above_all_that_clients_may_know() {
+async fn a_restored_store_starts_above_all_known_revisions() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::in_memory(StoreOptions::default());
     store.commit(vec![put("/a", "1".into())]).await.unwrap();
@@ -69,9 +69,13 @@ async fn a_restored_store_goes_on_above_all_that_clients_may_know() {
 
     Store::restore(&file, &data).unwrap();
     let restored = Store::open(&data, StoreOptions::default()).unwrap();
-    assert_eq!(restored.list("", None, None).entries, saved.entries, "with their revisions");
+    assert_eq!(
+        restored.list("", None, None).entries,
+        saved.entries,
+        "entries keep their revisions"
+    );
     assert!(restored.revision() > known);
-    assert!(restored.watch("", known).is_err(), "who knows later revisions must list again");
+    assert!(restored.watch("", known).is_err(), "clients with later revisions must list again");
     let watch = restored.watch("", restored.revision());
     let committed = restored.commit(vec![put("/a", "2".into())]).await.unwrap();
     assert_eq!(watch.unwrap().next().await.unwrap().revision, committed.revision);
@@ -119,7 +123,7 @@ async fn only_a_fresh_directory_is_restored_into() {
     drop(store);
     let error = Store::restore(&file, &dir.path().join("old")).unwrap_err();
     assert!(matches!(error, StoreError::NotEmpty { .. }), "{error}");
-    // The traces of a restore that was interrupted do not matter.
+    // The remains of an interrupted restore are ignored.
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("store.redb.new"), "half").unwrap();
     Store::restore(&file, &data).unwrap();

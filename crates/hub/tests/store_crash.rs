@@ -1,9 +1,9 @@
-//! Kill -9 at random moments under load: every acknowledged write is there, none is half there, the
-//! revision never goes back, and watches resume.
+//! `kill -9` at random moments under load: no acknowledged write is lost or partial, the revision
+//! never decreases, and watches resume.
 //!
-//! The test runs itself as the process that is killed. `MACHINIST_CRASH_ROUNDS` sets how often,
+//! The test runs itself as the child process. `MACHINIST_CRASH_ROUNDS` sets the number of rounds,
 //! `MACHINIST_CRASH_SEED` repeats a run.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "the helpers of a test may fail it")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ const WRITERS: u64 = 12;
 const OPTIONS: StoreOptions = StoreOptions { history: 1000, history_bytes: 1 << 20 };
 const TIME_LIMIT: Duration = Duration::from_secs(28);
 
-/// A small generator of numbers that look random.
+/// A small pseudo-random generator.
 struct CrashRandom(u64);
 
 impl CrashRandom {
@@ -40,7 +40,8 @@ fn count_of(store: &Store, key: &str) -> u64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// The process that is killed: each writer changes its two keys together, and says so when told.
+/// The child process: each writer changes its two keys in one transaction and prints the
+/// acknowledged count.
 #[test]
 fn child_process() {
     let Ok(dir) = std::env::var(DIR_VARIABLE) else { return };
@@ -66,7 +67,7 @@ async fn write_forever(store: Store, writer: u64) {
             expect: Precondition::Any,
         };
         let mut ops = vec![put(&a), put(&b)];
-        // The third key comes and goes: it is there after odd counts.
+        // The third key exists after odd counts only.
         ops.push(match count % 2 {
             1 => put(&c),
             _ => StoreOp::Delete { key: c.clone(), expect: Precondition::Any },
@@ -76,7 +77,7 @@ async fn write_forever(store: Store, writer: u64) {
     }
 }
 
-/// What the child said before it was killed.
+/// What the child printed before it was killed.
 #[derive(Default)]
 struct ChildOutput {
     acknowledged: HashMap<u64, u64>,
@@ -95,7 +96,7 @@ fn run_and_kill(dir: &Path, random: &mut CrashRandom) -> ChildOutput {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let (opened, heard) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || read_output(&mut output, &opened));
-    // Some are killed while they start, most while they write.
+    // Some children are killed during startup, most during writes.
     if random.below(5) > 0 {
         let _ = heard.recv_timeout(Duration::from_secs(10));
     }
@@ -128,22 +129,25 @@ fn read_output(output: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) 
 }
 
 fn check(store: &Store, heard: &ChildOutput, before: u64) {
-    assert!(store.revision() >= heard.revision && store.revision() >= before, "revision went back");
+    assert!(
+        store.revision() >= heard.revision && store.revision() >= before,
+        "the revision decreased"
+    );
     for writer in 0..WRITERS {
         let key = |name: &str| format!("/{writer}/{name}");
         let count = count_of(store, &key("a"));
         let acknowledged = heard.acknowledged.get(&writer).copied().unwrap_or(0);
-        assert!(count >= acknowledged, "writer {writer}: {acknowledged} is lost, found {count}");
+        assert!(count >= acknowledged, "writer {writer}: {acknowledged} was lost, found {count}");
         if acknowledged > 0 {
-            assert!(count <= acknowledged + 1, "writer {writer}: {count} was never asked for");
+            assert!(count <= acknowledged + 1, "writer {writer}: {count} was never written");
         }
-        assert_eq!(count, count_of(store, &key("b")), "writer {writer}: half a transaction");
+        assert_eq!(count, count_of(store, &key("b")), "writer {writer}: a partial transaction");
         assert_eq!(store.get(&key("c")).is_some(), count % 2 == 1, "writer {writer}: half");
     }
     check_history(store, before);
 }
 
-/// A watch from before the crash sees each transaction whole, without gaps, or is told to list.
+/// A watch from before the crash returns whole transactions without gaps, or must list again.
 fn check_history(store: &Store, before: u64) {
     let Ok(mut watch) = store.watch("", before) else {
         assert!(store.list_at(before, "", None, None).is_err());
@@ -165,7 +169,7 @@ fn check_history(store: &Store, before: u64) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_when_killed() {
+fn acknowledged_writes_survive_a_kill() {
     if std::env::var(DIR_VARIABLE).is_ok() {
         return;
     }
@@ -190,6 +194,6 @@ fn nothing_acknowledged_is_lost_when_killed() {
         done += 1;
     }
     println!("{done} crashes, {writes} writes, revision {before}, {:?}", started.elapsed());
-    assert!(done >= rounds.min(5), "too slow to tell: {done} rounds only");
+    assert!(done >= rounds.min(5), "only {done} rounds completed");
     assert!(writes > 0);
 }

@@ -1,5 +1,5 @@
-//! The store's data directory: it comes back as it was, and what cannot be used is refused.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
+//! The data directory: data survive a restart, and unusable data are rejected.
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ async fn data_survives_a_clean_close() {
     let mut watch = store.watch("/k/0003", 1).unwrap();
     let (made, removed) = (watch.next().await.unwrap(), watch.next().await.unwrap());
     assert_eq!((made.revision, removed.revision), (5, 32));
-    assert_eq!(removed.entry.value, made.entry.value, "a delete has the last value");
+    assert_eq!(removed.entry.value, made.entry.value, "a delete event has the last value");
     assert_eq!(store.commit(vec![put("x", "y")]).await.unwrap().revision, 33);
 }
 
@@ -72,16 +72,16 @@ async fn closing_ends_watches_and_refuses_writes() {
     let mut watch = store.watch("", 1).unwrap();
     store.commit(vec![put("a", "1")]).await.unwrap();
     store.close().await;
-    assert_eq!(watch.next().await.unwrap().revision, 2, "what happened before is handed out");
+    assert_eq!(watch.next().await.unwrap().revision, 2, "earlier events are returned");
     assert!(watch.next().await.is_err());
     let error = other.commit(vec![put("a", "2")]).await.unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
-    assert_eq!(other.get("a").unwrap().value, "1", "reads go on");
+    assert_eq!(other.get("a").unwrap().value, "1", "reads still work");
     other.close().await;
 }
 
 #[tokio::test]
-async fn the_image_of_a_crash_has_all_that_was_acknowledged() {
+async fn a_crash_image_has_all_acknowledged_writes() {
     let (dir, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(dir.path()).unwrap();
     for round in 0..5 {
@@ -106,7 +106,7 @@ async fn compaction_and_bounds_hold_after_a_restart() {
     assert!(store.watch("", 24).is_err() && store.watch("", 25).is_ok());
     store.close().await;
     let store = Store::open(dir.path(), options).unwrap();
-    assert!(store.watch("", 24).is_err(), "what was forgotten stays so");
+    assert!(store.watch("", 24).is_err(), "compacted history stays compacted");
     assert_eq!(store.watch("", 25).unwrap().next().await.unwrap().revision, 26);
     store.compact(1000);
     assert!(store.watch("", 30).is_err() && store.watch("", 31).is_ok());
@@ -141,7 +141,7 @@ fn a_newer_format_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_can_read_it() {
+fn only_the_owner_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("new/data");
@@ -154,7 +154,7 @@ fn only_the_owner_can_read_it() {
 }
 
 #[tokio::test]
-async fn a_data_file_that_is_not_one_is_refused() {
+async fn a_foreign_data_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     fill(&store, 50).await;
@@ -173,7 +173,7 @@ async fn a_data_file_that_is_not_one_is_refused() {
     assert!(error.to_string().contains("missing"), "a lost file is not an empty store: {error}");
 }
 
-/// Every place of a closed file is either checked or not used.
+/// Every byte of a closed file is either checked or unused.
 #[tokio::test]
 async fn flipped_bits_are_detected() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ async fn flipped_bits_are_detected() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused > 10, "only {refused} were noticed");
+    assert!(refused > 10, "only {refused} were detected");
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_value_that_is_too_large_is_refused() {
     assert_eq!(store.revision(), 1);
 }
 
-/// Transactions that wait together are made together, each with its own revision and its own fate.
+/// Queued transactions are committed together, each with its own revision and result.
 #[tokio::test]
 async fn queued_transactions_commit_in_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,11 @@ async fn queued_transactions_commit_in_order() {
     assert_eq!(won.len(), 1, "only one can create it");
     assert_eq!(store.revision(), 2);
     assert_eq!(store.get("/one").unwrap().value, won[0].to_string());
-    assert_eq!(store.list("/mine/", None, None).entries.len(), 1, "nothing of the others is there");
+    assert_eq!(
+        store.list("/mine/", None, None).entries.len(),
+        1,
+        "failed transactions leave nothing"
+    );
     for result in results.iter().filter(|result| result.is_err()) {
         let Err(CommitError::Conflict { op: 1, found: Some(found) }) = result else {
             panic!("{result:?}")

@@ -1,5 +1,6 @@
-//! The store against a model: a plain map with the same steps, every revision of it recorded.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test may fail it")]
+//! The store against a model: a plain map that applies the same operations and records every
+//! revision.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 const KEYS: [&str; 7] = ["", "/a", "/a/1", "/a/10", "/a/2", "/b/1", "/é"];
 const PREFIXES: [&str; 6] = ["", "/", "/a", "/a/1", "/b/", "/zz"];
 
-/// What a step expects, in terms that fit any state.
+/// A precondition in terms that fit any state.
 #[derive(Clone, Debug)]
 enum ModelPrecondition {
     Any,
@@ -81,7 +82,7 @@ impl StoreModel {
         steps.iter().map(op).collect()
     }
 
-    /// What the store must answer; the model changes accordingly.
+    /// Applies a transaction to the model and returns the expected result.
     fn commit(
         &mut self,
         ops: &[StoreOp],
@@ -137,7 +138,7 @@ impl StoreModel {
     }
 }
 
-/// The oldest revision that the store serves: it must keep as much as it may, and no more.
+/// Checks the oldest served revision: the store must keep as much as its limits allow, and no more.
 fn check_oldest_revision(store: &Store, model: &StoreModel, history: usize) -> u64 {
     let oldest = match store.watch("", 0) {
         Err(RevisionError::Compacted { requested: 0, oldest }) => oldest,
@@ -242,7 +243,7 @@ fn run(steps: Vec<ModelStep>, history: usize, disk: bool) {
     check_watches(&store, &model, oldest);
     let expected: Vec<_> =
         model.events.into_iter().filter(|event| event.entry.key.starts_with("/a")).collect();
-    assert_eq!(heard, expected, "a watch that went on through it all");
+    assert_eq!(heard, expected, "a watch that was open all the time");
 }
 
 proptest! {

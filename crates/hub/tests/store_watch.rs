@@ -1,5 +1,5 @@
-//! Watches: nothing missed, nothing doubled, nobody woken for nothing.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
+//! Watches: no event is missed or repeated, and no watch is woken needlessly.
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,7 +20,7 @@ fn delete(key: impl Into<String>) -> StoreOp {
     StoreOp::Delete { key: key.into(), expect: Precondition::Any }
 }
 
-/// All events up to a revision. Who waits is not woken by what does not concern it: look up at times.
+/// Collects all events up to a revision. Other keys do not wake the watch, so it also polls.
 async fn collect(mut watch: StoreWatch, until: u64) -> Vec<Arc<StoreEvent>> {
     let mut events = Vec::new();
     while watch.observed_revision() < until {
@@ -48,7 +48,7 @@ async fn load(store: Store, writer: u64, rounds: u64) {
     }
 }
 
-/// Lists are of one revision, and no transaction is half in them.
+/// Lists show one revision and whole transactions.
 async fn read(store: Store, stop: Arc<AtomicBool>) {
     let mut newest = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -56,13 +56,13 @@ async fn read(store: Store, stop: Arc<AtomicBool>) {
         assert!(page.revision >= newest && page.revision <= store.revision());
         newest = page.revision;
         let (pairs, rest) = page.entries.as_chunks::<2>();
-        assert!(rest.is_empty(), "half a pair");
+        assert!(rest.is_empty(), "a partial pair");
         for [a, b] in pairs {
             assert_eq!((&a.value, a.revision), (&b.value, b.revision));
             assert!(a.revision <= page.revision);
         }
         let again = store.list_at(page.revision, "/pair/", None, None).unwrap();
-        assert_eq!(again, page, "the view of a revision does not change");
+        assert_eq!(again, page, "a list at a revision does not change");
         tokio::task::yield_now().await;
     }
 }
@@ -105,17 +105,17 @@ async fn check_concurrent_watches(store: Store, rounds: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_missed_or_doubled_in_memory() {
+async fn no_event_is_missed_or_repeated_in_memory() {
     check_concurrent_watches(Store::in_memory(StoreOptions::default()), 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_missed_or_doubled_on_disk() {
+async fn no_event_is_missed_or_repeated_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     check_concurrent_watches(Store::open(dir.path(), StoreOptions::default()).unwrap(), 40).await;
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 
@@ -130,7 +130,7 @@ fn poll(watch: &mut StoreWatch, waker: &Waker) -> Poll<Result<Arc<StoreEvent>, R
 }
 
 #[tokio::test]
-async fn a_change_wakes_only_those_it_concerns() {
+async fn a_change_wakes_only_matching_watches() {
     let store = Store::in_memory(StoreOptions::default());
     let counters: Vec<Arc<WakeCounter>> = (0..10_000).map(|_| Arc::default()).collect();
     let mut watches: Vec<StoreWatch> = (0..10_000)
@@ -162,7 +162,7 @@ async fn a_change_wakes_only_those_it_concerns() {
     );
     watches.truncate(84);
     store.commit(vec![put("/nodes/machine-00042/", "y")]).await.unwrap();
-    assert_eq!(woken(), [0; 0], "who has gone is not woken");
+    assert_eq!(woken(), [0; 0], "dropped watches are not woken");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn many_watches_of_one_prefix_come_and_go() {
 }
 
 #[tokio::test]
-async fn an_idle_watch_never_falls_behind_but_a_slow_one_does() {
+async fn only_a_slow_watch_falls_behind() {
     let store = Store::in_memory(StoreOptions { history: 10, ..StoreOptions::default() });
     let mut idle = store.watch("/idle", 1).unwrap();
     let mut slow = store.watch("/busy", 1).unwrap();
@@ -193,7 +193,7 @@ async fn an_idle_watch_never_falls_behind_but_a_slow_one_does() {
     assert_eq!(idle.next().await.unwrap().revision, 52);
     let late = slow.next().await.unwrap_err();
     assert_eq!(late, RevisionError::Compacted { requested: 1, oldest: 42 });
-    assert_eq!(slow.next().await.unwrap_err(), late, "and stays so");
+    assert_eq!(slow.next().await.unwrap_err(), late, "the error is permanent");
     assert_eq!(slow.observed_revision(), 1);
 }
 
@@ -237,7 +237,7 @@ async fn next_is_cancel_safe() {
 }
 
 #[tokio::test]
-async fn a_watch_of_the_future_is_refused() {
+async fn a_watch_from_a_future_revision_is_refused() {
     let store = Store::in_memory(StoreOptions::default());
     let error = store.watch("", 2).unwrap_err();
     assert_eq!(error, RevisionError::FutureRevision { requested: 2, current: 1 });

@@ -1,21 +1,23 @@
-//! What the members of a group may do: a list of rules, and one pure question to it.
+//! The authorizer: a list of rules per user group, and one pure query.
+//!
+//! Called by the router for each request and by access reviews. What no rule allows is forbidden.
 
 use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP};
 
-/// What somebody wants to do.
+/// The attributes of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestAttributes {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// The resource.
+    /// Resource.
     pub resource: String,
-    /// The subresource, or nothing.
+    /// Subresource, or empty.
     pub subresource: String,
-    /// The namespace, where there is one.
+    /// Namespace, if any.
     pub namespace: Option<String>,
-    /// The object, where one is named.
+    /// Object name, if any.
     pub name: Option<String>,
 }
 
@@ -31,45 +33,45 @@ impl RequestAttributes {
     }
 }
 
-/// Which objects a rule is about.
+/// Which objects a rule covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceNames {
-    /// All.
+    /// All objects.
     Any,
-    /// The one with the name of the machine that asks.
+    /// The object that has the machine's own name.
     OwnNode,
-    /// Those that the one who asks has requested: signing requests.
+    /// CSRs that the user has created.
     OwnRequests,
 }
 
-/// The answer of the rules.
+/// The decision of the authorizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorizationDecision {
-    /// Yes.
+    /// Allowed.
     Allow,
-    /// Only if the object was requested by the one who asks.
+    /// Allowed only if the user created the CSR.
     AllowRequester,
-    /// No.
+    /// Denied.
     Deny,
 }
 
-/// Lets the members of a group do something.
+/// Allows the members of a group to do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// The group of users.
+    /// The user group.
     pub user_group: String,
-    /// The verbs; `*` is all of them.
+    /// Verbs; `*` means all.
     pub verbs: Vec<String>,
-    /// The group of the resources; `*` is all of them.
+    /// API group; `*` means all.
     pub group: String,
-    /// The resources, as `nodes` and `nodes/status`; `*` is all of them.
+    /// Resources such as `nodes` and `nodes/status`; `*` means all.
     pub resources: Vec<String>,
-    /// Which of the objects.
+    /// Which objects.
     pub names: ResourceNames,
 }
 
 impl PolicyRule {
-    /// A rule out of words with spaces between them.
+    /// Builds a rule from space-separated words.
     #[must_use]
     pub fn new(
         members: &str,
@@ -99,7 +101,7 @@ impl PolicyRule {
         }
         match (self.names, &what.name) {
             (ResourceNames::Any, _) => AuthorizationDecision::Allow,
-            // The name of a new object stands in its body: it is asked again when that is read.
+            // The name of a new object is in the body; the check is repeated after decoding it.
             (ResourceNames::OwnNode, None) if what.verb == "create" => AuthorizationDecision::Allow,
             (ResourceNames::OwnNode, name) => match (who.node_name(), name) {
                 (Some(own), Some(name)) if own == name => AuthorizationDecision::Allow,
@@ -111,24 +113,24 @@ impl PolicyRule {
     }
 }
 
-/// All the rules. What no rule allows is forbidden.
+/// All rules. What no rule allows is forbidden.
 #[derive(Debug, Clone, Default)]
 pub struct Authorizer {
     rules: Vec<PolicyRule>,
 }
 
-/// Verbs that only look.
+/// The read-only verbs.
 pub const READ_VERBS: &str = "get list watch";
 
 const CSR_GROUP: &str = "certificates.k8s.io";
 const CSR_RESOURCE: &str = "certificatesigningrequests";
 
 impl Authorizer {
-    /// The rules for the built-in kinds, and more for the others.
+    /// The rules for the built-in kinds, plus `more`.
     pub fn new(more: impl IntoIterator<Item = PolicyRule>) -> Self {
         let mut rules = vec![
             PolicyRule::new(ADMIN_GROUP, "*", "*", "*", ResourceNames::Any),
-            // A machine that leaves takes its Node with it.
+            // A machine that leaves deletes its own Node.
             PolicyRule::new(
                 NODE_GROUP,
                 "get list watch create update patch delete",
@@ -181,7 +183,7 @@ impl Authorizer {
         Self { rules }
     }
 
-    /// Whether somebody may do something.
+    /// Decides whether a user may make a request.
     #[must_use]
     pub fn authorize(&self, who: &UserInfo, what: &RequestAttributes) -> AuthorizationDecision {
         if is_allowed_for_viewers(who, what) {
@@ -207,14 +209,14 @@ impl Authorizer {
     }
 }
 
-/// Viewers see everything but secrets.
+/// Viewers read everything but secrets.
 fn is_allowed_for_viewers(who: &UserInfo, what: &RequestAttributes) -> bool {
     who.is_in_group(VIEWER_GROUP)
         && READ_VERBS.split(' ').any(|verb| verb == what.verb)
         && !(what.group.is_empty() && what.resource == "secrets")
 }
 
-/// Controllers do not approve certificates: that would let them become anyone.
+/// Controllers cannot approve CSRs: a client certificate would let them become any user.
 fn is_denied_to_controllers(what: &RequestAttributes) -> bool {
     what.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == what.verb)
 }
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_do_what() {
+    fn groups_and_their_permissions() {
         use AuthorizationDecision::{Allow, AllowRequester, Deny};
         let roles = Authorizer::new([PolicyRule::new(
             NODE_GROUP,
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_must_be_in_the_group_of_machines() {
+    fn a_node_user_must_be_in_the_node_group() {
         let odd = UserInfo::new("system:node:a", []);
         assert_eq!(
             Authorizer::new([]).authorize(&odd, &what("get nodes a")),

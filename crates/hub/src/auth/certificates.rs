@@ -1,4 +1,8 @@
-//! The hub's own CA: server and client certificates, and whom a client certificate names.
+//! The hub's CA: issues server and client certificates and reads the user from a client
+//! certificate.
+//!
+//! Decides nothing about trust: `server::tls` verifies chains and [`super::csr`] decides what is
+//! signed.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
@@ -14,28 +18,28 @@ use super::UserInfo;
 use crate::hex;
 use crate::random::{self, RandomError};
 
-/// How long a CA lasts.
+/// Validity of a CA certificate.
 const CA_DAYS: i64 = 3650;
-/// How long the certificates of servers and users last.
+/// Validity of server and user certificates.
 const LEAF_DAYS: i64 = 365;
-/// Clocks of other machines may be this far behind.
+/// Tolerated clock skew of other machines.
 const CLOCK_SKEW: Duration = Duration::minutes(5);
 
-/// Certificates cannot be made or read.
+/// Why a certificate cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A certificate cannot be made.
+    /// The certificate cannot be made.
     #[error("cannot make a certificate")]
     Generate(#[from] rcgen::Error),
-    /// There are no random bytes for its serial number.
+    /// There are no random bytes for it.
     #[error("cannot make a certificate")]
     Random(#[from] RandomError),
-    /// A certificate or request cannot be read.
-    #[error("not a readable {what}: {reason}")]
+    /// A certificate or CSR cannot be parsed.
+    #[error("cannot parse the {what}: {reason}")]
     Parse {
-        /// What it should have been.
+        /// What was expected.
         what: &'static str,
-        /// Why it is not.
+        /// Why parsing failed.
         reason: String,
     },
 }
@@ -51,7 +55,7 @@ pub struct PemKeyPair {
 
 impl std::fmt::Debug for PemKeyPair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("PemKeyPair").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
@@ -63,16 +67,18 @@ pub struct CertificateAuthority {
 
 impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ca").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("CertificateAuthority")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
 impl CertificateAuthority {
-    /// Makes a new one. Its name gets a random end, so that no two hubs have the same, nor a CA the
-    /// name of a server: clients would take the server's certificate for one that signed itself.
+    /// Generates a CA. A random suffix makes its name unique among hubs, and different from that of
+    /// every server: clients would take such a server certificate for a self-signed one.
     ///
     /// # Errors
-    /// There is no randomness.
+    /// The system gives no random bytes.
     pub fn generate(name: &str) -> Result<PemKeyPair, CertificateError> {
         let key = KeyPair::generate()?;
         let suffix = u32::from_be_bytes(random::bytes()?);
@@ -84,26 +90,26 @@ impl CertificateAuthority {
         Ok(PemKeyPair { certificate, key: key.serialize_pem() })
     }
 
-    /// Takes one that was made before.
+    /// Loads a CA.
     ///
     /// # Errors
-    /// The PEM cannot be read.
+    /// The PEM cannot be parsed.
     pub fn from_pem(pair: &PemKeyPair) -> Result<Self, CertificateError> {
         let key = KeyPair::from_pem(&pair.key)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key)?;
         Ok(Self { issuer, certificate: pair.certificate.clone() })
     }
 
-    /// Its certificate as PEM.
+    /// The CA certificate as PEM.
     #[must_use]
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server.
+    /// Issues a server certificate.
     ///
     /// # Errors
-    /// A name cannot stand in a certificate.
+    /// A name is not valid in a certificate.
     pub fn issue_server(
         &self,
         name: &str,
@@ -114,10 +120,10 @@ impl CertificateAuthority {
         self.issue(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate for a client, who is in one group.
+    /// Issues a client certificate for a user in one group.
     ///
     /// # Errors
-    /// A name cannot stand in a certificate.
+    /// A name is not valid in a certificate.
     pub fn issue_client(&self, user: &str, group: &str) -> Result<PemKeyPair, CertificateError> {
         let params = certificate_params(user, Some(group), LEAF_DAYS)?;
         self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
@@ -134,10 +140,10 @@ impl CertificateAuthority {
         Ok(PemKeyPair { certificate, key: key.serialize_pem() })
     }
 
-    /// Signs a request for a client certificate: takes its key, its user and its first group.
+    /// Signs a CSR for a client certificate with its key, user and first group.
     ///
     /// # Errors
-    /// The request cannot be read, or its signature does not fit.
+    /// A name is not valid in a certificate.
     pub fn sign_request(
         &self,
         request: &SigningRequest,
@@ -151,7 +157,7 @@ impl CertificateAuthority {
     }
 }
 
-/// A subject has at most one group: that is all that rcgen can write.
+/// rcgen writes at most one organization, so a subject has at most one group.
 fn certificate_params(
     user: &str,
     group: Option<&str>,
@@ -173,17 +179,17 @@ fn certificate_params(
     Ok(params)
 }
 
-/// Returns a random serial number. It is positive, and none of its leading bytes is zero, as DER demands.
+/// Returns a random serial number: positive and without leading zero bytes, as DER demands.
 fn random_serial() -> Result<SerialNumber, RandomError> {
     let mut bytes = random::bytes::<16>()?;
     bytes[0] = (bytes[0] & 0x7f) | 0x40;
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// A new key, and a request for a client certificate for it, both PEM.
+/// Generates a key and a CSR for a client certificate. Returns both as PEM.
 ///
 /// # Errors
-/// The machine has no random numbers.
+/// The system gives no random bytes.
 pub fn generate_csr(user: &str, group: &str) -> Result<(String, String), CertificateError> {
     let mut request = CertificateParams::new(Vec::new())?;
     let mut subject = DistinguishedName::new();
@@ -195,23 +201,23 @@ pub fn generate_csr(user: &str, group: &str) -> Result<(String, String), Certifi
     Ok((key.serialize_pem(), pem))
 }
 
-/// A request for a certificate, its signature checked.
+/// A CSR with a verified signature.
 #[derive(Debug)]
 pub struct SigningRequest {
-    /// The user it asks for.
+    /// The requested user.
     pub user: String,
-    /// The groups it asks for.
+    /// The requested groups.
     pub groups: Vec<String>,
-    /// Whether it asks for names of servers, or for a CA.
+    /// Whether it requests alternative names or a CA certificate.
     pub has_forbidden_extensions: bool,
     key: rcgen::PublicKey,
 }
 
 impl SigningRequest {
-    /// Reads a request.
+    /// Parses a CSR and verifies its signature.
     ///
     /// # Errors
-    /// It is not PEM, not a request, or its signature does not fit.
+    /// It is not PEM, not a CSR, or its signature is wrong.
     pub fn parse(pem: &str) -> Result<Self, CertificateError> {
         let read = CertificateSigningRequestParams::from_pem(pem)?;
         let der = x509_parser::pem::parse_x509_pem(pem.as_bytes())
@@ -225,7 +231,7 @@ impl SigningRequest {
         Ok(Self { user, groups, has_forbidden_extensions: wants_more, key: read.public_key })
     }
 
-    /// The first half of the SHA-256 of its public key, in hexadecimal digits: what tells keys from one another.
+    /// The first half of the public key's SHA-256, in hex. Identifies the key.
     #[must_use]
     pub fn key_hash(&self) -> String {
         let hash = sha2::Sha256::digest(rcgen::PublicKeyData::der_bytes(&self.key));
@@ -245,7 +251,7 @@ fn parse_subject(name: &X509Name<'_>) -> (String, Vec<String>) {
     (user, name.iter_organization().map(text).collect())
 }
 
-/// Whom a client certificate names. Whether it is to be trusted is not asked here.
+/// Returns the user that a client certificate names. The caller has verified the certificate.
 ///
 /// # Errors
 /// It is not a certificate.
@@ -256,10 +262,10 @@ pub fn user_of_certificate(der: &[u8]) -> Result<UserInfo, CertificateError> {
     Ok(UserInfo::new(user, groups))
 }
 
-/// What an existing certificate is good for.
+/// The names and validity of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Its names, sorted.
+    /// Subject alternative names, sorted.
     pub sans: Vec<String>,
     /// Seconds since 1970.
     pub not_before: i64,
@@ -268,7 +274,7 @@ pub struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Reads a certificate.
+    /// Parses a certificate.
     ///
     /// # Errors
     /// It is not a certificate.
@@ -295,7 +301,8 @@ impl CertificateInfo {
         })
     }
 
-    /// Whether it must be made anew: less than a third of its time is left, or it lacks a name.
+    /// Whether it must be reissued: less than a third of its validity is left, or a name is
+    /// missing.
     #[must_use]
     pub fn needs_renewal(&self, now: i64, wanted: &[String]) -> bool {
         let left = self.not_after - now;
@@ -344,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_certificate_is_renewed_for_names_and_age() {
+    fn a_server_certificate_is_reissued_for_names_and_age() {
         let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
             .unwrap();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];

@@ -1,7 +1,8 @@
-//! Signing requests: which are approved by themselves, which are signed, and the task that does it.
+//! Decides which certificate signing requests (CSRs) are approved and signed.
 //!
-//! A machine gets its first certificate with a bootstrap token, and renews it with the certificate
-//! itself. Everything else waits for an administrator (`kubectl certificate approve`).
+//! A machine gets its first certificate with a bootstrap token and renews it with that certificate.
+//! All other CSRs wait for `kubectl certificate approve`. Pure but for the signing; called by
+//! `crate::signer`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,30 +11,30 @@ use serde_json::{Value, json};
 use super::certificates::{CertificateAuthority, SigningRequest};
 use super::{BOOTSTRAP_GROUP, NODE_GROUP, NODE_USER_PREFIX};
 
-/// The signer of the client certificates of machines.
+/// Signer name of machine client certificates.
 pub const MACHINE_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// The signer of all other client certificates.
+/// Signer name of all other client certificates.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// The longest that a signed certificate lasts, and what it lasts if nothing is asked for.
+/// Longest validity of a signed certificate, and the default.
 const MAX_VALIDITY_SECONDS: i64 = 365 * 24 * 3600;
-/// The shortest that may be asked for.
+/// Shortest validity that can be requested.
 const MIN_VALIDITY_SECONDS: i64 = 600;
 
-/// What to do with a signing request.
+/// What to do with a CSR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CsrDecision {
-    /// Nothing: it is done, or somebody else's.
+    /// Nothing: it is finished, or for another signer.
     Ignore,
     /// Approve it, then sign it.
     ApproveAndSign,
-    /// It was approved by an administrator: sign it.
+    /// Sign it: an administrator approved it.
     Sign,
-    /// It can never be signed; the text says why.
+    /// Mark it failed: it can never be signed. The text says why.
     Fail(String),
 }
 
-/// Decides on a signing request.
+/// Decides what to do with a CSR.
 #[must_use]
 pub fn decide(csr: &Value) -> CsrDecision {
     let spec = &csr["spec"];
@@ -66,10 +67,10 @@ pub fn decide(csr: &Value) -> CsrDecision {
     }
 }
 
-/// The PKCS#10 request in the object.
+/// Parses the PKCS#10 request of a CSR object.
 ///
 /// # Errors
-/// It cannot be read; the text says why.
+/// It cannot be parsed; the text says why.
 pub fn parse_request(csr: &Value) -> Result<SigningRequest, String> {
     let text = csr["spec"]["request"].as_str().unwrap_or_default();
     let pem = STANDARD.decode(text).map_err(|error| format!("spec.request: {error}"))?;
@@ -77,7 +78,7 @@ pub fn parse_request(csr: &Value) -> Result<SigningRequest, String> {
     SigningRequest::parse(&pem).map_err(|error| format!("spec.request: {error}"))
 }
 
-/// What the signer does not sign.
+/// Returns why the signer refuses a request.
 fn rejection_reason(spec: &Value, signer: &str, request: &SigningRequest) -> Option<&'static str> {
     let usages: Vec<&str> =
         spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -109,8 +110,8 @@ fn rejection_reason(spec: &Value, signer: &str, request: &SigningRequest) -> Opt
     None
 }
 
-/// Whether the one who asked may have a machine's certificate without an administrator: a machine
-/// that has none yet, or the machine itself.
+/// Whether the requester gets a machine certificate without an administrator: a bootstrap user, or
+/// the machine itself.
 fn is_auto_approved(spec: &Value, user: &str) -> bool {
     let groups: Vec<&str> =
         spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -118,7 +119,7 @@ fn is_auto_approved(spec: &Value, user: &str) -> bool {
     groups.contains(&BOOTSTRAP_GROUP) || itself
 }
 
-/// The object with its certificate, or with what went wrong.
+/// Returns the CSR object with its certificate or its failure.
 #[must_use]
 pub fn apply_decision(
     step: &CsrDecision,
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn which_are_approved() {
+    fn automatic_approval() {
         let machine = "system:node:a";
         let table = [
             (
@@ -208,7 +209,7 @@ mod tests {
         ];
         for (user, group, asker, asker_group, expected) in table {
             let found = decide(&csr(user, group, asker, asker_group));
-            assert_eq!(found, expected, "{user} {group} asked by {asker}");
+            assert_eq!(found, expected, "{user} {group} requested by {asker}");
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_made_an_administrator() {
+    fn the_admin_group_is_never_signed() {
         let mut object = csr("root", "system:masters", "x", "y");
         object["spec"]["signerName"] = CLIENT_SIGNER.into();
         object["status"]["conditions"] = json!([{"type": "Approved"}]);

@@ -1,43 +1,43 @@
-//! Who is asking, and what they may do.
+//! Authentication and authorization.
 //!
-//! | module | is |
+//! | module | purpose |
 //! |---|---|
-//! | [`roles`] | pure: what the members of a group may do |
+//! | [`authorizer`] | what the members of a group may do |
 //! | [`tokens`] | bearer tokens, stored as hashes |
-//! | [`certificates`] | the hub's own CA, and whom a client certificate names |
-//! | [`csr`] | which signing requests are approved and signed, and the task that does it |
+//! | [`certificates`] | the hub's CA, and the user that a client certificate names |
+//! | [`csr`] | which certificate signing requests are approved and signed |
 
 pub mod authorizer;
 pub mod certificates;
 pub mod csr;
 pub mod tokens;
 
-/// The group whose members may do everything.
+/// Members may do everything.
 pub const ADMIN_GROUP: &str = "system:masters";
-/// The group whose members may look at everything but secrets.
+/// Members may read everything but secrets.
 pub const VIEWER_GROUP: &str = "machinist:viewers";
-/// The group of the controllers.
+/// The group of controllers.
 pub const CONTROLLER_GROUP: &str = "machinist:controllers";
 /// The group of machines.
 pub const NODE_GROUP: &str = "system:nodes";
-/// What comes before a machine's name in its user name.
+/// Prefix of a machine's user name.
 pub const NODE_USER_PREFIX: &str = "system:node:";
 /// The group of machines that have no certificate yet.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers";
-/// The group of everyone who is known.
+/// The group of all authenticated users.
 pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
 
-/// Who is asking.
+/// An authenticated user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserInfo {
-    /// The name of the user.
+    /// User name.
     pub user: String,
-    /// The groups the user is in.
+    /// Groups of the user.
     pub groups: Vec<String>,
 }
 
 impl UserInfo {
-    /// A known user; is also in the group of all known users.
+    /// Returns an authenticated user in these groups and `system:authenticated`.
     pub fn new(user: impl Into<String>, groups: impl IntoIterator<Item = String>) -> Self {
         let mut groups: Vec<String> = groups.into_iter().collect();
         if !groups.iter().any(|group| group == AUTHENTICATED_GROUP) {
@@ -52,7 +52,7 @@ impl UserInfo {
         Self::new("admin", [ADMIN_GROUP.to_owned()])
     }
 
-    /// A machine.
+    /// The user of a machine.
     #[must_use]
     pub fn node(name: &str) -> Self {
         Self::new(format!("{NODE_USER_PREFIX}{name}"), [NODE_GROUP.to_owned()])
@@ -64,7 +64,7 @@ impl UserInfo {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// The machine's name, if a machine is asking.
+    /// The machine's name, if the user is a machine.
     #[must_use]
     pub fn node_name(&self) -> Option<&str> {
         self.user

@@ -1,6 +1,7 @@
-//! Bearer tokens: `id.secret`, of which the store keeps a hash.
+//! Bearer tokens: `id.secret`. The store keeps a hash of the secret.
 //!
-//! A secret has 128 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess.
+//! A secret has 130 random bits, so an unsalted SHA-256 cannot be guessed. Pure; tokens are made by
+//! `router::admin_endpoints` and checked by the router.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -8,20 +9,20 @@ use sha2::{Digest as _, Sha256};
 use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
 use crate::hex;
 
-/// Where tokens are in the store; no kind has such a group.
+/// Key prefix of tokens in the store. No kind has this group.
 pub const TOKEN_KEY_PREFIX: &str = "/machinist/tokens/-/";
 
-/// What a token is for.
+/// The role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HubTokenRole {
     /// May do everything.
     Admin,
-    /// May look at everything but secrets.
+    /// May read everything but secrets.
     Viewer,
-    /// Runs controllers.
+    /// May do what controllers do.
     Controller,
-    /// A machine that asks for its first certificate.
+    /// May request a machine's first certificate.
     Bootstrap,
 }
 
@@ -43,36 +44,36 @@ impl HubTokenRole {
     }
 }
 
-/// What is kept of a token.
+/// What the store keeps of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// What it is for.
+    /// Its role.
     pub role: HubTokenRole,
-    /// The SHA-256 of its secret, in hexadecimal digits.
+    /// SHA-256 of the secret, in hex.
     pub hash: String,
-    /// When it ends, in seconds since 1970; never if it is not there.
+    /// Expiry in seconds since 1970; `None` means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<i64>,
 }
 
-/// A new token: its text, for its owner alone, and what is kept of it.
+/// A new token and its record. The text is shown once, to its owner.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewToken {
     /// Its id.
     pub id: String,
     /// Its text.
     pub token: String,
-    /// What is kept.
+    /// What the store keeps.
     pub record: TokenRecord,
 }
 
 impl std::fmt::Debug for NewToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("New").field("id", &self.id).field("record", &self.record).finish()
+        f.debug_struct("NewToken").field("id", &self.id).field("record", &self.record).finish()
     }
 }
 
-/// Makes a token out of random bytes.
+/// Makes a token from random bytes.
 #[must_use]
 pub fn generate(role: HubTokenRole, expires: Option<i64>, random: [u8; 32]) -> NewToken {
     const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -84,7 +85,7 @@ pub fn generate(role: HubTokenRole, expires: Option<i64>, random: [u8; 32]) -> N
     NewToken { token: format!("{id}.{secret}"), id, record }
 }
 
-/// The id in a token's text.
+/// Returns the id in the text of a token; `None` if it is not a token.
 #[must_use]
 pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.split_once('.')?;
@@ -92,7 +93,7 @@ pub fn token_id(token: &str) -> Option<&str> {
     (id.len() <= 64 && plain(id) && plain(secret)).then_some(id)
 }
 
-/// Whom a token names, if it is the one that the record was made of and has not ended.
+/// Returns the user of a token if it matches the record and has not expired.
 #[must_use]
 pub fn authenticate(token: &str, record: &TokenRecord, now: i64) -> Option<UserInfo> {
     let (id, secret) = token.split_once('.')?;
@@ -105,7 +106,7 @@ fn hash_secret(secret: &str) -> String {
     hex::encode(&Sha256::digest(secret.as_bytes()))
 }
 
-/// Compares without telling how far it got.
+/// Compares in constant time, so that timing reveals nothing about the secret.
 fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_texts_are_no_tokens() {
+    fn malformed_tokens_have_no_id() {
         for text in ["", ".", "a.", ".a", "a/b.c", "a", "a.b/../c", "ä.b"] {
             assert_eq!(token_id(text), None, "{text}");
         }

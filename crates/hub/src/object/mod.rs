@@ -1,7 +1,8 @@
-//! The rules of metadata: uid, generation, resourceVersion, timestamps, names.
+//! The rules of object metadata: uid, generation, resourceVersion, timestamps and names.
 //!
-//! Pure functions over JSON values. An object is stored without its resourceVersion, metadata
-//! first, so that the resourceVersion (the revision of its entry) is put in without reading it.
+//! Pure functions on JSON values, called by the router's write handlers and the background tasks.
+//! An object is stored without its resourceVersion and with its metadata first, so that the
+//! resourceVersion (the revision of its entry) is inserted without decoding the object.
 
 mod validation;
 
@@ -14,16 +15,16 @@ use crate::schema::FieldError;
 
 pub use validation::validate_metadata;
 
-/// What an encoded object begins with.
+/// The prefix of an encoded object.
 const ENCODED_PREFIX: &[u8] = br#"{"metadata":{"#;
 
-/// The field of metadata that holds the revision.
+/// The metadata field for the revision.
 const RESOURCE_VERSION: &str = "resourceVersion";
 
-/// Bytes as the store keeps them: metadata first, no resourceVersion, no managed fields.
+/// Encodes an object for the store: metadata first, no resourceVersion, no managed fields.
 ///
 /// # Errors
-/// None for a JSON object.
+/// Never for a JSON object.
 pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
@@ -39,7 +40,7 @@ pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
         write_fields(&mut out, rest.into_iter())?;
     }
     out.get_mut().put_u8(b'}');
-    // No larger than it is: objects stay in memory.
+    // Without spare capacity: objects stay in memory.
     Ok(Bytes::copy_from_slice(&out.into_inner()))
 }
 
@@ -58,7 +59,7 @@ fn write_fields<'a>(
     Ok(())
 }
 
-/// Appends a stored object with its resourceVersion, without reading it.
+/// Appends a stored object with its resourceVersion, without decoding it.
 pub fn write_with_revision(out: &mut BytesMut, stored: &[u8], revision: u64) {
     let Some(rest) = stored.strip_prefix(ENCODED_PREFIX) else {
         out.put_slice(stored);
@@ -72,36 +73,36 @@ pub fn write_with_revision(out: &mut BytesMut, stored: &[u8], revision: u64) {
     out.put_slice(rest);
 }
 
-/// A stored object as a value, with its resourceVersion.
+/// Decodes a stored object with its resourceVersion.
 ///
 /// # Errors
-/// The bytes are no JSON: the store was damaged.
+/// The bytes are not JSON: the store is damaged.
 pub fn decode(stored: &[u8], revision: u64) -> Result<Value, serde_json::Error> {
     let mut object: Value = serde_json::from_slice(stored)?;
     object["metadata"][RESOURCE_VERSION] = revision.to_string().into();
     Ok(object)
 }
 
-/// A text of the metadata; empty if it is not there.
+/// A string field of the metadata; empty if it is missing.
 #[must_use]
 pub fn metadata_str<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// The texts of a list in the metadata: its finalizers.
+/// A list of strings in the metadata, such as the finalizers.
 #[must_use]
 pub fn finalizers(object: &Value) -> Vec<&str> {
     let list = object["metadata"]["finalizers"].as_array();
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether it is on its way out.
+/// Whether the object is marked for deletion.
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
     !metadata_str(object, "deletionTimestamp").is_empty()
 }
 
-/// Sets or removes a field of the metadata; nothing happens to what is no object.
+/// Sets or removes a metadata field. Does nothing if the value is not an object.
 pub fn set_metadata_field(object: &mut Value, field: &str, value: Option<Value>) {
     let Some(fields) = object.as_object_mut() else { return };
     let metadata = fields.entry("metadata").or_insert(Value::Null);
@@ -115,26 +116,25 @@ pub fn set_metadata_field(object: &mut Value, field: &str, value: Option<Value>)
     };
 }
 
-/// Whether the kind counts generations: those of CRDs do; the built-in kinds that are served here
-/// do not.
+/// Whether the kind counts generations. CRD kinds do; the built-in kinds served here do not.
 #[must_use]
 pub fn has_generation(kind: &ResourceKind) -> bool {
     !kind.built_in
 }
 
-/// What a new object gets from the server.
+/// The metadata that the server sets on a new object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerMetadata {
-    /// Its uid.
+    /// The UID.
     pub uid: String,
-    /// Now, as RFC 3339 with seconds.
+    /// The current time in RFC 3339, in whole seconds.
     pub now: String,
-    /// Five letters for `generateName`.
+    /// Suffix of a generated name, five letters.
     pub suffix: String,
 }
 
-/// Fills in the metadata of a new object; takes out what only the server may say.
-pub fn prepare_create(kind: &ResourceKind, object: &mut Value, birth: &ServerMetadata) {
+/// Sets the metadata of a new object and removes fields that only the server may set.
+pub fn prepare_create(kind: &ResourceKind, object: &mut Value, server: &ServerMetadata) {
     if kind.status_subresource
         && !keeps_status_on_create(kind)
         && let Some(fields) = object.as_object_mut()
@@ -143,8 +143,8 @@ pub fn prepare_create(kind: &ResourceKind, object: &mut Value, birth: &ServerMet
     }
     let prefix = metadata_str(object, "generateName");
     if metadata_str(object, "name").is_empty() && !prefix.is_empty() {
-        let prefix: String = prefix.chars().take(63 - birth.suffix.len()).collect();
-        set_metadata_field(object, "name", Some(format!("{prefix}{}", birth.suffix).into()));
+        let prefix: String = prefix.chars().take(63 - server.suffix.len()).collect();
+        set_metadata_field(object, "name", Some(format!("{prefix}{}", server.suffix).into()));
     }
     for field in [
         "deletionTimestamp",
@@ -155,28 +155,27 @@ pub fn prepare_create(kind: &ResourceKind, object: &mut Value, birth: &ServerMet
     ] {
         set_metadata_field(object, field, None);
     }
-    set_metadata_field(object, "uid", Some(birth.uid.clone().into()));
-    set_metadata_field(object, "creationTimestamp", Some(birth.now.clone().into()));
+    set_metadata_field(object, "uid", Some(server.uid.clone().into()));
+    set_metadata_field(object, "creationTimestamp", Some(server.now.clone().into()));
     set_metadata_field(object, "generation", has_generation(kind).then(|| 1.into()));
 }
 
-/// A Node may be born with its status, as kubelets do it.
+/// Kubelets create their Node with its status.
 fn keeps_status_on_create(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind != "CertificateSigningRequest"
 }
 
-/// Which part of an object a write is about.
+/// The part of an object that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectPart {
-    /// All but the status, where that is a subresource.
+    /// Everything but the status, if that is a subresource.
     Object,
     /// The status.
     Status,
 }
 
-/// What an update makes of the stored object and the one that was sent: keeps what the server
-/// says, and what the other part of the object holds. The generation is left to
-/// [`settle_generation`], after defaults and pruning.
+/// Prepares an update: keeps the server's metadata and the part of the stored object that the write
+/// does not change. [`update_generation`] runs later, after defaults and pruning.
 pub fn prepare_update(kind: &ResourceKind, part: ObjectPart, old: &Value, new: &mut Value) {
     match part {
         ObjectPart::Object if kind.status_subresource => copy_field(old, new, "status"),
@@ -198,7 +197,7 @@ pub fn prepare_update(kind: &ResourceKind, part: ObjectPart, old: &Value, new: &
     keep_immutable_metadata(old, new);
 }
 
-/// The metadata that no client changes.
+/// The metadata fields that no client can change.
 fn keep_immutable_metadata(old: &Value, new: &mut Value) {
     for field in [
         "uid",
@@ -224,8 +223,8 @@ fn copy_field(old: &Value, new: &mut Value, field: &str) {
     };
 }
 
-/// Counts a generation up if the update changed what is counted: everything but metadata, and but
-/// the status where that is a subresource.
+/// Increments the generation if the update changed anything but metadata and, where it is a
+/// subresource, the status.
 pub fn update_generation(kind: &ResourceKind, old: &Value, new: &mut Value) {
     if has_generation(kind) && generation_fields(kind, old) != generation_fields(kind, new) {
         let next = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
@@ -239,7 +238,7 @@ fn generation_fields<'a>(kind: &ResourceKind, object: &'a Value) -> Vec<(&'a Str
     fields.filter(|(key, _)| counts(key)).collect()
 }
 
-/// Whether two versions of an object are the same to the store.
+/// Whether two versions of an object are stored the same.
 #[must_use]
 pub fn is_unchanged(old: &Value, new: &Value) -> bool {
     match (encode(old), encode(new)) {
@@ -248,13 +247,13 @@ pub fn is_unchanged(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Whether a PUT of the kind may leave the resourceVersion out, as in a real server.
+/// Whether a PUT of the kind may omit the resourceVersion, as in kube-apiserver.
 #[must_use]
 pub fn allows_unconditional_update(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind != "Lease"
 }
 
-/// What is wrong with the metadata of an update.
+/// Returns the errors in the metadata of an update.
 #[must_use]
 pub fn validate_metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -273,10 +272,10 @@ pub fn validate_metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Letters of generated names: no vowels, nothing that looks like another.
+/// The letters of generated names: no vowels, and none that looks like another.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Five letters out of random bytes.
+/// Makes a suffix of five letters from random bytes.
 #[must_use]
 pub fn name_suffix(random: [u8; 16]) -> String {
     random
@@ -286,7 +285,7 @@ pub fn name_suffix(random: [u8; 16]) -> String {
         .collect()
 }
 
-/// The key of an object, or of all objects of a kind (in a namespace) as a prefix.
+/// The key of an object. Without a name it is the prefix of all objects of a kind (in a namespace).
 #[must_use]
 pub fn storage_key(kind: &ResourceKind, namespace: Option<&str>, name: &str) -> String {
     let core = kind.group.is_empty() || event_conversion::is_events_v1(kind);

@@ -1,4 +1,4 @@
-//! Tables for the rules of metadata.
+//! Tests of the metadata rules.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn server_metadata() -> ServerMetadata {
 }
 
 #[test]
-fn the_revision_is_put_in_without_reading() {
+fn the_revision_is_inserted_without_decoding() {
     let object = json!({"kind": "Thing", "metadata": {"name": "a", "resourceVersion": "1"}});
     let stored = encode(&object).unwrap();
     assert_eq!(stored, r#"{"metadata":{"name":"a"},"kind":"Thing"}"#);
@@ -56,7 +56,7 @@ fn a_new_object_gets_its_metadata() {
 }
 
 #[test]
-fn each_part_is_written_alone() {
+fn object_and_status_are_written_separately() {
     let old = json!({"metadata": {"name": "a", "generation": 1, "labels": {"a": "b"}}, "spec": 1, "status": 1});
     let sent = json!({"metadata": {"name": "a", "generation": 5}, "spec": 2, "status": 2});
     let crd = kind(false, true);
@@ -78,7 +78,7 @@ fn each_part_is_written_alone() {
 }
 
 #[test]
-fn keys() {
+fn storage_keys() {
     let mut thing = kind(true, false);
     assert_eq!(storage_key(&thing, None, "a"), "/g.io/things/-/a");
     thing.namespaced = true;
@@ -98,7 +98,7 @@ fn a_deleted_object_rejects_new_finalizers() {
 }
 
 #[test]
-fn names_are_checked() {
+fn names_are_validated() {
     let texts = |object: Value| -> Vec<String> {
         validate_metadata(&kind(false, true), &object).iter().map(ToString::to_string).collect()
     };

@@ -1,4 +1,4 @@
-//! Names, labels, annotations and owners: what metadata may say.
+//! Validates the name, labels, annotations, owners and finalizers of an object. Pure.
 
 use serde_json::Value;
 
@@ -20,10 +20,10 @@ fn name_rule(kind: &ResourceKind) -> NameRule {
     if kind.built_in && kind.kind == "Namespace" { NameRule::Label } else { NameRule::Subdomain }
 }
 
-/// All annotations of an object together may be this long.
+/// Maximum size of all annotations of an object together.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// What is wrong with the name, labels, annotations, owners and finalizers of an object.
+/// Returns the errors in the metadata of an object.
 #[must_use]
 pub fn validate_metadata(kind: &ResourceKind, object: &Value) -> Vec<FieldError> {
     let metadata = &object["metadata"];
@@ -75,7 +75,7 @@ fn validate_annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        // The keys may have capitals in their prefix.
+        // Annotation keys may have capitals in their prefix.
         for fault in validate_qualified_name(&key.to_ascii_lowercase()) {
             errors.push(FieldError::invalid("metadata.annotations", key.as_str(), fault));
         }
@@ -87,7 +87,7 @@ fn validate_annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
 
 fn validate_owner_references(owners: &Value, errors: &mut Vec<FieldError>) {
     let mut controllers = 0;
-    // A real server does not say which of the references it is.
+    // kube-apiserver does not say which of the references is wrong.
     let place = "metadata.ownerReferences";
     for owner in owners.as_array().into_iter().flatten() {
         let empty = |field: &str| owner[field].as_str().unwrap_or_default().is_empty();

@@ -1,13 +1,13 @@
-//! Schemas from one dialect to another.
+//! Converts schemas between the dialects of schemars, OpenAPI 3 and OpenAPI 2.
 
 use serde_json::{Map, Value, json};
 
 const REFERENCE_PREFIX: &str = "#/components/schemas/";
 
-/// A reference with anything beside it becomes `allOf`, as OpenAPI wants it.
+/// Turns a reference with siblings into `allOf`, as OpenAPI requires.
 pub(super) fn wrap_references(schema: &mut Value) {
     for_each_object(schema, &mut |fields| {
-        // The schema of schemas has a property of this name; a reference is a text.
+        // JSONSchemaProps has a property named `$ref`; a reference is a string.
         if fields.len() > 1
             && fields.get("$ref").is_some_and(Value::is_string)
             && let Some(reference) = fields.remove("$ref")
@@ -17,7 +17,7 @@ pub(super) fn wrap_references(schema: &mut Value) {
     });
 }
 
-/// The names that a schema refers to.
+/// Collects the names that a schema refers to.
 pub(super) fn collect_references<'a>(schema: &'a Value, into: &mut Vec<&'a str>) {
     match schema {
         Value::Object(fields) => {
@@ -30,7 +30,7 @@ pub(super) fn collect_references<'a>(schema: &'a Value, into: &mut Vec<&'a str>)
     }
 }
 
-/// Version 2: other references, and none of the keywords that it lacks.
+/// Converts to OpenAPI 2: other references, and without the keywords that it lacks.
 pub(super) fn to_v2(schemas: &mut Value) {
     for_each_object(schemas, &mut |fields| {
         if let Some(Value::Array(parts)) = fields.get("allOf")
@@ -41,7 +41,7 @@ pub(super) fn to_v2(schemas: &mut Value) {
         if let Some(Value::String(reference)) = fields.get_mut("$ref") {
             *reference = reference.replace(REFERENCE_PREFIX, "#/definitions/");
         }
-        // A property of such a name is an object; the keyword is a list or a flag.
+        // A property with such a name is an object; the keyword is a list or a flag.
         for keyword in ["anyOf", "oneOf", "allOf"] {
             if fields.get(keyword).is_some_and(Value::is_array) {
                 fields.remove(keyword);
@@ -53,7 +53,7 @@ pub(super) fn to_v2(schemas: &mut Value) {
     });
 }
 
-/// Calls a function on every object in a schema, insides first.
+/// Calls a function on every object in a schema, innermost first.
 fn for_each_object(value: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     match value {
         Value::Object(fields) => {

@@ -1,11 +1,12 @@
-//! OpenAPI documents of what is served, good enough for `kubectl explain` and for kubectl's own checks.
+//! OpenAPI documents for `kubectl explain` and kubectl's client-side checks.
 //!
-//! kubectl reads the documents of version 3: the index first, then one per group and version. There it finds the schemas
-//! for `explain`, and in the parameters of `patch` whether the server validates fields and knows dry runs. Version 2 it
-//! asks for only when version 3 is not there, and then in protobuf, which is not offered here: the answer to that is
-//! `406`, and kubectl goes on without.
+//! kubectl reads OpenAPI 3: the index, then one document per group and version. It takes the
+//! schemas for `explain` from there, and from the parameters of `patch` whether the server supports
+//! field validation and dry runs. It requests OpenAPI 2 only if OpenAPI 3 is missing, and then as
+//! protobuf, which the hub does not offer: kubectl gets a 406 and continues without.
 //!
-//! The documents do not change while the registry does not; keep them, they are not small.
+//! Pure. The documents are large and change only with the registry, so `hub::OpenApiCache` keeps
+//! them.
 
 mod convert;
 mod paths;
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::hex;
 use crate::kind_registry::{KindRegistry, ResourceKind};
 
-/// `/openapi/v3`: which documents there are. Their addresses change with their contents.
+/// `/openapi/v3`: the index. The URL of a document changes with its contents.
 #[must_use]
 pub fn v3_index(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();
@@ -31,7 +32,8 @@ pub fn v3_index(registry: &KindRegistry) -> Value {
     json!({"paths": paths})
 }
 
-/// `/openapi/v3/<group_version>`: one document, named as in the index (`api/v1`, `apis/group/version`).
+/// `/openapi/v3/<group_version>`: one document, named as in the index (`api/v1`,
+/// `apis/group/version`).
 #[must_use]
 pub fn v3_document(registry: &KindRegistry, group_version: &str) -> Option<Value> {
     let kinds = kinds(registry, group_version);
@@ -52,7 +54,7 @@ pub fn v3_document(registry: &KindRegistry, group_version: &str) -> Option<Value
     }))
 }
 
-/// `/openapi/v2`: everything in one document, as JSON.
+/// `/openapi/v2`: one document for everything, as JSON.
 #[must_use]
 pub fn v2_document(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();
@@ -97,7 +99,7 @@ fn hash(document: &Value) -> String {
     hex::encode(&Sha256::digest(document.to_string().as_bytes())).to_uppercase()
 }
 
-/// The group, version and kind of a kind, as the extension of schemas and operations has it.
+/// The `x-kubernetes-group-version-kind` value of a kind.
 fn group_version_kind(kind: &ResourceKind, name: &str) -> Value {
     json!({"group": kind.group, "version": kind.version, "kind": name})
 }

@@ -1,4 +1,4 @@
-//! The operations on kinds.
+//! The paths and operations of kinds.
 
 use serde_json::{Map, Value, json};
 
@@ -7,12 +7,12 @@ use super::{group_version, group_version_kind};
 use crate::discovery::{subresources, verbs};
 use crate::kind_registry::ResourceKind;
 
-/// The operations of a kind in version 3, by path.
+/// The operations of a kind in OpenAPI 3, by path.
 pub(super) fn v3(kind: &ResourceKind) -> Map<String, Value> {
     paths(kind, OpenApiVersion::V3)
 }
 
-/// The operations of a kind in version 2, by path.
+/// The operations of a kind in OpenAPI 2, by path.
 pub(super) fn v2(kind: &ResourceKind) -> Map<String, Value> {
     paths(kind, OpenApiVersion::V2)
 }

@@ -1,4 +1,4 @@
-//! The schemas of kinds: from `k8s-openapi` for the built-in ones, from the definitions for others.
+//! The schemas of kinds: from `k8s-openapi` for built-in kinds, from CRDs for the others.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use crate::kind_registry::ResourceKind;
 
 const META_PACKAGE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// All schemas of the built-in kinds and what they use, by name.
+/// The schemas of the built-in kinds and of the types that they use, by name.
 static BUILT_IN_SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut all = Map::new();
     all.extend(definitions::<Node>());
@@ -49,7 +49,7 @@ fn definitions<T: JsonSchema>() -> Map<String, Value> {
     definitions
 }
 
-/// Says which lists a strategic merge patch merges, so that kubectl makes small patches.
+/// Marks the lists that a strategic merge patch merges, so that kubectl makes small patches.
 fn mark_merge_lists(all: &mut Map<String, Value>) {
     let lists = [
         ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", "uid"),
@@ -70,7 +70,7 @@ fn mark_merge_lists(all: &mut Map<String, Value>) {
     }
 }
 
-/// The name of a kind's schema.
+/// The schema name of a kind.
 pub(super) fn schema_name(kind: &ResourceKind) -> String {
     let package = match (kind.built_in, kind.group.as_str()) {
         (true, "") => "io.k8s.api.core".to_owned(),
@@ -85,17 +85,17 @@ pub(super) fn schema_name(kind: &ResourceKind) -> String {
     format!("{package}.{}.{}", kind.version, kind.kind)
 }
 
-/// A reference to a schema of ours.
+/// A reference to a schema.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// A reference to a schema of the metadata package: `Status`.
+/// A reference to a schema of the meta package, such as `Status`.
 pub(super) fn meta_reference(name: &str) -> Value {
     reference(&format!("{META_PACKAGE}.{name}"))
 }
 
-/// What every document has.
+/// The schemas that every document includes.
 pub(super) fn common_schemas() -> Map<String, Value> {
     let names = ["ObjectMeta", "ListMeta", "DeleteOptions", "Status", "Patch"];
     let mut found = Map::new();
@@ -103,7 +103,7 @@ pub(super) fn common_schemas() -> Map<String, Value> {
     found
 }
 
-/// A kind's schema, that of its lists, and what they use.
+/// The schemas of a kind, of its list and of what they refer to.
 pub(super) fn kind_schemas(kind: &ResourceKind) -> Map<String, Value> {
     let name = schema_name(kind);
     let mut found = Map::new();
@@ -128,7 +128,7 @@ pub(super) fn kind_schemas(kind: &ResourceKind) -> Map<String, Value> {
     found
 }
 
-/// Takes a built-in schema and, through its references, all that it needs.
+/// Adds a built-in schema and everything that it refers to.
 fn collect_built_in(name: &str, into: &mut Map<String, Value>) {
     if into.contains_key(name) {
         return;
@@ -140,7 +140,7 @@ fn collect_built_in(name: &str, into: &mut Map<String, Value>) {
     names.into_iter().for_each(|name| collect_built_in(name, into));
 }
 
-/// The schema of a definition, with the fields that all objects have.
+/// The schema of a CRD with the fields that all objects have.
 fn crd_schema(kind: &ResourceKind) -> Value {
     let mut schema = kind.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
     let Some(fields) = schema.as_object_mut() else { return schema };

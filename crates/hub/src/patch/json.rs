@@ -1,12 +1,12 @@
-//! JSON patch (RFC 6902), with the liberties that Kubernetes takes.
+//! JSON patch (RFC 6902), with the deviations of Kubernetes.
 
 use serde_json::{Map, Value};
 
 use super::{PatchError, json_type};
 
-/// More operations than this are refused.
+/// Maximum number of operations.
 const MAX_OPERATIONS: usize = 10_000;
-/// `copy` may not grow the document by more bytes than this.
+/// Maximum number of bytes by which `copy` may grow the document.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -25,7 +25,7 @@ pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> 
     Ok(document)
 }
 
-/// One operation; all members but `value` are strings if they are there at all.
+/// One operation. All members but `value` are strings.
 #[derive(Clone, Copy)]
 struct PatchOperation<'a> {
     fields: Option<&'a Map<String, Value>>,
@@ -115,7 +115,7 @@ fn replace(document: &mut Value, operation: PatchOperation<'_>) -> Result<(), St
     if path.is_empty() {
         match value {
             Some(value @ (Value::Object(_) | Value::Array(_))) => *document = value.clone(),
-            // Kubernetes lets this pass without doing anything.
+            // Kubernetes accepts this and does nothing.
             Some(_) => {}
             None => return Err("replace operation without a value".into()),
         }
@@ -149,7 +149,7 @@ fn test(document: &mut Value, operation: PatchOperation<'_>) -> Result<(), Strin
     }
 }
 
-/// The value at a path; none if its object has no such field.
+/// The value at a path; `None` if the object has no such field.
 fn get(document: &mut Value, path: &str) -> Result<Option<Value>, String> {
     let (parent, key) = parent(document, path)?;
     match parent {
@@ -190,7 +190,7 @@ fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
     }
 }
 
-/// What holds the last step of a path, and that step. What stands before the first slash is ignored.
+/// Returns the parent of a path and the last segment. Text before the first slash is ignored.
 fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let mut steps: Vec<String> =
         path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
@@ -210,7 +210,7 @@ fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, Str
     Ok((here, key))
 }
 
-/// An index below `size`; a negative one counts from there.
+/// Parses an index below `size`. A negative one counts from the end.
 fn array_index(key: &str, size: usize) -> Result<usize, String> {
     let index: i64 = key.parse().map_err(|_| format!("not an array index: '{key}'"))?;
     let found = if index < 0 {

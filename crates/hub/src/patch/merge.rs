@@ -1,4 +1,4 @@
-//! Merge patch (RFC 7386), as Kubernetes does it.
+//! Merge patch (RFC 7386), with the deviations of Kubernetes.
 
 use serde_json::{Map, Value};
 
@@ -32,7 +32,7 @@ fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
         }
         match (into.get_mut(key), value) {
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
-            // An object gives way to a list as it is: the nulls inside stay.
+            // A list that replaces an object keeps the nulls in its items.
             (Some(old @ Value::Object(_)), new) => *old = new.clone(),
             (_, new) => {
                 into.insert(key.clone(), without_nulls(new));
@@ -41,7 +41,7 @@ fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// The value without fields that are null; list items stay.
+/// Returns the value without null fields. List items stay.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields

@@ -1,4 +1,4 @@
-//! Which lists of the built-in kinds a strategic merge patch merges, and by which key.
+//! The lists of built-in kinds that a strategic merge patch merges, and their keys.
 
 /// How the parts of an object are merged; what is not named is merged if it is an object and replaced if it is a list.
 #[derive(Debug)]
@@ -6,14 +6,14 @@ pub struct StrategicRules {
     fields: &'static [(&'static str, FieldRule)],
 }
 
-/// How one list is merged.
+/// How a list is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListMerge {
-    /// The patch takes the place of the list.
+    /// The patch replaces the list.
     Replace,
-    /// A set of plain values.
+    /// A set of scalars.
     Values,
-    /// Objects that are told apart by this field.
+    /// Objects identified by this field.
     Key(&'static str),
 }
 
@@ -64,7 +64,7 @@ static NAMESPACE_STATUS: StrategicRules =
     StrategicRules { fields: &[("conditions", FieldRule::List(ListMerge::Key("type")))] };
 
 impl StrategicRules {
-    /// The rules inside a field that is an object.
+    /// The rules of a field that is an object.
     pub(super) fn object(&self, name: &str) -> &'static StrategicRules {
         match self.field(name) {
             Some(FieldRule::Object(rules)) => rules,
@@ -86,12 +86,12 @@ impl StrategicRules {
     }
 }
 
-/// The rules inside the items of merged lists: none of the built-in kinds needs any.
+/// The rules inside the items of merged lists. No built-in kind here needs any.
 pub(super) fn item_rules() -> &'static StrategicRules {
     &NONE
 }
 
-/// The rules of a built-in kind; none for kinds that take no strategic merge patch.
+/// The rules of a built-in kind; `None` for kinds without strategic merge patch.
 #[must_use]
 pub fn strategic_rules(group: &str, kind: &str) -> Option<&'static StrategicRules> {
     Some(match (group, kind) {

@@ -1,7 +1,8 @@
-//! Patches: JSON patch, merge patch, strategic merge patch.
+//! Patches: JSON patch, merge patch and strategic merge patch.
 //!
-//! All are functions from a document and a patch to a document. They follow what a Kubernetes API server does, which is
-//! laxer than the standards in places: a `replace` of a field that is not there adds it, indices may count from the end.
+//! Pure functions from a document and a patch to a document. They follow kube-apiserver, which is
+//! laxer than the RFCs: a `replace` of a missing field adds it, and indices may count from the end.
+//! Called by the router's patch handler.
 
 mod json;
 mod merge;
@@ -16,7 +17,7 @@ pub use merge_rules::{ListMerge, StrategicRules, strategic_rules};
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
-/// The kinds of patches, by the media type of the request.
+/// The patch types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
     /// `application/json-patch+json`
@@ -30,7 +31,7 @@ pub enum PatchKind {
 }
 
 impl PatchKind {
-    /// The kind of a `Content-Type`; parameters after `;` do not count.
+    /// Returns the patch type of a `Content-Type`, ignoring parameters.
     #[must_use]
     pub fn from_content_type(content_type: &str) -> Option<Self> {
         match content_type.split(';').next().unwrap_or_default().trim() {
@@ -49,22 +50,23 @@ pub enum PatchError {
     /// The patch is malformed: 400.
     #[error("{0}")]
     Malformed(String),
-    /// The patch does not fit the document: 422. The text is for logs; API servers keep it to themselves.
+    /// The patch does not fit the document: 422. Responses omit the text, as those of
+    /// kube-apiserver do.
     #[error("{0}")]
     DoesNotApply(String),
-    /// The patch has more operations or copies more than is allowed: 413.
+    /// The patch has too many operations or copies too much: 413.
     #[error("{0}")]
     TooLarge(String),
-    /// An API server fails over this patch: 500 without a reason.
+    /// kube-apiserver fails on this patch: 500 without a reason.
     #[error("{0}")]
     Failed(String),
-    /// This kind of patch is not served for this kind of object: 415.
-    #[error("this kind of patch is not supported here")]
+    /// The kind does not support this patch type: 415.
+    #[error("the kind does not support this patch type")]
     Unsupported,
 }
 
 impl PatchError {
-    /// The answer to the client; `accepted` are the media types to name if the kind of patch is unsupported.
+    /// Returns the API error. `accepted` are the media types that the 415 message names.
     #[must_use]
     pub fn to_api_error(&self, accepted: &[&str]) -> ApiError {
         match self {
@@ -91,7 +93,7 @@ impl PatchError {
 
 /// Applies a patch.
 ///
-/// `rules` are those of [`strategic_rules`]; without them a strategic merge patch is unsupported.
+/// `rules` come from [`strategic_rules`]. Without them a strategic merge patch is unsupported.
 ///
 /// # Errors
 /// See [`PatchError`].
@@ -109,14 +111,14 @@ pub fn apply(
     }
 }
 
-/// The answer when a patched object cannot be read as its kind: 422 about the field `patch`.
+/// The error if a patched object cannot be decoded as its kind: 422 for the field `patch`.
 #[must_use]
 pub fn invalid_result(patched: &Value, why: &str) -> ApiError {
     let error = FieldError::invalid("patch", patched.to_string(), why);
     ApiError::invalid_options("", "", "", vec![error])
 }
 
-/// The name that Go's JSON reader has for the type of a value.
+/// The type name that Go's JSON decoder uses in errors.
 fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,7 +1,7 @@
 //! Strategic merge patch: a merge patch that knows which lists are sets and maps.
 //!
-//! Directives inside the patch: `$patch: replace` and `$patch: delete`, `$retainKeys`, `$setElementOrder/<list>` and
-//! `$deleteFromPrimitiveList/<list>`.
+//! Supported directives: `$patch: replace`, `$patch: delete`, `$retainKeys`,
+//! `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`.
 
 use serde_json::{Map, Value};
 
@@ -88,7 +88,7 @@ fn merge_field(
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList/x: [...]`: takes values out of `x`.
+/// `$deleteFromPrimitiveList/x: [...]` removes values from `x`.
 fn delete_from_list(
     original: &mut Map<String, Value>,
     name: &str,
@@ -108,7 +108,7 @@ fn delete_from_list(
     Ok(())
 }
 
-/// `$retainKeys: [...]`: all other fields go; the patch itself may only have these.
+/// `$retainKeys: [...]` drops all other fields. The patch itself may only have these.
 fn retain_keys(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -131,7 +131,7 @@ fn retain_keys(
     Ok(())
 }
 
-/// `$setElementOrder/x: [...]`: merges `x` and puts it in that order.
+/// `$setElementOrder/x: [...]` merges `x` and sorts it in that order.
 fn set_element_order(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -177,7 +177,7 @@ fn list(value: Value) -> Result<Vec<Value>, PatchError> {
     }
 }
 
-/// `x` of `$directive/x`.
+/// Returns `x` of `$directive/x`.
 fn directive_field(key: &str, directive: &str) -> Result<String, PatchError> {
     match key.split_once('/') {
         Some((before, field)) if before == directive => Ok(field.to_owned()),
@@ -188,7 +188,7 @@ fn directive_field(key: &str, directive: &str) -> Result<String, PatchError> {
     }
 }
 
-/// The value without objects that carry a directive; none if it is one itself.
+/// Drops objects that contain a directive; `None` if the value is one.
 pub(super) fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -220,7 +220,7 @@ pub(super) fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> 
     PatchError::Failed(format!("unknown patch type: {text} in map: {map}"))
 }
 
-/// The name of the type that Go reads a value into.
+/// The type name that Go decodes a value into.
 pub(super) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -233,7 +233,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` prints it: `map[a:1 b:[x y]]`.
+/// Formats a value like Go's `%v`: `map[a:1 b:[x y]]`.
 #[must_use]
 pub(super) fn go_print(value: &Value) -> String {
     match value {

@@ -1,4 +1,4 @@
-//! The lists of a strategic merge patch: sets of values, and objects told apart by a key.
+//! Lists in a strategic merge patch: sets of scalars, and objects identified by a key.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub(super) fn merge_list(
     reorder(merged, &patch, &original, how)
 }
 
-/// Takes `$patch: delete` and `$patch: replace` items out of the patch and does what they say.
+/// Removes `$patch: delete` and `$patch: replace` items from the patch and applies them.
 fn take_directives(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -92,8 +92,8 @@ fn merge_objects(
     Ok(original)
 }
 
-/// Puts a merged list in order: what the patch names in the patch's order, the rest in the server's, interleaved by the
-/// server's order where it knows both.
+/// Sorts a merged list: items of the patch in the patch's order, the others in the server's,
+/// interleaved by the server's order where it knows both.
 pub(super) fn reorder(
     merged: Vec<Value>,
     patch_order: &[Value],
@@ -123,8 +123,8 @@ pub(super) fn reorder(
     Ok(interleave(others, named))
 }
 
-/// The order that the server has in mind while it puts a list in a wanted order: new items take the places that deleted
-/// ones left.
+/// The order that kube-apiserver assumes when it sorts: new items take the positions of deleted
+/// ones.
 pub(super) fn server_order(old: &[Value], new: &[Value], how: ListMerge) -> Vec<Value> {
     let ListMerge::Key(_) = how else { return old.to_vec() };
     let (gone, fresh): (Vec<&Value>, Vec<&Value>) =
@@ -143,7 +143,7 @@ pub(super) fn server_order(old: &[Value], new: &[Value], how: ListMerge) -> Vec<
 
 type OrderedItem = (usize, Option<usize>, Value);
 
-/// Each of `left` goes before the first of the remaining `right` that comes after it in the server's order.
+/// Puts each of `left` before the first remaining `right` that follows it in the server's order.
 fn interleave(left: Vec<OrderedItem>, right: Vec<OrderedItem>) -> Vec<Value> {
     let mut all = Vec::with_capacity(left.len() + right.len());
     let mut left = left.into_iter().peekable();
@@ -158,7 +158,7 @@ fn interleave(left: Vec<OrderedItem>, right: Vec<OrderedItem>) -> Vec<Value> {
     all
 }
 
-/// Checks that the items of the patch come in the order of `$setElementOrder`.
+/// Checks that the items of the patch follow `$setElementOrder`.
 pub(super) fn check_order(
     patch: &[Value],
     order: &[Value],
@@ -195,7 +195,7 @@ pub(super) fn check_order(
     Ok(())
 }
 
-/// The one type of all items.
+/// The common type of all items.
 pub(super) fn element_type(lists: &[&Vec<Value>]) -> Result<&'static str, PatchError> {
     let mut found: Option<&'static str> = None;
     for item in lists.iter().flat_map(|list| list.iter()) {
@@ -218,7 +218,7 @@ pub(super) fn element_type(lists: &[&Vec<Value>]) -> Result<&'static str, PatchE
     found.ok_or_else(|| PatchError::Failed("no elements in any of the given slices".into()))
 }
 
-/// Where each key is first found in a list.
+/// The first position of each key in a list.
 pub(super) fn key_positions(list: &[Value], how: ListMerge) -> HashMap<String, usize> {
     let mut index = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {

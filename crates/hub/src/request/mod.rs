@@ -1,6 +1,7 @@
-//! Path and query of a request, as Kubernetes means them.
+//! Parses the path and query of a request with the semantics of Kubernetes.
 //!
-//! Pure: text in, [`Target`] and [`Options`] out. Nothing here knows which kinds are served.
+//! Pure: text in, [`RequestTarget`] and [`QueryOptions`] out. Does not know which kinds are served.
+//! Called by the router.
 
 mod options;
 
@@ -8,10 +9,10 @@ pub use options::{
     DeletionPropagation, FieldValidation, QueryError, QueryOptions, VersionMatch, parse_query,
 };
 
-/// What a path points at.
+/// What a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestTarget {
-    /// `/`: the paths that are served.
+    /// `/`: the list of paths.
     Root,
     /// `/healthz`, `/readyz` or `/livez`.
     Health {
@@ -22,7 +23,7 @@ pub enum RequestTarget {
     Version,
     /// `/api`: the versions of the core group.
     ApiVersions,
-    /// `/apis`: the groups.
+    /// `/apis`: the API groups.
     ApiGroups,
     /// `/apis/GROUP`.
     Group {
@@ -38,7 +39,7 @@ pub enum RequestTarget {
     },
     /// `/openapi/v2`.
     OpenApiV2,
-    /// `/openapi/v3`: what documents there are.
+    /// `/openapi/v3`: the index of documents.
     OpenApiV3Index,
     /// `/openapi/v3/...`: the document of one group and version.
     OpenApiV3 {
@@ -47,40 +48,41 @@ pub enum RequestTarget {
     },
     /// `/machinist/v1/...`: the hub's own endpoints.
     Admin {
-        /// What comes after `/machinist/v1/`.
+        /// The rest of the path.
         endpoint: String,
     },
     /// Objects.
     Resource(ResourcePath),
-    /// Nothing that a server like this has.
+    /// A path that the hub does not serve.
     Unknown,
 }
 
 /// A path to objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourcePath {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// The namespace, where the path has one.
+    /// Namespace, if the path has one.
     pub namespace: Option<String>,
-    /// The resource: `machineconfigpools`.
+    /// Resource: `machineconfigpools`.
     pub plural: String,
-    /// The object, where the path has one.
+    /// Object name, if the path has one.
     pub name: Option<String>,
-    /// `status` and the like.
+    /// Subresource, such as `status`.
     pub subresource: Option<String>,
 }
 
-/// The longest path that is looked at: group, version, namespace, resource, name and subresource,
-/// each at its limit, fit well.
+/// The longest accepted path. Group, version, namespace, resource, name and subresource at their
+/// limits fit.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Reads a path.
+/// Parses a path.
 ///
-/// Segments are decoded one by one after the path was cut at its slashes, so that an encoded slash
-/// can never become a separator; a segment that is empty, `.`, `..` or holds a slash is unknown.
+/// The path is split at its slashes before its segments are decoded, so an encoded slash never
+/// becomes a separator. A path with a segment that is empty, `.`, `..` or contains a slash is
+/// unknown.
 #[must_use]
 pub fn parse_path(path: &str) -> RequestTarget {
     let Some(segments) = segments(path) else { return RequestTarget::Unknown };
@@ -119,8 +121,8 @@ fn resource_target(group: &str, version: &str, rest: &[&str]) -> RequestTarget {
         ..ResourcePath::default()
     };
     let path = match rest {
-        // A namespace is an object of its own; what follows its name is a subresource of it only
-        // if it is one of the two that it has.
+        // A namespace is itself an object. What follows its name is a resource in it, unless it is
+        // one of the two subresources of namespaces.
         ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => ResourcePath {
             plural: "namespaces".to_owned(),
             name: Some(own(name)),
@@ -145,7 +147,7 @@ fn resource_target(group: &str, version: &str, rest: &[&str]) -> RequestTarget {
     RequestTarget::Resource(path)
 }
 
-/// The decoded segments of a path; none if it has one that is not an honest name.
+/// Decodes the segments of a path; `None` if one of them is not a valid name.
 fn segments(path: &str) -> Option<Vec<String>> {
     if path.len() > MAX_PATH_BYTES {
         return None;
@@ -167,7 +169,7 @@ fn decode_segment(segment: &str) -> Option<String> {
     honest.then_some(text)
 }
 
-/// Decodes `%41`, and `+` where a space is meant; none if it is malformed or not UTF-8.
+/// Decodes `%41`, and `+` as a space if wanted; `None` if the text is malformed or not UTF-8.
 #[must_use]
 pub fn percent_decode(text: &str, plus_is_space: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! The options in the query of a request.
+//! Parses the query options of a request.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 use super::percent_decode;
 use crate::schema::FieldError;
 
-/// How strictly fields that a schema does not know are taken.
+/// How unknown fields are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// They are dropped silently.
+    /// Dropped silently.
     Ignore,
-    /// They are dropped, and the answer warns of it.
+    /// Dropped, with a warning in the response.
     #[default]
     Warn,
-    /// They are an error.
+    /// Rejected.
     Strict,
 }
 
-/// What becomes of the objects that the deleted one owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletionPropagation {
-    /// They go after it.
+    /// Deleted after it.
     #[default]
     Background,
-    /// They go before it.
+    /// Deleted before it.
     Foreground,
-    /// They stay, without an owner.
+    /// Kept, without an owner.
     Orphan,
 }
 
 impl DeletionPropagation {
-    /// Reads a `propagationPolicy`.
+    /// Parses a `propagationPolicy`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -44,23 +44,23 @@ impl DeletionPropagation {
     }
 }
 
-/// How a given `resourceVersion` is meant.
+/// How a `resourceVersion` is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// That revision.
+    /// Exactly that revision.
     Exact,
     /// That revision or any later one.
     NotOlderThan,
 }
 
-/// The options in a query.
+/// The options of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueryOptions {
     /// `labelSelector`, unparsed.
     pub label_selector: String,
     /// `fieldSelector`, unparsed.
     pub field_selector: String,
-    /// `limit`; 0 is none.
+    /// `limit`; 0 means no limit.
     pub limit: usize,
     /// `continue`, unparsed.
     pub continue_token: String,
@@ -82,7 +82,7 @@ pub struct QueryOptions {
     pub field_validation: FieldValidation,
     /// `propagationPolicy`.
     pub propagation: Option<DeletionPropagation>,
-    /// `includeObject`, unparsed: what rows of a table hold.
+    /// `includeObject`, unparsed: what the rows of a table include.
     pub include_object: String,
     /// `verbose`.
     pub verbose: bool,
@@ -90,21 +90,21 @@ pub struct QueryOptions {
     pub pretty: bool,
 }
 
-/// A query that cannot be understood.
+/// Why a query is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum QueryError {
-    /// It is malformed; the text is for the client: 400.
+    /// It is malformed: 400.
     #[error("{0}")]
     Malformed(String),
-    /// An option has a value that it cannot have: 422.
+    /// An option has an invalid value: 422.
     #[error("{0}")]
     Invalid(FieldError),
 }
 
-/// Reads a query string.
+/// Parses a query string.
 ///
 /// # Errors
-/// A value that its option cannot have.
+/// An option has an invalid value.
 pub fn parse_query(query: &str) -> Result<QueryOptions, QueryError> {
     let query = parse_pairs(query)?;
     let get = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
@@ -194,7 +194,7 @@ fn parse_pairs(query: &str) -> Result<BTreeMap<String, String>, QueryError> {
     Ok(pairs)
 }
 
-/// A flag is true for everything but `false` and `0`, as in Go.
+/// A flag is true unless it is `false` or `0`, as in kube-apiserver.
 fn parse_flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, QueryError> {
     Ok(match query.get(name).map(String::as_str) {
         None | Some("" | "0" | "false" | "False" | "FALSE" | "f" | "F") => false,
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_queries() {
+    fn invalid_queries() {
         for query in [
             "limit=x",
             "dryRun=Some",

@@ -1,4 +1,6 @@
-//! Questions about oneself: `kubectl auth can-i` and `kubectl auth whoami`.
+//! Self-subject reviews: `kubectl auth can-i` and `kubectl auth whoami`.
+//!
+//! Answers from the authorizer; stores nothing. Called by the router.
 
 use axum::response::Response;
 use http::{Method, StatusCode, header};
@@ -14,7 +16,7 @@ use crate::status::ApiError;
 const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// Whether a path is such a question.
+/// Whether a path is a self-subject review.
 pub(super) fn is_review(path: &ResourcePath) -> bool {
     let plural = path.plural.as_str();
     path.version == "v1"
@@ -26,7 +28,7 @@ pub(super) fn is_review(path: &ResourcePath) -> bool {
         )
 }
 
-/// Answers such a question.
+/// Handles a self-subject review.
 pub(super) fn handle(
     hub: &Hub,
     who: &UserInfo,
@@ -39,7 +41,7 @@ pub(super) fn handle(
     let content_type = request.header(header::CONTENT_TYPE);
     let mut review = body::decode(content_type, &request.body)?.value;
     if !review.is_object() {
-        return Err(ApiError::bad_request("the review is no object"));
+        return Err(ApiError::bad_request("the review must be a JSON object"));
     }
     review["status"] = match path.plural.as_str() {
         "selfsubjectreviews" => json!({
@@ -79,7 +81,7 @@ fn access_status(hub: &Hub, who: &UserInfo, spec: &Value) -> Value {
     json!({"allowed": allowed})
 }
 
-/// Only the administrator's rules can be said in the words of Kubernetes.
+/// Only the administrator's rules can be expressed in Kubernetes' terms; all others are incomplete.
 fn rules_status(who: &UserInfo) -> Value {
     let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
     let admin = who.is_in_group(ADMIN_GROUP);

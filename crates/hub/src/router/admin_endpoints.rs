@@ -1,4 +1,6 @@
-//! The hub's own endpoints under `/machinist/v1/`, for administrators: backups and tokens.
+//! The hub's own endpoints under `/machinist/v1/`: backups and tokens. Administrators only.
+//!
+//! Called by the router after authentication; `machinist hub` is the client.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -15,12 +17,12 @@ use crate::random;
 use crate::status::ApiError;
 use crate::store::{Precondition, StoreOp};
 
-/// How much of a backup may wait for its reader.
+/// How much of a backup is buffered for a slow reader.
 const BACKUP_BUFFER_BYTES: usize = 256 * 1024;
-/// How long a bootstrap token lasts if nothing is said.
+/// Lifetime of a bootstrap token unless the request sets one.
 const BOOTSTRAP_TOKEN_TTL_SECONDS: i64 = 24 * 3600;
 
-/// Answers a request to an own endpoint.
+/// Handles a request under `/machinist/v1/`.
 pub(super) async fn handle(
     hub: &Hub,
     who: &UserInfo,
@@ -46,7 +48,7 @@ pub(super) async fn handle(
     }
 }
 
-/// The backup as a stream: nothing of it is kept.
+/// Streams a backup; nothing is written to disk.
 fn backup(hub: &Hub) -> Response {
     let (reader, mut writer) = tokio::io::duplex(BACKUP_BUFFER_BYTES);
     let store = hub.inner.store.clone();
@@ -55,17 +57,17 @@ fn backup(hub: &Hub) -> Response {
         tokio::select! {
             done = store.backup(&mut writer) => {
                 if let Err(error) = done {
-                    tracing::warn!(%error, "backup broke off");
+                    tracing::warn!(%error, "backup failed");
                 }
             }
-            () = stop.cancelled() => tracing::warn!("backup broke off: the hub stops"),
+            () = stop.cancelled() => tracing::warn!("backup aborted because the hub is stopping"),
         }
     });
     let body = Body::from_stream(ReaderStream::new(reader));
     response::build_response(StatusCode::OK, "application/octet-stream", body)
 }
 
-/// `{"role": "viewer", "ttlSeconds": 3600}` makes a token; its text is shown this once.
+/// `{"role": "viewer", "ttlSeconds": 3600}` creates a token. Only this response contains its text.
 async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, ApiError> {
     let content_type = request.header(header::CONTENT_TYPE);
     let asked = body::decode(content_type, &request.body)?.value;
@@ -74,7 +76,7 @@ async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, 
     })?;
     let seconds = match (asked["ttlSeconds"].as_i64(), role) {
         (Some(seconds), _) if seconds > 0 => Some(seconds),
-        (Some(_), _) => return Err(ApiError::bad_request("ttlSeconds must be above 0")),
+        (Some(_), _) => return Err(ApiError::bad_request("ttlSeconds must be greater than 0")),
         (None, HubTokenRole::Bootstrap) => Some(BOOTSTRAP_TOKEN_TTL_SECONDS),
         (None, HubTokenRole::Admin | HubTokenRole::Viewer | HubTokenRole::Controller) => None,
     };

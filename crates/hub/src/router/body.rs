@@ -1,4 +1,6 @@
-//! Bodies in: their size, their form, and what is odd about them.
+//! Request bodies: size limits, a shared memory budget, decoding by media type, duplicate fields.
+//!
+//! Called by the router before a handler runs. `body_checks` compares the result with the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +16,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::protobuf;
 use crate::status::ApiError;
 
-/// The largest body that is read.
+/// The largest accepted body.
 pub(super) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-/// A body must be there in this time.
+/// A body must arrive within this time.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The forms that objects are read in. Protobuf is only read for built-in kinds.
+/// The media types of objects. Protobuf is accepted only for built-in kinds.
 const OBJECT_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// All bodies together may take this much memory, as objects that are made of them.
+/// Memory that all decoded bodies together may use.
 const MEMORY_BUDGET_BYTES: usize = 512 << 20;
-/// What an object takes for each byte of its text, roughly and at worst.
+/// Upper estimate of the memory of a decoded object per byte of its text.
 const DECODED_SIZE_FACTOR: usize = 16;
-/// The budget is counted in pieces of so many bytes of text.
+/// The unit of the budget, in bytes of text.
 const BUDGET_UNIT_BYTES: usize = 256;
-/// A body that is too large is read on and thrown away up to here, so that its sender sees why.
+/// A body that is too large is still read and discarded up to here, so that the client sees why.
 const MAX_DISCARDED_BYTES: usize = 32 << 20;
 
-/// A body, and its place in the budget as long as it is held.
+/// A body and its share of the budget.
 #[derive(Debug, Default)]
 pub(super) struct BufferedBody {
     bytes: Bytes,
@@ -47,7 +49,7 @@ impl std::ops::Deref for BufferedBody {
     }
 }
 
-/// Reads bodies, within one budget of memory for all of them.
+/// Reads bodies within one memory budget.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     budget: Arc<Semaphore>,
@@ -68,30 +70,30 @@ impl BodyReader {
     pub(super) async fn read(&self, body: Body) -> Result<BufferedBody, ApiError> {
         match tokio::time::timeout(BODY_READ_TIMEOUT, self.collect(body)).await {
             Ok(whole) => whole,
-            Err(_) => Err(ApiError::bad_request("the body did not come in time")),
+            Err(_) => Err(ApiError::bad_request("timed out reading the request body")),
         }
     }
 
     async fn collect(&self, mut body: Body) -> Result<BufferedBody, ApiError> {
         let mut parts: Vec<Bytes> = Vec::new();
-        let mut room: Option<OwnedSemaphorePermit> = None;
+        let mut permit: Option<OwnedSemaphorePermit> = None;
         let mut size = 0;
         while let Some(frame) = body.frame().await {
             let unreadable =
-                |error| ApiError::bad_request(format!("cannot read the body: {error}"));
+                |error| ApiError::bad_request(format!("cannot read the request body: {error}"));
             let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
             size += data.len();
             if size > MAX_DISCARDED_BYTES {
                 return Err(ApiError::too_large(MAX_BODY_BYTES));
             }
             if size > MAX_BODY_BYTES {
-                (parts, room) = (Vec::new(), None);
+                (parts, permit) = (Vec::new(), None);
                 continue;
             }
-            let taken = self.reserve(data.len())?;
-            match &mut room {
-                Some(room) => room.merge(taken),
-                None => room = Some(taken),
+            let reserved = self.reserve(data.len())?;
+            match &mut permit {
+                Some(permit) => permit.merge(reserved),
+                None => permit = Some(reserved),
             }
             parts.push(data);
         }
@@ -99,7 +101,7 @@ impl BodyReader {
             return Err(ApiError::too_large(MAX_BODY_BYTES));
         }
         let bytes = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
-        Ok(BufferedBody { bytes, _permit: room })
+        Ok(BufferedBody { bytes, _permit: permit })
     }
 
     fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
@@ -109,12 +111,12 @@ impl BodyReader {
     }
 }
 
-/// An object as it was sent.
+/// A decoded request body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DecodedObject {
     /// The object.
     pub(super) value: Value,
-    /// The fields that were given twice; the last one counts.
+    /// Fields that occurred twice. The last value counts.
     pub(super) duplicates: Vec<String>,
 }
 
@@ -171,7 +173,7 @@ pub(super) fn decode_json(body: &[u8]) -> Result<DecodedObject, serde_json::Erro
 fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
     let text = std::str::from_utf8(body).map_err(|error| DecodeError::Yaml(error.to_string()))?;
     let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
-    // Manifests hardly use aliases; a "billion laughs" document is nothing but aliases.
+    // Manifests rarely use aliases; "billion laughs" documents consist of them.
     options.alias_limits.max_total_replayed_events = 50_000;
     let mut value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let text = error.to_string();
@@ -181,13 +183,16 @@ fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
     Ok(DecodedObject { value, duplicates: Vec::new() })
 }
 
-/// A whole number written as a float is whole, as it is after a client has made JSON of its YAML.
+/// Turns whole floats into integers, as a client does that converts YAML to JSON.
 fn normalize_whole_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
             if float.fract() == 0.0 && float.abs() < 9e15 {
-                #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "checked to be whole and small"
+                )]
                 let whole = float as i64;
                 *number = Number::from(whole);
             }
@@ -198,7 +203,7 @@ fn normalize_whole_floats(value: &mut Value) {
     }
 }
 
-/// Where the reader is, and what it saw.
+/// The current path of the decoder, and the duplicates so far.
 #[derive(Default)]
 struct DecodeState {
     path: Vec<String>,
@@ -298,7 +303,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn forms() {
+    fn media_types() {
         let expected = json!({"a": 420, "b": [1.5, true, null]});
         let text = b"a: 0644\nb: [1.5, true, null]\n";
         assert_eq!(decode(Some("application/yaml"), text).unwrap().value, expected);
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_too_large() {
+    async fn a_large_body_is_rejected() {
         let body = Body::from(vec![b' '; MAX_BODY_BYTES + 1]);
         let error = BodyReader::default().read(body).await.unwrap_err();
         assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));

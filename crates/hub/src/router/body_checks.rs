@@ -1,4 +1,6 @@
-//! What is checked of a body before it is written: its form, its type, its place.
+//! Checks of a decoded body before it is written: type, name, namespace and UID match the request.
+//!
+//! Called by the create, update and patch handlers.
 
 use serde_json::Value;
 
@@ -11,7 +13,7 @@ use crate::object::{self, metadata_str};
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
-/// Whether it is still the same object.
+/// Checks that a write refers to the stored object and not to an earlier one of the same name.
 pub(super) fn check_uid(
     call: &ResourceRequest<'_>,
     old: &Value,
@@ -31,7 +33,7 @@ pub(super) fn check_uid(
     Err(ApiError::conflict(call.kind, name, &detail))
 }
 
-/// Whether an update leaves an object what it is.
+/// Checks that an update keeps the type of the object.
 pub(super) fn check_same_type(kind: &ResourceKind, object: &Value) -> Result<(), ApiError> {
     let wanted = kind.api_version();
     let version = object["apiVersion"].as_str().unwrap_or_default();
@@ -47,7 +49,7 @@ pub(super) fn check_same_type(kind: &ResourceKind, object: &Value) -> Result<(),
     check_type(kind, object)
 }
 
-/// Whether the body is what the path is about.
+/// Checks that the body has the type of the path.
 pub(super) fn check_type(kind: &ResourceKind, object: &Value) -> Result<(), ApiError> {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     let (version, name) = (text("apiVersion"), text("kind"));
@@ -70,7 +72,7 @@ pub(super) fn check_type(kind: &ResourceKind, object: &Value) -> Result<(), ApiE
     Ok(())
 }
 
-/// Reads an object of a kind.
+/// Decodes an object of a kind.
 pub(super) fn decode_object(
     kind: &ResourceKind,
     content_type: Option<&str>,
@@ -101,7 +103,7 @@ pub(super) fn decode_object(
     Ok(sent)
 }
 
-/// The beginning of a body, for an error.
+/// The beginning of a body, for error messages.
 fn summary(bytes: &[u8]) -> String {
     const MAX_SUMMARY_BYTES: usize = 30;
     match bytes.first() {
@@ -121,7 +123,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// The namespace of the path, and no other.
+/// Sets the namespace of the path and rejects any other.
 pub(super) fn set_namespace(
     call: &ResourceRequest<'_>,
     object: &mut Value,
@@ -142,7 +144,7 @@ pub(super) fn set_namespace(
     Ok(())
 }
 
-/// Whether the namespace is there and stays.
+/// Checks that the namespace exists and is not being deleted.
 pub(super) fn check_namespace(call: &ResourceRequest<'_>) -> Result<(), ApiError> {
     let Some(name) = call.namespace() else { return Ok(()) };
     let Some(kind) = call.hub.inner.registry.find("", "v1", "namespaces") else {

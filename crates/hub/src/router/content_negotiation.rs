@@ -1,11 +1,11 @@
-//! What form of answer a client accepts.
+//! Content negotiation: chooses the form and encoding of a response from the `Accept` header. Pure.
 
 use crate::status::ApiError;
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ResponseForm {
-    /// The objects.
+    /// The objects themselves.
     #[default]
     Object,
     /// A server-side table.
@@ -16,7 +16,7 @@ pub(super) enum ResponseForm {
     AggregatedDiscovery,
 }
 
-/// How an answer is written.
+/// The encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ResponseEncoding {
     /// JSON.
@@ -26,7 +26,7 @@ pub(super) enum ResponseEncoding {
     Yaml,
 }
 
-/// What the client takes.
+/// The negotiated form and encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AcceptedFormat {
     /// The form.
@@ -35,14 +35,14 @@ pub(super) struct AcceptedFormat {
     pub(super) encoding: ResponseEncoding,
 }
 
-/// What can be had, in the words of a real server; it has no protobuf for most kinds either.
+/// The media types in the 406 message of kube-apiserver, which has no protobuf for CRDs either.
 const SUPPORTED_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Chooses the best of what the client accepts; without a header it is JSON.
+/// Chooses the best accepted media type. The default is JSON.
 ///
 /// # Errors
-/// 406 if there is nothing.
+/// 406: nothing that the client accepts is offered.
 pub(super) fn negotiate(header: Option<&str>) -> Result<AcceptedFormat, ApiError> {
     let Some(header) = header.filter(|text| !text.trim().is_empty()) else {
         return Ok(AcceptedFormat::default());
@@ -106,7 +106,7 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-/// `0.5` in thousandths.
+/// Parses `0.5` into thousandths.
 fn quality(text: &str) -> u16 {
     let value: f32 = text.parse().unwrap_or(1.0);
     #[expect(
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn accept_headers() {
         let json = |form| AcceptedFormat { form, encoding: ResponseEncoding::Json };
         let table = [
             (None, json(ResponseForm::Object)),

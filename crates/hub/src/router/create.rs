@@ -1,4 +1,4 @@
-//! Create.
+//! Handles create requests.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -16,7 +16,7 @@ use crate::status::ApiError;
 use crate::store::Precondition;
 use crate::{admission, strategy};
 
-/// How often a name is chosen for an object that leaves it to the server.
+/// How many generated names are tried for `generateName`.
 const MAX_NAME_ATTEMPTS: usize = 8;
 
 /// `POST`
@@ -31,7 +31,7 @@ pub(super) async fn create(
         set_namespace(call, &mut sent.value)?;
         decode_input(call, sent)
     })?;
-    // A name that the server chose is tried again with another end, as often as a real one does.
+    // A generated name that is taken is replaced by another, as often as kube-apiserver does.
     for left in (0..MAX_NAME_ATTEMPTS).rev() {
         let object = run_offloaded(body.len(), || prepare_object(call, &given.object))?;
         let name = metadata_str(&object, "name").to_owned();
@@ -42,15 +42,15 @@ pub(super) async fn create(
         {
             continue;
         }
-        let _ = call.created_name.set(name); // known already if it was given
+        let _ = call.created_name.set(name); // already set if the client gave the name
         let mut response = result?;
         response::add_warnings(&mut response, &std::mem::take(&mut given.warnings));
         return Ok(response);
     }
-    Err(ApiError::internal("no name was found"))
+    Err(ApiError::internal("no unused name was found for generateName"))
 }
 
-/// `PUT` of what is not there, for kinds where that makes it.
+/// Creates the object of a `PUT`, for kinds that allow it.
 pub(super) async fn create_on_update(
     call: &ResourceRequest<'_>,
     sent: DecodedObject,
@@ -63,11 +63,11 @@ pub(super) async fn create_on_update(
     Ok(response)
 }
 
-/// An object as it was sent, in the shape of its kind.
+/// A decoded object of the requested kind.
 struct CreateInput {
     object: Value,
     warnings: Vec<String>,
-    /// Whether the server is to choose the name.
+    /// Whether the server generates the name.
     generate_name: bool,
 }
 
@@ -86,12 +86,12 @@ fn decode_input(call: &ResourceRequest<'_>, sent: DecodedObject) -> Result<Creat
     let name = metadata_str(&object, "name");
     let chosen = name.is_empty() && !metadata_str(&object, "generateName").is_empty();
     if !chosen {
-        let _ = call.created_name.set(name.to_owned()); // for the audit log, whatever becomes of it
+        let _ = call.created_name.set(name.to_owned()); // the audit log records failed requests too
     }
     Ok(CreateInput { object, warnings, generate_name: chosen })
 }
 
-/// The object as it would be stored, or what is wrong with it.
+/// Returns the object as it will be stored.
 fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, ApiError> {
     let admission = call.hub.inner.admission(call.kind);
     let mut object = sent.clone();
@@ -105,7 +105,7 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     Ok(object)
 }
 
-/// Stores a new object, or says that it could be.
+/// Stores a new object, unless this is a dry run.
 async fn insert(
     call: &ResourceRequest<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Delete, of one object and of many.
+//! Handles delete requests, of one object and of collections.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -18,7 +18,7 @@ use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{Precondition, StoreOp};
 
-/// How often a delete is tried when others write too.
+/// How often a delete is retried after conflicting writes.
 const MAX_ATTEMPTS: usize = 10;
 
 /// The options of a delete, from its body and its query.
@@ -50,7 +50,7 @@ impl DeleteOptions {
         })
     }
 
-    /// Whether the object is the one that is meant.
+    /// Checks the preconditions.
     fn check_preconditions(&self, object: &Value) -> Result<(), String> {
         let (uid, revision) =
             (metadata_str(object, "uid"), metadata_str(object, "resourceVersion"));
@@ -96,11 +96,11 @@ pub(super) async fn delete(
     }
 }
 
-/// What a delete leaves.
+/// The result of a delete.
 enum DeleteResult {
-    /// The object, marked.
+    /// The object is marked for deletion.
     Marked(Value),
-    /// Nothing; this is what it was.
+    /// The object was removed; this is its last state.
     Removed(Value),
 }
 
@@ -142,7 +142,7 @@ async fn delete_object(
     Err(ApiError::modified_conflict(call.kind, name))
 }
 
-/// 409: not the object that is meant. A real server names the kind here, not the resource.
+/// 409: a precondition failed. kube-apiserver names the kind here, not the resource.
 fn precondition_failed(kind: &ResourceKind, name: &str, why: &str) -> ApiError {
     let named = ResourceKind { plural: kind.kind.clone(), ..kind.clone() };
     ApiError::conflict(&named, name, why)
@@ -161,7 +161,7 @@ fn success_status(call: &ResourceRequest<'_>, object: &Value) -> Value {
     })
 }
 
-/// `DELETE` of many.
+/// `DELETE` of a collection.
 pub(super) async fn delete_collection(
     call: &ResourceRequest<'_>,
     content_type: Option<&str>,
@@ -181,7 +181,7 @@ pub(super) async fn delete_collection(
             Ok(DeleteResult::Marked(object) | DeleteResult::Removed(object)) => {
                 objects.push(object)
             }
-            // Somebody else was faster: it is gone, as it should be.
+            // Another client deleted it first; the result is the same.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }

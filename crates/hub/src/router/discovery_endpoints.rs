@@ -1,4 +1,6 @@
-//! What clients ask before they ask for objects: health, version, discovery, schemas.
+//! Endpoints without objects: health, version, discovery and OpenAPI.
+//!
+//! Encodes the documents of [`crate::discovery`] and [`crate::openapi`]. Called by the router.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -13,10 +15,10 @@ use crate::request::{self, RequestTarget, ResourcePath};
 use crate::status::ApiError;
 use crate::{discovery, openapi};
 
-/// The version of Kubernetes whose API this is.
+/// The Kubernetes version whose API the hub implements.
 const KUBERNETES_VERSION: (&str, &str, &str) = ("1", "34", "v1.34.1");
 
-/// Answers everything that is about no object.
+/// Handles every request that names no object.
 pub(super) fn handle(
     hub: &Hub,
     target: &RequestTarget,
@@ -59,7 +61,7 @@ fn aggregated_response(document: &Value) -> Response {
     response::build_response(StatusCode::OK, TYPE, Body::from(document.to_string()))
 }
 
-/// The document is served as JSON. A client that takes only protobuf must be told so.
+/// The document is JSON only. A client that accepts only protobuf gets a 406.
 fn openapi_v2(hub: &Hub, accept: Option<&str>) -> Result<Response, ApiError> {
     let only_protobuf = accept.is_some_and(|text| {
         text.contains("protobuf") && !text.contains("json") && !text.contains('*')
@@ -91,7 +93,7 @@ fn version(hub: &Hub) -> Value {
     })
 }
 
-/// The name that Go has for the processor.
+/// Go's name of the CPU architecture.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -114,7 +116,7 @@ fn paths(hub: &Hub) -> Value {
     json!({"paths": paths})
 }
 
-/// A list of no pods. There are none here, and `kubectl describe node` cannot do without asking.
+/// Returns an empty PodList: `kubectl describe node` lists pods and fails on a 404.
 pub(super) fn empty_pod_list(
     hub: &Hub,
     path: &ResourcePath,
@@ -135,7 +137,7 @@ pub(super) fn empty_pod_list(
     Some(response::json_response(StatusCode::OK, &list))
 }
 
-/// `ok`, or what is not. Alive means that it answers; ready, that it can also write.
+/// `ok`, or what failed. Live means that the hub responds; ready means that it can also write.
 fn health(hub: &Hub, check: &str, request: &BufferedRequest) -> Response {
     let query = request.parts.uri.query().unwrap_or_default();
     let verbose = request::parse_query(query).is_ok_and(|options| options.verbose);

@@ -1,10 +1,12 @@
-//! The thin shell over everything: a request comes in, an answer goes out.
+//! The router: authenticates, parses and authorizes a request, then calls its handler.
 //!
 //! ```text
-//! request ─ who? (auth) ─→ what? (request) ─ may they? (roles) ─→ read | write | delete | watch ─→ answer
+//! request ─ authenticate ─→ parse (request) ─→ authorize ─→ read | write | delete | watch ─→
+//! response
 //! ```
 //!
-//! The router is a `tower::Service`, so a `kube::Client` in the same process needs no socket.
+//! It is a `tower::Service`: [`crate::server`] serves it over TLS, and a `kube::Client` in the same
+//! process calls it without a socket.
 
 mod access_reviews;
 mod admin_endpoints;
@@ -40,26 +42,26 @@ use crate::status::ApiError;
 pub(crate) use body::BodyReader;
 use resource_request::ResourceRequest;
 
-/// Who is at the other end of a connection, put into the extensions of its requests by the server.
+/// The peer of a connection. The server puts it into the extensions of each request.
 #[derive(Debug, Clone)]
 pub enum PeerCertificate {
-    /// The one that a trusted client certificate names.
+    /// The user of a verified client certificate.
     Trusted(UserInfo),
-    /// A client certificate that is not to be trusted.
+    /// A client certificate that failed verification.
     Untrusted,
 }
 
-/// In the extensions of an answer: the one who asked proved who they are.
+/// In the extensions of a response: the client was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authenticated;
 
 impl Hub {
-    /// The API. Requests say who they are by a [`Peer`] in their extensions or a bearer token.
+    /// The API. Requests are authenticated by a [`Peer`] in their extensions or a bearer token.
     pub fn router(&self) -> Router {
         Router::new().fallback(handle).with_state(self.clone())
     }
 
-    /// The API for one user, without a socket: for tests and for controllers in the same process.
+    /// The API as one user, without a socket: for tests and for controllers in the same process.
     pub fn router_as(&self, who: UserInfo) -> Router {
         self.router().layer(axum::Extension(PeerCertificate::Trusted(who)))
     }
@@ -88,7 +90,7 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     response
 }
 
-/// A request, its body read.
+/// A request with its body.
 struct BufferedRequest {
     parts: Parts,
     body: body::BufferedBody,
@@ -108,8 +110,8 @@ async fn route(
     body: Body,
 ) -> Result<Response, ApiError> {
     let path = parts.uri.path().to_owned();
-    // Bodies are read of those who are known, and to their end, whatever the answer will be: a
-    // client that is cut off while it sends does not see why.
+    // Only authenticated clients may send a body. It is read to its end whatever the response will
+    // be: a client that is cut off while it sends does not see the reason.
     let known = matches!(who, Ok(Some(_)));
     let body =
         if known { hub.inner.body_reader.read(body).await? } else { body::BufferedBody::default() };
@@ -137,12 +139,12 @@ async fn route(
     }
 }
 
-/// What everyone may ask.
+/// Paths that need no authorization.
 fn allows_anonymous(target: &RequestTarget) -> bool {
     matches!(target, RequestTarget::Health { .. } | RequestTarget::Version)
 }
 
-/// Who is asking; none if nobody said so, an error if they cannot prove it.
+/// Authenticates a request. `None` means anonymous; wrong credentials are an error.
 fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<UserInfo>, ()> {
     let peer = parts.extensions.get::<PeerCertificate>();
     if let Some(PeerCertificate::Trusted(who)) = peer {

@@ -1,12 +1,12 @@
-//! Work that takes long enough to hold up others.
+//! Keeps long computations from blocking other requests on the same runtime thread.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// From this many bytes on, reading or writing objects takes milliseconds.
+/// From this size on, decoding or encoding takes milliseconds.
 const OFFLOAD_THRESHOLD_BYTES: usize = 64 << 10;
 
-/// Does work over so many bytes. If they are many, the requests that share this thread go on on
-/// another one meanwhile.
+/// Runs work on an input of `size` bytes. For large inputs the runtime moves its other tasks to
+/// another thread first.
 pub(super) fn run_offloaded<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let others = || {
         Handle::try_current()
@@ -25,9 +25,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn other_tasks_keep_running() {
-        let (tell, told) = std::sync::mpsc::channel();
-        let other = tokio::spawn(async move { tell.send(()) });
-        tokio::spawn(async move { run_offloaded(OFFLOAD_THRESHOLD_BYTES, || told.recv()) })
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let other = tokio::spawn(async move { sender.send(()) });
+        tokio::spawn(async move { run_offloaded(OFFLOAD_THRESHOLD_BYTES, || receiver.recv()) })
             .await
             .unwrap()
             .unwrap();

@@ -1,8 +1,8 @@
-//! Protobuf bodies of the built-in kinds: kubectl and Go clients write these so.
+//! Decodes protobuf bodies of built-in kinds, which kubectl and Go clients send.
 //!
 //! A body is an envelope (`k8s\0`, then an `Unknown` with its type) around the message of the kind.
-//! The messages are a table in `protobuf.txt`, made from Kubernetes' own definitions. A kind or a
-//! field that is not in it is refused, never dropped. Answers are JSON, which all clients take.
+//! The table `protobuf.txt`, generated from Kubernetes' own definitions, describes the messages. An
+//! unknown kind or field is rejected, never dropped. Responses are JSON, which all clients accept.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,12 +11,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// What an envelope begins with.
+/// Every envelope starts with this.
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages in messages: no kind is as deep as this.
+/// Deeper than the messages of any kind.
 const MAX_DEPTH: usize = 16;
 
-/// The messages by name, their fields by number: the name and the type of each.
+/// Messages by name; their fields by number, with the name and type of each.
 type MessageTable = HashMap<&'static str, MessageFields>;
 type MessageFields = HashMap<u64, (&'static str, &'static str)>;
 
@@ -39,7 +39,7 @@ fn parse_message_line(line: &'static str) -> Option<(&'static str, MessageFields
     Some((name, fields.collect()))
 }
 
-/// Reads a body; none if it is malformed or of a kind that is not in the table.
+/// Decodes a body; `None` if it is malformed or of an unknown kind.
 pub(super) fn decode(body: &[u8]) -> Option<Value> {
     let mut envelope = WireReader(body.strip_prefix(MAGIC)?);
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -47,7 +47,7 @@ pub(super) fn decode(body: &[u8]) -> Option<Value> {
         match (number, part) {
             (1, WireValue::Bytes(bytes)) => (version, kind) = envelope_type(bytes)?,
             (2, WireValue::Bytes(bytes)) => raw = bytes,
-            // An encoding or another content type: nothing that clients send.
+            // An encoding or another content type: no client sends these.
             (_, WireValue::Bytes([])) => {}
             _ => return None,
         }
@@ -121,7 +121,7 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
             map.as_object_mut()?.insert(key, value);
         } else {
             let value = read_value(kind, &part, depth)?;
-            // Go writes what is empty too, and leaves it out of JSON.
+            // Go sends empty values too, but omits them from JSON.
             if !is_empty(&value) {
                 object.insert(field.to_owned(), value);
             }
@@ -130,7 +130,7 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
     Some(object)
 }
 
-/// An entry of a map: a message with a key and a value.
+/// Decodes a map entry: a message with a key and a value.
 fn read_entry(kind: &str, bytes: &[u8], depth: usize) -> Option<(String, Value)> {
     let mut reader = WireReader(bytes);
     let (mut key, mut value) = (String::new(), Value::String(String::new()));
@@ -158,7 +158,7 @@ fn read_value(kind: &str, part: &WireValue<'_>, depth: usize) -> Option<Value> {
     })
 }
 
-/// Seconds and nanoseconds; nothing is no time.
+/// Decodes seconds and nanoseconds. An empty message is no time.
 fn decode_time(bytes: &[u8], format: &str) -> Option<Value> {
     let (mut seconds, mut nanos) = (None, 0);
     let mut reader = WireReader(bytes);
@@ -196,17 +196,17 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What a field holds, as it is written.
+/// The raw value of a field.
 enum WireValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
 }
 
-/// Reads fields one after the other.
+/// Reads the fields of a message in order.
 struct WireReader<'a>(&'a [u8]);
 
 impl<'a> WireReader<'a> {
-    /// The next field: an outer none is a malformed message, an inner one its end.
+    /// The next field. The outer `None` means malformed, the inner one the end of the message.
     #[expect(clippy::option_option, reason = "malformed, ended, or a field")]
     fn field(&mut self) -> Option<Option<(u64, WireValue<'a>)>> {
         if self.0.is_empty() {
@@ -221,7 +221,7 @@ impl<'a> WireReader<'a> {
                 self.0 = rest;
                 WireValue::Bytes(bytes)
             }
-            // No kind here has numbers of a fixed width.
+            // No kind here has fixed-width numbers.
             _ => return None,
         };
         Some(Some((tag >> 3, part)))

@@ -1,4 +1,4 @@
-//! Get and list.
+//! Handles get and list requests, including pagination and resourceVersion semantics.
 
 use axum::response::Response;
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{RevisionError, Store, StoreEntry, StorePage};
 
-/// A page token: where a list goes on, and the revision it is a view of.
+/// A continue token: the last key of the previous page and the revision of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ContinueToken {
     v: String,
@@ -38,18 +38,18 @@ impl ContinueToken {
     }
 }
 
-/// Where a list is taken from.
+/// Which state a list returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ListView {
-    /// What is there now.
+    /// The current state.
     Now,
-    /// What is there now, which must be no older than this.
+    /// The current state, which must be at least at this revision.
     NotOlderThan(u64),
-    /// What was there at this revision, after this key.
+    /// The state at this revision, after this key.
     At(u64, Option<String>),
 }
 
-/// How a list is meant: the rules of resourceVersion, its match, limit and continue.
+/// Applies the rules of resourceVersion, resourceVersionMatch, limit and continue.
 fn list_view(options: &QueryOptions) -> Result<ListView, ApiError> {
     let given = parse_revision(&options.resource_version)?;
     if !options.continue_token.is_empty() {
@@ -79,7 +79,7 @@ fn list_view(options: &QueryOptions) -> Result<ListView, ApiError> {
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ))),
         (Some(VersionMatch::Exact), Some(revision)) => Ok(ListView::At(revision, None)),
-        // A first page of an exact revision is what a limit with a revision always meant.
+        // A limit with a resourceVersion has always meant the first page of exactly that revision.
         (None, Some(revision)) if revision > 0 && options.limit > 0 => {
             Ok(ListView::At(revision, None))
         }
@@ -88,7 +88,7 @@ fn list_view(options: &QueryOptions) -> Result<ListView, ApiError> {
     }
 }
 
-/// Reads a resourceVersion; nothing is none.
+/// Parses a resourceVersion; `None` if it is empty.
 pub(super) fn parse_revision(text: &str) -> Result<Option<u64>, ApiError> {
     if text.is_empty() {
         return Ok(None);
@@ -101,7 +101,7 @@ pub(super) fn parse_revision(text: &str) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// 422: an option of a list makes no sense.
+/// 422: a list option is invalid.
 pub(super) fn invalid_option(error: FieldError) -> ApiError {
     ApiError::invalid_options("meta.k8s.io", "ListOptions", "", vec![error])
 }
@@ -122,11 +122,13 @@ pub(super) fn too_old_error(error: RevisionError, continued: bool) -> ApiError {
         RevisionError::FutureRevision { requested, current } => {
             ApiError::future_revision(requested, current)
         }
-        RevisionError::Closed => ApiError::internal("the server is stopping"),
+        RevisionError::Closed => {
+            ApiError::internal("the store is closed because the server is stopping")
+        }
     }
 }
 
-/// Waits a little for a revision that has not come; a client may know it from another server.
+/// Waits briefly for a future revision: the client may have read it from another server.
 async fn wait_for_revision(call: &ResourceRequest<'_>, asked: u64) -> Result<(), ApiError> {
     let store = &call.hub.inner.store;
     let reached = async {
@@ -155,7 +157,7 @@ pub(super) async fn get(call: &ResourceRequest<'_>, name: &str) -> Result<Respon
     call.renderer().entry(StatusCode::OK, &entry)
 }
 
-/// `GET` of many.
+/// `GET` of a collection.
 pub(super) async fn list(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
     if let ListView::NotOlderThan(asked) = list_view(&call.options)? {
@@ -165,7 +167,7 @@ pub(super) async fn list(call: &ResourceRequest<'_>) -> Result<Response, ApiErro
     call.renderer().list(entries, &meta)
 }
 
-/// The entries of one page of a list.
+/// Returns the entries of one page.
 pub(super) fn list_page(
     store: &Store,
     selection: &Selection,
@@ -214,7 +216,7 @@ pub(super) fn list_page(
     }
 }
 
-/// The metadata of a page that others follow.
+/// Returns the list metadata of a page that is not the last.
 fn with_continue_token(
     mut meta: ListMeta,
     last: Option<&str>,

@@ -1,4 +1,6 @@
-//! One request for objects, from the question whether it is allowed to its line in the audit log.
+//! One request for objects: authorization, dispatch to its handler, audit log.
+//!
+//! Called by the router for every path that names a resource.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,7 +25,7 @@ use crate::status::ApiError;
 use crate::strategy;
 use crate::table::IncludeObject;
 
-/// What is done to objects.
+/// What a request does to objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestVerb {
     Get,
@@ -37,7 +39,7 @@ pub(super) enum RequestVerb {
 }
 
 impl RequestVerb {
-    /// The verb of a method; none if the method does not fit.
+    /// Returns the verb of a method; `None` if the method is not allowed there.
     fn from_method(method: &Method, has_name: bool, watch: bool) -> Option<Self> {
         match (method.as_str(), has_name) {
             ("GET" | "HEAD", true) => Some(Self::Get),
@@ -65,7 +67,7 @@ impl RequestVerb {
         }
     }
 
-    /// The kind of its options.
+    /// The options type of the verb, for error messages.
     fn options_kind(self) -> &'static str {
         match self {
             Self::Get => "GetOptions",
@@ -82,7 +84,7 @@ impl RequestVerb {
     }
 }
 
-/// What a request does, in a word, for the figures: whatever is asked, it is one of a few.
+/// The verb label of a request in the metrics, from a fixed set.
 pub(super) fn metrics_verb(target: &RequestTarget, parts: &Parts) -> &'static str {
     let RequestTarget::Resource(path) = target else { return "other" };
     let query = parts.uri.query().filter(|query| query.contains("watch"));
@@ -106,7 +108,7 @@ pub(super) struct ResourceRequest<'a> {
     include: IncludeObject,
 }
 
-/// A method that means nothing on a whole kind. What is not built in is told in other words.
+/// The error for a method that collections do not support. CRD kinds have a different text.
 fn method_not_allowed(kind: &ResourceKind, method: &Method) -> ApiError {
     if !kind.built_in && matches!(*method, Method::PUT | Method::PATCH) {
         return ApiError::bad_request("name must be provided");
@@ -115,7 +117,7 @@ fn method_not_allowed(kind: &ResourceKind, method: &Method) -> ApiError {
 }
 
 impl<'a> ResourceRequest<'a> {
-    /// Answers a request for objects.
+    /// Handles a request for objects.
     pub(super) async fn handle(
         hub: &'a Hub,
         who: UserInfo,
@@ -190,12 +192,12 @@ impl<'a> ResourceRequest<'a> {
         }
     }
 
-    /// Whether the path fits the kind: its namespace, its subresource, and what can be done there.
+    /// Checks that the path fits the kind: its namespace, its subresource and its verb.
     fn check_path(&self) -> Result<(), ApiError> {
         let ResourcePath { namespace, name, subresource, .. } = &self.path;
         let misplaced = match (self.kind.namespaced, namespace) {
             (false, Some(_)) => true,
-            // Without a namespace objects can be listed and watched, nothing else.
+            // Without a namespace, namespaced objects can only be listed and watched.
             (true, None) => name.is_some(),
             _ => false,
         };
@@ -218,7 +220,7 @@ impl<'a> ResourceRequest<'a> {
         if fits { Ok(()) } else { Err(ApiError::method_not_allowed()) }
     }
 
-    /// The name that the request is about, also where a field selector says it.
+    /// The name that the request is about. A field selector may give it.
     fn requested_name(&self) -> Option<String> {
         self.path.name.clone().or_else(|| {
             let by_selector = matches!(self.verb, RequestVerb::List | RequestVerb::Watch);
@@ -229,12 +231,12 @@ impl<'a> ResourceRequest<'a> {
         })
     }
 
-    /// Whether they may do it to this object; a new object's name comes with its body.
+    /// Authorizes the request. The name of a new object is checked after its body is decoded.
     pub(super) fn authorize(&self, name: Option<&str>) -> Result<(), ApiError> {
         self.authorize_as(self.verb, name)
     }
 
-    /// The same for another verb: an update may be a creation.
+    /// Authorizes another verb: an update may turn into a create.
     pub(super) fn authorize_as(
         &self,
         verb: RequestVerb,
@@ -271,8 +273,7 @@ impl<'a> ResourceRequest<'a> {
         }
     }
 
-    /// Whether the signing request was made by the one who asks; one that is not there hides
-    /// nothing.
+    /// Whether the user created the CSR. A missing CSR reveals nothing, so it counts as created.
     fn is_requester(&self, name: &str) -> bool {
         let key = object::storage_key(self.kind, self.namespace(), name);
         match self.hub.inner.store.get(&key).map(|entry| response::decode_entry(&entry)) {
@@ -287,7 +288,7 @@ impl<'a> ResourceRequest<'a> {
         self.path.namespace.as_deref()
     }
 
-    /// How its objects are answered.
+    /// How the response encodes objects.
     pub(super) fn renderer(&self) -> ObjectRenderer<'_> {
         ObjectRenderer {
             kind: self.kind,

@@ -1,4 +1,6 @@
-//! Answers out: objects, lists, tables, errors.
+//! Responses: objects, lists, tables and errors in the negotiated form.
+//!
+//! Called by the handlers. Stored JSON is sent as it is where possible.
 
 use std::convert::Infallible;
 
@@ -18,10 +20,10 @@ use crate::status::ApiError;
 use crate::store::StoreEntry;
 use crate::table::{IncludeObject, table};
 
-/// Long lists go out in pieces of about this size.
+/// Long lists are sent in chunks of about this size.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How the objects of one request are answered.
+/// Encodes the objects of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectRenderer<'a> {
     pub(super) kind: &'a ResourceKind,
@@ -51,25 +53,25 @@ impl ListMeta {
     }
 }
 
-/// A stored entry that is not JSON: the data were damaged.
+/// A stored entry is not JSON: the data are damaged.
 pub(super) fn corrupt_entry(error: &serde_json::Error) -> ApiError {
-    ApiError::internal(format!("a stored object cannot be read: {error}"))
+    ApiError::internal(format!("cannot decode a stored object: {error}"))
 }
 
-/// The object of an entry.
+/// Decodes the object of an entry.
 pub(super) fn decode_entry(entry: &StoreEntry) -> Result<Value, ApiError> {
     object::decode(&entry.value, entry.revision).map_err(|error| corrupt_entry(&error))
 }
 
 impl ObjectRenderer<'_> {
-    /// Whether objects go out as they are stored.
+    /// Whether stored bytes can be sent unchanged.
     pub(super) fn is_stored_form(&self) -> bool {
         self.accept == AcceptedFormat::default()
             && !self.pretty
             && !event_conversion::is_events_v1(self.kind)
     }
 
-    /// A stored object in the form of the kind.
+    /// Decodes a stored object in the API version of the kind.
     pub(super) fn value(&self, entry: &StoreEntry) -> Result<Value, ApiError> {
         let mut object = decode_entry(entry)?;
         if event_conversion::is_events_v1(self.kind) {
@@ -78,7 +80,7 @@ impl ObjectRenderer<'_> {
         Ok(object)
     }
 
-    /// One stored object.
+    /// Responds with one stored object.
     pub(super) fn entry(&self, code: StatusCode, entry: &StoreEntry) -> Result<Response, ApiError> {
         if !self.is_stored_form() {
             return Ok(self.object(code, &self.value(entry)?));
@@ -88,13 +90,13 @@ impl ObjectRenderer<'_> {
         Ok(build_response(code, "application/json", Body::from(out.freeze())))
     }
 
-    /// One object.
+    /// Responds with one object.
     pub(super) fn object(&self, code: StatusCode, object: &Value) -> Response {
         let shaped = self.transform(object, true);
         self.encode(code, shaped.as_ref().unwrap_or(object))
     }
 
-    /// The object in the form that was asked for; none if that is the object itself.
+    /// The object in the requested form; `None` if that is the object itself.
     pub(super) fn transform(&self, object: &Value, headers: bool) -> Option<Value> {
         match self.accept.form {
             ResponseForm::Object | ResponseForm::AggregatedDiscovery => None,
@@ -117,7 +119,7 @@ impl ObjectRenderer<'_> {
         }
     }
 
-    /// A list of stored objects.
+    /// Responds with a list of stored objects.
     pub(super) fn list(
         &self,
         entries: Vec<StoreEntry>,
@@ -154,7 +156,7 @@ impl ObjectRenderer<'_> {
         Ok(self.encode(StatusCode::OK, &list))
     }
 
-    /// A list as a value.
+    /// Encodes a list as one value.
     pub(super) fn list_of(&self, objects: &[Value], meta: &ListMeta) -> Value {
         json!({
             "apiVersion": self.kind.api_version(),
@@ -164,8 +166,8 @@ impl ObjectRenderer<'_> {
         })
     }
 
-    /// A list without reading its objects. A long one is made piece by piece as the client takes
-    /// it: who reads slowly holds the entries, which are shared, and not a text of all of them.
+    /// Streams a list without decoding its objects. Chunks are made as the client reads them: a
+    /// slow client holds the shared entries, not a copy of the whole text.
     fn streamed_list(&self, entries: Vec<StoreEntry>, meta: &ListMeta) -> Response {
         let head = format!(
             "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{},\"items\":[",
@@ -183,15 +185,16 @@ impl ObjectRenderer<'_> {
         build_response(StatusCode::OK, "application/json", body)
     }
 
-    /// Any value, as the client wants it written.
+    /// Responds with a value in the negotiated encoding.
     pub(super) fn encode(&self, code: StatusCode, value: &Value) -> Response {
         write(code, value, self.accept.encoding, self.pretty)
     }
 }
 
-/// The text of a list, in pieces.
+/// The text of a list, in chunks.
 struct ListChunks {
-    /// What comes before the first entry, until it was said; the end is said with the last entry.
+    /// The text before the first entry, until it is sent. The closing text is sent with the last
+    /// entry.
     head: Option<String>,
     entries: std::vec::IntoIter<StoreEntry>,
     first: bool,
@@ -224,7 +227,7 @@ impl Iterator for ListChunks {
     }
 }
 
-/// Only the metadata of an object.
+/// Returns only the metadata of an object.
 fn partial_metadata(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -233,7 +236,6 @@ fn partial_metadata(object: &Value) -> Value {
     })
 }
 
-/// An answer of any kind.
 pub(super) fn build_response(code: StatusCode, content_type: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -243,7 +245,6 @@ pub(super) fn build_response(code: StatusCode, content_type: &'static str, body:
     response
 }
 
-/// A value as an answer.
 pub(super) fn write(
     code: StatusCode,
     value: &Value,
@@ -262,12 +263,11 @@ pub(super) fn write(
     }
 }
 
-/// A value as JSON.
 pub(super) fn json_response(code: StatusCode, value: &Value) -> Response {
     write(code, value, ResponseEncoding::Json, false)
 }
 
-/// An error as its `Status`.
+/// Responds with the `Status` of an error.
 pub(super) fn error_response(error: &ApiError) -> Response {
     let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(code, &error.to_status());
@@ -277,7 +277,7 @@ pub(super) fn error_response(error: &ApiError) -> Response {
     response
 }
 
-/// Adds warnings to an answer: `299 - "text"`.
+/// Adds `Warning` headers: `299 - "text"`.
 pub(super) fn add_warnings(response: &mut Response, warnings: &[String]) {
     for text in warnings.iter().take(16) {
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_same_in_any_number_of_pieces() {
+    fn a_list_is_the_same_in_any_number_of_chunks() {
         for (count, size, pieces) in [(0, 0, 1), (3, 10, 1), (100, 4000, 6), (2, 200_000, 2)] {
             let entries: Vec<StoreEntry> = (0..count).map(|index| entry(index, size)).collect();
             let head = Some("{\"items\":[".to_owned());

@@ -1,4 +1,4 @@
-//! Which objects a request is about.
+//! The objects that a list, watch or collection delete selects.
 
 use crate::kind_registry::ResourceKind;
 use crate::object;
@@ -7,21 +7,21 @@ use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::ApiError;
 use crate::store::StoreEntry;
 
-/// A part of the objects of a kind.
+/// A selection of the objects of a kind.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    /// The key, if only one object can be meant; else what its keys begin with.
+    /// The key if only one object can match, otherwise a key prefix.
     pub(super) prefix: String,
     pub(super) is_exact: bool,
 }
 
 impl Selection {
-    /// Reads the selectors of a query.
+    /// Parses the selectors of a query.
     ///
     /// # Errors
-    /// 400 if they make no sense, or the kind does not have the field.
+    /// 400: a selector is malformed, or the kind does not support the field.
     pub(super) fn new(
         kind: &ResourceKind,
         namespace: Option<&str>,
@@ -42,12 +42,12 @@ impl Selection {
         Ok(Self { labels, fields, prefix, is_exact })
     }
 
-    /// The name that is asked for, if it is only one.
+    /// The selected name, if there can be only one.
     pub(super) fn name(&self) -> Option<&str> {
         self.fields.required_value("metadata.name")
     }
 
-    /// Whether it is everything of the kind or namespace.
+    /// Whether it selects all objects of the kind or namespace.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -56,7 +56,7 @@ impl Selection {
         self.is_exact && self.fields.requires_only("metadata.name")
     }
 
-    /// Whether an entry is meant.
+    /// Whether it selects an entry.
     ///
     /// # Errors
     /// The entry is damaged.
@@ -64,7 +64,8 @@ impl Selection {
         if self.is_exact && *entry.key != *self.prefix {
             return Ok(false);
         }
-        // The key says it all where only the name is asked for: what a machine watches of itself.
+        // If only the name is selected, the key decides without decoding: every machine watches its
+        // own objects this way.
         if self.labels.is_empty() && (self.fields.is_empty() || self.is_exact_name()) {
             return Ok(true);
         }
@@ -73,7 +74,7 @@ impl Selection {
     }
 }
 
-/// Whether a name can be a part of a key.
+/// Whether a name is valid in a key.
 fn is_valid_key_segment(name: &str) -> bool {
     !name.is_empty() && !name.contains('/')
 }

@@ -1,7 +1,7 @@
-//! Watch: the events of a part of the objects, as a stream of JSON lines.
+//! Handles watch requests: the events of a selection as a stream of JSON lines.
 //!
-//! A client that does not read holds up nobody: its events wait in the history of the store, and
-//! when that has gone on, the client gets a 410 and lists again.
+//! A client that does not read blocks nobody: its events stay in the store's history. When the
+//! history is compacted past them, the client gets a 410 and lists again.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,17 +26,17 @@ use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{self, StoreEntry, StoreEvent};
 
-/// How often a client is told how far it is, if it wants to know.
+/// How often a client that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a watch lasts if the client does not say: this, and up to twice this.
+/// Lifetime of a watch without timeoutSeconds: this, up to twice this.
 const MIN_TIMEOUT_SECONDS: u64 = 1800;
-/// Events are put together into pieces of about this size, if there are many.
+/// Pending events are merged into chunks of about this size.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchStart {
-    /// With everything that is there, then on; a bookmark says where the first part ends.
+    /// With the current state, then its changes. A bookmark ends the initial state.
     InitialEvents {
         /// Whether the client wants that bookmark.
         marked: bool,
@@ -47,7 +47,7 @@ enum WatchStart {
     Now,
 }
 
-/// The rules of resourceVersion for watches.
+/// Applies the rules of resourceVersion for watches.
 fn watch_start(options: &QueryOptions) -> Result<WatchStart, ApiError> {
     let forbidden =
         |text: &str| invalid_option(FieldError::forbidden("resourceVersionMatch", text));
@@ -125,7 +125,7 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
     Ok(response::build_response(StatusCode::OK, "application/json", Body::from_stream(body)))
 }
 
-/// How long a watch lasts; `fraction` of 256 spreads the ends of those that began together.
+/// The lifetime of a watch. `fraction` of 256 spreads the ends of watches that start together.
 fn watch_timeout(asked: Option<u64>, fraction: u8) -> Duration {
     match asked {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(MIN_TIMEOUT_SECONDS * 48)),
@@ -139,25 +139,25 @@ fn random_fraction() -> u8 {
     uuid::Uuid::new_v4().as_bytes()[0]
 }
 
-/// A watch on its way.
+/// The state of an open watch.
 struct WatchStream {
     source: Option<store::StoreWatch>,
     encoder: WatchEncoder,
-    /// What was there at the start and is not told yet: the entries are shared, their lines would
-    /// not be.
+    /// Initial entries that are not sent yet. Entries are shared with the store; encoded lines
+    /// would not be.
     initial: std::vec::IntoIter<StoreEntry>,
-    /// The revision of the bookmark that ends it.
+    /// The revision of the bookmark that ends the initial state.
     end_of_initial: Option<u64>,
     pending: VecDeque<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
     end: std::pin::Pin<Box<Sleep>>,
     stop: CancellationToken,
-    /// Counted until the stream is dropped.
+    /// Counts the watch as open until the stream is dropped.
     _open: OpenWatch,
 }
 
-/// What woke the stream.
+/// Why the stream woke up.
 enum WatchWakeup {
     Event(Result<Arc<StoreEvent>, store::RevisionError>),
     Bookmark,
@@ -166,7 +166,7 @@ enum WatchWakeup {
 }
 
 impl WatchStream {
-    /// The next piece; none at the end.
+    /// The next chunk; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.push_initial();
@@ -202,14 +202,14 @@ impl WatchStream {
         }
     }
 
-    /// A piece of what was there at the start.
+    /// The next chunk of the initial state.
     fn push_initial(&mut self) {
         let mut size: usize = self.pending.iter().map(Bytes::len).sum();
         while size < CHUNK_BYTES {
             let Some(entry) = self.initial.next() else { break };
             let line = match self.encoder.selection.matches(&entry) {
                 Ok(false) => {
-                    size += entry.value.len(); // reading it took its time too
+                    size += entry.value.len(); // decoding it took time too
                     continue;
                 }
                 Ok(true) => self.encoder.encode_entry("ADDED", &entry),
@@ -230,7 +230,7 @@ impl WatchStream {
         }
     }
 
-    /// Says what is wrong, and ends.
+    /// Sends an error and ends the stream.
     fn fail(&mut self, error: &ApiError) {
         self.pending.push_back(self.encoder.encode_error(error));
         (self.initial, self.end_of_initial) = (Vec::new().into_iter(), None);
@@ -258,7 +258,7 @@ impl WatchStream {
         }
     }
 
-    /// What is there already goes into the same piece.
+    /// Merges events that are already there into the same chunk.
     fn push_ready_events(&mut self) {
         let mut size: usize = self.pending.iter().map(Bytes::len).sum();
         while size < CHUNK_BYTES {

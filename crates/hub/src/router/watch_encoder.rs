@@ -1,4 +1,4 @@
-//! The lines of a watch: events, bookmarks and errors as JSON.
+//! Encodes the events, bookmarks and errors of a watch as JSON lines.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::status::ApiError;
 use crate::store::{StoreEntry, StoreEvent, StoreEventKind};
 use crate::table::IncludeObject;
 
-/// What an event is to a watch that sees only a part of the objects.
+/// The type of an event, as seen by a watch with a selector.
 fn event_type(kind: StoreEventKind, before: bool, now: bool) -> Option<&'static str> {
     match (kind, before, now) {
         (StoreEventKind::Put, false, true) => Some("ADDED"),
         (StoreEventKind::Put, true, true) => Some("MODIFIED"),
-        // It left the part that is watched.
+        // The object no longer matches the selector.
         (StoreEventKind::Put, true, false) | (StoreEventKind::Delete, true, _) => Some("DELETED"),
         (StoreEventKind::Put, false, false) | (StoreEventKind::Delete, false, _) => None,
     }
 }
 
-/// Makes lines of events.
+/// Encodes events as lines.
 pub(super) struct WatchEncoder {
     pub(super) kind: Arc<ResourceKind>,
     pub(super) accept: AcceptedFormat,
     pub(super) include: IncludeObject,
     pub(super) selection: Selection,
-    /// Whether the next table needs its headings.
+    /// Whether the next table includes its column definitions.
     pub(super) needs_table_headers: bool,
 }
 
@@ -46,7 +46,7 @@ impl WatchEncoder {
         };
         let now = event.kind == StoreEventKind::Put && self.selection.matches(&event.entry)?;
         let Some(kind) = event_type(event.kind, before, now) else { return Ok(None) };
-        // What left is shown as it was, at the revision at which it left.
+        // An object that no longer matches is sent in its old state, at the revision of the change.
         match (&event.previous, kind) {
             (Some(previous), "DELETED") => {
                 let entry = StoreEntry { revision: event.revision, ..previous.clone() };
@@ -93,7 +93,7 @@ impl WatchEncoder {
         line(&json!({"type": "BOOKMARK", "object": self.transformed(object)}))
     }
 
-    /// A bookmark in the form of the other events.
+    /// Returns a bookmark in the form of the other events.
     fn transformed(&mut self, object: Value) -> Value {
         let renderer = ObjectRenderer {
             kind: &self.kind,

@@ -1,4 +1,4 @@
-//! Update and patch.
+//! Handles update and patch requests.
 
 use std::borrow::Cow;
 
@@ -22,10 +22,10 @@ use crate::status::ApiError;
 use crate::store::{CommitError, Precondition, StoreEntry, StoreOp};
 use crate::{deletion, event_conversion, strategy};
 
-/// How often a write without a resourceVersion is tried when others write too.
+/// How often a write without a resourceVersion is retried after conflicting writes.
 const MAX_ATTEMPTS: usize = 10;
 
-/// The forms of patches that a kind takes.
+/// The patch media types that a kind accepts.
 pub(super) fn patch_types(kind: &ResourceKind) -> &'static [&'static str] {
     if kind.built_in {
         &[
@@ -94,14 +94,14 @@ pub(super) async fn patch(
         let new =
             patch::apply(kind, old, &value, rules).map_err(|error| error.to_api_error(accepted))?;
         if !new.is_object() {
-            return Err(ApiError::bad_request("the patched object is no object"));
+            return Err(ApiError::bad_request("the patch result is not an object"));
         }
         Ok(new)
     })
     .await
 }
 
-/// Reads, changes and writes until nobody came between.
+/// Reads, changes and writes until no other write intervenes.
 async fn read_modify_write(
     call: &ResourceRequest<'_>,
     name: &str,
@@ -116,8 +116,8 @@ async fn read_modify_write(
         let size = entry.value.len();
         let old = run_offloaded(size, || call.renderer().value(&entry))?;
         let made = run_offloaded(size, || make(&old))?;
-        // What a patch leaves alone has the revision that was read; it is written again if that
-        // has passed, unless the patch itself says which it wants.
+        // A patched object keeps the resourceVersion that was read, so a conflict is retried unless
+        // the patch sets one itself.
         let conditional = !metadata_str(&made, "resourceVersion").is_empty() && !is_patch;
         let (new, warnings) =
             run_offloaded(size, || prepare_update(call, &entry, &old, made, duplicates))?;
@@ -133,7 +133,7 @@ async fn read_modify_write(
     Err(ApiError::modified_conflict(call.kind, name))
 }
 
-/// The object as it would be stored, or what is wrong with it. Pure but for the rules of the hub.
+/// Returns the object as it will be stored.
 fn prepare_update(
     call: &ResourceRequest<'_>,
     entry: &StoreEntry,
@@ -186,7 +186,7 @@ fn prepare_update(
     Ok((new, warnings))
 }
 
-/// Stores the object, or removes it if its last finalizer went; none if somebody else was faster.
+/// Stores the object, or removes it if its last finalizer is gone. `None` means a conflict.
 async fn store_update(
     call: &ResourceRequest<'_>,
     entry: &StoreEntry,
@@ -211,7 +211,7 @@ async fn store_update(
     }
 }
 
-/// Writes an object; none if the expectation does not hold.
+/// Writes an object; `None` if the precondition fails.
 pub(super) async fn put_object(
     call: &ResourceRequest<'_>,
     key: String,
@@ -229,7 +229,7 @@ pub(super) async fn put_object(
     commit(call, StoreOp::Put { key, value, expect }).await
 }
 
-/// One step of the store; none if its expectation does not hold.
+/// Commits one operation; `None` if its precondition fails.
 pub(super) async fn commit(
     call: &ResourceRequest<'_>,
     op: StoreOp,
@@ -241,7 +241,7 @@ pub(super) async fn commit(
     }
 }
 
-/// An error with its causes.
+/// Returns an error with its causes.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,5 @@
-//! The functions that rules may call: those of CEL, its string and list extensions, and some of Kubernetes.
+//! The functions that CEL rules may call: CEL's own, its string and list extensions, and some of
+//! Kubernetes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -11,21 +12,21 @@ use regex::Regex;
 
 use super::format;
 
-/// The environment of all rules.
+/// The CEL environment of all rules.
 pub(super) static CEL_ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(environment()));
 
-/// Compiled patterns; rules use the same few again and again.
+/// Compiled patterns: rules use the same few again and again.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
-/// More patterns than this are not kept.
+/// Maximum number of cached patterns.
 const MAX_PATTERNS: usize = 1024;
 
-/// The name under which [`matches`] replaces CEL's own, which compiles its pattern every time.
+/// The name under which [`matches`] replaces CEL's own, which compiles its pattern on every call.
 pub(super) const MATCHES_FUNCTION: &str = "machinist_matches";
 
 fn environment() -> Env {
     let mut env = Env::stdlib();
     if let Err(error) = add_kubernetes_functions(&mut env) {
-        tracing::error!(%error, "the functions of rules are not complete");
+        tracing::error!(%error, "cannot register all CEL functions");
     }
     env
 }
@@ -46,7 +47,7 @@ fn add_kubernetes_functions(env: &mut Env) -> Result<(), DeclarationError> {
     Ok(())
 }
 
-/// Calls a function of one string, such as `timestamp`.
+/// Calls a function with one string, such as `timestamp`.
 pub(super) fn call(function: &str, text: &str) -> Option<Cel> {
     let arguments = vec![CowVal::owned(CelString::from(text.to_owned()))];
     let overload = CEL_ENV.find_overload(function, &arguments)?;

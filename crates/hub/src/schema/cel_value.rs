@@ -1,4 +1,4 @@
-//! JSON values as CEL sees them: the schema says which strings are times, durations or bytes.
+//! Converts JSON to CEL values. The schema says which strings are times, durations or bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::cel_env;
 use super::format::{self, FormatKind};
 use super::node::{AdditionalProperties, ListKind, SchemaNode};
 
-/// The value of a part of an object.
+/// Converts a part of an object.
 pub(super) fn convert(node: &SchemaNode, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -29,7 +29,7 @@ pub(super) fn convert(node: &SchemaNode, value: &Value) -> Cel {
     }
 }
 
-/// The object itself: of its metadata only the name can be seen.
+/// Converts the object itself. Rules see only the name in its metadata.
 pub(super) fn convert_root(node: &SchemaNode, value: &Value) -> Cel {
     let Value::Object(fields) = value else { return convert(node, value) };
     let mut fields = fields.clone();
@@ -39,7 +39,7 @@ pub(super) fn convert_root(node: &SchemaNode, value: &Value) -> Cel {
     object(node, &fields)
 }
 
-/// A float in an integer field, as `1.0`, is an integer.
+/// A float such as `1.0` in an integer field is an integer.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
 fn integral(node: &SchemaNode, float: f64) -> Cel {
     if node.type_name == "integer" && float.fract() == 0.0 && float.abs() < 9.0e18 {
@@ -62,7 +62,7 @@ fn string(node: &SchemaNode, text: &str) -> Cel {
     }
 }
 
-/// Sets and maps are put in order, so that equality does not depend on it.
+/// Sorts sets and maps, so that their order does not affect equality.
 fn list(node: &SchemaNode, items: &[Value]) -> Cel {
     let untyped = SchemaNode::default();
     let part = node.items.as_deref().unwrap_or(&untyped);
@@ -89,7 +89,7 @@ fn object(node: &SchemaNode, fields: &Map<String, Value>) -> Cel {
     Cel::Map(CelMap { map: Arc::new(entries) })
 }
 
-/// A field name as a CEL identifier.
+/// Escapes a field name as a CEL identifier.
 fn escape(name: &str) -> String {
     const RESERVED: [&str; 21] = [
         "true",

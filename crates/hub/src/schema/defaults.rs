@@ -1,10 +1,10 @@
-//! Defaults, and nulls that have no place.
+//! Applies defaults and drops nulls that are not allowed.
 
 use serde_json::Value;
 
 use super::node::{AdditionalProperties, SchemaNode};
 
-/// Drops fields that are null where null is not allowed and there is no default.
+/// Drops null fields that are neither nullable nor have a default.
 pub(super) fn drop_nulls(node: &SchemaNode, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -26,7 +26,7 @@ pub(super) fn drop_nulls(node: &SchemaNode, value: &mut Value) {
     }
 }
 
-/// Fills in defaults, those inside of defaults too.
+/// Applies defaults, including those inside default values.
 pub(super) fn apply_defaults(node: &SchemaNode, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -55,7 +55,7 @@ pub(super) fn apply_defaults(node: &SchemaNode, value: &mut Value) {
     }
 }
 
-/// Writes whole floats as integers (`1.0` as `1`), as an API server stores them.
+/// Writes whole floats as integers (`1.0` as `1`), as kube-apiserver stores them.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
 pub(super) fn normalize_numbers(value: &mut Value) {
     const MAX: f64 = 9_007_199_254_740_991.0;

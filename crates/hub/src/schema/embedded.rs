@@ -1,4 +1,4 @@
-//! Objects inside of objects (`x-kubernetes-embedded-resource`): they must say what they are.
+//! Checks embedded objects (`x-kubernetes-embedded-resource`): they need an apiVersion and a kind.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::node::SchemaNode;
 use super::{FieldError, child_path};
 use crate::selector::name_validation;
 
-/// Finds embedded objects without a version or kind.
+/// Reports embedded objects without an apiVersion or kind.
 pub(super) fn validate(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, "", &mut errors);

@@ -1,36 +1,37 @@
-//! What is wrong with a field, in the words of a Kubernetes API server.
+//! Field errors with the texts of kube-apiserver.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The kind of fault; each has its own heading in the message and its own reason among the causes of a `Status`.
+/// The kind of a field error. Each has its own prefix in the message and its own reason in the
+/// causes of a `Status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldReason {
-    /// A value that must be there is not.
+    /// A required value is missing.
     Required,
     /// The value is malformed.
     Invalid,
     /// The value has the wrong type.
     TypeInvalid,
-    /// The value is not one of an enumeration.
+    /// The value is not one of the supported ones.
     NotSupported,
-    /// The value is there twice.
+    /// The value is a duplicate.
     Duplicate,
-    /// The value may not be given here.
+    /// The value is not allowed here.
     Forbidden,
     /// The string is too long.
     TooLong,
     /// The list or map has too many entries.
     TooMany,
-    /// What the value names does not exist.
+    /// The referenced object does not exist.
     NotFound,
-    /// The check itself failed.
+    /// The validation itself failed.
     Internal,
 }
 
 impl FieldReason {
-    /// The reason of the cause in a `Status`: `FieldValueRequired`.
+    /// The reason in the causes of a `Status`: `FieldValueRequired`.
     #[must_use]
     pub fn cause_type(self) -> &'static str {
         match self {
@@ -66,21 +67,21 @@ impl FieldReason {
     }
 }
 
-/// A fault of one field: `spec.x: Invalid value: "y": detail`.
+/// An error of one field: `spec.x: Invalid value: "y": detail`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
-    /// Where: `spec.items[2].name`; `<nil>` for the whole object.
+    /// The field: `spec.items[2].name`; `<nil>` for the whole object.
     pub field: String,
-    /// What kind of fault.
+    /// The kind of error.
     pub reason: FieldReason,
-    /// The value at fault, where it is shown.
+    /// The invalid value, if it is shown.
     pub value: Option<Value>,
-    /// What is wrong, or nothing.
+    /// The explanation, or empty.
     pub detail: String,
 }
 
 impl FieldError {
-    /// A fault without a shown value.
+    /// An error that shows no value.
     pub fn new(
         field: impl Into<String>,
         reason: FieldReason,
@@ -90,12 +91,12 @@ impl FieldError {
         Self { field: field.into(), reason, value, detail: detail.into() }
     }
 
-    /// A missing value.
+    /// A required value is missing.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldReason::Required, None, detail)
     }
 
-    /// A malformed value.
+    /// A value is malformed.
     pub fn invalid(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -104,17 +105,17 @@ impl FieldError {
         Self::new(field, FieldReason::Invalid, Some(value.into()), detail)
     }
 
-    /// A value that may not be given.
+    /// The value is not allowed.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldReason::Forbidden, None, detail)
     }
 
-    /// A value that is there twice.
+    /// A value is a duplicate.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(field, FieldReason::Duplicate, Some(value.into()), "")
     }
 
-    /// A value that is not one of `supported`.
+    /// A value is not one of `supported`.
     pub fn not_supported(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -129,14 +130,14 @@ impl FieldError {
         Self::new(field, FieldReason::NotSupported, Some(value.into()), detail)
     }
 
-    /// A string longer than `max`.
+    /// A string is longer than `max`.
     pub fn too_long(field: impl Into<String>, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {max} {unit}");
         Self::new(field, FieldReason::TooLong, None, detail)
     }
 
-    /// A list or map with more than `max` entries.
+    /// A list or map has more than `max` entries.
     pub fn too_many(field: impl Into<String>, actual: usize, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {unit}");
@@ -169,7 +170,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// A value as messages show it: strings quoted, the rest as compact JSON.
+/// Formats a value for a message: strings quoted, the rest as compact JSON.
 #[must_use]
 pub fn format_value(value: &Value) -> String {
     match value {
@@ -179,7 +180,7 @@ pub fn format_value(value: &Value) -> String {
     }
 }
 
-/// Integers as they are, floats as Go prints them.
+/// Formats integers as they are and floats as Go does.
 fn format_number(value: &Value) -> String {
     match value.as_f64() {
         Some(float) if value.is_f64() => go_float(float),
@@ -187,7 +188,7 @@ fn format_number(value: &Value) -> String {
     }
 }
 
-/// A float as Go's `%v` prints it: with an exponent from a million on.
+/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from 1e6 on.
 #[must_use]
 pub fn go_float(float: f64) -> String {
     if float != 0.0 && !(1e-4..1e6).contains(&float.abs()) {
@@ -202,12 +203,12 @@ pub fn go_float(float: f64) -> String {
     format!("{float}")
 }
 
-/// Go's JSON writer escapes what HTML would misread.
+/// Escapes what Go's JSON encoder escapes for HTML.
 fn escape_html(text: &str) -> String {
     text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// A string in double quotes, as Go's `%q` writes it.
+/// Quotes a string like Go's `%q`.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

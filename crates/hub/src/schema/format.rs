@@ -1,4 +1,4 @@
-//! Formats of strings, and regular expressions as Go reads them.
+//! String formats, and regular expressions with Go's semantics.
 
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::selector::name_validation;
 
-/// Base64 with padding, as Go's standard encoding reads it.
+/// Base64 with padding, as Go's standard encoding.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical)
@@ -33,7 +33,7 @@ static UUID_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$").ok()
 });
 
-/// A format that is checked. Others (`int32`, `int64`, `double`…) say nothing, as on an API server.
+/// A validated format. Others (`int32`, `int64`, `double`…) are ignored, as in kube-apiserver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StringFormat {
     name: String,
@@ -55,7 +55,7 @@ pub(super) enum FormatKind {
     Uuid,
     ShortName,
     LongName,
-    /// Known by name; anything goes.
+    /// Known by name, but not validated.
     Any,
 }
 
@@ -113,12 +113,12 @@ impl StringFormat {
     }
 }
 
-/// The bytes of a base64 string.
+/// Decodes a base64 string.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// Whole groups of four, the last one padded; nothing at all is not base64 to an API server.
+/// Groups of four, the last one padded. kube-apiserver rejects the empty string.
 fn is_base64(text: &str) -> bool {
     let body = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     !text.is_empty()
@@ -143,7 +143,7 @@ fn date_time(text: &str) -> bool {
         && fields(6..8) <= "59"
 }
 
-/// `1h30m`, `1.5s`, `-2ms`, and words as `2 hours`.
+/// Parses `1h30m`, `1.5s`, `-2ms`, and words such as `2 hours`.
 fn duration(text: &str) -> bool {
     let text = text.trim_start_matches(['+', '-']);
     if text == "0" {
@@ -188,7 +188,7 @@ fn duration(text: &str) -> bool {
     some
 }
 
-/// Four numbers; zeros before them do no harm.
+/// Four numbers; leading zeros are allowed.
 fn ipv4(text: &str) -> bool {
     let fits = |part: &str| {
         (1..=3).contains(&part.len())
@@ -210,7 +210,7 @@ fn cidr(text: &str) -> bool {
     length.parse::<u8>().is_ok_and(|length| length <= max)
 }
 
-/// Pairs of digits between colons or dashes, or groups of four between dots.
+/// Pairs of digits separated by colons or dashes, or groups of four separated by dots.
 fn mac(text: &str) -> bool {
     let hex = |part: &str, width: usize| {
         part.len() == width && part.bytes().all(|b| b.is_ascii_hexdigit())
@@ -223,7 +223,7 @@ fn mac(text: &str) -> bool {
     )
 }
 
-/// An absolute URL or an absolute path, as Go's `ParseRequestURI` reads it.
+/// An absolute URL or an absolute path, as Go's `ParseRequestURI` accepts it.
 pub(super) fn is_url(text: &str) -> bool {
     if text.bytes().any(|b| b < b' ' || b == 0x7f) || !is_valid_percent_encoding(text) {
         return false;
@@ -268,7 +268,7 @@ fn is_valid_host(host: &str) -> bool {
         && !name.contains([' ', '<', '>', '"', '^', '`', '{', '}', '|', '\\'])
 }
 
-/// A regular expression with Go's meaning: `\d`, `\w`, `\s` and `\b` are about ASCII.
+/// Compiles a regular expression with Go's semantics: `\d`, `\w`, `\s` and `\b` match ASCII only.
 pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();

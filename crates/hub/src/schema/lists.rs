@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: nothing may be there twice.
+//! Finds duplicates in lists that are sets or maps.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::node::{ListKind, SchemaNode};
 use super::{FieldError, child_path};
 
-/// Finds what is there twice, anywhere in an object.
+/// Reports duplicates anywhere in an object.
 pub(super) fn validate(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, "", &mut errors);
@@ -66,7 +66,7 @@ fn duplicate_key_errors(
     errors.extend(duplicate_errors(&found, path));
 }
 
-/// Each value that is repeated is reported once, where it comes the second time.
+/// Reports each repeated value once, at its second occurrence.
 fn duplicate_errors(items: &[Value], path: &str) -> Vec<FieldError> {
     let mut seen: HashMap<String, usize> = HashMap::with_capacity(items.len());
     let mut errors = Vec::new();

@@ -1,10 +1,12 @@
-//! Structural schemas: what a definition (CRD) says about the objects of a kind, applied to them.
+//! Structural schemas of CRDs: defaulting, pruning and validation of objects.
 //!
-//! A schema is compiled once. It then fills in defaults, drops what it does not know, and finds faults, all in walks over
-//! the object that cost no more than its size. The rules (`x-kubernetes-validations`) are CEL programs; they run only on
-//! objects that have the right shape, so the schema's own limits bound their work.
+//! A schema is compiled once. Defaulting, pruning and validation then walk the object in linear
+//! time. The rules (`x-kubernetes-validations`) are CEL expressions; they run only on objects of
+//! the right shape, so the schema's own limits bound their cost.
 //!
-//! Messages are those of an API server, word for word; their order is by field, where the API server has none.
+//! Messages are those of kube-apiserver, word for word. They are ordered by field, where
+//! kube-apiserver has no order. Pure; called by [`crate::admission`] and by machinist's offline
+//! validation.
 
 mod cel_env;
 mod cel_value;
@@ -25,21 +27,21 @@ pub use error::{FieldError, FieldReason, format_value, go_float, quote};
 
 use node::SchemaNode;
 
-/// Why a schema cannot be used.
+/// Why a schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// A part of the schema has the wrong form.
+    /// A part of the schema is malformed.
     #[error("{path}: {what}")]
     Malformed {
-        /// Where in the schema.
+        /// Path in the schema.
         path: String,
         /// What is wrong.
         what: String,
     },
-    /// A pattern is no regular expression.
+    /// A pattern is not a regular expression.
     #[error("{path}: bad pattern '{pattern}': {why}")]
     Pattern {
-        /// Where in the schema.
+        /// Path in the schema.
         path: String,
         /// The pattern.
         pattern: String,
@@ -49,7 +51,7 @@ pub enum SchemaError {
     /// A rule cannot be compiled.
     #[error("{path}: bad rule '{rule}': {why}")]
     Rule {
-        /// Where in the schema.
+        /// Path in the schema.
         path: String,
         /// The rule.
         rule: String,
@@ -65,29 +67,29 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles the `openAPIV3Schema` of a definition's version.
+    /// Compiles the `openAPIV3Schema` of a CRD version.
     ///
     /// # Errors
-    /// If it is not a structural schema, or a pattern or a rule in it is malformed.
+    /// It is not a structural schema, or a pattern or rule in it is malformed.
     pub fn compile(openapi_v3_schema: &Value) -> Result<Self, SchemaError> {
         Ok(Self { root: SchemaNode::compile(openapi_v3_schema)? })
     }
 
-    /// Drops nulls that are not allowed, and fills in defaults.
+    /// Drops nulls that are not allowed, then applies defaults.
     pub fn apply_defaults(&self, object: &mut Value) {
         defaults::drop_nulls(&self.root, object);
         defaults::apply_defaults(&self.root, object);
     }
 
-    /// Drops fields that the schema does not know; returns their paths (`spec.list[0].field`), sorted.
+    /// Drops unknown fields. Returns their paths (`spec.list[0].field`), sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)
     }
 
-    /// Finds what is wrong with an object.
+    /// Validates an object.
     ///
-    /// With the stored object as `old` the transition rules are checked too; faults in parts that did not change are let
-    /// pass, so that a stricter schema does not make stored objects untouchable.
+    /// With the stored object as `old`, transition rules are checked too. Errors in unchanged parts
+    /// are ignored, so that a stricter schema does not block updates of stored objects.
     #[must_use]
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, new, old);
@@ -95,14 +97,14 @@ impl Schema {
         self.validate_lists_and_rules(new, old, errors)
     }
 
-    /// Finds what is wrong with an update of the status alone: the rest of `new` must be that of `old`.
+    /// Validates an update of the status. The rest of `new` must equal `old`.
     #[must_use]
     pub fn validate_status(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let errors = validate::validate_status(&self.root, new, old);
         self.validate_lists_and_rules(new, old, errors)
     }
 
-    /// Lists and rules, after the shape.
+    /// Checks lists and rules. Runs after the shape is valid.
     fn validate_lists_and_rules(
         &self,
         new: &Value,
@@ -129,8 +131,8 @@ impl Schema {
     }
 }
 
-/// Writes whole floats as integers (`1.0` as `1`), as an API server does when it stores an object; to be called after
-/// validation, whose messages know the difference.
+/// Writes whole floats as integers (`1.0` as `1`), as kube-apiserver does when it stores an object.
+/// Call it after validation, whose messages show the original.
 pub fn normalize_numbers(object: &mut Value) {
     defaults::normalize_numbers(object);
 }
@@ -146,12 +148,12 @@ fn blocks_rules(error: &FieldError) -> bool {
     )
 }
 
-/// A field under a path: `spec` and `a` are `spec.a`.
+/// Appends a field to a path: `spec` and `a` give `spec.a`.
 fn child_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The path as errors name it; that of the object itself is `<nil>`.
+/// The path in error messages; `<nil>` for the object itself.
 fn display_path(path: &str) -> &str {
     if path.is_empty() { "<nil>" } else { path }
 }

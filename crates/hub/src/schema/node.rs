@@ -1,4 +1,4 @@
-//! A part of a schema, compiled.
+//! The compiled form of a schema.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{SchemaError, child_path};
 pub(super) struct SchemaNode {
     /// Allowed types; `integer` and `string` for int-or-string. Empty allows all.
     pub(super) types: Vec<String>,
-    /// The type as it is written, for the errors of rules.
+    /// The declared type, for the error messages of rules.
     pub(super) type_name: String,
     pub(super) nullable: bool,
     pub(super) preserve: bool,
@@ -23,7 +23,7 @@ pub(super) struct SchemaNode {
     pub(super) enumeration: Vec<Value>,
     pub(super) limits: ValueLimits,
     pub(super) pattern: Option<Regex>,
-    /// The pattern as it is written.
+    /// The source of the pattern.
     pub(super) pattern_text: String,
     pub(super) properties: BTreeMap<String, SchemaNode>,
     pub(super) additional: AdditionalProperties,
@@ -36,11 +36,11 @@ pub(super) struct SchemaNode {
     pub(super) one_of: Vec<SchemaNode>,
     pub(super) not: Option<Box<SchemaNode>>,
     pub(super) rules: Vec<ValidationRule>,
-    /// Whether there is a rule here or anywhere inside.
+    /// Whether this node or one inside it has rules.
     pub(super) has_rules: bool,
 }
 
-/// Bounds of numbers, lengths and counts.
+/// Limits of numbers, lengths and counts.
 #[derive(Debug, Default)]
 pub(super) struct ValueLimits {
     pub(super) minimum: Option<f64>,
@@ -56,27 +56,27 @@ pub(super) struct ValueLimits {
     pub(super) max_properties: Option<u64>,
 }
 
-/// What fields may there be beyond the named ones?
+/// Which fields are allowed besides the named ones.
 #[derive(Debug, Default)]
 pub(super) enum AdditionalProperties {
-    /// Nothing is said.
+    /// Not specified.
     #[default]
     Unset,
-    /// Any, or none at all.
+    /// Any, or none.
     Any(bool),
-    /// Those that fit.
+    /// Those that match the schema.
     Schema(Box<SchemaNode>),
 }
 
-/// What kind of list it is.
+/// The list type.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum ListKind {
-    /// Replaced as a whole.
+    /// Atomic: replaced as a whole.
     #[default]
     Atomic,
-    /// No value twice.
+    /// A set: values are unique.
     Set,
-    /// Objects told apart by these fields.
+    /// A map: these fields identify an item.
     Map(Vec<String>),
 }
 
@@ -133,7 +133,7 @@ impl SchemaNode {
         Ok(node)
     }
 
-    /// The schema of a field; none if nothing is said about it.
+    /// The schema of a field; `None` if it has none.
     pub(super) fn field(&self, name: &str) -> Option<&SchemaNode> {
         self.properties.get(name).or(match &self.additional {
             AdditionalProperties::Schema(node) => Some(node),
@@ -150,7 +150,7 @@ impl SchemaNode {
         !self.rules.is_empty() || inside.chain(&self.all_of).any(|part| part.has_rules)
     }
 
-    /// The fields that tell an item of a map-like list from others, as one text.
+    /// The key fields of an item of a map list, as one text.
     pub(super) fn item_key(&self, item: &Value) -> Option<String> {
         let ListKind::Map(keys) = &self.list else { return None };
         let Value::Object(fields) = item else { return None };

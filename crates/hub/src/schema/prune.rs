@@ -1,4 +1,4 @@
-//! Dropping what the schema does not know.
+//! Drops fields that the schema does not know.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::node::{AdditionalProperties, SchemaNode};
 
 const TYPE_AND_METADATA: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The fields that metadata can have.
+/// The fields of `ObjectMeta`.
 const METADATA_FIELDS: [&str; 15] = [
     "name",
     "generateName",
@@ -25,7 +25,7 @@ const METADATA_FIELDS: [&str; 15] = [
     "managedFields",
 ];
 
-/// Prunes a whole object: its type and metadata stay, whatever the schema says.
+/// Prunes an object. Its type and metadata stay, whatever the schema says.
 pub(super) fn prune(root: &SchemaNode, object: &mut Value) -> Vec<String> {
     let mut unknown = DroppedFields::default();
     let level = PruneLevel { embedded: true };
@@ -40,12 +40,12 @@ pub(super) fn prune(root: &SchemaNode, object: &mut Value) -> Vec<String> {
     unknown.found
 }
 
-/// What was dropped, and where the walk is.
+/// The dropped paths, and the current path of the walk.
 #[derive(Default)]
 struct DroppedFields {
     path: String,
     found: Vec<String>,
-    /// An API server looks at metadata after all else.
+    /// Metadata paths, which kube-apiserver reports last.
     in_metadata: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl DroppedFields {
         self.found.push(format!("{}{dot}{name}", self.path));
     }
 
-    /// Runs with a step added to the path.
+    /// Runs `run` with a segment appended to the path.
     fn with_segment(&mut self, step: &str, run: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         if !step.starts_with('[') && length > 0 {
@@ -82,7 +82,7 @@ fn walk(node: Option<&SchemaNode>, value: &mut Value, unknown: &mut DroppedField
     }
 }
 
-/// Nothing is known here: no field may stay.
+/// Drops every field: the schema names none.
 fn drop_all_fields(value: &mut Value, unknown: &mut DroppedFields) {
     match value {
         Value::Object(fields) => {
@@ -99,7 +99,7 @@ fn drop_all_fields(value: &mut Value, unknown: &mut DroppedFields) {
     }
 }
 
-/// Metadata has the fields that all objects have.
+/// Prunes metadata to the fields of `ObjectMeta`.
 fn prune_metadata(name: &str, value: &mut Value, unknown: &mut DroppedFields) {
     if let (true, Value::Object(fields)) = (name == "metadata", value) {
         fields.retain(|field, _| {
@@ -146,7 +146,7 @@ fn prune_object(
     }
 }
 
-/// Unknown fields stay here, but what is known is pruned inside.
+/// Keeps unknown fields, but prunes inside the known ones.
 fn prune_preserving(
     node: &SchemaNode,
     value: &mut Value,

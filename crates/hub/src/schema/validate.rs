@@ -1,4 +1,4 @@
-//! The shape of an object: types, required fields, alternatives.
+//! Validates the shape of an object: types, required fields, alternatives.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,15 @@ use serde_json::{Map, Value};
 use super::node::{AdditionalProperties, SchemaNode};
 use super::{FieldError, FieldReason, display_path, quote, value_checks};
 
-/// Finds what does not fit; parts that are equal to the same parts of `old` are let pass.
+/// Reports what does not fit. Parts that equal the same part of `old` are skipped.
 pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut outcome = ValidationResult::default();
     walk(root, new, old, "", &mut outcome);
     outcome.errors
 }
 
-/// Like [`validate`] for the part `status` alone. An API server names the field in full, but not inside the sentence.
+/// Like [`validate`] for `status` alone. kube-apiserver gives the full field path, but not in the
+/// detail text.
 pub(super) fn validate_status(
     root: &SchemaNode,
     new: &Value,
@@ -33,7 +34,8 @@ pub(super) fn validate_status(
     errors
 }
 
-/// The faults found, and how many checks went well: the alternative with the most is the one that was meant.
+/// The errors found, and the number of checks passed: among alternatives, the one that passed most
+/// was meant.
 #[derive(Default)]
 pub(super) struct ValidationResult {
     pub(super) errors: Vec<FieldError>,
@@ -112,7 +114,7 @@ fn type_error(node: &SchemaNode, value: &Value, path: &str, out: &mut Validation
     ));
 }
 
-/// What is named instead of the type where a format is wanted.
+/// The name of the expected type in a message: the format, if there is one.
 fn format_of(value: &Value) -> &'static str {
     match value {
         Value::Number(number) if number.is_f64() => "float64",
@@ -125,7 +127,7 @@ fn type_matches(node: &SchemaNode, value: &Value) -> bool {
     let has = |name: &str| node.types.iter().any(|type_| type_ == name);
     match value {
         Value::Null => node.nullable,
-        // A format speaks for the type of strings and lists.
+        // A format replaces the type of strings and lists.
         Value::String(_) | Value::Array(_)
             if node.format.is_some() && !has("integer") && !has("number") =>
         {
@@ -139,7 +141,8 @@ fn type_matches(node: &SchemaNode, value: &Value) -> bool {
     }
 }
 
-/// Whether a float is an integer that JSON readers agree on; an API server is not exact about large ones.
+/// Whether a float is an integer that all JSON parsers agree on. kube-apiserver is inexact about
+/// large ones.
 fn is_integral(float: f64) -> bool {
     const MAX: f64 = 9_007_199_254_740_991.0;
     const TOLERANCE: f64 = 1e-9;
@@ -165,7 +168,7 @@ fn validate_list(
     value_checks::check_item_count(node, items.len(), path, out);
 }
 
-/// The items of the old list by their keys; only map-like lists have a history of items.
+/// The old items by their keys. Only map lists correlate items.
 pub(super) fn old_items<'a>(
     node: &SchemaNode,
     old: Option<&'a Value>,
@@ -180,7 +183,7 @@ pub(super) fn old_items<'a>(
     found
 }
 
-/// The same field before.
+/// The same field of the old object.
 pub(super) fn old_field<'a>(old: Option<&'a Value>, name: &str) -> Option<&'a Value> {
     old?.get(name)
 }
@@ -269,7 +272,7 @@ fn validate_alternatives(node: &SchemaNode, value: &Value, path: &str, out: &mut
     }
 }
 
-/// The alternative that went farthest; the first of equals.
+/// The alternative that passed the most checks; the first of equals.
 fn closest_alternative(results: Vec<ValidationResult>) -> ValidationResult {
     let mut best = ValidationResult::default();
     let mut first = true;

@@ -1,4 +1,4 @@
-//! The rules of a schema (`x-kubernetes-validations`).
+//! Compiles and runs the CEL rules of a schema (`x-kubernetes-validations`).
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::OptionalValue;
@@ -12,7 +12,7 @@ use super::node::{AdditionalProperties, SchemaNode};
 use super::validate::{old_field, old_items};
 use super::{FieldError, SchemaError, child_path, display_path};
 
-/// A rule may not look at more combinations of items than this.
+/// Maximum number of item combinations that a rule may visit.
 const MAX_EVALUATION_STEPS: usize = 10_000_000;
 
 /// A compiled rule.
@@ -24,7 +24,7 @@ pub(super) struct ValidationRule {
     reason: String,
     optional_old_self: bool,
     uses_old_self: bool,
-    /// How deep loops are nested.
+    /// Nesting depth of loops.
     loop_depth: u32,
     expression: IdedExpr,
     message_expression: Option<IdedExpr>,
@@ -34,20 +34,20 @@ impl ValidationRule {
     pub(super) fn compile(rule: &Value, path: &str) -> Result<Self, SchemaError> {
         let text = |key: &str| rule[key].as_str().unwrap_or_default().trim().to_owned();
         let source = text("rule");
-        let program = compile(&source, path)?;
+        let expression = compile(&source, path)?;
         let message = text("messageExpression");
-        let message_program =
+        let message_expression =
             if message.is_empty() { None } else { Some(compile(&message, path)?) };
         Ok(Self {
             message: text("message"),
             field_path: text("fieldPath").trim_start_matches('.').to_owned(),
             reason: text("reason"),
             optional_old_self: rule["optionalOldSelf"] == true,
-            uses_old_self: program.references().has_variable("oldSelf"),
-            loop_depth: loop_depth(&program),
+            uses_old_self: expression.references().has_variable("oldSelf"),
+            loop_depth: loop_depth(&expression),
             text: source,
-            expression: program,
-            message_expression: message_program,
+            expression,
+            message_expression,
         })
     }
 
@@ -55,14 +55,15 @@ impl ValidationRule {
         if self.message.is_empty() { &self.text } else { &self.message }
     }
 
-    /// The sentence for an object that breaks the rule.
+    /// The message for an object that breaks the rule.
     fn error_message(&self, context: &Context<'_, '_>) -> String {
-        let computed = self.message_expression.as_ref().and_then(|program| {
-            match Cel::resolve(program, context).ok()? {
-                Cel::String(text) => Some(text.trim().to_owned()),
-                _ => None,
-            }
-        });
+        let computed =
+            self.message_expression.as_ref().and_then(|expression| {
+                match Cel::resolve(expression, context).ok()? {
+                    Cel::String(text) => Some(text.trim().to_owned()),
+                    _ => None,
+                }
+            });
         match computed {
             Some(text) if !text.is_empty() && text.len() <= 5 << 10 && !text.contains('\n') => text,
             _ if self.message.is_empty() => format!("failed rule: {}", self.text),
@@ -89,8 +90,8 @@ impl ValidationRule {
 fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
     let wrong =
         |why: String| SchemaError::Rule { path: path.to_owned(), rule: source.to_owned(), why };
-    let program = CEL_ENV.compile(source).map_err(|error| wrong(error.to_string()))?;
-    let mut expression = program.expression().clone();
+    let compiled = CEL_ENV.compile(source).map_err(|error| wrong(error.to_string()))?;
+    let mut expression = compiled.expression().clone();
     let mut unknown = None;
     rewrite(&mut expression, &mut unknown);
     match unknown {
@@ -99,7 +100,7 @@ fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
     }
 }
 
-/// Functions that rules may use; others would only fail when a rule is run.
+/// Known functions. A call of any other would fail only at run time.
 const KNOWN_FUNCTIONS: [&str; 44] = [
     "matches",
     "find",
@@ -147,7 +148,7 @@ const KNOWN_FUNCTIONS: [&str; 44] = [
     "sort",
 ];
 
-/// Uses our `matches`, and finds functions that nobody knows.
+/// Redirects `matches` to ours and finds unknown functions.
 fn rewrite(expression: &mut IdedExpr, unknown: &mut Option<String>) {
     if let Expr::Call(call) = &mut expression.expr {
         let word = call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -243,7 +244,7 @@ fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Runs the rules of one part.
+/// Runs the rules of one part of an object.
 fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
     if node.rules.is_empty() {
         return;
@@ -280,7 +281,7 @@ fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<Fiel
         }
         match Cel::resolve(&rule.expression, &context) {
             Ok(Cel::Bool(true)) => {}
-            // A part that did not change is not held to rules that it already broke.
+            // An unchanged part may keep violating a rule that it violated before.
             Ok(_) if unchanged && !rule.uses_old_self => {}
             Ok(_) => errors.push(rule.error(node, place.path, &context)),
             Err(error) => errors.push(invalid(evaluation_error(&error, rule))),
@@ -288,7 +289,7 @@ fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<Fiel
     }
 }
 
-/// The longest list or map anywhere in a value.
+/// The length of the longest list or map anywhere in a value.
 fn max_collection_len(value: &Value) -> usize {
     match value {
         Value::Array(items) => {
@@ -301,7 +302,7 @@ fn max_collection_len(value: &Value) -> usize {
     }
 }
 
-/// Why a rule could not be evaluated.
+/// Returns why a rule could not be evaluated.
 fn evaluation_error(error: &ExecutionError, rule: &ValidationRule) -> String {
     let what = match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -1,4 +1,4 @@
-//! Checks of single values: text, numbers, counts, enumerations.
+//! Validates single values: strings, numbers, counts and enumerations.
 
 use serde_json::{Number, Value};
 
@@ -10,7 +10,7 @@ fn field_or_root(path: &str) -> &str {
     display_path(path.trim_start_matches('.'))
 }
 
-/// Length and pattern; only the first fault counts.
+/// Checks length and pattern. Only the first error is reported.
 pub(super) fn check_text(node: &SchemaNode, text: &str, path: &str, out: &mut ValidationResult) {
     let limits = &node.limits;
     if limits.max_length.is_none() && limits.min_length.is_none() && node.pattern.is_none() {
@@ -31,7 +31,7 @@ pub(super) fn check_text(node: &SchemaNode, text: &str, path: &str, out: &mut Va
     out.errors.push(error);
 }
 
-/// The format of a string.
+/// Checks the format of a string.
 pub(super) fn check_format(node: &SchemaNode, text: &str, path: &str, out: &mut ValidationResult) {
     if let Some(format) = node.format.as_ref().filter(|format| !format.matches(text)) {
         let detail = format!("{path} in body must be of type {}: {}", format.name(), quote(text));
@@ -45,7 +45,7 @@ pub(super) fn check_format(node: &SchemaNode, text: &str, path: &str, out: &mut 
     }
 }
 
-/// Range and steps of a number. An integer is compared with bounds cut to integers, as an API server does.
+/// Checks the range of a number and `multipleOf`. kube-apiserver truncates the bounds of integers.
 pub(super) fn check_number(
     node: &SchemaNode,
     number: &Number,
@@ -85,7 +85,7 @@ pub(super) fn check_number(
     }
 }
 
-/// How many items a list has.
+/// Checks the number of items.
 pub(super) fn check_item_count(
     node: &SchemaNode,
     count: usize,
@@ -102,7 +102,7 @@ pub(super) fn check_item_count(
     }
 }
 
-/// How many fields an object has.
+/// Checks the number of properties.
 pub(super) fn check_field_count(
     node: &SchemaNode,
     count: usize,
@@ -119,7 +119,7 @@ pub(super) fn check_field_count(
     }
 }
 
-/// One of the allowed values.
+/// Checks that a value is in the enumeration.
 pub(super) fn check_enum(node: &SchemaNode, value: &Value, path: &str, out: &mut ValidationResult) {
     if node.enumeration.is_empty()
         || node.enumeration.iter().any(|one| equals_enum_value(one, value))
@@ -135,7 +135,7 @@ pub(super) fn check_enum(node: &SchemaNode, value: &Value, path: &str, out: &mut
     out.errors.push(FieldError::not_supported(field_or_root(path), value.clone(), &texts));
 }
 
-/// Numbers are read as those of the enumeration; null is never one of the values.
+/// Numbers are compared by value; null never matches.
 fn equals_enum_value(one: &Value, value: &Value) -> bool {
     match (one, value) {
         (Value::Null, _) => false,

@@ -6,7 +6,7 @@ use crate::kind_registry::ResourceKind;
 use crate::schema::quote;
 use crate::status::ApiError;
 
-/// A parsed field selector; every term must hold.
+/// A parsed field selector. All terms must match.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSelector {
     terms: Vec<FieldTerm>,
@@ -52,10 +52,10 @@ const EVENTS_V1_FIELDS: &[&str] = &[
 ];
 
 impl FieldSelector {
-    /// Reads a selector; nothing selects everything.
+    /// Parses a selector. An empty one selects everything.
     ///
     /// # Errors
-    /// 400 in the words of an API server.
+    /// 400 with the text of kube-apiserver.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -67,7 +67,7 @@ impl FieldSelector {
                 )));
             };
             let value = unescape(value).map_err(ApiError::bad_request)?;
-            // An empty term is dropped by the API server too.
+            // kube-apiserver ignores empty terms too.
             if !(field.is_empty() && value.is_empty()) {
                 terms.push(FieldTerm { field: field.to_owned(), value, equal });
             }
@@ -75,20 +75,20 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether the object's fields fit.
+    /// Whether the fields of an object match.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| (field_value(object, &term.field) == term.value) == term.equal)
     }
 
-    /// The value that a field must have, if the selector asks for one.
+    /// The value that a field must have, if the selector requires one.
     #[must_use]
     pub fn required_value(&self, field: &str) -> Option<&str> {
         let mut terms = self.terms.iter().filter(|term| term.equal);
         terms.find(|term| term.field == field).map(|term| term.value.as_str())
     }
 
-    /// Whether the value of this field is all that it asks for.
+    /// Whether the selector consists of a required value of this field only.
     #[must_use]
     pub fn requires_only(&self, field: &str) -> bool {
         matches!(self.terms.as_slice(), [term] if term.equal && term.field == field)
@@ -100,10 +100,10 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Whether the kind can be asked for these fields.
+    /// Checks that the kind supports the fields.
     ///
     /// # Errors
-    /// 400 in the words of an API server, for the first field that it cannot.
+    /// 400 with the text of kube-apiserver, for the first unsupported field.
     pub fn check_supported(&self, kind: &ResourceKind) -> Result<(), ApiError> {
         let fields = supported(kind);
         let unknown = self.terms.iter().find(|term| !fields.contains(&term.field.as_str()));
@@ -118,7 +118,7 @@ impl FieldSelector {
     }
 }
 
-/// The fields that objects of a kind can be selected by.
+/// The fields by which a kind can be selected.
 fn supported(kind: &ResourceKind) -> &'static [&'static str] {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Node") => &["metadata.name", "spec.unschedulable"],
@@ -134,10 +134,10 @@ fn supported(kind: &ResourceKind) -> &'static [&'static str] {
     }
 }
 
-/// The text of a field; nothing for one that is not there.
+/// The value of a field as text; empty if it is missing.
 fn field_value(object: &Value, path: &str) -> String {
     match path {
-        // A boolean that is left out is false.
+        // A missing boolean is false.
         "spec.unschedulable" => {
             let set = object.pointer("/spec/unschedulable").and_then(Value::as_bool);
             return set.unwrap_or(false).to_string();
@@ -149,7 +149,7 @@ fn field_value(object: &Value, path: &str) -> String {
         "reportingComponent" | "reportingController" => return reporter(object),
         _ => {}
     }
-    // An event is stored under either of its two APIs.
+    // An event may be stored in the form of either API.
     let other = if let Some(rest) = path.strip_prefix("involvedObject.") {
         Some(format!("regarding.{rest}"))
     } else {
@@ -176,7 +176,7 @@ fn text_at(object: &Value, path: &str) -> String {
     }
 }
 
-/// The terms between commas; a comma after a backslash belongs to its term.
+/// Splits at commas. A backslash escapes a comma.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let mut start = 0;
@@ -196,7 +196,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Field, whether it must be equal, value.
+/// Returns the field, whether the value must be equal, and the value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     for (index, _) in term.char_indices() {
         let rest = &term[index..];

@@ -8,7 +8,7 @@ use super::name_validation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
-/// A parsed label selector; every requirement must hold.
+/// A parsed label selector. All requirements must match.
 #[derive(Debug, Clone, Default)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -49,17 +49,17 @@ enum LabelToken {
 }
 
 impl LabelSelector {
-    /// Reads a selector; nothing selects everything.
+    /// Parses a selector. An empty one selects everything.
     ///
     /// # Errors
-    /// 400 in the words of an API server.
+    /// 400 with the text of kube-apiserver.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut parser = LabelParser { tokens: scan(text), position: 0 };
         let requirements = parser.parse().map_err(ApiError::bad_request)?;
         Ok(Self { requirements })
     }
 
-    /// Whether the object's labels fit.
+    /// Whether the labels of an object match.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
@@ -159,7 +159,7 @@ fn is_special(c: char) -> bool {
     matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
 }
 
-/// The longest operator at the start; each of its characters is one by itself too.
+/// The longest operator at the start of the text.
 fn scan_operator(text: &str) -> (LabelToken, String, usize) {
     let two = text.get(..2).and_then(operator).map(|token| (token, 2));
     let one = || text.get(..1).and_then(operator).map(|token| (token, 1));
@@ -200,7 +200,7 @@ struct LabelParser {
 }
 
 impl LabelParser {
-    /// The next token; `in` and `notin` are words wherever no operator is expected.
+    /// The next token. `in` and `notin` are identifiers where no operator is expected.
     fn peek(&self) -> (LabelToken, String) {
         match self.tokens.get(self.position) {
             Some((LabelToken::In | LabelToken::NotIn, text)) => {

@@ -1,8 +1,8 @@
-//! Which names, label keys and label values Kubernetes allows, and what it says about others.
+//! Validates names, label keys and label values, with the texts of Kubernetes.
 
-/// The longest label value and name part of a key.
+/// Maximum length of a label value and of the name part of a key.
 const MAX_LABEL_LENGTH: usize = 63;
-/// The longest subdomain.
+/// Maximum length of a subdomain.
 const MAX_SUBDOMAIN_LENGTH: usize = 253;
 
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start \
@@ -24,7 +24,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
     '-', start with an alphabetic character, and end with an alphanumeric character (e.g. \
     'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/// What is wrong with a label key; empty if nothing.
+/// Returns the errors of a label key.
 #[must_use]
 pub fn validate_qualified_name(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -59,7 +59,7 @@ pub fn validate_qualified_name(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a label value; empty if nothing.
+/// Returns the errors of a label value.
 #[must_use]
 pub fn validate_label_value(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -72,7 +72,7 @@ pub fn validate_label_value(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a subdomain, the form of most object names; empty if nothing.
+/// Returns the errors of a DNS subdomain, the syntax of most object names.
 #[must_use]
 pub fn validate_subdomain(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -85,7 +85,7 @@ pub fn validate_subdomain(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a label in the sense of the DNS, the form of namespace names; empty if nothing.
+/// Returns the errors of a DNS label (RFC 1123), the syntax of namespace names.
 #[must_use]
 pub fn validate_dns_label(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -99,7 +99,7 @@ pub fn validate_dns_label(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with an older DNS label, which starts with a letter; empty if nothing.
+/// Returns the errors of a DNS label (RFC 1035), which starts with a letter.
 #[must_use]
 pub fn validate_dns_1035_label(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -116,7 +116,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// Letters and digits at both ends; `-`, `_` and `.` between.
+/// Letters and digits at both ends; `-`, `_` and `.` in between.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = [bytes.first(), bytes.last()];

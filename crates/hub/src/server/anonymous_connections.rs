@@ -1,8 +1,8 @@
-//! Connections of which nobody knows yet whose they are.
+//! Limits connections whose client is not authenticated yet.
 //!
-//! There is room for a fixed number of them. When one more comes, the oldest goes: so whoever opens
-//! thousands of connections and says nothing keeps nobody out. A connection stops being a guest when
-//! a certificate or a token has said who it is.
+//! Their number is fixed. One more evicts the oldest, so a client that opens thousands of silent
+//! connections locks nobody out. A connection stops counting once a certificate or token
+//! authenticates it. Called by the accept loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The guests of a server.
+/// The anonymous connections of a server.
 #[derive(Debug)]
 pub(super) struct AnonymousConnections {
     capacity: usize,
@@ -20,11 +20,11 @@ pub(super) struct AnonymousConnections {
 #[derive(Debug, Default)]
 struct ConnectionTable {
     next_id: u64,
-    /// By the order in which they came.
+    /// By order of arrival.
     open: BTreeMap<u64, CancellationToken>,
 }
 
-/// A guest; it leaves the book when it is dropped or known.
+/// An anonymous connection. Dropping or authenticating it frees its slot.
 #[derive(Debug)]
 pub(super) struct AnonymousConnection {
     connections: Arc<AnonymousConnections>,
@@ -33,26 +33,26 @@ pub(super) struct AnonymousConnection {
 }
 
 impl AnonymousConnections {
-    pub(super) fn new(room: usize) -> Arc<Self> {
-        Arc::new(Self { capacity: room.max(1), connections: Mutex::default() })
+    pub(super) fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self { capacity: capacity.max(1), connections: Mutex::default() })
     }
 
-    /// Lets one in. Where there is no room the oldest has to go.
+    /// Registers a connection. Evicts the oldest if there are too many.
     pub(super) fn register(self: &Arc<Self>) -> AnonymousConnection {
-        let out = CancellationToken::new();
-        let mut book = self.connections.lock();
-        let oldest = if book.open.len() >= self.capacity { book.open.pop_first() } else { None };
-        let number = book.next_id;
-        book.next_id += 1;
-        book.open.insert(number, out.clone());
-        drop(book);
+        let eviction = CancellationToken::new();
+        let mut table = self.connections.lock();
+        let oldest = if table.open.len() >= self.capacity { table.open.pop_first() } else { None };
+        let id = table.next_id;
+        table.next_id += 1;
+        table.open.insert(id, eviction.clone());
+        drop(table);
         if let Some((_, oldest)) = oldest {
             oldest.cancel();
         }
-        AnonymousConnection { connections: Arc::clone(self), id: number, eviction: out }
+        AnonymousConnection { connections: Arc::clone(self), id, eviction }
     }
 
-    /// Makes the oldest go; says whether there was one.
+    /// Evicts the oldest connection. Returns whether there was one.
     pub(super) fn evict_oldest(&self) -> bool {
         let oldest = self.connections.lock().open.pop_first();
         oldest.inspect(|(_, oldest)| oldest.cancel()).is_some()
@@ -60,12 +60,12 @@ impl AnonymousConnections {
 }
 
 impl AnonymousConnection {
-    /// Somebody known from now on: it stays as long as it likes.
+    /// The client is authenticated: the connection no longer counts.
     pub(super) fn mark_authenticated(&self) {
         self.connections.connections.lock().open.remove(&self.id);
     }
 
-    /// Waits until it has to go.
+    /// Waits for the eviction.
     pub(super) async fn evicted(&self) {
         self.eviction.cancelled().await;
     }
@@ -81,30 +81,30 @@ impl Drop for AnonymousConnection {
 mod tests {
     use super::*;
 
-    fn present(guests: &[&AnonymousConnection]) -> Vec<bool> {
-        guests.iter().map(|guest| !guest.eviction.is_cancelled()).collect()
+    fn present(connections: &[&AnonymousConnection]) -> Vec<bool> {
+        connections.iter().map(|connection| !connection.eviction.is_cancelled()).collect()
     }
 
     #[test]
     fn the_oldest_connection_is_evicted() {
-        let guests = AnonymousConnections::new(2);
-        let (a, b) = (guests.register(), guests.register());
-        let c = guests.register();
+        let connections = AnonymousConnections::new(2);
+        let (a, b) = (connections.register(), connections.register());
+        let c = connections.register();
         assert_eq!(present(&[&a, &b, &c]), [false, true, true]);
-        assert!(guests.evict_oldest());
+        assert!(connections.evict_oldest());
         assert_eq!(present(&[&a, &b, &c]), [false, false, true]);
     }
 
     #[test]
     fn authenticated_and_closed_connections_do_not_count() {
-        let guests = AnonymousConnections::new(2);
-        let (a, b) = (guests.register(), guests.register());
+        let connections = AnonymousConnections::new(2);
+        let (a, b) = (connections.register(), connections.register());
         a.mark_authenticated();
         drop(b);
-        let (c, d) = (guests.register(), guests.register());
+        let (c, d) = (connections.register(), connections.register());
         assert_eq!(present(&[&a, &c, &d]), [true, true, true]);
         drop((c, d));
-        assert!(!guests.evict_oldest());
+        assert!(!connections.evict_oldest());
         assert_eq!(present(&[&a]), [true]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection may take: time, memory and places.
+//! Limits of a connection: time, memory and number.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustix::net::sockopt;
 
-/// As many requests at once on one connection.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_CONCURRENT_STREAMS: u32 = 250;
-/// The head of a request may be this large.
+/// Largest request head.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
-/// What waits to be sent on one stream, and on one HTTP/1 connection together with the head of the
-/// next request: who does not read holds no more than this.
+/// Send buffer of a stream; on HTTP/1, of the connection together with the next request head. A
+/// client that does not read holds no more than this.
 const MAX_SEND_BUFFER_BYTES: usize = 64 << 10;
-/// What may have come on one stream and on one connection before somebody reads it.
+/// Receive window of a stream and of a connection.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// How often a silent client is asked whether it is still there, and how long it may take to say so.
+/// Interval of HTTP/2 pings to a silent client, and the timeout of the response.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// A connection must have finished its TLS handshake in this time.
+    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// And must have made its first request in this time after that.
+    /// Timeout of the first request after the handshake.
     pub first_request_timeout: Duration,
-    /// On HTTP/1 the head of the next request must be there in this time after the last answer.
-    /// Longer than clients keep idle connections, so that it is they who close them.
+    /// Timeout of the next request head on HTTP/1. Longer than clients keep idle connections, so
+    /// that the clients close them.
     pub header_read_timeout: Duration,
-    /// A client that takes nothing of what is sent to it for this long is gone.
+    /// A client that accepts no data for this long is disconnected.
     pub write_stall_timeout: Duration,
-    /// As many connections at once; more wait to be accepted.
+    /// Maximum number of connections. Further ones wait in the accept queue.
     pub max_connections: usize,
-    /// As many of them may be of clients that nobody knows; the oldest makes room for one more.
+    /// How many of them may be anonymous. One more evicts the oldest.
     pub max_anonymous_connections: usize,
 }
 
@@ -53,8 +53,8 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Tells the kernel: no waiting for more to send, and an end for peers that vanished or take
-    /// nothing. A socket that does not know an option works without it.
+    /// Sets TCP options: no delay, a timeout for stalled writes, and keepalive. A socket without an
+    /// option works without it.
     pub(super) fn configure_socket(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
         let stalled = u32::try_from(self.write_stall_timeout.as_millis()).unwrap_or(u32::MAX);
@@ -66,7 +66,7 @@ impl ConnectionLimits {
         let _ = sockopt::set_tcp_keepcnt(socket, 4);
     }
 
-    /// How a connection is served: by HTTP/2 or HTTP/1, whatever TLS agreed on.
+    /// Configures HTTP/1 and HTTP/2; TLS negotiates which one is used.
     pub(super) fn connection_builder(&self, http2: bool) -> Builder<TokioExecutor> {
         let mut builder = Builder::new(TokioExecutor::new());
         if http2 {

@@ -1,11 +1,12 @@
-//! The hub over TLS: a short accept loop, client certificates, limits against hostile and slow
-//! clients.
+//! Serves the hub over TLS, with client certificates and limits against hostile and slow clients.
 //!
-//! | module | is |
+//! | module | purpose |
 //! |---|---|
-//! | [`tls`] | the server's certificate, and whom a client's certificate names |
-//! | [`limits`] | what a connection may take: time, memory, places |
-//! | [`guests`] | connections of which nobody knows whose they are: the oldest makes room |
+//! | [`tls`] | the server certificate, and the user of a client certificate |
+//! | [`limits`] | time, memory and number of connections |
+//! | [`anonymous_connections`] | evicts the oldest unauthenticated connection |
+//!
+//! Called by `machinist up`; authorization is the router's task.
 
 mod anonymous_connections;
 mod limits;
@@ -33,12 +34,12 @@ use crate::router::{Authenticated, PeerCertificate};
 use anonymous_connections::{AnonymousConnection, AnonymousConnections};
 use tls::ClientVerifier;
 
-/// How long running requests may go on after the stop.
+/// How long open requests may run after a stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait when no connection can be accepted.
+/// Pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// A server that is ready to run.
+/// A configured server.
 pub struct HubServer {
     acceptor: TlsAcceptor,
     client_verifier: Arc<ClientVerifier>,
@@ -52,25 +53,25 @@ impl std::fmt::Debug for HubServer {
 }
 
 impl HubServer {
-    /// A server with a certificate, for clients of a CA.
+    /// Creates a server with a certificate, for the clients of a CA.
     ///
     /// # Errors
-    /// The CA is not usable.
+    /// The CA is invalid.
     pub fn new(certificate: &HubServingCertificate, ca: &str) -> Result<Self, ServerError> {
         let (acceptor, clients) = tls::tls_acceptor(certificate, ca)?;
         Ok(Self { acceptor, client_verifier: clients, limits: ConnectionLimits::default() })
     }
 
-    /// The same with other limits.
+    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: ConnectionLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Serves until it is stopped, then lets running requests end.
+    /// Serves until it is stopped, then lets open requests finish.
     pub async fn run(self, listener: TcpListener, router: Router, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(self.limits.max_connections));
-        let guests = AnonymousConnections::new(
+        let anonymous = AnonymousConnections::new(
             self.limits.max_anonymous_connections.min(self.limits.max_connections),
         );
         let server = Arc::new(self);
@@ -78,18 +79,18 @@ impl HubServer {
         loop {
             let (slot, stream, address) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = accept(&listener, &slots, &guests) => accepted,
+                accepted = accept(&listener, &slots, &anonymous) => accepted,
             };
             let (server, router, watcher) =
                 (Arc::clone(&server), router.clone(), graceful.watcher());
-            let guest = guests.register();
+            let registration = anonymous.register();
             tokio::spawn(async move {
-                server.serve_connection(stream, address, router, guest, watcher).await;
+                server.serve_connection(stream, address, router, registration, watcher).await;
                 drop(slot);
             });
         }
         drop(listener);
-        // Whoever still sends after that is cut off.
+        // Connections that are still open after that are closed.
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
     }
 
@@ -98,7 +99,7 @@ impl HubServer {
         stream: TcpStream,
         address: SocketAddr,
         router: Router,
-        guest: AnonymousConnection,
+        registration: AnonymousConnection,
         watcher: Watcher,
     ) {
         self.limits.configure_socket(&stream);
@@ -106,25 +107,27 @@ impl HubServer {
             tokio::time::timeout(self.limits.handshake_timeout, self.acceptor.accept(stream));
         let stream = tokio::select! {
             stream = handshake => stream,
-            () = guest.evicted() => return tracing::debug!(%address, "made room for others"),
+            () = registration.evicted() => return tracing::debug!(%address, "anonymous connection evicted"),
         };
         let stream = match stream {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%address, %error, "no TLS connection"),
-            Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
+            Ok(Err(error)) => return tracing::debug!(%address, %error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!(%address, "TLS handshake timed out"),
         };
         let tls = stream.get_ref().1;
         let peer =
             self.client_verifier.peer_certificate(tls.peer_certificates().unwrap_or_default());
         let http2 = tls.alpn_protocol() == Some(b"h2");
         if matches!(peer, Some(PeerCertificate::Trusted(_))) {
-            guest.mark_authenticated();
+            registration.mark_authenticated();
         }
-        let (guest, spoke) = (Arc::new(guest), Arc::new(AtomicBool::new(false)));
-        let (known, heard) = (Arc::clone(&guest), Arc::clone(&spoke));
+        let (registration, has_requested) =
+            (Arc::new(registration), Arc::new(AtomicBool::new(false)));
+        let (authenticating, request_seen) =
+            (Arc::clone(&registration), Arc::clone(&has_requested));
         let service = router
             .map_request(move |mut request: http::Request<hyper::body::Incoming>| {
-                heard.store(true, Ordering::Relaxed);
+                request_seen.store(true, Ordering::Relaxed);
                 if let Some(peer) = &peer {
                     request.extensions_mut().insert(peer.clone());
                 }
@@ -132,7 +135,7 @@ impl HubServer {
             })
             .map_response(move |response: axum::response::Response| {
                 if response.extensions().get::<Authenticated>().is_some() {
-                    known.mark_authenticated();
+                    authenticating.mark_authenticated();
                 }
                 response
             });
@@ -140,46 +143,46 @@ impl HubServer {
         let connection =
             builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         tokio::select! {
-            ended = watcher.watch(connection.into_owned()) => {
-                if let Err(error) = ended {
-                    tracing::debug!(%address, %error, "connection ended");
+            result = watcher.watch(connection.into_owned()) => {
+                if let Err(error) = result {
+                    tracing::debug!(%address, %error, "connection result");
                 }
             }
-            () = guest.evicted() => tracing::debug!(%address, "made room for others"),
-            () = wait_until_idle(self.limits.first_request_timeout, &spoke) => {
-                tracing::debug!(%address, "no request in time");
+            () = registration.evicted() => tracing::debug!(%address, "anonymous connection evicted"),
+            () = wait_until_idle(self.limits.first_request_timeout, &has_requested) => {
+                tracing::debug!(%address, "no request before the timeout");
             }
         }
     }
 }
 
-/// The next connection, when there is a place for it. Where there is none, or no file is left for
-/// it, a connection of somebody unknown has to go.
+/// Accepts the next connection once a slot is free. Without a free slot or file descriptor, an
+/// anonymous connection is evicted.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-    guests: &AnonymousConnections,
+    anonymous: &AnonymousConnections,
 ) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
     if slots.available_permits() == 0 {
-        guests.evict_oldest();
+        anonymous.evict_oldest();
     }
-    let slot = Arc::clone(slots).acquire_owned().await.ok(); // it is never closed
+    let slot = Arc::clone(slots).acquire_owned().await.ok(); // the semaphore is never closed
     loop {
         match listener.accept().await {
             Ok((stream, address)) => return (slot, stream, address),
             Err(error) => {
-                let room = guests.evict_oldest();
-                tracing::warn!(%error, room, "cannot accept a connection");
+                let evicted = anonymous.evict_oldest();
+                tracing::warn!(%error, evicted, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Ends when a client has asked nothing for so long since it came.
-async fn wait_until_idle(limit: Duration, spoke: &AtomicBool) {
+/// Completes when a client has sent no request for that long since it connected.
+async fn wait_until_idle(limit: Duration, has_requested: &AtomicBool) {
     tokio::time::sleep(limit).await;
-    if spoke.load(Ordering::Relaxed) {
+    if has_requested.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
 }

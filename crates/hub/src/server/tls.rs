@@ -1,4 +1,5 @@
-//! TLS: the server's certificate, which can change while it runs, and whom a client's certificate names.
+//! TLS: the server certificate, which can be replaced at run time, and the user of a client
+//! certificate.
 
 use std::sync::Arc;
 
@@ -18,11 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use crate::auth::certificates::{self, PemKeyPair};
 use crate::router::PeerCertificate;
 
-/// The server cannot start.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The certificates are not usable.
-    #[error("the server's certificate or CA is not usable: {0}")]
+    /// The certificates are invalid.
+    #[error("the server's certificate or CA is invalid: {0}")]
     Tls(String),
 }
 
@@ -30,25 +31,25 @@ fn tls_error<E: std::fmt::Display>(error: E) -> ServerError {
     ServerError::Tls(format!("{error}"))
 }
 
-/// The certificate of the server; it can be changed while the server runs.
+/// The server certificate. It can be replaced while the server runs.
 #[derive(Debug, Clone)]
 pub struct HubServingCertificate {
     current: Arc<RwLock<Arc<CertifiedKey>>>,
 }
 
 impl HubServingCertificate {
-    /// Takes a certificate.
+    /// Loads a certificate.
     ///
     /// # Errors
-    /// The PEM is not usable.
+    /// The PEM is invalid.
     pub fn new(pair: &PemKeyPair) -> Result<Self, ServerError> {
         Ok(Self { current: Arc::new(RwLock::new(certified_key(pair)?)) })
     }
 
-    /// New connections get this one from now on.
+    /// Replaces the certificate for new connections.
     ///
     /// # Errors
-    /// The PEM is not usable; the old one stays.
+    /// The PEM is invalid; the old certificate stays.
     pub fn replace(&self, pair: &PemKeyPair) -> Result<(), ServerError> {
         *self.current.write() = certified_key(pair)?;
         Ok(())
@@ -73,15 +74,15 @@ fn crypto_provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
-/// Takes every client certificate into the connection. Whether it is to be trusted is decided per
-/// connection, so that a client with an old or a strange one is told 401 and not cut off.
+/// Accepts every client certificate during the handshake and verifies it per connection: a client
+/// with an expired or foreign certificate then gets a 401 instead of a closed connection.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     trusted: Arc<dyn ClientCertVerifier>,
 }
 
 impl ClientVerifier {
-    /// Whom the certificates of a client name.
+    /// Returns the peer that a client's certificates name.
     pub(super) fn peer_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
         let (first, rest) = chain.split_first()?;
         let trusted = self.trusted.verify_client_cert(first, rest, UnixTime::now());
@@ -136,7 +137,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// What takes connections of clients of a CA, and what says who they are.
+/// Returns the TLS acceptor and the verifier for clients of a CA.
 pub(super) fn tls_acceptor(
     certificate: &HubServingCertificate,
     ca: &str,

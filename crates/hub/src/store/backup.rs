@@ -1,4 +1,4 @@
-//! Backups: all live entries in one file that can be checked by itself.
+//! Backups: all live entries in one self-checking file.
 //!
 //! ```text
 //! magic "machinist-backup", format u32, revision u64, count u64
@@ -6,9 +6,9 @@
 //! SHA-256 of all before
 //! ```
 //!
-//! The history is not in it. A restored store starts at a revision far above the one of the backup:
-//! clients may know revisions that were made after it, and must not take what comes now for those.
-//! Their watches get [`TooOld`](super::TooOld), so they list again.
+//! It has no history. A restored store starts far above the revision of the backup, because clients
+//! may know revisions that were made after it. Their watches get
+//! [`RevisionError::TooOld`](super::RevisionError::TooOld), so they list again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,18 +31,18 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// How far above the backup's revision a restored store starts.
 const REVISION_JUMP: u64 = 1_000_000_000;
 
-/// What a backup holds.
+/// What a backup contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupInfo {
-    /// The revision it is a view of.
+    /// The revision of the backup.
     pub revision: u64,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: usize,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// Writes a backup to anything.
+/// Writes a backup to a stream.
 pub(super) async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     revision: u64,
@@ -75,7 +75,7 @@ pub(super) async fn write(
     Ok(BackupInfo { revision, entries: entries.len(), bytes })
 }
 
-/// Writes a backup to a file, all of it or nothing.
+/// Writes a backup to a file, atomically.
 pub(super) async fn write_file(
     path: &Path,
     revision: u64,
@@ -90,7 +90,7 @@ pub(super) async fn write_file(
         Err(error) => Err(error),
     };
     if finish.is_err() {
-        let _ = tokio::fs::remove_file(partial).await; // the first error is the one to tell
+        let _ = tokio::fs::remove_file(partial).await; // the first error is the one to report
     }
     let backup = finish.map_err(StoreError::io("write", path))?;
     match path.parent() {
@@ -114,7 +114,7 @@ async fn write_partial(
     Ok(backup)
 }
 
-/// Makes a data directory from a backup.
+/// Creates a data directory from a backup.
 pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
     let (revision, entries) = read(from)?;
     let dir = DataDir::lock(dir)?;
@@ -132,11 +132,11 @@ pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
     switch.seal();
     drop(database);
     dir.write_format()?;
-    tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "restored");
+    tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "backup restored");
     Ok(())
 }
 
-/// Reads a backup and checks all of it.
+/// Reads a backup and verifies its checksum.
 fn read(path: &Path) -> Result<(u64, Vec<StoreEntry>), StoreError> {
     let bad = |what: &str| {
         let (path, what) = (path.to_owned(), what.to_owned());
@@ -144,18 +144,19 @@ fn read(path: &Path) -> Result<(u64, Vec<StoreEntry>), StoreError> {
     };
     let file = Bytes::from(std::fs::read(path).map_err(StoreError::io("read", path))?);
     if !file.starts_with(MAGIC) {
-        return Err(bad("it is not a backup of the hub"));
+        return Err(bad("it is not a hub backup"));
     }
-    let format = ByteReader(&file[MAGIC.len()..]).read_u32().ok_or_else(|| bad("it is cut off"))?;
+    let format =
+        ByteReader(&file[MAGIC.len()..]).read_u32().ok_or_else(|| bad("it is truncated"))?;
     if format != FORMAT_VERSION {
         let (path, found) = (path.to_owned(), format.to_string());
         return Err(StoreError::Format { path, found, known: FORMAT_VERSION });
     }
-    let end = file.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| bad("it is cut off"))?;
+    let end = file.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| bad("it is truncated"))?;
     if Sha256::digest(&file[..end])[..] != file[end..] {
         return Err(bad("its checksum does not match"));
     }
-    parse(&file.slice(MAGIC.len() + 4..end)).ok_or_else(|| bad("its entries make no sense"))
+    parse(&file.slice(MAGIC.len() + 4..end)).ok_or_else(|| bad("its entries are malformed"))
 }
 
 fn parse(body: &Bytes) -> Option<(u64, Vec<StoreEntry>)> {

@@ -1,4 +1,4 @@
-//! How entries and events are written as bytes. All numbers are little endian.
+//! The byte format of entries and events. All numbers are little endian.
 //!
 //! ```text
 //! entry   created u64, revision u64, value
@@ -6,7 +6,7 @@
 //! key     length u32, bytes        (and values inside events likewise)
 //! ```
 //!
-//! An event is written with the entry *before* it only: the entry after it is the one before the
+//! An event is stored with the entry *before* it only: the entry after it is the one before the
 //! next event of the same key, or the live one.
 
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use bytes::Bytes;
 
 use super::types::{StoreEntry, StoreEvent, StoreEventKind};
 
-/// The length of an entry beside its value.
+/// Length of an encoded entry without its value.
 pub(super) const ENTRY_HEADER_BYTES: usize = 16;
 
-/// The largest value: lengths are `u32`, and a value is held in memory several times on its way.
+/// The largest value. Lengths are `u32`, and a value is in memory several times while it is
+/// written.
 pub(super) const MAX_VALUE_BYTES: usize = 64 << 20;
 
-/// An event as it was written.
+/// A stored event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EventRecord {
     pub(super) kind: StoreEventKind,
@@ -56,7 +57,7 @@ pub(super) fn encode_event(out: &mut Vec<u8>, event: &StoreEvent) {
     }
 }
 
-/// All events of a row, oldest first.
+/// Decodes all events of a row, oldest first.
 pub(super) fn decode_events(row: &[u8]) -> Option<Vec<EventRecord>> {
     let mut row = ByteReader(row);
     let mut records = Vec::new();
@@ -86,12 +87,12 @@ fn decode_event(row: &mut ByteReader<'_>) -> Option<EventRecord> {
 }
 
 pub(super) fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Lengths are checked when a transaction comes in.
+    // `Store::commit` has checked the length.
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// Takes values off the front.
+/// Reads values from the front of a buffer.
 pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -166,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_panic(row in proptest::collection::vec(0u8..4, 0..60)) {
+        fn decoding_never_panics(row in proptest::collection::vec(0u8..4, 0..60)) {
             let _ = decode_events(&row);
             let _ = decode_entry("", &row);
         }

@@ -1,10 +1,10 @@
-//! The data directory: who may use it, and which format it has.
+//! The data directory: its lock, its format version and its files.
 //!
 //! ```text
-//! LOCK        held while a process has the directory; says which
-//! FORMAT      the version of all that is here
-//! store.redb  the data (store.redb.new while it is being made)
-//! REVISION    one that the data had reached at the last start or end: they must not be behind it
+//! LOCK        held while a process uses the directory; names the process
+//! FORMAT      the format version of the directory
+//! store.redb  the data (store.redb.new while it is written)
+//! REVISION    a revision that the data have reached; older data are rejected
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
 
-/// The format that this program writes, and the newest it reads.
+/// The format that this version writes, and the newest that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// The name of the data file.
 pub(super) const DATA_FILE: &str = "store.redb";
-/// The name of a data file that is not complete yet.
+/// The name of an incomplete data file.
 pub(super) const NEW_DATA_FILE: &str = "store.redb.new";
 const LOCK_FILE: &str = "LOCK";
 const FORMAT_FILE: &str = "FORMAT";
 const REVISION_FILE: &str = "REVISION";
 
-/// A data directory that this process has for itself, until it is dropped.
+/// A locked data directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory if need be, and locks it.
+    /// Creates the directory if needed, and locks it.
     pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
         DirBuilder::new()
             .recursive(true)
@@ -62,7 +62,7 @@ impl DataDir {
         self.path.join(name)
     }
 
-    /// Whether there are data. An error if they cannot be used.
+    /// Whether the directory contains data. Fails if they are unusable.
     pub(super) fn has_data(&self) -> Result<bool, StoreError> {
         let format = self.file(FORMAT_FILE);
         let marked = match std::fs::read_to_string(&format) {
@@ -78,21 +78,21 @@ impl DataDir {
         Ok(there)
     }
 
-    /// Writes down the format, once the data are there.
+    /// Writes the format version, once the data exist.
     pub(super) fn write_format(&self) -> Result<(), StoreError> {
         if self.file(FORMAT_FILE).exists() {
-            return Ok(()); // and was checked
+            return Ok(()); // `has_data` has checked it
         }
         self.write_marker_file(FORMAT_FILE, &format!("{FORMAT_VERSION}\n"))
     }
 
-    /// Writes down a revision that is durable.
+    /// Records a durable revision.
     pub(super) fn write_revision(&self, revision: u64) -> Result<(), StoreError> {
         self.write_marker_file(REVISION_FILE, &format!("{revision}\n"))
     }
 
-    /// An error if the data are behind the revision that was written down: redb goes back to the
-    /// batch before when the last one is incomplete, which must not happen to a batch that was not.
+    /// Fails if the data are older than the recorded revision. redb falls back to the previous
+    /// batch if the last one is incomplete, which must never happen to an acknowledged batch.
     pub(super) fn check_revision(&self, revision: u64) -> Result<(), StoreError> {
         const REMEDY: &str = "restore a backup into a fresh directory, \
             or remove the file REVISION to go on with what is there";
@@ -107,7 +107,7 @@ impl DataDir {
         Ok(())
     }
 
-    /// Removes a new data file that was never completed.
+    /// Removes an incomplete new data file.
     pub(super) fn discard_new_data(&self) -> Result<(), StoreError> {
         let new = self.file(NEW_DATA_FILE);
         match std::fs::remove_file(&new) {
@@ -118,14 +118,14 @@ impl DataDir {
         }
     }
 
-    /// Makes the new data file the data file.
+    /// Replaces the data file by the new one.
     pub(super) fn activate_new_data(&self) -> Result<(), StoreError> {
         let new = self.file(NEW_DATA_FILE);
         std::fs::rename(&new, self.file(DATA_FILE)).map_err(StoreError::io("rename", &new))?;
         sync_dir(&self.path)
     }
 
-    /// An error if there is anything but the traces of a restore that was interrupted.
+    /// Fails if the directory contains more than the remains of an interrupted restore.
     pub(super) fn ensure_empty(&self) -> Result<(), StoreError> {
         let path = &self.path;
         let listing = std::fs::read_dir(path).map_err(StoreError::io("read", path))?;
@@ -170,17 +170,17 @@ pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Makes names in a directory durable.
+/// Makes directory entries durable.
 pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
     let sync = || File::open(path)?.sync_all();
     sync().map_err(StoreError::io("sync", path))
 }
 
 fn write_lock_holder(lock: &mut File) -> std::io::Result<()> {
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default();
+    let binary = std::env::current_exe().ok();
+    let binary = binary.as_deref().and_then(Path::file_name).unwrap_or_default();
     lock.set_len(0)?;
-    write!(lock, "process {} ({})", std::process::id(), program.to_string_lossy())
+    write!(lock, "process {} ({})", std::process::id(), binary.to_string_lossy())
 }
 
 fn read_lock_holder(lock: &mut File) -> String {

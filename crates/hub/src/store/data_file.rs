@@ -1,8 +1,8 @@
-//! The data file as redb sees it: it can be sealed, after which nothing is written any more.
+//! The data file as redb sees it. It can be sealed against further writes.
 //!
-//! redb ends a clean shutdown by writing the state of its allocator, which it believes unchecked at
-//! the next start: a flipped bit in there makes it panic. So the file is sealed before it is
-//! closed. Every start is then one after a crash, where redb checks the sum of every page.
+//! At a clean shutdown redb writes its allocator state, which it trusts unchecked at the next
+//! start: a flipped bit in it makes redb panic. The file is therefore sealed before it is closed.
+//! Every start is then a recovery, in which redb verifies the checksum of every page.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::data_dir::open_private;
 
 const SEALED: u8 = 1;
 
-/// Says what the file does, and tells what happened to it; a clone is the same switch.
+/// Controls the file and reports failed syncs. A clone controls the same file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileControl(Arc<FileControlState>);
 
@@ -27,45 +27,45 @@ struct FileControlState {
 }
 
 impl FileControl {
-    /// Refuses all writes from now on.
+    /// Rejects all further writes.
     pub(super) fn seal(&self) {
         self.0.mode.store(SEALED, Ordering::SeqCst);
     }
 
-    /// Whether a sync has failed: the kernel may then show data that the disk does not have.
+    /// Whether a sync has failed. The page cache may then hold data that the disk does not.
     pub(super) fn sync_failed(&self) -> bool {
         self.0.sync_failed.load(Ordering::SeqCst)
     }
 
-    /// The file was replaced by one whose syncs have not failed.
+    /// The file was replaced by one without a failed sync.
     pub(super) fn clear_sync_failure(&self) {
         self.0.sync_failed.store(false, Ordering::SeqCst);
     }
 
-    /// Works from now on.
+    /// Ends an injected fault.
     #[cfg(test)]
     pub(super) fn resume(&self) {
         self.0.mode.store(0, Ordering::SeqCst);
     }
 
-    /// Fails from now on, as a disk would.
+    /// Injects a disk fault.
     #[cfg(test)]
     pub(super) fn inject_fault(&self, fault: DiskFault) {
         self.0.mode.store(fault as u8, Ordering::SeqCst);
     }
 }
 
-/// What a disk may do.
+/// A disk fault.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DiskFault {
-    /// It has no space left.
+    /// The disk is full.
     DiskFull = 2,
-    /// It takes writes but does not make them durable.
+    /// Writes succeed, but syncs fail.
     SyncFails = 3,
 }
 
-/// A file with a switch.
+/// A file with its control.
 #[derive(Debug)]
 pub(super) struct DataFile {
     file: FileBackend,
@@ -73,7 +73,7 @@ pub(super) struct DataFile {
 }
 
 impl DataFile {
-    /// Opens a file, or makes an empty one.
+    /// Opens or creates a file.
     pub(super) fn open(path: &Path, switch: FileControl) -> Result<Self, redb::DatabaseError> {
         Ok(Self { file: FileBackend::new(open_private(path)?)?, control: switch })
     }

@@ -6,12 +6,13 @@
 //! | `history` | revision, part | the events of that revision, in parts of bounded size |
 //! | `meta` | `format`, `revision`, `floor` | number |
 //!
-//! Reads go to memory: the file is read only when it is opened. It is written with one fsync a
-//! batch; redb's checksums tell at the next start whether the last batch is complete.
+//! Reads are served from memory; the file is read only when it is opened. Each batch is written
+//! with one fsync. At the next start redb's checksums show whether the last batch is complete.
 //!
-//! After a write that failed, say for want of space, the file is opened and checked again. After a
-//! sync that failed it is never trusted again, as the kernel may show what the disk does not have: a
-//! new one is written from memory and takes its place. Likewise if the failed batch is in it.
+//! After a failed write, for example on a full disk, the file is opened and checked again. After a
+//! failed sync the file is never trusted again, because the page cache may hold data that the disk
+//! does not: a new file is written from memory and replaces it. The same happens if the failed
+//! batch is in the file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,10 +34,10 @@ const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries"
 const HISTORY: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("history");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
-/// redb's cache: only the inner pages matter, as reads are answered from memory.
+/// redb's cache. Only inner pages matter, since reads are served from memory.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// A row of the history is closed when it is this long: large ones need large free places.
+/// Maximum size of a history row. Larger rows would need larger contiguous free space.
 const ROW_BYTES: usize = 16 << 10;
 
 /// An open data directory.
@@ -47,7 +48,7 @@ pub(super) struct DiskStorage {
     database: Option<Database>,
 }
 
-/// All that a data file holds.
+/// The contents of a data file.
 pub(super) struct DataFileContents<E, H> {
     pub(super) revision: u64,
     pub(super) floor: u64,
@@ -56,12 +57,12 @@ pub(super) struct DataFileContents<E, H> {
 }
 
 impl DiskStorage {
-    /// The data file.
+    /// The path of the data file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a data directory, or makes it, and reads all of it.
+    /// Opens or creates a data directory and loads its contents.
     pub(super) fn open(
         dir: &Path,
         options: StoreOptions,
@@ -90,14 +91,14 @@ impl DiskStorage {
         Ok((Self { dir, path, file_control: switch, database: Some(database) }, state))
     }
 
-    /// Makes a batch durable, and forgets the history up to `floor`.
+    /// Makes a batch durable and deletes the history up to `floor`.
     pub(super) fn write(&self, batch: &WriteBatch, floor: u64) -> Result<(), StoreError> {
         let Some(database) = &self.database else { return Err(StoreError::Closed) };
         write_batch(database, batch, floor)
             .map_err(|source| self.write_error(Arc::new(source) as Arc<_>))
     }
 
-    /// Makes the data file usable after an error: it then holds what is in memory, and no more.
+    /// Makes the data file usable after an error, with exactly the contents of memory.
     pub(super) fn recover(&mut self, state: &StoreState) -> Result<(), StoreError> {
         self.database = None;
         self.database = match self.reopen(state) {
@@ -117,7 +118,7 @@ impl DiskStorage {
         Ok(())
     }
 
-    /// The data file as it is, if it can be trusted and is at the revision of the memory.
+    /// Opens the existing data file if it can be trusted and has the revision of the memory.
     fn reopen(&self, state: &StoreState) -> Option<Database> {
         if self.file_control.sync_failed() {
             return None;
@@ -129,12 +130,12 @@ impl DiskStorage {
         (revision == state.revision).then_some(database)
     }
 
-    /// Closes the data file, all of whose batches are durable already.
+    /// Closes the data file. All batches are durable already.
     pub(super) fn close(mut self, revision: u64) {
         self.file_control.seal();
         self.database = None;
         if let Err(error) = self.dir.write_revision(revision) {
-            tracing::warn!(%error, "store closed, its revision not written down");
+            tracing::warn!(%error, "cannot record the revision of the closed store");
         }
     }
 
@@ -165,7 +166,7 @@ impl<'a> DataFileContents<(), ()> {
     }
 }
 
-/// Writes a new data file beside the old one and puts it in its place.
+/// Writes a new data file and replaces the old one.
 pub(super) fn build_data_file<'a>(
     dir: &DataDir,
     switch: &FileControl,
@@ -184,11 +185,11 @@ pub(super) fn build_data_file<'a>(
     Ok(database)
 }
 
-/// Opens the data file and checks all of it.
+/// Opens the data file and verifies it.
 fn open_existing(path: &Path, switch: &FileControl) -> Result<Database, StoreError> {
     let length = std::fs::metadata(path).map_err(StoreError::io("read", path))?.len();
     if length == 0 {
-        return Err(StoreError::corrupt(path, "it is empty")); // redb would make a new one of it
+        return Err(StoreError::corrupt(path, "it is empty")); // redb would initialize it
     }
     DataFile::open(path, switch.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
@@ -258,7 +259,7 @@ fn write_all<'a>(
     Ok(())
 }
 
-/// Adds the events after `floor`, at least a row for each revision.
+/// Stores the events after `floor`, in at least one row per revision.
 fn write_events<'a>(
     transaction: &WriteTransaction,
     events: impl Iterator<Item = &'a Arc<StoreEvent>>,
@@ -322,7 +323,7 @@ fn load(path: &Path, database: &Database, options: StoreOptions) -> Result<Store
     Ok(state)
 }
 
-/// The rows of a data file; none where one of them makes no sense.
+/// The rows of a data file; `None` if one of them is malformed.
 struct LoadedRows {
     meta: HashMap<String, u64>,
     entries: Option<std::collections::BTreeMap<Arc<str>, StoreEntry>>,
@@ -354,8 +355,8 @@ fn read_all(database: &Database) -> Result<LoadedRows, redb::Error> {
     })
 }
 
-/// The events, newest first, with the entries after them: found by going back from the live ones.
-/// None if the entries are not what the events say.
+/// Rebuilds the events, newest first, by going back from the live entries. `None` if events and
+/// entries disagree.
 fn rebuild_events(
     state: &StoreState,
     rows: Vec<(u64, Vec<EventRecord>)>,

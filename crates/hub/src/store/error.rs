@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors of the store. Each text names the file or key and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use super::types::StoreEntry;
 
-/// The store cannot do what it was asked.
+/// Why an operation of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: Arc<io::Error>,
     },
-    /// Another process has the data directory.
+    /// Another process uses the data directory.
     #[error(
         "the data directory {} is in use by {holder}: stop it, or choose another directory",
         dir.display()
@@ -28,24 +28,24 @@ pub enum StoreError {
     Locked {
         /// The directory.
         dir: PathBuf,
-        /// The process that holds it, as far as known.
+        /// The process that uses it, if known.
         holder: String,
     },
-    /// The data were written by a newer program.
+    /// The data were written by a newer version.
     #[error(
-        "{} has format {found}, this program knows up to {known}: use the program that wrote it, \
+        "{} has format {found}, this version reads up to {known}: use the version that wrote it, \
          or a newer one",
         path.display()
     )]
     Format {
         /// The file.
         path: PathBuf,
-        /// The format it has.
+        /// The format found.
         found: String,
-        /// The newest format that this program knows.
+        /// The newest known format.
         known: u32,
     },
-    /// A data or backup file is not as it was written.
+    /// A data or backup file is damaged.
     #[error("{} is damaged ({what}): {remedy}", path.display())]
     Corrupt {
         /// The file.
@@ -55,26 +55,26 @@ pub enum StoreError {
         /// What to do.
         remedy: &'static str,
     },
-    /// The target of a restore is not a fresh directory.
+    /// The target of a restore is not empty.
     #[error("{} is not empty (it has {found}): restore into a fresh directory", dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// A file that is in it.
+        /// A file in it.
         found: String,
     },
     /// The data file cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Database {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: Arc<redb::Error>,
     },
-    /// The disk did not take a transaction. It is not visible to anyone and counts as not made;
-    /// only if the process ends before the disk works again may it be there after the restart.
+    /// The disk rejected a transaction. It is not visible and counts as not committed. Only if the
+    /// process ends before the disk recovers may it be visible after the restart.
     #[error(
         "cannot write {}: the change was not made; free space or check the disk, then try again",
         path.display()
@@ -82,10 +82,10 @@ pub enum StoreError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// A value is larger than the store takes.
+    /// A value is too large.
     #[error("the value of {key} has {size} bytes, more than the {limit} the store takes")]
     TooLarge {
         /// The key.
@@ -123,18 +123,18 @@ impl StoreError {
     }
 }
 
-/// A transaction did not go through; nothing of it was done.
+/// A transaction failed. None of its operations was applied.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// An expectation did not hold.
+    /// A precondition failed.
     #[error("{}", conflict(*op, found.as_ref()))]
     Conflict {
-        /// The step whose expectation it was.
+        /// Index of the operation.
         op: usize,
-        /// What was found.
+        /// The current entry of the key.
         found: Option<StoreEntry>,
     },
-    /// The store could not keep it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -149,13 +149,13 @@ fn conflict(op: usize, found: Option<&StoreEntry>) -> String {
     }
 }
 
-/// A revision cannot be served.
+/// Why a revision cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevisionError {
-    /// The history does not reach back that far any more.
+    /// The history no longer contains the revision.
     #[error("revision {requested} is too old, the history starts at {oldest}: list again")]
     Compacted {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: u64,
         /// The oldest revision that can be served.
         oldest: u64,
@@ -163,12 +163,12 @@ pub enum RevisionError {
     /// The revision is in the future.
     #[error("revision {requested} is not there yet, the newest is {current}: try again later")]
     FutureRevision {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: u64,
         /// The newest revision.
         current: u64,
     },
-    /// The store was closed while watching.
+    /// The store was closed.
     #[error("the store was closed: open it and watch again")]
     Closed,
 }

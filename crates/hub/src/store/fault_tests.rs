@@ -1,4 +1,4 @@
-//! What happens when the disk fails, or its data were made by other hands.
+//! Disk failures and inconsistent data files.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -38,12 +38,12 @@ async fn recovers_from(fault: DiskFault, cause: &str, same_file: bool) {
         assert!(text.contains("store.redb") && text.contains(cause), "{text}");
         assert!(!store.is_writable());
     }
-    // To find a conflict needs no disk.
+    // Detecting a conflict needs no disk.
     let impossible = vec![StoreOp::Delete { key: "b".into(), expect: Precondition::Present }];
     assert!(matches!(store.commit(impossible).await, Err(CommitError::Conflict { .. })));
-    assert_eq!(store.get("a").unwrap().value, "1", "reads go on, with what was acknowledged");
+    assert_eq!(store.get("a").unwrap().value, "1", "reads return what was acknowledged");
     assert_eq!((store.revision(), watch.observed_revision()), (2, 2));
-    assert!(watch.try_next().unwrap().is_none(), "nobody sees what failed");
+    assert!(watch.try_next().unwrap().is_none(), "failed transactions are invisible");
 
     switch.resume();
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
@@ -115,7 +115,7 @@ fn an_unknown_format_inside_the_data_is_refused() {
 }
 
 #[test]
-fn history_that_does_not_fit_the_entries_is_refused() {
+fn history_that_contradicts_the_entries_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     {
         let data = data_dir::DataDir::lock(dir.path()).unwrap();

@@ -1,8 +1,8 @@
-//! The newest events, in order, within bounds.
+//! The newest events, in order and within limits.
 //!
-//! An event has a sequence number (its place since the store was opened) beside its revision:
-//! several events of one transaction share the revision. Whole transactions are forgotten at
-//! once, so the history covers all of `floor() + 1 ..= current` at any time.
+//! Besides its revision an event has a sequence number, its position since the store was opened:
+//! the events of a transaction share the revision. Only whole transactions are compacted, so the
+//! history always covers all of `floor() + 1 ..= current`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::types::{StoreEvent, StoreOptions};
 #[derive(Debug)]
 pub(super) struct History {
     events: VecDeque<Arc<StoreEvent>>,
-    /// The sequence number of the first event.
+    /// Sequence number of the first event.
     first: u64,
-    /// The newest revision that is forgotten.
+    /// The newest compacted revision.
     floor: u64,
     bytes: usize,
     options: StoreOptions,
@@ -25,12 +25,12 @@ impl History {
         Self { events: VecDeque::new(), first: 0, floor, bytes: 0, options }
     }
 
-    /// The newest revision that is forgotten: views and watches may start here, not before.
+    /// The newest compacted revision. Lists and watches may start here, not before.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// The sequence number that the next event will get.
+    /// Sequence number of the next event.
     pub(super) fn next_sequence(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -40,13 +40,13 @@ impl History {
         self.events.push_back(event);
     }
 
-    /// The event with a sequence number; none if it is forgotten or not there yet.
+    /// The event with a sequence number; `None` if it is compacted or in the future.
     pub(super) fn get(&self, sequence: u64) -> Option<&Arc<StoreEvent>> {
         let index = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         self.events.get(index)
     }
 
-    /// The sequence number of the first event after a revision.
+    /// Sequence number of the first event after a revision.
     pub(super) fn sequence_after(&self, revision: u64) -> u64 {
         self.first + self.index_after(revision) as u64
     }
@@ -59,8 +59,8 @@ impl History {
         self.events.range(self.index_after(revision)..)
     }
 
-    /// The first sequence number from `sequence` on whose event has a key with the prefix.
-    /// `Err` if `sequence` is forgotten.
+    /// The first sequence number from `sequence` on whose key has the prefix. `Err` if `sequence`
+    /// is compacted.
     pub(super) fn find_prefix(
         &self,
         sequence: u64,
@@ -75,7 +75,7 @@ impl History {
         Ok(offset.map(|offset| self.first + (start + offset) as u64))
     }
 
-    /// What the floor must be once `events` are added, to stay within the bounds.
+    /// The floor that keeps the history within its limits after `events` are added.
     pub(super) fn floor_with<'a>(
         &'a self,
         events: impl ExactSizeIterator<Item = &'a Arc<StoreEvent>> + Clone,
@@ -95,7 +95,7 @@ impl History {
         floor
     }
 
-    /// Forgets all events up to and including a revision.
+    /// Drops all events up to and including a revision.
     pub(super) fn compact(&mut self, floor: u64) {
         self.floor = self.floor.max(floor);
         while let Some(event) = self.events.front().filter(|event| event.revision <= floor) {
@@ -110,7 +110,7 @@ impl History {
     }
 }
 
-/// The history does not reach back to what was asked for.
+/// The requested event has been compacted.
 #[derive(Debug)]
 pub(super) struct Compacted;
 
@@ -140,7 +140,7 @@ mod tests {
     fn transactions_are_compacted_as_a_whole() {
         let mut history = history(4);
         let new = [event("d", 5)];
-        assert_eq!(history.floor_with(new.iter()), 2, "both events of revision 2 go");
+        assert_eq!(history.floor_with(new.iter()), 2, "both events of revision 2 are dropped");
         history.push(Arc::clone(&new[0]));
         history.compact(2);
         assert_eq!((history.floor(), history.first, history.next_sequence()), (2, 2, 5));

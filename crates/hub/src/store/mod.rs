@@ -1,23 +1,26 @@
-//! The store: keys and bytes, one growing revision, transactions, history and watches.
+//! The store: keys and values, one increasing revision, transactions, history and watches.
 //!
 //! ```text
-//! commit ─→ queue ─→ writer thread: check ─→ redb, one fsync ─→ publish ─→ answer
+//! commit ─→ queue ─→ writer thread: check ─→ redb, one fsync ─→ publish ─→ reply
 //!                                                                 │
 //!                    get, list, list_at  ←─ memory: entries ←─────┤
 //!                    watch, Watch::next  ←─ memory: history ←─────┘
 //! ```
 //!
-//! - All live entries are in memory; reads never touch the disk and never wait for it.
-//! - A transaction is durable when [`Store::commit`] returns, and nobody sees it before that, nor a
-//!   part of it. It has one revision, which all its events share.
-//! - The revision never goes back, whenever the process is killed. An empty store is at 1.
-//! - The newest events are kept, in memory and on disk: a watch from an older revision resumes,
-//!   also after a restart, and a list can be a view of an older revision.
-//! - An idle watch costs a few hundred bytes, and a change wakes only the watches it concerns.
-//! - When the disk fails, the transactions of that batch fail, and all later ones until the data
-//!   file could be checked, or written anew from memory. Reads and watches go on.
+//! - All live entries are in memory. Reads never wait for the disk.
+//! - A transaction is durable when [`Store::commit`] returns. Nobody sees it or a part of it
+//!   before. All its events share one revision.
+//! - The revision never decreases, even if the process is killed. An empty store is at 1.
+//! - The newest events are kept in memory and on disk: a watch resumes from an older revision, also
+//!   after a restart, and a list can show an older revision.
+//! - An idle watch costs a few hundred bytes. A change wakes only the watches that match it.
+//! - After a disk failure the transactions of the batch fail, and all later ones until the data
+//!   file is checked or rewritten from memory. Reads and watches continue.
 //!
-//! [`Store::in_memory`] is the same without a disk, for tests.
+//! It does not know what the values mean. Opened by `machinist up`; used by [`crate::hub`], the
+//! router and the background tasks.
+//!
+//! [`Store::in_memory`] behaves the same without a disk, for tests.
 
 mod backup;
 mod codec;
@@ -59,20 +62,20 @@ use state::StoreState;
 use watch::SharedState;
 use writer::{PendingTransaction, StoreWriter, WriterCommand};
 
-/// The store. A clone is the same store; when the last one goes, the store is closed.
+/// The store. A clone is the same store; dropping the last one closes it.
 #[derive(Clone, Debug)]
 pub struct Store {
     handle: Arc<StoreHandle>,
 }
 
-/// How large a store is.
+/// The size of a store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreUsage {
-    /// How many entries it has.
+    /// Number of entries.
     pub(crate) objects: u64,
-    /// How many bytes their keys and values have.
+    /// Size of all keys and values.
     pub(crate) bytes: u64,
-    /// How large its file is; 0 without one.
+    /// Size of the data file; 0 without one.
     pub(crate) file_bytes: u64,
 }
 
@@ -82,17 +85,17 @@ struct StoreHandle {
     writer: Option<mpsc::Sender<WriterCommand>>,
     writable: Arc<AtomicBool>,
     commit_duration: Histogram,
-    /// The data file, where there is a disk.
+    /// The data file; `None` in memory.
     data_file: Option<PathBuf>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Store {
-    /// Opens the store in a directory, which it makes if need be and keeps for itself.
+    /// Opens the store in a directory. Creates the directory if needed and locks it.
     ///
     /// # Errors
-    /// If another process has the directory, the data are damaged or of a newer format, or the disk
-    /// does not work.
+    /// Another process uses the directory, the data are damaged or of a newer format, or the disk
+    /// fails.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         Self::open_with(dir, options, FileControl::default())
     }
@@ -106,7 +109,7 @@ impl Store {
         Ok(Self::start(state, Some(disk)))
     }
 
-    /// An empty store without a disk: the same behaviour, for tests.
+    /// An empty store without a disk, for tests.
     #[must_use]
     pub fn in_memory(options: StoreOptions) -> Self {
         Self::start(StoreState::empty(options), None)
@@ -127,8 +130,8 @@ impl Store {
         let thread = std::thread::Builder::new().name("hub-store".into());
         let thread = thread
             .spawn(move || writer.run())
-            .inspect_err(|error| tracing::error!(%error, "store has no writer thread"))
-            .ok(); // the inbox is gone with the writer: commits answer `Closed`
+            .inspect_err(|error| tracing::error!(%error, "cannot start the store's writer thread"))
+            .ok(); // without the writer, commits return `Closed`
         let handle = StoreHandle {
             shared,
             writer: Some(sender),
@@ -146,23 +149,23 @@ impl Store {
         self.handle.shared.state.read().revision
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<StoreEntry> {
         self.handle.shared.state.read().entries.get(key).cloned()
     }
 
-    /// The entries whose keys start with `prefix`, sorted by key: those after `start_after`, at
-    /// most `limit` of them.
+    /// Returns the entries whose keys start with `prefix`, sorted by key: those after
+    /// `start_after`, at most `limit`.
     #[must_use]
     pub fn list(&self, prefix: &str, start_after: Option<&str>, limit: Option<usize>) -> StorePage {
         self.handle.shared.state.read().list(prefix, start_after, limit)
     }
 
-    /// As [`Store::list`], as it was at an older revision.
+    /// Like [`Store::list`], at an older revision.
     ///
     /// # Errors
-    /// If the history does not reach back that far, or the revision is in the future.
+    /// The history no longer contains the revision, or it is in the future.
     pub fn list_at(
         &self,
         revision: u64,
@@ -173,12 +176,12 @@ impl Store {
         self.handle.shared.state.read().list_at(revision, prefix, start_after, limit)
     }
 
-    /// Makes a transaction: all of it or nothing, durable when this returns.
+    /// Commits a transaction atomically. It is durable when this returns.
     ///
-    /// When the future is dropped before it is ready, the transaction may be made or not.
+    /// If the future is dropped early, the transaction may or may not be committed.
     ///
     /// # Errors
-    /// If an expectation does not hold, or the store cannot keep it.
+    /// A precondition failed, or the disk did.
     pub async fn commit(&self, ops: Vec<StoreOp>) -> Result<TransactionResult, CommitError> {
         ops.iter().try_for_each(check_size)?;
         let started = Instant::now();
@@ -191,12 +194,11 @@ impl Store {
         result
     }
 
-    /// How long transactions took.
+    /// Durations of commits.
     pub(crate) fn commit_duration(&self) -> &Histogram {
         &self.handle.commit_duration
     }
 
-    /// How large it is.
     pub(crate) fn usage(&self) -> StoreUsage {
         let file = self.handle.data_file.as_ref().and_then(|path| std::fs::metadata(path).ok());
         let state = self.handle.shared.state.read();
@@ -208,15 +210,15 @@ impl Store {
         }
     }
 
-    /// The events after a revision whose keys start with `prefix`, past and future.
+    /// Watches the events after a revision whose keys start with `prefix`.
     ///
     /// # Errors
-    /// If the history does not reach back that far, or the revision is in the future.
+    /// The history no longer contains the revision, or it is in the future.
     pub fn watch(&self, prefix: &str, after: u64) -> Result<StoreWatch, RevisionError> {
         self.handle.shared.watch(prefix, after)
     }
 
-    /// Forgets the history up to and including a revision: at once in memory, soon on disk.
+    /// Drops the history up to and including a revision: immediately in memory, soon on disk.
     pub fn compact(&self, before: u64) {
         {
             let mut state = self.handle.shared.state.write();
@@ -224,54 +226,54 @@ impl Store {
             state.history.compact(floor);
         }
         if let Some(inbox) = &self.handle.writer {
-            let _ = inbox.try_send(WriterCommand::Compact); // if full: the next batch does it as well
+            let _ = inbox.try_send(WriterCommand::Compact); // if the queue is full, the next batch compacts
         }
     }
 
-    /// Whether the last write to the disk worked.
+    /// Whether the last write to the disk succeeded.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.handle.writable.load(Ordering::Relaxed)
     }
 
-    /// Writes a backup of this moment, while the store goes on.
+    /// Writes a backup of the current revision. The store stays usable meanwhile.
     ///
     /// # Errors
-    /// If `to` does not take it.
+    /// Writing to `to` failed.
     pub async fn backup(&self, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<BackupInfo> {
         let page = self.list("", None, None);
         backup::write(to, page.revision, &page.entries).await
     }
 
-    /// As [`Store::backup`], to a file that is there only once it is complete and durable.
+    /// Like [`Store::backup`], to a file that appears only when it is complete and durable.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// The file cannot be written.
     pub async fn backup_file(&self, path: &Path) -> Result<BackupInfo, StoreError> {
         let page = self.list("", None, None);
         backup::write_file(path, page.revision, &page.entries).await
     }
 
-    /// Makes a data directory from a backup, after checking all of it.
+    /// Creates a data directory from a backup, after verifying it.
     ///
-    /// The restored store starts at a revision far above the one of the backup, without history: so
-    /// clients that know revisions from after the backup list again.
+    /// The restored store starts far above the backup's revision, without history, so that clients
+    /// which know later revisions list again.
     ///
     /// # Errors
-    /// If the backup is damaged or of a newer format, the directory is not empty, or the disk does
-    /// not work. The directory then holds no store.
+    /// The backup is damaged or of a newer format, the directory is not empty, or the disk fails.
+    /// The directory then contains no store.
     pub fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
         backup::restore(from, dir)
     }
 
-    /// Makes the transactions that wait, then closes the store and its directory. Its clones answer
-    /// further transactions with [`StoreError::Closed`]; watches end.
+    /// Commits the queued transactions, then closes the store and its directory. Later commits of
+    /// its clones return [`StoreError::Closed`]; watches end.
     pub async fn close(self) {
         let (done, closed) = oneshot::channel();
         if let Some(inbox) = &self.handle.writer
             && inbox.send(WriterCommand::Close(done)).await.is_ok()
         {
-            let _ = closed.await; // an error means that it is closed already
+            let _ = closed.await; // an error means it is already closed
         }
     }
 }
@@ -280,7 +282,7 @@ impl Drop for StoreHandle {
     fn drop(&mut self) {
         self.writer = None;
         if let Some(thread) = self.thread.lock().take() {
-            let _ = thread.join(); // at most one batch is under way
+            let _ = thread.join(); // at most one batch is in progress
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The published state: all live entries, the revision and the history.
+//! The published state: live entries, revision and history.
 //!
-//! Only the writer thread changes it, a batch at a time, after the batch is durable.
+//! Only the writer thread changes it, one durable batch at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -33,7 +33,7 @@ impl StoreState {
         }
     }
 
-    /// Whether views and watches may start at a revision.
+    /// Checks that lists and watches may start at a revision.
     pub(super) fn check_revision(&self, requested: u64) -> Result<(), RevisionError> {
         let (oldest, current) = (self.history.floor(), self.revision);
         if requested > current {
@@ -68,7 +68,7 @@ impl StoreState {
         Ok(page(view, limit, revision))
     }
 
-    /// The entries as they were at a revision, of those keys that changed since.
+    /// The state at a revision of the keys that changed since.
     fn changed_entries_at<'a>(
         &'a self,
         revision: u64,
@@ -100,7 +100,7 @@ impl StoreState {
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// Applies the changes of durable transactions, and forgets what must go.
+    /// Applies a durable batch and compacts the history.
     pub(super) fn publish(&mut self, batch: &WriteBatch, floor: u64) {
         for event in &batch.events {
             match event.kind {
@@ -129,7 +129,8 @@ fn page<'a>(
     StorePage { entries, revision, remaining: view.count() }
 }
 
-/// Both in key order; of a key that is in both, `undone` says what it was (none: it was not).
+/// Merges two sequences in key order. For a key in both, `undone` has its old entry (`None`: it did
+/// not exist).
 fn merge<'a>(
     live: impl Iterator<Item = (&'a str, &'a StoreEntry)>,
     undone: impl Iterator<Item = (&'a &'a str, &'a Option<&'a StoreEntry>)>,
@@ -153,14 +154,14 @@ fn merge<'a>(
     })
 }
 
-/// Transactions that will become durable together, checked against the state that they will see.
+/// Transactions that become durable together, each checked against the state that it will see.
 #[derive(Debug)]
 pub(super) struct WriteBatch {
-    /// The revision after all of them.
+    /// The revision after the last one.
     pub(super) revision: u64,
-    /// Their changes, in order.
+    /// Their events, in order.
     pub(super) events: Vec<Arc<StoreEvent>>,
-    /// What the keys they changed will be: none for removed.
+    /// The changed keys and their new entries; `None` if removed.
     pub(super) changed: HashMap<Arc<str>, Option<StoreEntry>>,
 }
 
@@ -169,7 +170,7 @@ impl WriteBatch {
         Self { revision, events: Vec::new(), changed: HashMap::new() }
     }
 
-    /// Adds a transaction, all of it or nothing.
+    /// Adds a transaction, or nothing of it if a precondition fails.
     pub(super) fn add(
         &mut self,
         state: &StoreState,
@@ -194,7 +195,7 @@ impl WriteBatch {
         Ok(TransactionResult { revision: self.revision, entries })
     }
 
-    /// What a changed key will be.
+    /// The entry of a key after the batch.
     fn pending_entry(&self, key: &str) -> Option<Option<&StoreEntry>> {
         self.changed.get(key).map(Option::as_ref)
     }

@@ -1,15 +1,15 @@
-//! What goes into the store and what comes out of it.
+//! The inputs and outputs of the store.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// How much of the past a store keeps.
+/// How much history a store keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// How many events are kept for watches and for views of older revisions.
+    /// Number of events kept for watches and for lists of older revisions.
     pub history: usize,
-    /// How many bytes these events may hold beside the live objects.
+    /// Maximum size of these events besides the live objects.
     pub history_bytes: usize,
 }
 
@@ -19,12 +19,12 @@ impl Default for StoreOptions {
     }
 }
 
-/// A key with its value. A clone shares both.
+/// A key and its value. A clone shares both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreEntry {
-    /// Its key.
+    /// The key.
     pub key: Arc<str>,
-    /// Its value.
+    /// The value.
     pub value: Bytes,
     /// The revision that created it.
     pub created: u64,
@@ -32,27 +32,27 @@ pub struct StoreEntry {
     pub revision: u64,
 }
 
-/// A part of a sorted list.
+/// A page of a sorted list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorePage {
     /// The entries, sorted by key.
     pub entries: Vec<StoreEntry>,
-    /// The revision that the list is a view of.
+    /// The revision of the list.
     pub revision: u64,
-    /// How many entries follow after the last of this page.
+    /// Number of entries after this page.
     pub remaining: usize,
 }
 
-/// What must be true of a key for a transaction to go through.
+/// The condition on a key for a transaction to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     Any,
-    /// It does not exist.
+    /// The key does not exist.
     Absent,
-    /// It exists.
+    /// The key exists.
     Present,
-    /// It exists and was last written at this revision.
+    /// The key was last written at this revision.
     Revision(u64),
 }
 
@@ -67,23 +67,23 @@ impl Precondition {
     }
 }
 
-/// One step of a transaction.
+/// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreOp {
     /// Writes a key.
     Put {
         /// The key.
         key: String,
-        /// Its new value.
+        /// The new value.
         value: Bytes,
-        /// What must be true before.
+        /// The precondition.
         expect: Precondition,
     },
-    /// Removes a key. To remove what is not there changes nothing.
+    /// Removes a key. Removing a missing key changes nothing.
     Delete {
         /// The key.
         key: String,
-        /// What must be true before.
+        /// The precondition.
         expect: Precondition,
     },
 }
@@ -109,40 +109,40 @@ impl StoreOp {
     }
 }
 
-/// A transaction that went through.
+/// A committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionResult {
-    /// Its revision. A transaction that changed nothing has the revision it was checked at.
+    /// Its revision. If it changed nothing, the revision that it was checked at.
     pub revision: u64,
-    /// For each step: the entry after a put; for a delete the entry that it removed.
+    /// Per operation: the new entry of a put, the removed entry of a delete.
     pub entries: Vec<Option<StoreEntry>>,
 }
 
-/// What happened to a key.
+/// The type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreEventKind {
-    /// It was written.
+    /// The key was written.
     Put,
-    /// It was removed.
+    /// The key was removed.
     Delete,
 }
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreEvent {
-    /// The revision of the change; all changes of one transaction share it.
+    /// The revision, shared by all changes of a transaction.
     pub revision: u64,
-    /// What happened.
+    /// The type of the change.
     pub kind: StoreEventKind,
-    /// The entry after a put; for a delete the last value, with the revision of the delete.
+    /// The new entry of a put. For a delete the last value, with the revision of the delete.
     pub entry: StoreEntry,
-    /// The entry before, if there was one.
+    /// The previous entry, if any.
     pub previous: Option<StoreEntry>,
 }
 
 impl StoreEvent {
-    /// What keeping the event costs beside the live objects: the new value is either live, or the
-    /// `previous` of a later event.
+    /// Memory of the event besides the live objects. The new value is either live or the `previous`
+    /// of a later event.
     pub(super) fn history_bytes(&self) -> usize {
         const FIXED_OVERHEAD_BYTES: usize = 200;
         FIXED_OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-//! Watches: each pulls from the shared history; a change wakes only those it concerns.
+//! Watches pull from the shared history. A change wakes only the watches that match it.
 //!
 //! ```text
 //! publish(event) ─→ Index: which prefixes does the key have? ─→ Waiter: note the sequence, wake
@@ -6,12 +6,12 @@
 //!                                       Watch::next ─→ History: the event with that sequence
 //! ```
 //!
-//! A waiter notes the sequence numbers of its next few events, so a watch goes straight to them.
-//! When more come than it has room for, it notes from where on to search the history. A watch with
-//! nothing noted has seen everything: however idle, it never falls behind the history.
+//! A waiter queues the sequence numbers of its next few events, so a watch goes straight to them.
+//! When the queue is full it records where to continue searching the history. A watch with nothing
+//! queued has seen everything: however idle, it never falls behind the history.
 //!
-//! Lock order: state, index, waiter. Publishing holds the state for writing, so whoever holds it
-//! for reading sees history and waiters agree.
+//! Lock order: state, index, waiter. Publishing holds the state for writing, so a reader of the
+//! state sees history and waiters agree.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,10 +25,10 @@ use super::error::RevisionError;
 use super::state::StoreState;
 use super::types::StoreEvent;
 
-/// How many sequence numbers a waiter notes one by one.
+/// Sequence numbers that a waiter queues.
 const INLINE_SEQUENCES: usize = 4;
 
-/// The published state and those who wait for it to change.
+/// The published state and its waiters.
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) state: RwLock<StoreState>,
@@ -66,18 +66,18 @@ impl SharedState {
     }
 }
 
-/// The waiters by their prefix.
+/// The waiters by prefix.
 #[derive(Debug, Default)]
 pub(super) struct WaiterIndex {
     waiters: BTreeMap<Arc<[u8]>, Vec<Arc<WatchWaiter>>>,
 }
 
 impl WaiterIndex {
-    /// Notes an event in all waiters it concerns, and collects who is to be woken.
+    /// Queues an event at all matching waiters and collects the wakers.
     ///
-    /// The stored prefixes of a key are found from the longest to the shortest: the greatest stored
-    /// string up to the key either is a prefix of it, or tells by its common part with the key how
-    /// long the next candidate can be at most.
+    /// Finds the stored prefixes of a key from the longest to the shortest: the greatest stored
+    /// string up to the key either is a prefix of it, or its common part with the key limits the
+    /// length of the next candidate.
     pub(super) fn notify(&self, key: &str, sequence: u64, wakers: &mut Vec<Waker>) {
         let key = key.as_bytes();
         let mut bound = Bound::Included(key);
@@ -120,11 +120,11 @@ impl WaiterIndex {
     }
 }
 
-/// The part of a watch that publishing knows.
+/// The part of a watch that the publisher knows.
 #[derive(Debug)]
 struct WatchWaiter {
     prefix: Arc<[u8]>,
-    /// Its place among the waiters of its prefix; guarded by the index's lock.
+    /// Position among the waiters of its prefix; guarded by the index lock.
     index_position: AtomicUsize,
     pending: Mutex<PendingEvents>,
 }
@@ -137,13 +137,13 @@ impl WatchWaiter {
     }
 }
 
-/// What a watch has not handed out yet.
+/// Events that a watch has not returned yet.
 #[derive(Debug, Default)]
 struct PendingEvents {
-    /// The next events, `count` of them.
+    /// The queued events, `count` of them.
     next: [u64; INLINE_SEQUENCES],
     count: usize,
-    /// After these: from where on to search the history.
+    /// Where to continue searching the history after these.
     scan_from: Option<u64>,
     waker: Option<Waker>,
 }
@@ -177,24 +177,24 @@ impl PendingEvents {
 pub struct StoreWatch {
     shared: Arc<SharedState>,
     waiter: Arc<WatchWaiter>,
-    /// The least that [`Watch::seen`] tells.
+    /// Lower bound of [`StoreWatch::observed_revision`].
     last_revision: u64,
 }
 
 impl StoreWatch {
-    /// The next event; waits until there is one. Cancel safe: an event is lost only with the watch.
+    /// Waits for the next event. Cancel safe: only dropping the watch loses events.
     ///
     /// # Errors
-    /// If the watch is so far behind that the history has forgotten its next event: list again.
-    /// Also when the store was closed and all its events were handed out.
+    /// The next event has been compacted: list again. Or the store is closed and all its events
+    /// were returned.
     pub async fn next(&mut self) -> Result<Arc<StoreEvent>, RevisionError> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The next event if there is one already.
+    /// Returns the next event if there is one already.
     ///
     /// # Errors
-    /// As [`Watch::next`].
+    /// Like [`StoreWatch::next`].
     pub fn try_next(&mut self) -> Result<Option<Arc<StoreEvent>>, RevisionError> {
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => event.map(Some),
@@ -202,10 +202,10 @@ impl StoreWatch {
         }
     }
 
-    /// As [`Watch::next`], for those who write their own futures.
+    /// Like [`StoreWatch::next`], for hand-written futures.
     ///
     /// # Errors
-    /// As [`Watch::next`].
+    /// Like [`StoreWatch::next`].
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -219,7 +219,7 @@ impl StoreWatch {
                 self.last_revision = state.revision;
                 let stale = notes.waker.replace(context.waker().clone());
                 drop((notes, state));
-                drop(stale); // may end a task, and with it other watches: not under a lock
+                drop(stale); // may drop a task and its watches: not under a lock
                 return Poll::Pending;
             }
             Err(()) => {
@@ -234,7 +234,8 @@ impl StoreWatch {
         Poll::Ready(Ok(event))
     }
 
-    /// Every matching event up to this revision was handed out. It grows also when nothing matched.
+    /// The revision up to which every matching event was returned. It advances also if nothing
+    /// matches.
     #[must_use]
     pub fn observed_revision(&self) -> u64 {
         let state = self.shared.state.read();
@@ -249,7 +250,7 @@ impl Drop for StoreWatch {
     }
 }
 
-/// The next event, no longer noted afterwards. `Err` if the history has forgotten it.
+/// Removes and returns the next event. `Err` if it has been compacted.
 fn next_pending(
     state: &StoreState,
     notes: &mut PendingEvents,

@@ -1,8 +1,7 @@
 //! The one thread that changes the store.
 //!
-//! It takes all transactions that wait, checks them in order, makes them durable together, then
-//! publishes and answers them: that is the group commit. While the disk is busy with one batch the
-//! next one gathers.
+//! Group commit: it takes all queued transactions, checks them in order, makes them durable with
+//! one sync, then publishes them and replies. The next batch gathers while the disk is busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,28 +16,28 @@ use super::state::WriteBatch;
 use super::types::{StoreOp, TransactionResult};
 use super::watch::SharedState;
 
-/// How many transactions may wait; who comes later waits to be let in.
+/// Capacity of the queue. Further transactions wait for space.
 pub(super) const QUEUE_CAPACITY: usize = 4096;
-/// How many bytes a batch may hold before it is closed: who waits behind it must not wait long.
+/// Maximum size of a batch, so that those behind it do not wait long.
 const BATCH_BYTES: usize = 4 << 20;
-/// How long to leave a disk alone that failed.
+/// Pause after a disk failure.
 const DISK_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// The answer to a transaction.
+/// The result of a transaction.
 pub(super) type CommitResult = Result<TransactionResult, CommitError>;
 
-/// What the writer is asked to do.
+/// A command to the writer.
 #[derive(Debug)]
 pub(super) enum WriterCommand {
-    /// To make a transaction.
+    /// Commit a transaction.
     Commit(PendingTransaction),
-    /// To forget on disk what memory has forgotten.
+    /// Drop compacted history from the disk.
     Compact,
-    /// To stop, after all that was asked before.
+    /// Stop after everything queued before.
     Close(oneshot::Sender<()>),
 }
 
-/// A transaction that waits.
+/// A queued transaction.
 #[derive(Debug)]
 pub(super) struct PendingTransaction {
     pub(super) ops: Vec<StoreOp>,
@@ -55,14 +54,14 @@ pub(super) struct StoreWriter {
     pub(super) failure: Option<DiskFailure>,
 }
 
-/// The disk failed: nothing is written until the data file could be recovered.
+/// A disk failure. Nothing is written until the data file is recovered.
 #[derive(Debug)]
 pub(super) struct DiskFailure {
     error: StoreError,
     retry_at: Instant,
 }
 
-/// All that waited when the writer looked.
+/// The commands of one batch.
 #[derive(Default)]
 struct QueuedWork {
     transactions: Vec<PendingTransaction>,
@@ -91,7 +90,7 @@ impl QueuedWork {
 }
 
 impl StoreWriter {
-    /// Works until it is told to stop or nobody is left who could ask.
+    /// Runs until it is stopped or all senders are gone.
     pub(super) fn run(mut self) {
         let mut close = None;
         while let Some(message) = self.commands.blocking_recv() {
@@ -137,10 +136,10 @@ impl StoreWriter {
                     self.publish(&batch, floor);
                 }
                 for (answer, result) in answers {
-                    let _ = answer.send(result); // who asked may have gone
+                    let _ = answer.send(result); // the client may be gone
                 }
             }
-            // Even a conflict may be one with a transaction of this batch, which now is not.
+            // Even a conflict may be with a transaction of this batch, which now fails.
             Err(error) => {
                 for (answer, _) in answers {
                     let _ = answer.send(Err(CommitError::Store(error.clone())));
@@ -160,7 +159,7 @@ impl StoreWriter {
             if let Err(error) = recovered {
                 return Err(self.fail(error, started.elapsed()));
             }
-            tracing::info!("store recovered from a disk error: it takes changes again");
+            tracing::info!("store recovered from a disk error");
             self.failure = None;
             self.writable.store(true, Ordering::Relaxed);
         }
@@ -169,7 +168,7 @@ impl StoreWriter {
 
     fn fail(&mut self, error: StoreError, took: Duration) -> StoreError {
         let source = std::error::Error::source(&error).map(ToString::to_string);
-        tracing::error!(%error, source, "store cannot write: changes are refused until it can");
+        tracing::error!(%error, source, "store cannot write; changes are refused until the disk recovers");
         self.writable.store(false, Ordering::Relaxed);
         let retry = Instant::now() + DISK_RETRY_DELAY.max(took * 4);
         self.failure = Some(DiskFailure { error: error.clone(), retry_at: retry });

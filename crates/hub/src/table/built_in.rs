@@ -1,4 +1,4 @@
-//! The rows of the built-in kinds.
+//! Table cells of the built-in kinds.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::human_duration;
 use crate::kind_registry::ResourceKind;
 
-/// Makes the cells of one object.
+/// Returns the cells of one object.
 pub(super) type PrintCells = fn(&Value, Timestamp) -> Vec<Value>;
 
 /// The printer of a built-in kind.
@@ -29,7 +29,7 @@ pub(super) fn cell_printer(kind: &ResourceKind) -> Option<PrintCells> {
     })
 }
 
-/// Whether the kind's columns name the object themselves.
+/// Whether the columns of the kind include the object's name.
 pub(super) fn has_name_column(kind: &ResourceKind) -> bool {
     kind.built_in && kind.kind == "Event"
 }
@@ -38,7 +38,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The first of several places that has a text.
+/// The first of several fields that has a text.
 fn first_text<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
     let mut texts = pointers.iter().map(|pointer| text(object, pointer));
     texts.find(|text| !text.is_empty()).unwrap_or_default()
@@ -133,7 +133,7 @@ fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), entries.into(), age(object, now)]
 }
 
-/// An event of either API: the newer one has other names for the same fields.
+/// Prints events of both APIs, which name the same fields differently.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let seen = |pointers: &[&str]| since(first_text(object, pointers), now);
     let started = seen(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);

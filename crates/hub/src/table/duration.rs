@@ -1,8 +1,8 @@
-//! Durations as kubectl prints them: two units while that matters, one after.
+//! Durations as kubectl prints them: two units for short ones, one for long ones.
 
 use jiff::SignedDuration;
 
-/// `45s`, `3m20s`, `45m`, `5h10m`, `20h`, `5d1h`, `200d`, `3y20d`; what lies in the future is `<invalid>`.
+/// `45s`, `3m20s`, `45m`, `5h10m`, `20h`, `5d1h`, `200d`, `3y20d`; negative ones are `<invalid>`.
 #[must_use]
 pub fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();

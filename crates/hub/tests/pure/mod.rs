@@ -1,5 +1,5 @@
-//! What the tests of the pure parts share.
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+//! Helpers of the tests of the pure modules.
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of them")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use machinist_hub::built_in;
 use machinist_hub::kind_registry::{KindRegistry, ResourceKind};
 use serde_json::Value;
 
-/// The top of the repository.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every definition under `deploy/crds`.
+/// Every CRD under `deploy/crds`.
 pub fn definitions() -> Vec<Value> {
     let mut paths: Vec<PathBuf> = fs::read_dir(root().join("deploy/crds"))
         .expect("deploy/crds is there")
@@ -29,7 +29,7 @@ pub fn definitions() -> Vec<Value> {
     paths.iter().map(read).collect()
 }
 
-/// All kinds: the built-in ones and those of the definitions.
+/// All kinds: built-in ones and those of the CRDs.
 pub fn registry() -> &'static KindRegistry {
     static REGISTRY: LazyLock<KindRegistry> = LazyLock::new(read_registry);
     &REGISTRY
@@ -53,7 +53,7 @@ pub fn kind_of(object: &Value) -> &'static ResourceKind {
         .unwrap_or_else(|| panic!("no kind for {wanted:?}"))
 }
 
-/// The JSON files of a directory of cases, by name.
+/// The JSON files of a test case directory, by name.
 pub fn cases(directory: &str) -> Vec<(String, Value)> {
     let mut found: Vec<(String, Value)> = fs::read_dir(root().join("tests/cases").join(directory))
         .expect("the directory is there")
@@ -69,7 +69,7 @@ pub fn cases(directory: &str) -> Vec<(String, Value)> {
     found
 }
 
-/// The recorded answers of a real API server: one JSON value a line.
+/// Recorded responses of kube-apiserver: one JSON value per line.
 pub fn recorded(name: &str) -> Vec<Value> {
     let path = root().join("tests/cases/hub").join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));

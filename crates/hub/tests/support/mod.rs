@@ -1,5 +1,5 @@
-//! A hub in process, with one kind of its own.
-#![allow(dead_code, clippy::needless_pass_by_value, reason = "each test file uses its part")]
+//! A hub in the test process, with one CRD.
+#![allow(dead_code, clippy::needless_pass_by_value, reason = "each test file uses some of it")]
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl TestHub {
         kube::Client::new(self.hub.router_as(who), "default")
     }
 
-    /// A raw request of the administrator.
+    /// Sends a raw request as administrator.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -82,7 +82,7 @@ pub(crate) async fn send(
     (code, serde_json::from_slice(&bytes).unwrap_or(Value::String(text)))
 }
 
-/// The kind of the tests.
+/// The CRD of the tests.
 fn test_crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -113,7 +113,7 @@ fn test_crd() -> Value {
     })
 }
 
-/// All objects of the kind of the tests.
+/// A client for all objects of the test kind.
 pub(crate) fn api(server: &TestHub, plural: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("g.io", "v1", "Thing");
     Api::all_with(server.client(), &ApiResource::from_gvk_with_plural(&kind, plural))
@@ -135,7 +135,7 @@ pub(crate) fn status(error: kube::Error) -> (u16, String) {
     }
 }
 
-/// Waits for something that comes by itself.
+/// Waits until a condition holds.
 pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     for _ in 0..500 {
         if done().await {
@@ -143,5 +143,5 @@ pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) 
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("waited in vain: {what}");
+    panic!("timed out waiting until {what}");
 }
