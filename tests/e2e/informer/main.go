@@ -1,5 +1,5 @@
-// Command informer keeps a shared informer of client-go on the ConfigMaps of a namespace and writes what it sees into a
-// file, one JSON line an event. On SIGUSR1 it also writes what its store holds, and a line that ends it.
+// Command informer runs a shared informer of client-go on the ConfigMaps of a namespace and writes its events to a file,
+// one JSON line per event. On SIGUSR1 it also writes the contents of its store, followed by an end line.
 package main
 
 import (
@@ -30,27 +30,27 @@ type line struct {
 	Count   string `json:"count"`
 }
 
-type teller struct {
+type lineWriter struct {
 	mutex sync.Mutex
 	out   *os.File
 }
 
-func (t *teller) tell(lines ...line) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
+func (w *lineWriter) write(lines ...line) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	var text []byte
 	for _, line := range lines {
 		bytes, err := json.Marshal(line)
 		check(err)
 		text = append(append(text, bytes...), '\n')
 	}
-	_, err := t.out.Write(text)
+	_, err := w.out.Write(text)
 	check(err)
 }
 
 func describe(event string, object any) line {
 	if tombstone, is := object.(cache.DeletedFinalStateUnknown); is {
-		// It was gone when the informer listed again: nobody knows at which revision.
+		// The object was deleted before the informer listed again, so the revision is unknown.
 		event, object = "gone", tombstone.Obj
 	}
 	one := object.(*core.ConfigMap)
@@ -64,7 +64,7 @@ func main() {
 	flag.Parse()
 	file, err := os.Create(*out)
 	check(err)
-	teller := &teller{out: file}
+	writer := &lineWriter{out: file}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	check(err)
 	client, err := kubernetes.NewForConfig(config)
@@ -74,7 +74,7 @@ func main() {
 		ListWithContextFunc: func(ctx context.Context, options meta.ListOptions) (runtime.Object, error) {
 			list, err := maps.List(ctx, options)
 			if err == nil {
-				teller.tell(line{Event: "list", Version: list.ResourceVersion})
+				writer.write(line{Event: "list", Version: list.ResourceVersion})
 			}
 			return list, err
 		},
@@ -84,9 +84,9 @@ func main() {
 	}
 	informer := cache.NewSharedIndexInformer(source, &core.ConfigMap{}, 0, cache.Indexers{})
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { teller.tell(describe("add", object)) },
-		UpdateFunc: func(_, object any) { teller.tell(describe("update", object)) },
-		DeleteFunc: func(object any) { teller.tell(describe("delete", object)) },
+		AddFunc:    func(object any) { writer.write(describe("add", object)) },
+		UpdateFunc: func(_, object any) { writer.write(describe("update", object)) },
+		DeleteFunc: func(object any) { writer.write(describe("delete", object)) },
 	})
 	check(err)
 	signals := make(chan os.Signal, 1)
@@ -97,7 +97,7 @@ func main() {
 		for _, object := range informer.GetStore().List() {
 			lines = append(lines, describe("has", object))
 		}
-		teller.tell(append(lines, line{Event: "end"})...)
+		writer.write(append(lines, line{Event: "end"})...)
 	}
 }
 

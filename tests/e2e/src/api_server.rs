@@ -1,4 +1,4 @@
-//! The two homes of the API: a real kube-apiserver with etcd and our CRDs, and the hub.
+//! The two API servers: a real kube-apiserver with etcd and our CRDs, and the hub.
 
 use crate::lab::LabProcess;
 use crate::{Cluster, Lab, binary, block_on, cache, cluster, command, environment, wait_for};
@@ -12,14 +12,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A home of the API, ready to be asked.
+/// A running API server.
 pub struct ApiServer {
-    /// What it is, for messages.
+    /// Its name in messages.
     pub name: &'static str,
     client: Client,
     kubeconfig: PathBuf,
     dir: PathBuf,
-    // Whatever has to live as long as the home does.
+    // Whatever must live as long as the API server.
     backend: ApiServerBackend,
 }
 
@@ -31,18 +31,18 @@ enum ApiServerBackend {
     ),
 }
 
-/// What was answered.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct TestResponse {
     /// The status code.
     pub code: u16,
-    /// The body: JSON, else its text.
+    /// The body: JSON, or else its text.
     pub body: Value,
-    /// The values of its `Warning` headers.
+    /// The values of the `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// One question: method, path, body and media types.
+/// An HTTP request: method, path, body and media types.
 #[derive(Debug)]
 pub struct TestRequest<'a> {
     /// The method.
@@ -51,9 +51,9 @@ pub struct TestRequest<'a> {
     pub path: &'a str,
     /// The body.
     pub body: Vec<u8>,
-    /// What the body is.
+    /// The media type of the body.
     pub content_type: &'a str,
-    /// What is wanted.
+    /// The accepted media type.
     pub accept: &'a str,
 }
 
@@ -67,8 +67,8 @@ impl ApiServer {
         Self::from_cluster(cluster)
     }
 
-    /// A real kube-apiserver with the CRDs that OpenShift publishes. It can be restarted under the eyes of a
-    /// [`WatchLog`](crate::WatchLog).
+    /// A real kube-apiserver with the CRDs that OpenShift publishes. It can be restarted while a
+    /// [`WatchLog`](crate::WatchLog) records.
     pub fn openshift() -> Result<Self> {
         let cluster = Cluster::start_with_etcd_watches()?;
         cluster.install_published_crds()?;
@@ -82,7 +82,7 @@ impl ApiServer {
         Ok(Self { name: "kube-apiserver", client, kubeconfig, dir, backend: keep })
     }
 
-    /// The cluster, unless this is the hub.
+    /// The cluster, or `None` for the hub.
     pub fn cluster(&self) -> Option<&Cluster> {
         match &self.backend {
             ApiServerBackend::Cluster(cluster) => Some(cluster),
@@ -98,7 +98,7 @@ impl ApiServer {
     /// The hub, as `machinist up` starts it with these arguments.
     pub fn hub_with(arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new()?;
-        // Where a user's hub is looked for, when this folder is the user's `XDG_STATE_HOME`.
+        // With this directory as `XDG_STATE_HOME`, commands find the hub as they find a user's.
         let data = lab.create_dir("state/machinist")?;
         let kubeconfig = data.join("kubeconfig");
         let mut up = Command::new(binary::machinist_binary()?);
@@ -107,7 +107,7 @@ impl ApiServer {
         Self::start_hub(&lab, &up, &kubeconfig)
     }
 
-    /// A hub that a command starts, and that writes its kubeconfig there.
+    /// A hub that a command starts and that writes its kubeconfig to this path.
     pub fn start_hub(lab: &Lab, up: &Command, kubeconfig: &Path) -> Result<Self> {
         let mut process = lab.spawn("machinist-up", up)?;
         wait_for("the hub to write its kubeconfig", || {
@@ -125,7 +125,7 @@ impl ApiServer {
         Ok(Self { name: "hub", client, kubeconfig, dir, backend: keep })
     }
 
-    /// Asks, and takes any answer.
+    /// Sends a request and accepts any status.
     pub fn request(&self, question: TestRequest<'_>) -> Result<TestResponse> {
         let request = Request::builder()
             .method(question.method)
@@ -146,7 +146,7 @@ impl ApiServer {
         })
     }
 
-    /// Asks with JSON.
+    /// Sends a request with a JSON body.
     pub fn request_json(&self, method: Method, path: &str, body: &Value) -> TestResponse {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let content_type = "application/json";
@@ -154,27 +154,27 @@ impl ApiServer {
         self.request(question).unwrap()
     }
 
-    /// Reads.
+    /// Sends a GET.
     pub fn get(&self, path: &str) -> TestResponse {
         self.request_json(Method::GET, path, &Value::Null)
     }
 
-    /// Creates.
+    /// Sends a POST.
     pub fn post(&self, path: &str, body: &Value) -> TestResponse {
         self.request_json(Method::POST, path, body)
     }
 
-    /// Replaces.
+    /// Sends a PUT.
     pub fn put(&self, path: &str, body: &Value) -> TestResponse {
         self.request_json(Method::PUT, path, body)
     }
 
-    /// Deletes.
+    /// Sends a DELETE.
     pub fn delete(&self, path: &str, options: &Value) -> TestResponse {
         self.request_json(Method::DELETE, path, options)
     }
 
-    /// Patches; the kind is that of the media type, such as `merge-patch+json`.
+    /// Sends a PATCH. The kind is that of the media type, such as `merge-patch+json`.
     pub fn patch(&self, path: &str, kind: &str, patch: &Value) -> TestResponse {
         let content_type = format!("application/{kind}");
         let body = patch.to_string().into_bytes();
@@ -188,7 +188,7 @@ impl ApiServer {
         self.request(question).unwrap()
     }
 
-    /// A watch as the lines it sends until it ends by itself.
+    /// The lines of a watch, until the server ends it.
     pub fn watch(&self, path: &str) -> Vec<Value> {
         let question = TestRequest {
             method: Method::GET,
@@ -206,12 +206,12 @@ impl ApiServer {
         }
     }
 
-    /// Runs `kubectl`; any exit code is an answer.
+    /// Runs `kubectl`. Any exit code is accepted.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<command::ExitOutput> {
         self.kubectl_with(arguments, &[])
     }
 
-    /// Runs `kubectl` with variables of its own.
+    /// Runs `kubectl` with additional environment variables.
     pub fn kubectl_with(
         &self,
         arguments: &[&str],
@@ -224,12 +224,12 @@ impl ApiServer {
         command::output(&mut kubectl).context("kubectl")
     }
 
-    /// Runs our own program against this home; any exit code is an answer.
+    /// Runs `machinist` against this API server. Any exit code is accepted.
     pub fn machinist(&self, arguments: &[&str]) -> Result<command::ExitOutput> {
         command::output(self.machinist_command()?.args(arguments)).context("machinist")
     }
 
-    /// Our own program, set up for this home.
+    /// The `machinist` command, configured for this API server.
     pub fn machinist_command(&self) -> Result<Command> {
         let mut machinist = Command::new(binary::machinist_binary()?);
         machinist.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.dir);
@@ -247,7 +247,7 @@ impl ApiServer {
         &self.kubeconfig
     }
 
-    /// A folder for files that kubectl reads.
+    /// A directory for files that kubectl reads.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -255,6 +255,6 @@ impl ApiServer {
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ApiServer").field("name", &self.name).finish_non_exhaustive()
     }
 }

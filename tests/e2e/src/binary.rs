@@ -1,4 +1,4 @@
-//! Our own program, as machines and clusters of a test run it.
+//! The `machinist` binary that the machines and clusters of a test run.
 
 use crate::command::run;
 use anyhow::{Context, Result, anyhow, bail};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of the program `machinist`, built with the profile of the test that asks. `MACHINIST_BIN` names another one.
+/// The path of the `machinist` binary, built with the profile of the calling test. `MACHINIST_BIN` overrides it.
 pub fn machinist_binary() -> Result<PathBuf> {
     static BUILD_RESULT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILD_RESULT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
@@ -15,15 +15,15 @@ pub fn machinist_binary() -> Result<PathBuf> {
 }
 
 fn build() -> Result<PathBuf> {
-    if let Some(program) = env::var_os("MACHINIST_BIN") {
-        return Ok(PathBuf::from(program));
+    if let Some(binary) = env::var_os("MACHINIST_BIN") {
+        return Ok(PathBuf::from(binary));
     }
     // A test runs as TARGET/PROFILE/deps/NAME-HASH.
     let test = env::current_exe()?;
-    let profile = test.ancestors().nth(2).context("the test is not in a target folder")?;
-    let target = profile.parent().context("the test is not in a target folder")?;
+    let profile = test.ancestors().nth(2).context("the test is not in a target directory")?;
+    let target = profile.parent().context("the test is not in a target directory")?;
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What cargo told the test about its own package would make build scripts of others run again.
+    // The variables that cargo sets for this package would make build scripts of other packages run again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"]
@@ -38,9 +38,9 @@ fn build() -> Result<PathBuf> {
         cargo.arg("--release");
     }
     run(cargo.current_dir(crate::cache::source_root())).context("build machinist")?;
-    let program = profile.join("machinist");
-    if !program.exists() {
-        bail!("cargo has built no {}", program.display());
+    let binary = profile.join("machinist");
+    if !binary.exists() {
+        bail!("cargo has built no {}", binary.display());
     }
-    Ok(program)
+    Ok(binary)
 }

@@ -1,4 +1,5 @@
-//! The cache outside the tree: what `scripts/testkit/prepare` has built, found by a hash of what it was made from.
+//! The cache outside the source tree: artifacts that `scripts/testkit/prepare` has built, keyed by a hash of their
+//! inputs.
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -8,19 +9,19 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the cache, the same that `scripts/testkit/lib.sh` names.
+/// The cache directory, the same as in `scripts/testkit/lib.sh`.
 pub fn cache_dir() -> Result<PathBuf> {
-    let home = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
-    let base = match (home("MACHINIST_CACHE"), home("XDG_CACHE_HOME"), home("HOME")) {
+    let read = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let base = match (read("MACHINIST_CACHE"), read("XDG_CACHE_HOME"), read("HOME")) {
         (Some(cache), _, _) => PathBuf::from(cache),
         (None, Some(cache), _) => PathBuf::from(cache).join("machinist"),
         (None, None, Some(home)) => PathBuf::from(home).join(".cache/machinist"),
-        (None, None, None) => bail!("environment: HOME is missing, so there is no cache folder"),
+        (None, None, None) => bail!("environment: HOME is missing, so there is no cache directory"),
     };
     Ok(base.join("testkit"))
 }
 
-/// The project's own folder for the kit, with its scripts and what the artifacts are made from.
+/// The source directory of the kit, with its scripts and the inputs of the artifacts.
 pub fn kit_dir() -> PathBuf {
     source_root().join("scripts/testkit")
 }
@@ -31,7 +32,7 @@ pub fn source_root() -> PathBuf {
     manifest.ancestors().nth(2).unwrap_or(manifest).to_owned()
 }
 
-/// The folder of a ready artifact; one that is missing or stale is an "environment" error.
+/// The directory of a ready artifact. A missing or stale one is an "environment" error.
 pub fn artifact(name: &str) -> Result<PathBuf> {
     let path = cache_dir()?.join(format!("{name}-{}", artifact_key(name)?));
     if !path.is_dir() {
@@ -40,14 +41,14 @@ pub fn artifact(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The key of an artifact: a hash over the names and contents of everything it is made from.
+/// The key of an artifact: a hash over the names and contents of all its inputs.
 fn artifact_key(name: &str) -> Result<String> {
-    let mut folders = BTreeSet::new();
-    collect_inputs(name, &mut folders)?;
+    let mut dirs = BTreeSet::new();
+    collect_inputs(name, &mut dirs)?;
     let mut listing = String::new();
-    for folder in folders {
+    for dir in dirs {
         let mut files = Vec::new();
-        walk(&kit_dir().join(&folder), &folder, &mut files)?;
+        walk(&kit_dir().join(&dir), &dir, &mut files)?;
         files.sort();
         for file in files {
             let bytes = fs::read(kit_dir().join(&file)).with_context(|| format!("read {file}"))?;
@@ -68,8 +69,8 @@ fn collect_inputs(name: &str, found: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-fn walk(folder: &Path, name: &str, files: &mut Vec<String>) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("read folder {name}"))?;
+fn walk(dir: &Path, name: &str, files: &mut Vec<String>) -> Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("read directory {name}"))?;
     for entry in entries {
         let entry = entry?;
         let below = format!("{name}/{}", entry.file_name().to_string_lossy());

@@ -1,4 +1,4 @@
-//! Running commands to their end, with errors that say what ran and what it printed.
+//! Runs commands to completion. Errors say what ran and what it printed.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -6,19 +6,19 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-/// What a command gave back.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitOutput {
-    /// The exit code; 128 + n for a process that signal n ended.
+    /// The exit code, or 128 + n for a process that signal n ended.
     pub code: i32,
-    /// What it wrote to stdout.
+    /// The contents of stdout.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// The contents of stderr.
     pub stderr: String,
 }
 
 impl ExitOutput {
-    /// Whether the command ended with 0.
+    /// Whether the exit code is 0.
     pub fn succeeded(&self) -> bool {
         self.code == 0
     }
@@ -37,7 +37,7 @@ impl ExitOutput {
     }
 }
 
-/// Runs a command to its end and gives its answer, whatever the exit code.
+/// Runs a command to completion. Any exit code is accepted.
 pub fn output(command: &mut Command) -> Result<ExitOutput> {
     let output = command.stdin(Stdio::null()).output();
     Ok(ExitOutput::from_output(
@@ -45,14 +45,14 @@ pub fn output(command: &mut Command) -> Result<ExitOutput> {
     ))
 }
 
-/// Like [`answer`], with bytes on its stdin.
+/// Like [`output`], with bytes on stdin.
 pub fn output_with_stdin(command: &mut Command, input: &[u8]) -> Result<ExitOutput> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("start {}", command_line(command)))?;
     let output = thread::scope(|scope| {
         let stdin = child.stdin.take();
         scope.spawn(move || {
-            // A command that does not read its input to the end is no error.
+            // It is fine if the command does not read all of its input.
             stdin.map(|mut stdin| stdin.write_all(input))
         });
         child.wait_with_output()
@@ -60,25 +60,25 @@ pub fn output_with_stdin(command: &mut Command, input: &[u8]) -> Result<ExitOutp
     Ok(ExitOutput::from_output(&output))
 }
 
-/// Runs a command that has to succeed; gives its stdout.
+/// Runs a command that must succeed. Returns its stdout.
 pub fn run(command: &mut Command) -> Result<String> {
-    let answer = output(command)?;
-    check_success(command, &answer)?;
-    Ok(answer.stdout)
+    let output = output(command)?;
+    check_success(command, &output)?;
+    Ok(output.stdout)
 }
 
-/// Runs a program with arguments that has to succeed; gives its stdout.
+/// Runs a command with arguments that must succeed. Returns its stdout.
 pub fn run_args<S: AsRef<OsStr>>(
-    program: &str,
+    command: &str,
     args: impl IntoIterator<Item = S>,
 ) -> Result<String> {
-    run(Command::new(program).args(args))
+    run(Command::new(command).args(args))
 }
 
-pub(crate) fn check_success(command: &Command, answer: &ExitOutput) -> Result<()> {
-    if !answer.succeeded() {
-        let said = [answer.stderr.trim(), answer.stdout.trim()].join("\n");
-        bail!("{} ended with {}: {}", command_line(command), answer.code, said.trim());
+pub(crate) fn check_success(command: &Command, output: &ExitOutput) -> Result<()> {
+    if !output.succeeded() {
+        let text = [output.stderr.trim(), output.stdout.trim()].join("\n");
+        bail!("{} ended with {}: {}", command_line(command), output.code, text.trim());
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! How busy the machine is with other things, so that figures taken beside other work can be judged.
+//! How busy other processes keep the host, to judge measurements that were taken under load.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Clock ticks a second in /proc, on every Linux that we run on.
+/// Clock ticks per second in /proc, on every Linux that we run on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A measurement that has begun.
+/// A running measurement.
 #[derive(Debug)]
 pub struct CpuLoad {
     processes: Vec<u32>,
@@ -16,19 +16,19 @@ pub struct CpuLoad {
 }
 
 impl CpuLoad {
-    /// Begins to measure; `processes` are ours, and this process is too.
+    /// Starts to measure. `processes` count as ours, and so does this process.
     pub fn start(mut processes: Vec<u32>) -> Self {
         processes.push(std::process::id());
         let (busy, own) = (total_cpu_seconds(), cpu_seconds(&processes));
         Self { processes, total_cpu: busy, own_cpu: own, start: Instant::now() }
     }
 
-    /// The time since the beginning.
+    /// The time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// The share of the machine, between 0 and 1, that was not taken by others.
+    /// The share of the host's CPU, between 0 and 1, that other processes did not use.
     pub fn available_share(&self) -> f64 {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let all = self.elapsed().as_secs_f64() * cores;
@@ -38,17 +38,17 @@ impl CpuLoad {
     }
 }
 
-/// Processor time that everything on the machine has used, in seconds.
+/// CPU time that the whole host has used, in seconds.
 fn total_cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let numbers = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
     let numbers: Vec<f64> = numbers.filter_map(|word| word.parse().ok()).collect();
-    // user, nice, system, then idle and iowait, which are not work, then interrupts and what the hypervisor took.
+    // user, nice and system count; idle and iowait do not; then interrupts and stolen time.
     let work = |n: &usize| numbers.get(*n).copied().unwrap_or(0.0);
     [0, 1, 2, 5, 6, 7].iter().map(work).sum::<f64>() / TICKS_PER_SECOND
 }
 
-/// Processor time that processes have used, in seconds.
+/// CPU time that processes have used, in seconds.
 fn cpu_seconds(processes: &[u32]) -> f64 {
     let of = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! What the kit needs from the machine it runs on. A missing piece fails a test as "environment"; it never passes
-//! silently.
+//! What the kit requires of the host. A missing requirement fails a test as "environment"; it never passes silently.
 
 use crate::cache;
 use crate::lab::cgroup;
@@ -7,7 +6,7 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Programs that every part of the kit calls.
+/// Commands that every part of the kit calls.
 const TOOLS: [&str; 9] = [
     "systemd-nspawn",
     "nsenter",
@@ -20,12 +19,12 @@ const TOOLS: [&str; 9] = [
     "docker-registry",
 ];
 
-/// A machine that has been checked.
+/// A host that has been checked.
 #[derive(Debug, Clone, Copy)]
 pub struct TestEnvironment(());
 
 impl TestEnvironment {
-    /// Checks root, the tools and that cgroups can be made.
+    /// Checks for root, the tools and permission to create cgroups.
     pub fn check() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("environment: root missing, the kit mounts, boots and makes networks");
@@ -43,13 +42,13 @@ impl TestEnvironment {
         {
             bail!("environment: writable cgroups missing ({}: {error})", hierarchies[0].display());
         }
-        // A test beside this one may have removed it already.
+        // A concurrent test may have removed it already.
         let _ = fs::remove_dir(&probe);
         Ok(Self(()))
     }
 }
 
-/// The path of a program, or an "environment" error.
+/// The path of a command, or an "environment" error.
 pub fn find_tool(tool: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -1,4 +1,4 @@
-//! A small HTTP server with fixed answers, plain or over TLS, that remembers what it was asked.
+//! A small HTTP server with fixed responses, plain or over TLS, that records its requests.
 
 use crate::pki::TestCertificate;
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedRequest {
     /// The path with its query.
@@ -22,7 +22,7 @@ pub struct ReceivedRequest {
     pub headers: BTreeMap<String, String>,
 }
 
-/// A server that runs until its handle goes.
+/// A server that runs until its handle is dropped.
 #[derive(Debug)]
 pub struct HttpServer {
     url: String,
@@ -73,19 +73,19 @@ impl HttpServer {
                     return;
                 }
                 let shared = Arc::clone(&thread);
-                // A client that breaks off is the client's business.
+                // A client may close the connection early.
                 thread::spawn(move || shared.serve(stream));
             }
         });
         Ok(Self { url, shared })
     }
 
-    /// The address, without a slash at the end.
+    /// The base URL, without a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// From now on, a path is answered with these bytes; all others with 404.
+    /// Serves these bytes at a path from now on. Other paths return 404.
     pub fn respond(&self, path: &str, body: impl Into<Vec<u8>>) {
         lock(&self.shared.responses).insert(path.to_owned(), body.into());
     }
@@ -99,7 +99,7 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Wakes the listener up; it sees the flag.
+        // Wakes the listener, which then sees the flag.
         let address = self.url.split("//").nth(1).unwrap_or_default();
         let _ = TcpStream::connect(address);
     }
@@ -117,7 +117,7 @@ impl HttpServerState {
         }
     }
 
-    /// One request, one answer, and the connection closes.
+    /// Serves one request and closes the connection.
     fn handle(&self, stream: impl Read + Write) -> Result<()> {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();

@@ -1,6 +1,7 @@
 //! The real Ignition: fetches a config and writes its files, users and units into a root.
 //!
-//! [`crate::machine::Builder::ignite`] does this to a machine before its first boot, through the machine's own network.
+//! [`crate::machine::MachineBuilder::with_ignition`] runs it on a machine before its first boot, through the machine's
+//! own network.
 
 use crate::pki::TestCa;
 use crate::{cache, command, environment};
@@ -11,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Debian puts the program; it is not meant for the PATH.
+/// Where Debian installs the binary; it is not on the PATH.
 const BINARY: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
 /// One run of Ignition against a root.
@@ -28,7 +29,7 @@ impl IgnitionRun {
         Self::with_binary(PathBuf::from(BINARY), work)
     }
 
-    /// The same with another version, which reads a newer specification: `v2.22.0` 3.5, `v2.26.0` 3.6.
+    /// A run of another version, which reads a newer specification: `v2.22.0` 3.5, `v2.26.0` 3.6.
     pub fn with_version(version: &str, work: &Path) -> Result<Self> {
         Self::with_binary(
             cache::artifact("ignition")?.join(format!("bin/ignition-{version}")),
@@ -36,17 +37,17 @@ impl IgnitionRun {
         )
     }
 
-    fn with_binary(program: PathBuf, work: &Path) -> Result<Self> {
-        if !program.exists() {
+    fn with_binary(binary: PathBuf, work: &Path) -> Result<Self> {
+        if !binary.exists() {
             bail!("environment: ignition missing, run make testkit");
         }
         let shims = work.join("bin");
         fs::create_dir_all(&shims)?;
-        // Ignition relabels files even where SELinux is off; there is nothing to do here.
+        // Ignition relabels files even where SELinux is off. This makes it a no-op.
         let setfiles = shims.join("setfiles");
         fs::write(&setfiles, "#!/bin/sh\ncat >/dev/null\n")?;
         fs::set_permissions(&setfiles, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { binary: program, work: work.to_owned(), namespace: None })
+        Ok(Self { binary: binary, work: work.to_owned(), namespace: None })
     }
 
     /// Fetches from inside a network namespace.
@@ -56,10 +57,10 @@ impl IgnitionRun {
         self
     }
 
-    /// Fetches everything that `config` points to; gives the config that would be applied.
+    /// Fetches everything that `config` refers to. Returns the config that would be applied.
     pub fn fetch(&self, config: &str) -> Result<Value> {
         fs::write(self.work.join("config.ign"), config)?;
-        // A run that is repeated must not find what the last one fetched.
+        // A repeated run must not find what the previous one fetched.
         let _ = fs::remove_file(self.work.join("cache.json"));
         self.stage("fetch", &self.work)?;
         let fetched = fs::read(self.work.join("cache.json")).context("read what was fetched")?;
@@ -69,7 +70,7 @@ impl IgnitionRun {
     /// Fetches, and writes files, users and units into a root.
     pub fn apply(&self, config: &str, root: &Path) -> Result<()> {
         self.fetch(config)?;
-        // Without this file Ignition ends with an error; with it, ostree would look for the policy that it names.
+        // Without this file Ignition fails; with it, ostree would look for the policy that it names.
         let file = root.join("etc/selinux/config");
         let is_ours = !file.exists();
         if is_ours {

@@ -1,4 +1,4 @@
-//! Container images made by the kit: a layer of given files, and what to run; on request on top of a whole system.
+//! Container images made by the kit: a layer of given files and a command, optionally on top of a whole system.
 
 use anyhow::{Context, Result, anyhow};
 use flate2::Compression;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::{self, hex};
 
-/// An image with one layer, or with one on top of a system's.
+/// An image with one layer, or with one on top of a system's layers.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerImage {
     base: Vec<CachedLayer>,
@@ -18,7 +18,7 @@ pub struct ContainerImage {
     entrypoint: Vec<String>,
 }
 
-/// A layer that is in the cache.
+/// A layer from the cache.
 #[derive(Debug, Clone)]
 struct CachedLayer {
     file: PathBuf,
@@ -41,12 +41,12 @@ impl ContainerImage {
         Self::default()
     }
 
-    /// A bootable Debian: what `debian/v1` is among the images of ostree machines. Files that are added are a layer on top.
+    /// A bootable Debian, the same as `debian/v1` of the ostree machines. Added files form a layer on top.
     pub fn system() -> Result<Self> {
         Self::from_artifact("os-image")
     }
 
-    /// The smallest system that boots and runs the daemon: what is `debian-small/v2` among the images of ostree machines.
+    /// The smallest system that boots and runs the daemon, the same as `debian-small/v2` of the ostree machines.
     pub fn small_system() -> Result<Self> {
         Self::from_artifact("ostree-small")
     }
@@ -74,14 +74,14 @@ impl ContainerImage {
         self.base.iter().map(|layer| layer.digest.clone()).collect()
     }
 
-    /// Busybox with its usual names, for pods that only need a shell.
+    /// Busybox with its applets, for pods that only need a shell.
     pub fn busybox() -> Result<Self> {
-        let program = fs::read("/usr/bin/busybox")
+        let binary = fs::read("/usr/bin/busybox")
             .or_else(|_| fs::read("/bin/busybox"))
             .context("environment: busybox missing, run make testkit")?;
         let mut image =
             Self::new().directory("tmp").directory("proc").directory("sys").directory("dev");
-        image = image.directory("etc").file("bin/busybox", 0o755, program);
+        image = image.directory("etc").file("bin/busybox", 0o755, binary);
         for name in ["sh", "cat", "chroot", "sleep", "ls", "mkdir", "echo", "nsenter", "true", "id"]
         {
             image = image.link(&format!("bin/{name}"), "busybox");
@@ -89,42 +89,42 @@ impl ContainerImage {
         Ok(image)
     }
 
-    /// Busybox that waits until it is told to end; unlike its own `sleep` it does end then, even as process 1.
+    /// Busybox that waits for a signal to end. Unlike its own `sleep` it handles the signal even as process 1.
     pub fn sleeping() -> Result<Self> {
         const WAIT: &str =
             "#!/bin/sh\ntrap 'exit 0' TERM INT\nwhile :; do sleep 1000 & wait $!; done\n";
         Ok(Self::busybox()?.file("bin/wait", 0o755, WAIT).entrypoint(&["/bin/wait"]))
     }
 
-    /// A file.
+    /// Adds a file.
     #[must_use]
     pub fn file(mut self, path: &str, mode: u32, contents: impl Into<Vec<u8>>) -> Self {
         self.files.push((path.to_owned(), mode, ImageFile::Bytes(contents.into())));
         self
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     #[must_use]
     pub fn link(mut self, path: &str, target: &str) -> Self {
         self.files.push((path.to_owned(), 0o777, ImageFile::Link(target.to_owned())));
         self
     }
 
-    /// Takes away something of the layers below.
+    /// Adds a whiteout, which removes a path of the layers below.
     #[must_use]
     pub fn whiteout(self, path: &str) -> Self {
-        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
-        self.file(&format!("{folder}/.wh.{name}"), 0o600, "")
+        let (dir, name) = path.rsplit_once('/').unwrap_or((".", path));
+        self.file(&format!("{dir}/.wh.{name}"), 0o600, "")
     }
 
-    /// A folder.
+    /// Adds a directory.
     #[must_use]
     pub fn directory(mut self, path: &str) -> Self {
         self.files.push((path.to_owned(), 0o755, ImageFile::Directory));
         self
     }
 
-    /// What the image runs.
+    /// Sets the command of the image.
     #[must_use]
     pub fn entrypoint(mut self, words: &[&str]) -> Self {
         self.entrypoint = words.iter().map(|&word| word.to_owned()).collect();
@@ -175,9 +175,9 @@ impl ContainerImage {
         })
     }
 
-    /// Writes the image as an OCI layout with the tag `latest`; gives the manifest's digest.
-    pub fn write_oci(&self, folder: &Path) -> Result<String> {
-        let blobs = folder.join("blobs/sha256");
+    /// Writes the image as an OCI layout with the tag `latest`. Returns the manifest's digest.
+    pub fn write_oci(&self, dir: &Path) -> Result<String> {
+        let blobs = dir.join("blobs/sha256");
         fs::create_dir_all(&blobs)?;
         let blob = |kind: &str, bytes: &[u8]| -> Result<Value> {
             let digest = digest(bytes);
@@ -208,12 +208,12 @@ impl ContainerImage {
         let digest = entry["digest"].as_str().unwrap_or_default().to_owned();
         entry["annotations"] = json!({"org.opencontainers.image.ref.name": "latest"});
         let index = json!({"schemaVersion": 2, "manifests": [entry]});
-        fs::write(folder.join("index.json"), serde_json::to_vec(&index)?)?;
-        fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        fs::write(dir.join("index.json"), serde_json::to_vec(&index)?)?;
+        fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
         Ok(digest)
     }
 
-    /// The image as a tar file that `docker load` and `ctr images import` take, under a name.
+    /// The image as a tar file that `docker load` and `ctr images import` accept, under a name.
     pub fn archive(&self, name: &str) -> Result<Vec<u8>> {
         let layer = self.layer()?;
         let config = serde_json::to_vec(&self.config(&layer))?;

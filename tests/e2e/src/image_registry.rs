@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// The port of every registry; each is on an address of its own.
+/// The port of every registry. Each has its own address.
 pub(crate) const PORT: u16 = 5000;
 
-/// Who may fetch from a registry that is guarded.
+/// The user of a registry with authentication.
 pub const USER: &str = "machine";
 /// The password of that user.
 pub const PASSWORD: &str = "pull-me-if-you-can";
-/// The same as the registry keeps it: its bcrypt sum.
+/// The bcrypt hash of the password, as the registry stores it.
 const PASSWORD_HASH: &str = "$2b$04$Jfu2R/21YS7hUH24qR7dhu4K0.87nfXt1DMWNqkMB0L4eDOgteYVu";
 
 /// A registry on the lab's bridge, where machines and the test reach it.
@@ -32,13 +32,12 @@ pub struct ImageRegistry {
 }
 
 impl ImageRegistry {
-    /// Starts an empty registry that speaks plain HTTP with everyone.
+    /// Starts an empty registry with plain HTTP and without authentication.
     pub fn start(lab: &Lab) -> Result<Self> {
         Self::start_with(lab, None)
     }
 
-    /// Starts an empty registry with a certificate of that authority, which gives and takes images only for
-    /// [`USER`] with [`PASSWORD`].
+    /// Starts an empty registry with a certificate of that CA, which requires [`USER`] and [`PASSWORD`].
     pub fn start_with_auth(lab: &Lab, authority: &TestCa) -> Result<Self> {
         Self::start_with(lab, Some(authority))
     }
@@ -86,13 +85,13 @@ impl ImageRegistry {
         format!("{}:{PORT}", self.lab.address())
     }
 
-    /// A pull secret for this registry with a password, the right one or another.
+    /// A pull secret for this registry with the given password.
     pub fn pull_secret(&self, password: &str) -> Value {
         let auth = BASE64_STANDARD.encode(format!("{USER}:{password}"));
         json!({"auths": {self.host(): {"auth": auth}}})
     }
 
-    /// Pushes an image under a name such as `os/debian:1`; gives its pullspec by digest.
+    /// Pushes an image under a name such as `os/debian:1`. Returns its pullspec by digest.
     pub fn push(&self, name: &str, image: &ContainerImage) -> Result<String> {
         let layout = self.lab.create_dir(&format!("images/{}", name.replace(['/', ':'], "-")))?;
         let digest = image.write_oci(&layout)?;
@@ -101,11 +100,11 @@ impl ImageRegistry {
         Ok(format!("{}/{repository}@{digest}", self.host()))
     }
 
-    /// Pushes an OCI layout from a folder, tag `latest` in it.
+    /// Pushes an OCI layout with the tag `latest` from a directory.
     pub fn push_layout(&self, name: &str, layout: &Path) -> Result<()> {
         let mut skopeo = Command::new(environment::find_tool("skopeo")?);
         skopeo.args(["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"]);
-        // Layers that are not packed would be, and the image would have another digest.
+        // Otherwise skopeo compresses uncompressed layers, which changes the image's digest.
         skopeo.arg("--preserve-digests");
         if self.requires_auth {
             skopeo.arg(format!("--dest-creds={USER}:{PASSWORD}"));
@@ -115,14 +114,14 @@ impl ImageRegistry {
         command::run(&mut skopeo).map(drop).with_context(|| format!("push {name}"))
     }
 
-    /// The file in which the registry keeps a part of an image, to be damaged or taken away by a test.
+    /// The file in which the registry stores a blob, so that a test can damage or remove it.
     pub fn blob(&self, digest: &str) -> Result<PathBuf> {
         let sum = digest.strip_prefix("sha256:").context("not a sha256")?;
         let store = self.lab.create_dir("registry")?.join("store/docker/registry/v2/blobs/sha256");
         Ok(store.join(&sum[..2]).join(sum).join("data"))
     }
 
-    /// How often a part of an image was fetched from the registry.
+    /// How often a blob was fetched from the registry.
     pub fn fetch_count(&self, digest: &str) -> Result<usize> {
         let log = self.process.lock().map_err(|_| anyhow!("a test thread died"))?.log();
         let asked = format!("/blobs/{digest} HTTP");
@@ -130,7 +129,7 @@ impl ImageRegistry {
         Ok(log.lines().filter(is_one).filter(|line| line.contains("\" 200 ")).count())
     }
 
-    /// The digest that a name has in the registry.
+    /// The digest of a tag in the registry.
     pub fn digest(&self, name: &str) -> Result<String> {
         let mut skopeo = Command::new(environment::find_tool("skopeo")?);
         skopeo.args(["inspect", "--tls-verify=false", "--format", "{{.Digest}}"]);

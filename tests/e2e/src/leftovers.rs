@@ -1,4 +1,4 @@
-//! What a lab has left behind on this machine: nothing, or a test must fail.
+//! What a lab has left behind on this host. A test fails unless it is nothing.
 
 use crate::lab::{LabId, cgroup};
 use crate::{cache, command};
@@ -42,9 +42,9 @@ fn named(lab: &str) -> Result<Vec<String>> {
     let loops = command::run_args("losetup", ["--list", "--noheadings", "--output", "BACK-FILE"])?;
     let files = loops.lines().map(str::trim).filter(|file| file.starts_with(&inside));
     left.extend(files.map(|file| format!("loop device of {file}")));
-    for folder in [dir.as_ref(), mounts.as_str()] {
-        if fs::exists(folder)? {
-            left.push(format!("folder {folder}"));
+    for path in [dir.as_ref(), mounts.as_str()] {
+        if fs::exists(path)? {
+            left.push(format!("directory {path}"));
         }
     }
     Ok(left)

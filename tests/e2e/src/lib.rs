@@ -1,4 +1,4 @@
-//! The test kit: real machines, real clusters and real faults on one box.
+//! The test kit: real machines, real clusters and real faults on one host.
 //!
 //! A whole-machine test is an ordinary `#[test]`:
 //!
@@ -8,31 +8,31 @@
 //!
 //! let lab = Lab::new()?;
 //! let machine = lab.machine("a").boot()?;
-//! machine.put("/etc/motd", "hello")?;
+//! machine.write_file("/etc/motd", "hello")?;
 //! machine.reboot()?;
-//! assert_eq!(machine.get("/etc/motd")?, b"hello");
+//! assert_eq!(machine.read_file("/etc/motd")?, b"hello");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Everything that a test makes on the machine (processes, mounts, networks, cgroups, files) belongs to its [`Lab`] and
-//! carries the lab's name. When the last handle of the lab goes, or the test process dies however it dies, the lab's
-//! janitor removes all of it. Nothing is shared between labs, so tests run side by side.
+//! Everything that a test creates on the host (processes, mounts, networks, cgroups, files) belongs to its [`Lab`] and
+//! carries the lab's name. When the last handle of the lab is dropped, or the test process dies for any reason, the
+//! lab's janitor removes all of it. Labs share nothing, so tests run in parallel.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Environment`] | what must be there before anything starts; a missing piece fails the test as "environment" |
+//! | [`TestEnvironment`] | the requirements of the kit; a missing one fails the test as "environment" |
 //! | [`Lab`] | the owner of names, files, network and processes of one test |
 //! | [`Machine`] | a Debian machine in systemd-nspawn that boots, reboots, and loses power or link |
-//! | [`Cluster`] | etcd and kube-apiserver, on request with the rest of Kubernetes and machines as nodes |
-//! | [`Home`] | one of the two homes of the API: the hub, or a kube-apiserver with our CRDs |
-//! | [`Disk`], [`Injection`] | true power cuts of a disk; system calls that fail or kill |
-//! | [`Ignition`] | the real Ignition, against a root |
-//! | [`Qemu`] | a virtual machine with a kernel of its own, booted from an ostree disk |
-//! | [`Registry`], [`Image`] | a container registry, and images made by the kit |
+//! | [`Cluster`] | etcd and kube-apiserver, optionally with the rest of Kubernetes and machines as nodes |
+//! | [`ApiServer`] | one of the two API servers: the hub, or a kube-apiserver with our CRDs |
+//! | [`LoopDisk`], [`SyscallFault`] | true power cuts of a disk; system calls that fail or kill |
+//! | [`IgnitionRun`] | the real Ignition, applied to a root |
+//! | [`VirtualMachine`] | a virtual machine with its own kernel, booted from an ostree disk |
+//! | [`ImageRegistry`], [`ContainerImage`] | a container registry, and images made by the kit |
 //! | [`Fleet`] | thousands of simulated machines that speak the node protocol |
-//! | [`checker`] | rules over a full watch log |
-//! | [`Server`] | fixed answers over HTTP or TLS, and a record of what was asked |
+//! | [`rollout_checker`] | rules over a full watch log |
+//! | [`HttpServer`] | fixed responses over HTTP or TLS, and a record of the requests |
 
 pub mod api_server;
 pub mod binary;
@@ -81,12 +81,12 @@ use std::future::Future;
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runs a future to its end on the kit's own runtime, for tests that are plain `#[test]` functions.
+/// Runs a future to completion on the kit's runtime, for tests that are plain `#[test]` functions.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     runtime().block_on(future)
 }
 
-/// The one runtime behind [`block_on`]: clients made on it stay usable from any later call.
+/// The only runtime behind [`block_on`]: clients created on it stay usable in later calls.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {

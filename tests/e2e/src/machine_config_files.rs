@@ -1,4 +1,4 @@
-//! What is in the files of a MachineConfig.
+//! Reads the files in a MachineConfig.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub fn contents(config: &Value, path: &str) -> Result<String> {
     Ok(String::from_utf8(bytes)?)
 }
 
-/// A text with its percent escapes undone.
+/// Decodes percent escapes.
 fn percent_decode(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -41,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_ways_to_write_a_file_are_read() {
+    fn both_file_encodings_are_read() {
         let config = json!({"spec": {"config": {"storage": {"files": [
             {"path": "/a", "contents": {"source": "data:,a%20b%0A"}},
             {"path": "/b", "contents": {"source": "data:text/plain;charset=utf-8;base64,YSBi"}},

@@ -1,4 +1,4 @@
-//! Figures that tests take on their way; `scripts/testkit/figures` prints the last ones.
+//! Measurements that tests record. `scripts/testkit/measurements` prints the latest ones.
 
 use crate::cache;
 use anyhow::{Context, Result};
@@ -6,14 +6,14 @@ use std::fmt::Display;
 use std::fs;
 use std::time::Instant;
 
-/// Keeps a figure under a name, over the one of the run before.
+/// Records a measurement under a name and replaces that of the previous run.
 pub fn record(name: &str, value: impl Display) -> Result<()> {
-    let folder = cache::cache_dir()?.join("figures");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join(name), format!("{value}\n")).with_context(|| format!("keep {name}"))
+    let dir = cache::cache_dir()?.join("measurements");
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join(name), format!("{value}\n")).with_context(|| format!("keep {name}"))
 }
 
-/// Runs something and keeps the time that it took.
+/// Runs a closure and records its duration.
 pub fn measure<T>(name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let result = act()?;

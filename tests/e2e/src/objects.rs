@@ -1,8 +1,8 @@
-//! Objects that several tests begin with.
+//! Objects that several tests start from.
 
 use serde_json::{Value, json};
 
-/// The facts about a plain cluster, as its ControllerConfig. Tests change what they are about.
+/// The ControllerConfig of a plain cluster. Tests change the fields that they are about.
 pub fn controller_config() -> Value {
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
@@ -21,7 +21,7 @@ pub fn controller_config() -> Value {
                 "apiVersion": "config.openshift.io/v1", "kind": "DNS", "metadata": {"name": "cluster"},
                 "spec": {"baseDomain": "example.com"}, "status": {},
             },
-            // `kubectl apply` leaves out what is null, and the schema wants these.
+            // `kubectl apply` drops null fields, but the schema requires these.
             "additionalTrustBundle": "IyBub25lCg==", "baseOSContainerImage": "", "cloudProviderCAData": "IyBub25lCg==",
             "cloudProviderConfig": "", "images": {}, "ipFamilies": "IPv4", "kubeAPIServerServingCAData": "IyBub25lCg==",
             "network": {"mtuMigration": {}}, "proxy": {}, "releaseImage": "", "rootCAData": "IyBub25lCg==",

@@ -1,4 +1,4 @@
-//! Certificates: an own authority per lab, server certificates and client certificates from it.
+//! Certificates: one CA per lab, which signs server and client certificates.
 
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// A certificate authority of the test's own.
+/// A certificate authority for one test.
 #[derive(Debug)]
 pub struct TestCa {
     certificate: String,
@@ -18,7 +18,7 @@ pub struct TestCa {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate with its key, both as PEM.
+/// A certificate and its key, both as PEM.
 #[derive(Debug, Clone)]
 pub struct TestCertificate {
     /// The certificate.
@@ -28,7 +28,7 @@ pub struct TestCertificate {
 }
 
 impl TestCa {
-    /// A new authority.
+    /// A new CA.
     pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name = subject(name, &[]);
@@ -40,22 +40,22 @@ impl TestCa {
         Ok(Self { certificate, key, issuer: Issuer::new(params, pair) })
     }
 
-    /// The authority's certificate as PEM.
+    /// The CA's certificate as PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// The authority's certificate as a `data:` URL, as Ignition wants it.
+    /// The CA's certificate as a `data:` URL, as Ignition expects it.
     pub fn data_url(&self) -> String {
         format!("data:text/plain;base64,{}", BASE64_STANDARD.encode(&self.certificate))
     }
 
-    /// The authority itself, for programs that sign with it.
+    /// The CA itself, for processes that sign with it.
     pub fn identity(&self) -> TestCertificate {
         TestCertificate { certificate: self.certificate.clone(), key: self.key.clone() }
     }
 
-    /// A certificate for a user (CN) in groups (O), usable by clients and, for the given names and addresses, by servers.
+    /// A certificate for a user (CN) in groups (O), for clients and, with the given names and addresses, for servers.
     pub fn issue(&self, user: &str, groups: &[&str], names: &[&str]) -> Result<TestCertificate> {
         let names = names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let mut params = CertificateParams::new(names)?;
@@ -70,9 +70,9 @@ impl TestCa {
 }
 
 impl TestCertificate {
-    /// Writes `NAME.crt` and `NAME.key` into a folder; gives their paths.
-    pub fn write_files(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
-        let place = |end: &str| folder.join(format!("{name}.{end}"));
+    /// Writes `NAME.crt` and `NAME.key` into a directory. Returns their paths.
+    pub fn write_files(&self, dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+        let place = |end: &str| dir.join(format!("{name}.{end}"));
         let (certificate, key) = (place("crt"), place("key"));
         fs::write(&certificate, &self.certificate)
             .with_context(|| format!("write {}", certificate.display()))?;

@@ -1,4 +1,4 @@
-//! A wire between a client and a server that can be slow, stop, and be cut.
+//! A TCP proxy that can be slow, stall, and cut connections.
 
 use crate::runtime;
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// Carries TCP connections to a server until its handle goes.
+/// Forwards TCP connections to a server until its handle is dropped.
 #[derive(Debug)]
 pub struct TcpProxy {
     address: SocketAddr,
@@ -23,16 +23,16 @@ pub struct TcpProxy {
 
 #[derive(Debug)]
 struct ProxyState {
-    /// How long every byte takes, one way, in milliseconds.
+    /// The one-way delay of every byte, in milliseconds.
     delay: AtomicU64,
-    /// How many bytes may still go from the server to its clients.
+    /// How many more bytes the server may send to its clients.
     byte_budget: watch::Sender<u64>,
     /// Changes with each cut.
     disconnects: watch::Sender<u64>,
 }
 
 impl TcpProxy {
-    /// Listens on a free port of an address, and carries everything to the server.
+    /// Listens on a free port of an address and forwards everything to the server.
     pub fn start(address: &str, server: &str) -> Result<Self> {
         let server = server.to_owned();
         let wire = Arc::new(ProxyState {
@@ -52,33 +52,33 @@ impl TcpProxy {
         Ok(Self { address, wire, task })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Makes the wire slow: every byte takes this long, each way.
+    /// Delays every byte by this much in each direction.
     pub fn set_delay(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.wire.delay.store(delay, Ordering::Relaxed);
     }
 
-    /// Lets so many more bytes go from the server to its clients, over all connections, and then none.
+    /// Lets the server send this many more bytes to its clients, over all connections, and then stalls.
     pub fn stall_after(&self, bytes: u64) {
         self.wire.byte_budget.send_replace(bytes);
     }
 
-    /// Lets everything go again.
+    /// Ends the stall.
     pub fn resume(&self) {
         self.wire.byte_budget.send_replace(u64::MAX);
     }
 
-    /// Whether nothing more goes from the server to its clients.
+    /// Whether the server can send nothing more to its clients.
     pub fn is_stalled(&self) -> bool {
         *self.wire.byte_budget.borrow() == 0
     }
 
-    /// Cuts all connections; new ones work.
+    /// Cuts all connections. New ones work.
     pub fn disconnect_all(&self) {
         self.wire.disconnects.send_modify(|count| *count += 1);
     }
@@ -92,7 +92,7 @@ impl Drop for TcpProxy {
 }
 
 impl ProxyState {
-    /// Waits until bytes may go from the server; gives how many.
+    /// Waits until the server may send bytes. Returns how many.
     async fn take_budget(&self, wanted: usize) -> usize {
         let mut left = self.byte_budget.subscribe();
         let wanted = wanted as u64;
@@ -125,7 +125,7 @@ async fn forward(client: TcpStream, server: String, wire: Arc<ProxyState>) {
     }
 }
 
-/// Carries bytes one way. They wait in a queue, so that slow does not mean narrow.
+/// Forwards bytes in one direction. They wait in a queue, so that a delay does not limit the bandwidth.
 async fn forward_one_way(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -155,7 +155,7 @@ async fn forward_one_way(
                 rest = &rest[count..];
             }
         }
-        // The other side may have more to say.
+        // The other side may still send.
         let _ = to.shutdown().await;
     };
     tokio::join!(reading, writing);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_late_and_a_cut_ends_the_connection() {
+    fn bytes_are_delayed_and_a_cut_closes_the_connection() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = server.local_addr().unwrap().to_string();
         let echo = std::thread::spawn(move || {

@@ -1,18 +1,18 @@
-//! Waiting for conditions, never for time.
+//! Waits for conditions, never for a fixed time.
 
 use anyhow::{Result, anyhow};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long [`wait_for`] waits: far above anything a healthy machine needs, so that a slow builder is no failure.
+/// The timeout of [`wait_for`]: far above what a healthy host needs, so that a slow builder does not fail.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Waits until `condition` holds. What it says in `Err` last is what the error says when time is up.
+/// Waits until `condition` holds. The timeout error contains the last `Err` of the condition.
 pub fn wait_for(what: &str, condition: impl FnMut() -> Result<bool>) -> Result<()> {
     wait_with_timeout(DEFAULT_TIMEOUT, what, condition)
 }
 
-/// [`wait_for`] with an own limit.
+/// [`wait_for`] with another timeout.
 pub fn wait_with_timeout(
     limit: Duration,
     what: &str,
@@ -38,7 +38,7 @@ pub fn wait_with_timeout(
     }
 }
 
-/// An error that no waiting will mend, such as a process that has ended; [`wait_for`] stops at once.
+/// A permanent error, such as a process that has ended. [`wait_for`] fails immediately.
 #[derive(Debug)]
 pub struct PermanentError(pub String);
 

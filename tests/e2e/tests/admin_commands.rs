@@ -1,5 +1,5 @@
-//! The administrator's commands against a hub with its controller and simulated machines: look before a change, follow
-//! it, hold it, take it back, and let machines restart. And, without a controller, against a real kube-apiserver.
+//! The administrator's commands against a hub with its controller and simulated machines: plan a change, follow it,
+//! pause it, roll it back, and allow reboots. Without a controller, also against a real kube-apiserver.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
 
-/// How long a rollout of a few machines may take on a machine that is busy with other tests.
+/// Timeout for a rollout of a few machines on a host that runs other tests.
 const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(90);
 const MACHINES: usize = 3;
 const NODES: &str = "/api/v1/nodes";
@@ -21,12 +21,12 @@ struct AdminFixture {
 }
 
 impl AdminFixture {
-    /// Our program; it has to end with this code. What it prints is given.
+    /// Runs `machinist`, which must exit with this code. Returns its output.
     #[track_caller]
     fn run_expecting(&self, code: i32, arguments: &[&str]) -> (String, String) {
-        let answer = self.api_server.machinist(arguments).unwrap();
-        assert_eq!(answer.code, code, "machinist {arguments:?}: {answer:?}");
-        (answer.stdout, answer.stderr)
+        let output = self.api_server.machinist(arguments).unwrap();
+        assert_eq!(output.code, code, "machinist {arguments:?}: {output:?}");
+        (output.stdout, output.stderr)
     }
 
     #[track_caller]
@@ -65,7 +65,7 @@ impl AdminFixture {
         wait_with_timeout(ROLLOUT_TIMEOUT, what, || Ok(holds(&self.status()))).unwrap();
     }
 
-    /// Follows the rollout to its end: nobody is told that it is through before it is.
+    /// Follows the rollout to its end. The command must not report completion early.
     #[track_caller]
     fn wait_for_rollout(&self) -> String {
         let lines = self.run(&["rollout", "status", "worker", "--watch"]);
@@ -80,7 +80,7 @@ impl AdminFixture {
                 &node["metadata"]["annotations"]["machineconfiguration.openshift.io/currentConfig"];
             assert_eq!(current, &json!(target), "{name}");
         }
-        // Whoever asks the pool hears the same at once.
+        // The pool reports the same at that moment.
         self.run(&["wait", "mcp/worker", "--for=condition=Updated", "--timeout=0"]);
         target
     }
@@ -103,10 +103,10 @@ fn file(name: &str, path: &str, text: &str) -> Value {
 
 #[test]
 fn an_administrator_plans_follows_pauses_and_rolls_back() {
-    let mut site = AdminFixture { api_server: ApiServer::hub().unwrap(), fleet: None };
-    site.apply(&file("00-worker", "/etc/base", "base"));
-    site.wait_until("the first config", |status| status["target"].is_string());
-    let config = site.target();
+    let mut fixture = AdminFixture { api_server: ApiServer::hub().unwrap(), fleet: None };
+    fixture.apply(&file("00-worker", "/etc/base", "base"));
+    fixture.wait_until("the first config", |status| status["target"].is_string());
+    let config = fixture.target();
     let behaviour = MachineBehaviour {
         apply: 0..=40,
         reboot: Some(0..=40),
@@ -115,27 +115,27 @@ fn an_administrator_plans_follows_pauses_and_rolls_back() {
         ..MachineBehaviour::default()
     };
     let plan = FleetSpec { machines: MACHINES, config, behaviour, ..FleetSpec::default() };
-    site.fleet = Some(Fleet::start(site.api_server.client(), plan).unwrap());
-    site.wait_for_rollout();
-    plan_matches_rollout(&site);
-    pause_and_resume(&site);
-    rollback(&site);
-    deferred_reboots(&site);
-    stops_at_a_bad_config(&site);
-    examples(&site);
+    fixture.fleet = Some(Fleet::start(fixture.api_server.client(), plan).unwrap());
+    fixture.wait_for_rollout();
+    plan_matches_rollout(&fixture);
+    pause_and_resume(&fixture);
+    rollback(&fixture);
+    deferred_reboots(&fixture);
+    stops_at_a_bad_config(&fixture);
+    examples(&fixture);
 }
 
-/// What a plan says is what happens then, and until then nothing does.
-fn plan_matches_rollout(site: &AdminFixture) {
-    let before = site.target();
+/// A plan matches what happens later, and changes nothing itself.
+fn plan_matches_rollout(fixture: &AdminFixture) {
+    let before = fixture.target();
     let objects = || {
         let revision =
-            |path: &str| site.api_server.get(path).body["items"].as_array().unwrap().len();
-        (revision(CONFIGS), site.api_server.get(&format!("{POOLS}/worker")).body["spec"].clone())
+            |path: &str| fixture.api_server.get(path).body["items"].as_array().unwrap().len();
+        (revision(CONFIGS), fixture.api_server.get(&format!("{POOLS}/worker")).body["spec"].clone())
     };
     let untouched = objects();
     let chrony = ["plan", "-f", "examples/chrony.yaml"];
-    let text = site.run(&chrony);
+    let text = fixture.run(&chrony);
     for part in [
         &format!("worker: {before} → rendered-worker-"),
         "3 of 3 machines change, at most 1 at a time",
@@ -145,62 +145,63 @@ fn plan_matches_rollout(site: &AdminFixture) {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let plan = site.json(&[&chrony[..], &["-o", "json"]].concat());
+    let plan = fixture.json(&[&chrony[..], &["-o", "json"]].concat());
     let pool = &plan["pools"][0];
     assert_eq!((&plan["refused"], &pool["before"]), (&json!(false), &json!(before)));
     assert_eq!(
         (pool["machines"].as_array().unwrap().len(), &pool["machines"][0]["cost"]),
         (3, &json!("reboot"))
     );
-    // A change that machines would refuse, and a kind that is not looked into.
+    // A change that machines would refuse, and a kind that plans do not cover.
     let directory = json!({"config": {
         "ignition": {"version": "3.2.0"}, "storage": {"directories": [{"path": "/srv/x"}]},
     }});
-    let path = site.manifest(&machine_config("60-directory", &directory));
-    let (text, _) = site.run_expecting(3, &["plan", "-f", &path]);
+    let path = fixture.manifest(&machine_config("60-directory", &directory));
+    let (text, _) = fixture.run_expecting(3, &["plan", "-f", &path]);
     assert!(text.contains("machines would refuse it") && text.contains("60-directory"), "{text}");
     let other = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "other", "namespace": "default"},
     });
-    let (text, warned) = site.run_expecting(0, &["plan", "-f", &site.manifest(&other)]);
+    let (text, warned) = fixture.run_expecting(0, &["plan", "-f", &fixture.manifest(&other)]);
     assert!(
         text.contains("Nothing would change") && warned.contains("configmap/other"),
         "{warned}"
     );
     assert!(
-        site.run_expecting(1, &["plan", "--delete", "mc/nowhere"])
+        fixture
+            .run_expecting(1, &["plan", "--delete", "mc/nowhere"])
             .1
             .contains("nowhere is not there")
     );
-    site.run_expecting(2, &["plan", "--delete", "nowhere"]);
+    fixture.run_expecting(2, &["plan", "--delete", "nowhere"]);
     assert_eq!(objects(), untouched);
 
-    site.run(&["apply", "-f", "examples/chrony.yaml"]);
-    assert_eq!(json!(site.wait_for_rollout()), pool["after"]);
-    let gone = site.json(&["plan", "--delete", "mc/50-worker-chrony", "-o", "json"]);
+    fixture.run(&["apply", "-f", "examples/chrony.yaml"]);
+    assert_eq!(json!(fixture.wait_for_rollout()), pool["after"]);
+    let gone = fixture.json(&["plan", "--delete", "mc/50-worker-chrony", "-o", "json"]);
     assert_eq!(gone["pools"][0]["after"], json!(before));
 }
 
-/// A paused pool takes nothing until it is resumed.
-fn pause_and_resume(site: &AdminFixture) {
-    let before = site.target();
-    let text = site.run(&["pause", "worker"]);
+/// A paused pool changes nothing until it is resumed.
+fn pause_and_resume(fixture: &AdminFixture) {
+    let before = fixture.target();
+    let text = fixture.run(&["pause", "worker"]);
     assert_eq!(text, format!("worker is paused; 3 machines stay on {before}\n"));
-    site.apply(&file("51-motd", "/etc/motd", "hello"));
-    site.wait_until("the pool to have a new config", |status| status["target"] != json!(before));
-    let status = site.status();
+    fixture.apply(&file("51-motd", "/etc/motd", "hello"));
+    fixture.wait_until("the pool to have a new config", |status| status["target"] != json!(before));
+    let status = fixture.status();
     assert_eq!((&status["state"], &status["machines"]["waiting"]), (&json!("paused"), &json!(3)));
     assert_eq!(status["pending"][0]["waiting"], json!({"reason": "poolPaused"}));
-    assert!(site.run(&["rollout", "status", "worker"]).contains("machinist resume worker"));
-    let again = site.run(&["pause", "worker"]);
+    assert!(fixture.run(&["rollout", "status", "worker"]).contains("machinist resume worker"));
+    let again = fixture.run(&["pause", "worker"]);
     assert!(
         again.starts_with(&format!(
             "worker is paused; 3 machines stay on {before}, and do not get "
         )),
         "{again}"
     );
-    let explained = site.json(&["rollout", "explain", "worker", "-o", "json"]);
+    let explained = fixture.json(&["rollout", "explain", "worker", "-o", "json"]);
     assert_eq!(
         (&explained["halted"], &explained["next"]),
         (&json!({"reason": "paused"}), &json!([]))
@@ -210,94 +211,100 @@ fn pause_and_resume(site: &AdminFixture) {
         (&explained["maxUnavailable"], &explained["status"]["machineCount"]),
         (&json!(1), &json!(3))
     );
-    let text = site.run(&["resume", "worker"]);
+    let text = fixture.run(&["resume", "worker"]);
     assert!(text.starts_with("worker goes on; 3 machines to get "), "{text}");
-    site.wait_for_rollout();
+    fixture.wait_for_rollout();
     assert!(
-        site.run(&["resume", "worker"]).starts_with("worker is not paused; all 3 machines have ")
+        fixture
+            .run(&["resume", "worker"])
+            .starts_with("worker is not paused; all 3 machines have ")
     );
-    assert!(site.run_expecting(1, &["pause", "nowhere"]).1.contains("pools there: master, worker"));
+    assert!(
+        fixture.run_expecting(1, &["pause", "nowhere"]).1.contains("pools there: master, worker")
+    );
 }
 
-/// Back, further back, to somewhere that is none of the pool's, and forward again.
-fn rollback(site: &AdminFixture) {
-    let newest = site.target();
-    let text = site.run(&["rollback", "worker"]);
+/// One step back, two steps back, to a config of another pool, and forward again.
+fn rollback(fixture: &AdminFixture) {
+    let newest = fixture.target();
+    let text = fixture.run(&["rollback", "worker"]);
     assert!(
         text.contains(&format!("goes back from {newest} to ")) && text.contains("--undo"),
         "{text}"
     );
-    let older = site.wait_for_rollout();
+    let older = fixture.wait_for_rollout();
     assert_ne!(older, newest);
-    assert_eq!(site.status()["rolledBackFrom"], json!(newest));
-    let (_, refused) = site.run_expecting(3, &["rollback", "worker", "--to", "rendered-worker-0"]);
+    assert_eq!(fixture.status()["rolledBackFrom"], json!(newest));
+    let (_, refused) =
+        fixture.run_expecting(3, &["rollback", "worker", "--to", "rendered-worker-0"]);
     assert!(
         refused.contains("is not a rendered config of") && refused.contains(&newest),
         "{refused}"
     );
     assert!(refused.contains("old): sim-00000, sim-00001, sim-00002"), "{refused}");
-    site.run_expecting(3, &["rollback", "worker", "--to", &older]);
-    site.run(&["rollback", "worker", "--undo"]);
-    assert_eq!(site.wait_for_rollout(), newest);
-    assert!(site.run(&["rollback", "worker", "--undo"]).contains("was not rolled back"));
-    site.run(&["rollback", "worker", "--to", &older]);
-    assert_eq!(site.wait_for_rollout(), older);
-    // A change of its MachineConfigs ends it.
-    site.apply(&file("51-motd", "/etc/motd", "goodbye"));
-    let forward = site.wait_for_rollout();
+    fixture.run_expecting(3, &["rollback", "worker", "--to", &older]);
+    fixture.run(&["rollback", "worker", "--undo"]);
+    assert_eq!(fixture.wait_for_rollout(), newest);
+    assert!(fixture.run(&["rollback", "worker", "--undo"]).contains("was not rolled back"));
+    fixture.run(&["rollback", "worker", "--to", &older]);
+    assert_eq!(fixture.wait_for_rollout(), older);
+    // A change of the pool's MachineConfigs ends the rollback.
+    fixture.apply(&file("51-motd", "/etc/motd", "goodbye"));
+    let forward = fixture.wait_for_rollout();
     assert!(forward != older && forward != newest);
-    assert!(site.status()["rolledBackFrom"].is_null());
+    assert!(fixture.status()["rolledBackFrom"].is_null());
 }
 
-/// Machines that wait for a restart restart when somebody says so, and not before.
-fn deferred_reboots(site: &AdminFixture) {
-    site.run(&["annotate", "mcp", "worker", "machinist.dev/reboot=deferred"]);
-    site.apply(&file("51-motd", "/etc/motd", "later"));
-    site.wait_until("all to wait for a restart", |status| {
+/// Machines that wait for a reboot do so only when the administrator allows it.
+fn deferred_reboots(fixture: &AdminFixture) {
+    fixture.run(&["annotate", "mcp", "worker", "machinist.dev/reboot=deferred"]);
+    fixture.apply(&file("51-motd", "/etc/motd", "later"));
+    fixture.wait_until("all to wait for a restart", |status| {
         status["machines"]["restartPending"] == json!(3)
     });
-    let status = site.status();
+    let status = fixture.status();
     assert_eq!(
         (&status["state"], &status["halted"]["reason"]),
         (&json!("halted"), &json!("restartsPending"))
     );
     assert_eq!(status["pending"][0]["waiting"], json!({"reason": "restartPending"}));
-    let text = site.run(&["reboot", "sim-00001"]);
+    let text = fixture.run(&["reboot", "sim-00001"]);
     assert!(text.starts_with("sim-00001 restarts for rendered-worker-"), "{text}");
-    site.wait_until("it to be through", |status| status["machines"]["updated"] == json!(1));
-    let (_, refused) = site.run_expecting(3, &["reboot", "sim-00001"]);
+    fixture.wait_until("it to be through", |status| status["machines"]["updated"] == json!(1));
+    let (_, refused) = fixture.run_expecting(3, &["reboot", "sim-00001"]);
     assert!(refused.contains("waits for no restart"), "{refused}");
-    let node = site.api_server.get(&format!("{NODES}/sim-00001")).body;
+    let node = fixture.api_server.get(&format!("{NODES}/sim-00001")).body;
     let ours =
         |key: &str| node["metadata"]["annotations"].get(format!("machinist.dev/{key}")).cloned();
     assert_eq!((ours("restart"), ours("restart-pending")), (None, None));
-    assert_eq!(site.status()["machines"]["restartPending"], json!(2));
+    assert_eq!(fixture.status()["machines"]["restartPending"], json!(2));
     for name in ["sim-00000", "sim-00002"] {
-        site.run(&["reboot", name]);
+        fixture.run(&["reboot", name]);
     }
-    site.wait_for_rollout();
-    site.run_expecting(1, &["reboot", "nowhere"]);
-    site.run(&["annotate", "mcp", "worker", "machinist.dev/reboot-"]);
+    fixture.wait_for_rollout();
+    fixture.run_expecting(1, &["reboot", "nowhere"]);
+    fixture.run(&["annotate", "mcp", "worker", "machinist.dev/reboot-"]);
 }
 
-/// A config that is known to be bad reaches nobody, and whoever follows is told so.
-fn stops_at_a_bad_config(site: &AdminFixture) {
+/// A config that is known to be bad reaches no machine, and the follow command says so.
+fn stops_at_a_bad_config(fixture: &AdminFixture) {
     let bad = file("51-motd", "/etc/motd", "bad");
-    let path = site.manifest(&bad);
-    let plan = site.json(&["plan", "-f", &path, "-o", "json"]);
+    let path = fixture.manifest(&bad);
+    let plan = fixture.json(&["plan", "-f", &path, "-o", "json"]);
     let after = plan["pools"][0]["after"].as_str().unwrap();
-    site.run(&["annotate", "mcp", "worker", &format!("machinist.dev/bad-configs={after}")]);
-    site.apply(&bad);
-    let (text, _) = site.run_expecting(3, &["rollout", "status", "worker", "--watch"]);
+    fixture.run(&["annotate", "mcp", "worker", &format!("machinist.dev/bad-configs={after}")]);
+    fixture.apply(&bad);
+    let (text, _) = fixture.run_expecting(3, &["rollout", "status", "worker", "--watch"]);
     assert!(text.contains(&format!("{after} is remembered as bad")), "{text}");
-    let lines = site.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
+    let lines =
+        fixture.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last["pools"][0]["halted"]["reason"], json!("badConfig"));
-    site.run(&["annotate", "mcp", "worker", "machinist.dev/bad-configs-"]);
-    site.wait_for_rollout();
+    fixture.run(&["annotate", "mcp", "worker", "machinist.dev/bad-configs-"]);
+    fixture.wait_for_rollout();
 }
 
-/// A machine that waits for the permission to restart, and is in no pool.
+/// A machine that waits for permission to reboot and is in no pool.
 fn pending(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -311,38 +318,38 @@ fn pending(name: &str) -> Value {
 }
 
 /// Every example in a `--help` works as it stands.
-fn examples(site: &AdminFixture) {
-    assert_eq!(site.api_server.post(NODES, &pending("worker-1")).code, 201);
+fn examples(fixture: &AdminFixture) {
+    assert_eq!(fixture.api_server.post(NODES, &pending("worker-1")).code, 201);
     for command in
         [&["plan"][..], &["pause"], &["resume"], &["rollback"], &["reboot"], &["rollout", "status"]]
     {
-        let help = site.run(&[command, &["--help"]].concat());
+        let help = fixture.run(&[command, &["--help"]].concat());
         let mut lines = help.lines().filter_map(|line| line.strip_prefix("  machinist "));
         let example = lines.next().unwrap_or_else(|| panic!("{command:?}: no example in:\n{help}"));
         let words: Vec<&str> = example.split(' ').collect();
-        assert!(!site.run(&words).is_empty(), "{example}");
+        assert!(!fixture.run(&words).is_empty(), "{example}");
     }
 }
 
-/// The same commands ask any Kubernetes, also one where no controller runs.
+/// The same commands work with any Kubernetes cluster, even without our controller.
 #[test]
 fn the_commands_work_on_kube_apiserver() {
-    let site = AdminFixture { api_server: ApiServer::kubernetes().unwrap(), fleet: None };
-    let plan = site.json(&["plan", "-f", "examples/chrony.yaml", "-o", "json"]);
+    let fixture = AdminFixture { api_server: ApiServer::kubernetes().unwrap(), fleet: None };
+    let plan = fixture.json(&["plan", "-f", "examples/chrony.yaml", "-o", "json"]);
     let pool = &plan["pools"][0];
     assert_eq!((&pool["pool"], &pool["before"]), (&json!("worker"), &Value::Null));
     assert!(pool["after"].as_str().unwrap().starts_with("rendered-worker-"), "{plan}");
-    site.run(&["apply", "-f", "examples/chrony.yaml"]);
-    assert_eq!(site.status()["state"], json!("rendering"));
-    let text = site.run(&["pause", "worker"]);
+    fixture.run(&["apply", "-f", "examples/chrony.yaml"]);
+    assert_eq!(fixture.status()["state"], json!("rendering"));
+    let text = fixture.run(&["pause", "worker"]);
     assert_eq!(text, "worker is paused; it has no rendered config yet\n");
-    let explained = site.json(&["rollout", "explain", "worker", "-o", "json"]);
+    let explained = fixture.json(&["rollout", "explain", "worker", "-o", "json"]);
     assert_eq!(explained["next"], json!([]));
-    let (_, refused) = site.run_expecting(3, &["rollback", "worker"]);
+    let (_, refused) = fixture.run_expecting(3, &["rollback", "worker"]);
     assert!(refused.contains("no rendered config yet"), "{refused}");
-    assert_eq!(site.api_server.post(NODES, &pending("n")).code, 201);
-    site.run(&["reboot", "n"]);
-    let node = site.api_server.get(&format!("{NODES}/n")).body;
+    assert_eq!(fixture.api_server.post(NODES, &pending("n")).code, 201);
+    fixture.run(&["reboot", "n"]);
+    let node = fixture.api_server.get(&format!("{NODES}/n")).body;
     assert_eq!(node["metadata"]["annotations"]["machinist.dev/restart"], json!("b"));
-    assert!(site.run_expecting(3, &["reboot", "n"]).1.contains("already"));
+    assert!(fixture.run_expecting(3, &["reboot", "n"]).1.contains("already"));
 }

@@ -1,4 +1,4 @@
-//! Our own program on machines of the kit.
+//! The `machinist` binary on the kit's machines.
 
 use machinist_e2e::Lab;
 

@@ -1,4 +1,4 @@
-//! The cluster room of the kit: the API alone.
+//! The kit's cluster: the API alone.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -7,7 +7,7 @@ use machinist_e2e::{Cluster, block_on, measurements};
 use serde_json::json;
 
 #[test]
-fn the_api_starts_answers_and_tells_users_apart() {
+fn the_api_starts_responds_and_distinguishes_users() {
     let cluster = measurements::measure("cluster-api-start", Cluster::start).unwrap();
     let map: ConfigMap = serde_json::from_value(json!({
         "metadata": {"name": "greeting"}, "data": {"hello": "world"},

@@ -1,5 +1,5 @@
-//! Our CRDs and the published ones in real API servers: what they accept comes back whole, what they refuse they refuse
-//! with the same words. The cases are in `tests/cases/api`; its README says what must hold for each.
+//! Our CRDs and the published ones in real API servers: accepted objects come back unchanged, invalid ones are refused
+//! with the same message. The cases are in `tests/cases/api`; its README says what must hold for each.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 use kube::Api;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
 
-/// A cluster with some definitions, and what it serves.
+/// A cluster with some CRDs, and the kinds that it serves.
 struct CrdFixture {
     cluster: Cluster,
     kinds: HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>,
@@ -22,7 +22,7 @@ impl CrdFixture {
         Self { cluster, kinds: HashMap::new() }
     }
 
-    /// The API of an object's kind, and whether its status goes in by itself.
+    /// The API of an object's kind, and whether it has a status subresource.
     fn api(&mut self, object: &Value) -> (Api<DynamicObject>, bool) {
         let version = object["apiVersion"].as_str().unwrap();
         let (group, version) = version.split_once('/').unwrap();
@@ -40,7 +40,7 @@ impl CrdFixture {
         (api, has_status)
     }
 
-    /// Stores an object and its status over what is there, and reads it again.
+    /// Stores an object and its status over an existing one, and reads it again.
     fn store(&mut self, object: &Value) -> kube::Result<Value> {
         let (api, has_status) = self.api(object);
         let name = object["metadata"]["name"].as_str().unwrap();
@@ -63,7 +63,7 @@ impl CrdFixture {
         let (api, _) = self.api(object);
         let name = object["metadata"]["name"].as_str().unwrap();
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // An object that was refused is not there.
+        // A refused object must not exist.
         let _ = block_on(api.patch(name, &PatchParams::default(), &free));
         if block_on(api.delete(name, &DeleteParams::default())).is_ok() {
             wait_for("the object to be gone", || Ok(block_on(api.get_opt(name))?.is_none()))
@@ -71,7 +71,7 @@ impl CrdFixture {
         }
     }
 
-    /// What an object lost or changed on its way through the API server.
+    /// What the API server dropped or changed in an object.
     fn round_trip(&mut self, object: &Value) -> Result<(), String> {
         let stored = self.store(object);
         self.remove(object);
@@ -90,7 +90,7 @@ impl CrdFixture {
         Ok(())
     }
 
-    /// Whether a refused case is refused with its words.
+    /// Checks that a case is refused with its message.
     fn check_rejection(&mut self, case: &Value) -> Result<(), String> {
         let result = match case.get("before") {
             Some(before) => self.store(before).map_err(|error| format!("before: {error}"))?,
@@ -107,11 +107,10 @@ impl CrdFixture {
     }
 }
 
-/// The cases of a folder, by file name.
-fn cases(folder: &str) -> Vec<(String, Value)> {
-    let folder = cache::source_root().join("tests/cases/api").join(folder);
-    let mut files: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+/// The cases in a directory, by file name.
+fn cases(dir: &str) -> Vec<(String, Value)> {
+    let dir = cache::source_root().join("tests/cases/api").join(dir);
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
     files.sort();
     let read =
@@ -120,7 +119,7 @@ fn cases(folder: &str) -> Vec<(String, Value)> {
     files.iter().map(|file| (name(file), read(file))).collect()
 }
 
-/// All cases against some definitions; `knows` says which objects must come back whole.
+/// Runs all cases against some CRDs; `knows` says which objects must come back unchanged.
 fn check_cases(mut definitions: CrdFixture, knows: impl Fn(&str) -> bool) {
     let mut wrong = Vec::new();
     let accepted = cases("");

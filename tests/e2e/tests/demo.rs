@@ -1,4 +1,4 @@
-//! `make demo`, with folders and with machines: it shows what it promises and leaves nothing behind.
+//! `make demo`, with directories and with machines: it shows what it promises and leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -11,10 +11,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{fs, io};
 
-/// Longer than it takes on a busy machine.
+/// A timeout for a busy host.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// A demo under way, with its files in a folder of its own.
+/// A running demo with its own directory.
 struct RunningDemo {
     directory: PathBuf,
     process: LabProcess,
@@ -24,26 +24,26 @@ struct RunningDemo {
 impl RunningDemo {
     fn start(kind: &str) -> Self {
         let lab = Lab::new().unwrap();
-        let folder = lab.create_dir("demo").unwrap();
+        let dir = lab.create_dir("demo").unwrap();
         let mut script = Command::new(cache::source_root().join("scripts/demo"));
         script
             .arg(kind)
-            .env("TMPDIR", &folder)
+            .env("TMPDIR", &dir)
             .env("MACHINIST_BIN", binary::machinist_binary().unwrap());
         script.env("MACHINIST_DEMO_GROUP", format!("{}/machines-of-the-demo", lab.name()));
         let process = lab.spawn("demo-script", &script).unwrap();
-        Self { directory: folder, process, lab }
+        Self { directory: dir, process, lab }
     }
 
-    /// Waits until the script has said something.
+    /// Waits until the script has printed something.
     fn wait_for_output(&mut self, words: &str) {
         let (process, log) = (&mut self.process, "the demo");
         wait_with_timeout(DEMO_TIMEOUT, &format!("{log} to say {words:?}"), || {
-            let has_said = process.log().contains(words);
-            if !has_said {
+            let found = process.log().contains(words);
+            if !found {
                 process.check_alive()?;
             }
-            Ok(has_said)
+            Ok(found)
         })
         .unwrap();
     }
@@ -53,7 +53,7 @@ impl RunningDemo {
         self.process.wait().unwrap().code()
     }
 
-    /// Files, mounts, processes and control groups of a demo that has ended.
+    /// Files, mounts, processes and cgroups of a demo that has ended.
     fn assert_cleaned_up(&self) {
         let left = self.leftovers().unwrap();
         assert!(left.is_empty(), "{left:?}\n{}", self.process.log());
@@ -74,7 +74,7 @@ impl RunningDemo {
             }
         }
         for entry in fs::read_dir("/proc")? {
-            // A process may end while it is looked at.
+            // A process may end during the inspection.
             let command = fs::read(entry?.path().join("cmdline"));
             let command = command.or_else(|_| io::Result::Ok(Vec::new()))?;
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
@@ -86,7 +86,7 @@ impl RunningDemo {
     }
 }
 
-/// Runs a demo to its end, and looks for the lines that matter in what it said.
+/// Runs a demo to completion, and checks its output for the essential lines.
 fn run_demo(kind: &str, also: &[&str]) {
     let mut demo = RunningDemo::start(kind);
     let code = demo.wait_for_exit();
@@ -106,7 +106,7 @@ fn run_demo(kind: &str, also: &[&str]) {
     demo.assert_cleaned_up();
 }
 
-/// Interrupts a demo when it has said something; it cleans up all the same.
+/// Interrupts a demo once it has printed something. It must still clean up.
 fn interrupt_demo(kind: &str, when: &str) {
     let mut demo = RunningDemo::start(kind);
     demo.wait_for_output(when);
@@ -136,8 +136,8 @@ fn a_demo_that_is_interrupted_leaves_nothing() {
 #[test]
 fn an_unknown_argument_lists_the_valid_ones() -> Result<()> {
     let output = Command::new(cache::source_root().join("scripts/demo")).arg("clouds").output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.code() == Some(2), "{said}");
-    ensure!(said.contains("[folders|machines]"), "{said}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2), "{text}");
+    ensure!(text.contains("[folders|machines]"), "{text}");
     Ok(())
 }

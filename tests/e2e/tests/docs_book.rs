@@ -1,4 +1,4 @@
-//! The book: mdBook builds it, and every link in it leads somewhere.
+//! The book: mdBook builds it, and every link in it resolves.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn collect_pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn collect_pages(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             collect_pages(&path, found);
@@ -18,7 +18,7 @@ fn collect_pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is wrong with a link of a page, if anything is.
+/// What is wrong with a link of a page, if anything.
 fn link_problem(page: &Path, link: &str) -> Option<String> {
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let file = if path.is_empty() { page.to_owned() } else { page.with_file_name("").join(path) };
@@ -45,7 +45,7 @@ fn the_book_builds_and_its_links_resolve() {
     let mut wrong = Vec::new();
     for page in &found {
         let name = page.file_name().unwrap().to_string_lossy().into_owned();
-        // All pages in one, and the one for addresses that are none: their links are those of others.
+        // The print page and the 404 page only repeat links of other pages.
         if ["print.html", "404.html", "toc.html"].contains(&name.as_str()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The drain loop of the controller on a real Kubernetes: kubelet, containerd, scheduler, budgets.
+//! The drain loop of the controller on a real Kubernetes cluster: kubelet, containerd, scheduler, budgets.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Every kind of pod that a drain meets, on one node: kept by a DaemonSet, guarded by a budget, deaf to SIGTERM, on its
-/// own with local storage.
+/// Every kind of pod that a drain meets, on one node: owned by a DaemonSet, protected by a budget, ignoring SIGTERM,
+/// unmanaged with local storage.
 const PODS: &str = r#"
 apiVersion: apps/v1
 kind: DaemonSet
@@ -63,7 +63,7 @@ spec:
   volumes: [{name: scratch, emptyDir: {}}]
 "#;
 
-/// A pod that the kubelet runs by itself.
+/// A static pod of the kubelet.
 const STATIC: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -92,7 +92,7 @@ fn get(cluster: &Cluster, kind: &str, name: &str) -> Result<Value> {
     Ok(serde_json::from_str(&cluster.kubectl(&["get", kind, name, "-o", "json"])?)?)
 }
 
-/// The pods on the node that are not leaving, by their labels.
+/// The labels of the pods on the node that are not terminating.
 fn pods(cluster: &Cluster) -> Result<Vec<String>> {
     let api = Api::<Pod>::namespaced(cluster.client(), "default");
     let list = block_on(api.list(&ListParams::default().fields("spec.nodeName=n1")))?;
@@ -103,7 +103,7 @@ fn pods(cluster: &Cluster) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
+fn a_drain_respects_budgets_names_blocking_pods_and_ignores_daemon_sets() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
     cluster.install_published_crds().unwrap();
@@ -147,7 +147,7 @@ fn a_drain_respects_budgets_names_who_is_in_the_way_and_leaves_daemons_alone() {
         ensure!(apps == ["daemon", "guarded", "static"], "{apps:?}");
         Ok(())
     });
-    // The budget holds one, and its name is known long before the first hour is over.
+    // The budget blocks one eviction, and its name is reported long before the drain times out.
     wait_until("the blocker to be named", || {
         let events = cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
         ensure!(events.contains("blocked by budget guard"), "{events}");

@@ -1,4 +1,4 @@
-//! The first how-to, copied line by line out of its page, ends with a configured machine.
+//! The first how-to, copied line by line from its page, ends with a configured machine.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than it takes on a busy machine.
+/// A timeout for a busy host.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The commands at the prompts of a page, and what it shows as their output.
+/// The commands at the prompts of a page, and the output that it shows.
 fn console(page: &str) -> (Vec<String>, Vec<String>) {
     let (mut commands, mut output, mut is_console) = (Vec::new(), Vec::new(), false);
     for line in page.lines() {
@@ -28,42 +28,42 @@ fn console(page: &str) -> (Vec<String>, Vec<String>) {
     (commands, output)
 }
 
-/// A machine that lets the reader of the page in as root, as the page asks for.
-fn machine(lab: &Lab, home: &Path) -> Machine {
-    let key = home.join("key");
+/// A machine that accepts the reader's SSH key for root, as the page requires.
+fn machine(lab: &Lab, home_dir: &Path) -> Machine {
+    let key = home_dir.join("key");
     let mut keygen = Command::new("ssh-keygen");
     command::run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key)).unwrap();
-    let public = fs::read(home.join("key.pub")).unwrap();
+    let public = fs::read(home_dir.join("key.pub")).unwrap();
     let machine = lab.machine("first").file("/root/.ssh/authorized_keys", public);
     let machine = machine.boot().unwrap();
     machine.sh("ssh-keygen -A && systemctl enable --now ssh.service").unwrap();
     machine
 }
 
-/// A folder for the `PATH`: our program, and ssh and scp as the reader has set them up.
-fn create_path_dir(home: &Path) -> PathBuf {
-    let folder = home.join("bin");
-    fs::create_dir_all(&folder).unwrap();
-    symlink(binary::machinist_binary().unwrap(), folder.join("machinist")).unwrap();
+/// A directory for the `PATH`: our binary, and ssh and scp as the reader has configured them.
+fn create_path_dir(home_dir: &Path) -> PathBuf {
+    let dir = home_dir.join("bin");
+    fs::create_dir_all(&dir).unwrap();
+    symlink(binary::machinist_binary().unwrap(), dir.join("machinist")).unwrap();
     let options = format!(
         "-i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
-        home.join("key").display()
+        home_dir.join("key").display()
     );
     for name in ["ssh", "scp"] {
         let script = format!("#!/bin/sh\nexec /usr/bin/{name} {options} \"$@\"\n");
-        fs::write(folder.join(name), script).unwrap();
+        fs::write(dir.join(name), script).unwrap();
     }
     let mut chmod = Command::new("chmod");
-    command::run(chmod.arg("755").arg(folder.join("ssh")).arg(folder.join("scp"))).unwrap();
-    folder
+    command::run(chmod.arg("755").arg(dir.join("ssh")).arg(dir.join("scp"))).unwrap();
+    dir
 }
 
 #[test]
 fn the_first_how_to_ends_with_a_configured_machine() {
     let lab = Lab::new().unwrap();
     lab.create_bridge().unwrap();
-    let home = lab.create_dir("reader").unwrap();
-    let machine = machine(&lab, &home);
+    let home_dir = lab.create_dir("reader").unwrap();
+    let machine = machine(&lab, &home_dir);
     let page = fs::read_to_string(cache::source_root().join("docs/first-steps.md")).unwrap();
     let (mut commands, output) = console(&page);
     assert!(commands[0].contains("HUB=192.0.2.10 MACHINE=192.0.2.11"), "{}", commands[0]);
@@ -71,11 +71,11 @@ fn the_first_how_to_ends_with_a_configured_machine() {
         commands[0].replace("192.0.2.10", &lab.address()).replace("192.0.2.11", machine.address());
     let script = format!("set -euo pipefail\n{}\n", commands.join("\n"));
     let mut shell = Command::new("bash");
-    shell.args(["-x", "-c", &script]).current_dir(cache::source_root()).env("HOME", &home);
-    shell.env("XDG_STATE_HOME", home.join("state")).env_remove("KUBECONFIG");
+    shell.args(["-x", "-c", &script]).current_dir(cache::source_root()).env("HOME", &home_dir);
+    shell.env("XDG_STATE_HOME", home_dir.join("state")).env_remove("KUBECONFIG");
     shell.env("MACHINIST_BIN", binary::machinist_binary().unwrap());
     let path = std::env::var("PATH").unwrap();
-    shell.env("PATH", format!("{}:{path}", create_path_dir(&home).display()));
+    shell.env("PATH", format!("{}:{path}", create_path_dir(&home_dir).display()));
     let mut reader = lab.spawn("reader", &shell).unwrap();
     wait_with_timeout(TIMEOUT, "the reader to reach the end of the page", || reader.has_ended())
         .unwrap();

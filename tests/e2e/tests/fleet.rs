@@ -1,4 +1,4 @@
-//! The fleet room of the kit: simulated machines against a real API server.
+//! The kit's fleet: simulated machines against a real API server.
 
 use machinist_e2e::cpu_load::CpuLoad;
 use machinist_e2e::fleet::{ANNOTATION_PREFIX, FleetSpec, MachineBehaviour};
@@ -27,7 +27,7 @@ fn machines_that_fail_crash_and_lose_responses_converge() {
     .unwrap();
 }
 
-/// The figure: 5,000 machines within 2 GB and at least 500 updates a second.
+/// The budget: 5,000 machines within 2 GB and at least 500 updates per second.
 #[test]
 fn five_thousand_machines_stay_within_their_budget() {
     const MACHINES: usize = 5000;
@@ -39,7 +39,7 @@ fn five_thousand_machines_stay_within_their_budget() {
     let load = CpuLoad::start(cluster.processes());
     fleet.target_all("rendered-worker-1").unwrap();
     wait_with_timeout(Duration::from_secs(120), "the fleet to arrive", || {
-        // Two writes each; listing them all is worth it only then.
+        // Each machine writes twice. Listing them all is too expensive before that.
         Ok(fleet.updates() >= 2 * MACHINES as u64
             && fleet.progress("rendered-worker-1")? == (MACHINES, 0))
     })
@@ -48,11 +48,11 @@ fn five_thousand_machines_stay_within_their_budget() {
     let updates = fleet.updates() as f64 + MACHINES as f64;
     let (etcd, api) = cluster.memory();
     let own = machinist_e2e::fleet::process_memory();
-    // Beside other work the machine is slower than it is: what it would give alone is what counts.
+    // Other load slows the host down, so the rate is scaled to an otherwise idle host.
     let rate = updates / took.as_secs_f64();
     let alone = rate / share;
     let megabytes = |bytes: u64| bytes / 1024 / 1024;
-    let figure = format!(
+    let summary = format!(
         "{updates} updates in {took:.1?} = {rate:.0}/s with {:.0} % of the machine = {alone:.0}/s; \
          etcd {} MB, kube-apiserver {} MB, fleet {} MB; made in {made:.1?}",
         share * 100.0,
@@ -60,8 +60,8 @@ fn five_thousand_machines_stay_within_their_budget() {
         megabytes(api),
         megabytes(own)
     );
-    println!("{figure}");
-    measurements::record("fleet-of-5000", figure).unwrap();
+    println!("{summary}");
+    measurements::record("fleet-of-5000", summary).unwrap();
     assert!(etcd + api + own < 2 * 1024 * 1024 * 1024, "too much memory");
     assert!(alone >= 500.0, "only {alone:.0} updates a second");
 }

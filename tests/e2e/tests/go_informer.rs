@@ -1,10 +1,10 @@
-//! A shared informer of client-go stays in step with the hub through 10,000 writes, restarts, kills
-//! and compactions: nothing missed, nothing doubled, nothing out of order.
+//! A shared informer of client-go stays consistent with the hub through 10,000 writes, restarts, kills and compactions:
+//! nothing missed, nothing duplicated, nothing out of order.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "helpers of tests may panic as tests do, and tell what they saw"
+    reason = "test helpers may panic and print what they saw"
 )]
 
 mod hub_support;
@@ -25,14 +25,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// What the hub remembers: far less than is written.
+/// The hub's event history: far smaller than what is written.
 const HISTORY_EVENTS: usize = 1500;
 const WRITERS: u64 = 8;
-/// Objects are up to this large; while the informer sleeps they are larger, so that what is written
-/// is more than the buffers of a connection hold.
+/// The size limit of objects. They are larger while the informer is paused, so that the writes exceed the buffers of a
+/// connection.
 const MAX_PADDING: u64 = 800;
 const LARGE_PADDING: u64 = 14_000;
-/// How long a writer rests between two writes.
+/// The pause between two writes of a writer.
 const WRITE_INTERVAL: Duration = Duration::from_millis(15);
 /// The objects of one writer.
 const OBJECTS: u64 = 6;
@@ -52,17 +52,17 @@ impl InformerEvent {
     }
 }
 
-/// The Go program, built with the module proxy and caches that Go is set up with.
-fn build(folder: &Path) -> PathBuf {
-    let program = folder.join("informer");
+/// The Go binary, built with the module proxy and caches that Go is configured with.
+fn build(dir: &Path) -> PathBuf {
+    let binary = dir.join("informer");
     let mut go = Command::new("go");
     go.current_dir(cache::source_root().join("tests/e2e/informer"))
         .arg("build")
         .arg("-o")
-        .arg(&program);
+        .arg(&binary);
     go.env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly -buildvcs=false");
     command::run(go.arg(".")).unwrap();
-    program
+    binary
 }
 
 struct InformerProcess {
@@ -72,9 +72,9 @@ struct InformerProcess {
 
 impl InformerProcess {
     fn start(hub: &HubProcess) -> Self {
-        let folder = hub.lab().create_dir("informer").unwrap();
-        let out = folder.join("events");
-        let mut informer = Command::new(build(&folder));
+        let dir = hub.lab().create_dir("informer").unwrap();
+        let out = dir.join("events");
+        let mut informer = Command::new(build(&dir));
         informer.arg("-kubeconfig").arg(hub.kubeconfig()).arg("-out").arg(&out);
         Self { process: hub.lab().spawn("informer", &informer).unwrap(), out }
     }
@@ -85,13 +85,13 @@ impl InformerProcess {
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What its store holds: version and count by name.
+    /// The contents of its store: version and count by name.
     fn store(&mut self) -> BTreeMap<String, (u64, String)> {
         let ends =
             |lines: &[InformerEvent]| lines.iter().filter(|line| line.event == "end").count();
         let before = ends(&self.lines());
         self.process.signal(Signal::USR1).unwrap();
-        wait_for("the informer to tell", || {
+        wait_for("output of the informer", || {
             self.process.check_alive()?;
             Ok(ends(&self.lines()) > before)
         })
@@ -101,7 +101,7 @@ impl InformerProcess {
             match line.event.as_str() {
                 "has" => drop(found.insert(line.name.clone(), (line.version(), line.count))),
                 "end" => {}
-                // Only what came after it counts.
+                // Only output after the request counts.
                 _ => found.clear(),
             }
         }
@@ -109,14 +109,14 @@ impl InformerProcess {
     }
 }
 
-/// What was acknowledged: the revision of each write.
+/// The revision of each acknowledged write.
 #[derive(Default)]
 struct AcknowledgedWrites {
     revisions: Mutex<HashSet<u64>>,
     count: AtomicU64,
-    /// Everything that was to happen meanwhile has happened.
+    /// Set when everything planned has happened.
     stop: AtomicBool,
-    /// The informer sleeps.
+    /// Set while the informer is paused.
     informer_paused: AtomicBool,
 }
 
@@ -126,7 +126,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> kube::
     client.request(request.map_err(kube::Error::HttpError)?).await
 }
 
-/// Creates, changes and deletes its own objects; the state after a failure is whatever is there.
+/// Creates, changes and deletes its own objects. After a failure it reads the current state.
 async fn write(client: Client, writer: u64, target: u64, done: Arc<AcknowledgedWrites>) {
     let mut random = RandomGenerator(writer * 7919 + 17);
     let mut count = 0;
@@ -134,8 +134,8 @@ async fn write(client: Client, writer: u64, target: u64, done: Arc<AcknowledgedW
         let name = format!("w{writer}-{}", random.below(OBJECTS));
         let path = format!("{MAPS}/{name}");
         count += 1;
-        // On a fast machine the hub would forget more than an informer can be behind: client-go waits for seconds after a
-        // restart. Only what happens while it sleeps shall be too much for it.
+        // On a fast host the hub would compact more than an informer can catch up with, because client-go waits for
+        // seconds after a restart. Only the pause of the informer is meant to exceed the history.
         if !done.informer_paused.load(Ordering::Relaxed) {
             tokio::time::sleep(WRITE_INTERVAL).await;
         }
@@ -156,7 +156,7 @@ async fn write(client: Client, writer: u64, target: u64, done: Arc<AcknowledgedW
         };
         match result {
             Ok(object) => {
-                // A delete answers with a Status; its revision is not told.
+                // A delete responds with a Status, which does not contain the revision.
                 if let Some(version) = object["metadata"]["resourceVersion"].as_str() {
                     done.revisions.lock().unwrap().insert(version.parse().unwrap());
                 }
@@ -173,7 +173,7 @@ fn wait_until_written(done: &AcknowledgedWrites, count: u64) {
     wait_for("the writers", || Ok(done.count.load(Ordering::Relaxed) >= count)).unwrap();
 }
 
-/// Waits until the informer is as far as the writers are now.
+/// Waits until the informer has caught up with the writers.
 fn wait_until_observed(informer: &InformerProcess, done: &AcknowledgedWrites) {
     let newest = done.revisions.lock().unwrap().iter().copied().max().unwrap_or(0);
     wait_for("the informer to catch up", || {
@@ -195,13 +195,13 @@ fn inject_faults(
         match step {
             1 | 5 => hub.terminate().and_then(|()| hub.launch()).unwrap(),
             2 | 4 | 8 => hub.kill().and_then(|()| hub.launch()).unwrap(),
-            // It sleeps until the hub has forgotten where it was.
+            // The informer is paused until the hub has compacted its position.
             3 | 6 => {
                 wait_until_observed(informer, done);
                 informer.process.signal(Signal::STOP).unwrap();
                 done.informer_paused.store(true, Ordering::Relaxed);
                 let now = done.count.load(Ordering::Relaxed);
-                // What the buffers of its connection hold is not forgotten: some ten megabytes, about one history.
+                // The buffers of its connection still hold events: some ten megabytes, about one history.
                 wait_until_written(done, now + 2 * HISTORY_EVENTS as u64 + 500);
                 if step == 6 {
                     hub.kill().and_then(|()| hub.launch()).unwrap();
@@ -215,11 +215,11 @@ fn inject_faults(
     }
 }
 
-/// Each object's events are in order, each state is told once, and whatever was not told was
-/// written before a list that the informer made.
+/// Each object's events are in order, each state is reported once, and every unreported write came before a list that
+/// the informer made.
 fn check(lines: &[InformerEvent], acknowledged: &HashSet<u64>) -> (usize, usize) {
     let mut last: HashMap<&str, u64> = HashMap::new();
-    let mut told: HashSet<u64> = HashSet::new();
+    let mut reported: HashSet<u64> = HashSet::new();
     let (mut newest, mut gaps) = (0, Vec::<(u64, u64)>::new());
     let mut replays: HashMap<u64, usize> = HashMap::new();
     for line in lines {
@@ -229,15 +229,15 @@ fn check(lines: &[InformerEvent], acknowledged: &HashSet<u64>) -> (usize, usize)
                 let version = line.version();
                 let before = last.insert(&line.name, version).unwrap_or(0);
                 if version == before && line.event == "update" {
-                    // After a list client-go tells what is unchanged once more: once a list.
+                    // After a list client-go reports unchanged objects again, once per list.
                     let lists = gaps.iter().filter(|(_, to)| *to >= version).count();
                     let replays = replays.entry(version).or_default();
                     *replays += 1;
-                    assert!(*replays <= lists, "told twice: {line:?}");
+                    assert!(*replays <= lists, "reported twice: {line:?}");
                     continue;
                 }
                 assert!(version > before, "out of order: {before}, then {line:?}");
-                told.insert(version);
+                reported.insert(version);
                 newest = newest.max(version);
                 assert!(!line.uid.is_empty() && !line.count.is_empty(), "{line:?}");
             }
@@ -246,9 +246,9 @@ fn check(lines: &[InformerEvent], acknowledged: &HashSet<u64>) -> (usize, usize)
     }
     let explained = |version: u64| gaps.iter().any(|(from, to)| *from < version && version <= *to);
     let missed: Vec<_> =
-        acknowledged.difference(&told).filter(|version| !explained(**version)).collect();
-    assert!(missed.is_empty(), "{} writes were never told: {missed:?}", missed.len());
-    let seen = acknowledged.intersection(&told).count();
+        acknowledged.difference(&reported).filter(|version| !explained(**version)).collect();
+    assert!(missed.is_empty(), "{} writes were never reported: {missed:?}", missed.len());
+    let seen = acknowledged.intersection(&reported).count();
     (seen, gaps.len())
 }
 
@@ -294,10 +294,10 @@ fn an_informer_stays_consistent() {
     let acknowledged = done.revisions.lock().unwrap();
     let (seen, lists) = check(&informer.lines(), &acknowledged);
     eprintln!(
-        "{} writes acknowledged, {seen} of {} told one by one, {lists} lists",
+        "{} writes acknowledged, {seen} of {} reported individually, {lists} lists",
         done.count.load(Ordering::Relaxed),
         acknowledged.len()
     );
-    assert!(seen >= 1000, "hardly anything was told: {seen} of {}", acknowledged.len());
+    assert!(seen >= 1000, "too few were reported: {seen} of {}", acknowledged.len());
     assert!(lists >= 3, "the history was never forgotten: {lists} lists");
 }

@@ -1,12 +1,12 @@
-//! `machinist up` killed at random moments under load: every acknowledged write is there, none is
-//! half there, the revision never goes back, and watchers resume or are told to list again.
+//! `machinist up` killed at random moments under load: every acknowledged write is stored completely, the revision
+//! never decreases, and watchers resume or must list again.
 //!
-//! `MACHINIST_CRASH_ROUNDS` sets how often, `MACHINIST_CRASH_SEED` repeats the moments.
+//! `MACHINIST_CRASH_ROUNDS` sets the number of rounds, `MACHINIST_CRASH_SEED` repeats the moments.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "helpers of tests may panic as tests do, and tell what they saw"
+    reason = "test helpers may panic and print what they saw"
 )]
 
 mod hub_support;
@@ -24,16 +24,16 @@ use std::time::{Duration, Instant};
 
 const WRITERS: u64 = 16;
 const WATCHERS: usize = 4;
-/// What the hub remembers: watchers that come back at once resume, one that sleeps falls behind.
+/// The hub's event history: watchers that return immediately resume, a paused one falls behind.
 const HISTORY_EVENTS: usize = 100;
 const WATCHER_SLEEP: Duration = Duration::from_secs(5);
-/// How long the test may take, unless a env_number of rounds was asked for.
+/// How long the test may take, unless a number of rounds is given.
 const TIME_LIMIT: Duration = Duration::from_secs(45);
 
-/// What a writer wrote last: its count, or none if it deleted its object.
+/// A writer's last write: its count, or `None` if it deleted its object.
 type LastWrite = Option<u64>;
 
-/// An object whose parts all say the same count.
+/// An object whose parts all contain the same count.
 fn object(name: &str, count: u64) -> ConfigMap {
     let parts = ["a", "b", "c"].map(|part| (part.to_owned(), count.to_string()));
     let pad = ("pad".to_owned(), format!("{count}/").repeat((count % 97) as usize * 10));
@@ -43,7 +43,7 @@ fn object(name: &str, count: u64) -> ConfigMap {
     map
 }
 
-/// The count of a stored object, all of which must be of one write.
+/// The count of a stored object. All parts must come from one write.
 fn count_of(map: &ConfigMap) -> u64 {
     let data = map.data.as_ref().unwrap();
     let count: u64 = data["a"].parse().unwrap();
@@ -55,10 +55,10 @@ fn revision(map: &ConfigMap) -> u64 {
     map.resource_version().unwrap().parse().unwrap()
 }
 
-/// What one writer saw until its first error.
+/// What one writer observed until its first error.
 struct WriterResult {
     acknowledged: LastWrite,
-    /// The write that got no answer.
+    /// The write that got no response.
     attempted: LastWrite,
     writes: Vec<u64>,
 }
@@ -79,7 +79,7 @@ async fn write(
             (_, Some(_)) => {
                 api.replace(&name, &post, &object(&name, count)).await.map(|map| revision(&map))
             }
-            // The revision of a delete is not told.
+            // The response to a delete does not contain the revision.
             (_, None) => api.delete(&name, &DeleteParams::default()).await.map(|_| 0),
         };
         match result {
@@ -93,7 +93,7 @@ async fn write(
     }
 }
 
-/// What a watcher saw: revisions by name, and where it had to list again.
+/// What a watcher observed: revisions by name, and where it had to list again.
 #[derive(Default)]
 struct WatcherResult {
     last: HashMap<String, u64>,
@@ -103,7 +103,7 @@ struct WatcherResult {
     resumed: usize,
 }
 
-/// Watches until it is told to stop, resuming where it was.
+/// Watches until it is stopped, resuming where it was.
 async fn watch(
     api: Api<ConfigMap>,
     seen: Arc<Mutex<WatcherResult>>,
@@ -180,7 +180,7 @@ struct CrashTest {
 }
 
 impl CrashTest {
-    /// One life of the hub: writers write, it is killed, and started again.
+    /// One run of the hub: writers write, it is killed, and started again.
     fn round(&mut self, states: &mut BTreeMap<String, (LastWrite, u64)>) {
         let client = self.hub.client().unwrap();
         let writers: Vec<_> = states
@@ -192,7 +192,7 @@ impl CrashTest {
             .collect();
         std::thread::sleep(Duration::from_micros(self.random.below(600_000)));
         self.hub.kill().unwrap();
-        let told: Vec<(String, WriterResult)> =
+        let result: Vec<(String, WriterResult)> =
             writers.into_iter().map(|(name, task)| (name, block_on(task).unwrap())).collect();
         self.hub.launch().unwrap();
         // Some are killed while they start.
@@ -209,19 +209,19 @@ impl CrashTest {
             self.revision
         );
         self.revision = revision;
-        for (name, told) in told {
+        for (name, result) in result {
             let found = objects.get(&name).copied();
-            let known = found == told.acknowledged || found == told.attempted;
+            let known = found == result.acknowledged || found == result.attempted;
             assert!(
                 known,
                 "{name}: {found:?}, acknowledged {:?}, attempted {:?}",
-                told.acknowledged, told.attempted
+                result.acknowledged, result.attempted
             );
-            let newest = told.writes.iter().copied().max().unwrap_or(0);
+            let newest = result.writes.iter().copied().max().unwrap_or(0);
             assert!(revision >= newest, "revision {newest} was acknowledged, now it is {revision}");
-            self.count += told.writes.len();
-            self.writes.extend(told.writes.iter().filter(|revision| **revision > 0));
-            let count = states[&name].1 + told.writes.len() as u64 + 1;
+            self.count += result.writes.len();
+            self.writes.extend(result.writes.iter().filter(|revision| **revision > 0));
+            let count = states[&name].1 + result.writes.len() as u64 + 1;
             states.insert(name, (found, count));
         }
     }
@@ -279,14 +279,14 @@ fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     }
     stop.store(true, Ordering::Relaxed);
     let lists: usize = seen.iter().map(|seen| seen.lock().unwrap().gaps.len()).sum();
-    let figure = format!(
+    let summary = format!(
         "{rounds} kills, {} acknowledged writes, revision {}, {lists} lists by {WATCHERS} watchers, {:.0?}",
         test.count,
         test.revision,
         start.elapsed()
     );
-    eprintln!("{figure}");
-    measurements::record("hub-crashes", &figure).unwrap();
-    assert!(rounds >= 5 && test.count > 100, "too slow to tell: {figure}");
-    assert!(rounds < 15 || lists > WATCHERS, "nobody fell behind: {figure}");
+    eprintln!("{summary}");
+    measurements::record("hub-crashes", &summary).unwrap();
+    assert!(rounds >= 5 && test.count > 100, "too slow to be significant: {summary}");
+    assert!(rounds < 15 || lists > WATCHERS, "nobody fell behind: {summary}");
 }

@@ -1,8 +1,8 @@
-//! Clients that mean no good, or know no better: clear answers, bounded memory, nobody disturbed.
+//! Malicious and broken clients: clear responses, bounded memory, no effect on others.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "helpers of tests may panic as tests do, and tell what they saw"
+    reason = "test helpers may panic and print what they saw"
 )]
 
 mod hub_support;
@@ -29,7 +29,7 @@ fn dialer(hub: &HubProcess) -> RawTlsDialer {
     RawTlsDialer::new(&hub.kubeconfig(), &hub.address()).unwrap()
 }
 
-/// As many open files as this process may have.
+/// Raises the limit of open files as far as this process may.
 fn raise_file_limit() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -37,20 +37,21 @@ fn raise_file_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// The worst of ten ordinary requests, each on a connection of its own.
+/// The slowest of ten ordinary requests, each on its own connection.
 fn worst_latency(dialer: &RawTlsDialer) -> Duration {
     let ask = |_| {
         let start = Instant::now();
-        let answer = dialer.request(&request("GET", &format!("{POOLS}/worker"), &[], b"")).unwrap();
-        assert_eq!(answer.code, 200);
+        let response =
+            dialer.request(&request("GET", &format!("{POOLS}/worker"), &[], b"")).unwrap();
+        assert_eq!(response.code, 200);
         start.elapsed()
     };
     (0..10).map(ask).max().unwrap_or_default()
 }
 
-fn is_status(answer: &RawHttpResponse, code: u16) -> bool {
-    let body = answer.json();
-    answer.code == code && body["kind"] == "Status" && body["code"] == code
+fn is_status(response: &RawHttpResponse, code: u16) -> bool {
+    let body = response.json();
+    response.code == code && body["kind"] == "Status" && body["code"] == code
 }
 
 fn config_of(size: usize) -> Vec<u8> {
@@ -73,7 +74,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is asked, and with which code and a Status it is refused.
+/// Each request, with the status code that refuses it.
 fn bad_requests() -> Vec<(&'static str, Vec<u8>, u16)> {
     let post = |headers: &[(&str, &str)], body: &[u8]| request("POST", POOLS, headers, body);
     let get = |path: &str| request("GET", path, &[], b"");
@@ -137,15 +138,15 @@ fn bad_requests_are_refused_with_a_status() {
     let dialer = dialer(&hub);
     let mut wrong = Vec::new();
     for (name, bytes, code) in bad_requests() {
-        let answer = dialer.request(&bytes);
+        let response = dialer.request(&bytes);
         hub.check_alive().unwrap();
-        match answer {
-            Ok(answer) if answer.code < 400 && answer.code == code => {}
-            Ok(answer) if is_status(&answer, code) => {}
-            Ok(answer) => {
+        match response {
+            Ok(response) if response.code < 400 && response.code == code => {}
+            Ok(response) if is_status(&response, code) => {}
+            Ok(response) => {
                 let text =
-                    String::from_utf8_lossy(&answer.body).chars().take(200).collect::<String>();
-                wrong.push(format!("{name}: {} instead of {code}: {text}", answer.code));
+                    String::from_utf8_lossy(&response.body).chars().take(200).collect::<String>();
+                wrong.push(format!("{name}: {} instead of {code}: {text}", response.code));
             }
             Err(error) => wrong.push(format!("{name}: {error:#}")),
         }
@@ -153,7 +154,7 @@ fn bad_requests_are_refused_with_a_status() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Where the bytes are not even HTTP: the server says so in HTTP's own words, or hangs up.
+/// The bytes are not HTTP: the server responds with an HTTP error or closes the connection.
 #[test]
 fn non_http_bytes_close_only_their_connection() {
     let mut hub = HubProcess::start().unwrap();
@@ -184,8 +185,8 @@ fn non_http_bytes_close_only_their_connection() {
         ("an old version", b"GET / HTTP/0.9\r\n\r\n".to_vec(), &[400, 505]),
     ];
     for (name, bytes, codes) in table {
-        if let Ok(answer) = dialer.request(&bytes) {
-            assert!(codes.contains(&answer.code), "{name}: {}", answer.code);
+        if let Ok(response) = dialer.request(&bytes) {
+            assert!(codes.contains(&response.code), "{name}: {}", response.code);
         }
         hub.check_alive().unwrap();
     }
@@ -196,7 +197,7 @@ fn non_http_bytes_close_only_their_connection() {
     assert!(worst_latency(&dialer) < Duration::from_secs(2));
 }
 
-/// Clients of every slow kind at once; they hold their connections until the end.
+/// Slow clients of every kind at once. They hold their connections until the end.
 struct SlowClients {
     _tcp: Vec<TcpStream>,
     tls: Vec<TlsConnection>,
@@ -232,7 +233,7 @@ fn slow_clients(dialer: &RawTlsDialer) -> SlowClients {
     SlowClients { _tcp: (0..100).map(|_| dialer.tcp().unwrap()).collect(), tls }
 }
 
-/// Writes config maps of 100 KB over and over.
+/// Writes config maps of 100 KB repeatedly.
 fn overwrite_config_maps(hub: &HubProcess, indices: std::ops::Range<usize>) {
     let client = hub.client().unwrap();
     let data = "y".repeat(100_000);
@@ -261,26 +262,26 @@ fn slow_clients_do_not_affect_others() {
     overwrite_config_maps(&hub, 0..40);
     let before = hub.memory();
     let mut slow = slow_clients(&dialer);
-    // Every watcher would have 40 MB to read: 32 GB with all streams, if somebody kept it for them.
+    // Every watcher has 40 MB to read: 32 GB over all streams, if the hub buffered it.
     let start = Instant::now();
     overwrite_config_maps(&hub, 40..440);
     let churned = start.elapsed();
     let worst = worst_latency(&dialer);
     let held = hub.memory().saturating_sub(before) >> 20;
-    let figure = format!(
+    let summary = format!(
         "{held} MB for 504 slow connections; 400 writes in {churned:.1?}; worst answer {worst:.1?}"
     );
-    eprintln!("{figure}");
-    measurements::record("hub-slow-clients", &figure).unwrap();
+    eprintln!("{summary}");
+    measurements::record("hub-slow-clients", &summary).unwrap();
     hub.check_alive().unwrap();
-    assert!(held < 300, "{figure}");
-    assert!(worst < Duration::from_secs(3), "{figure}");
-    // Who waits for a slow one's bytes is told so when they come.
+    assert!(held < 300, "{summary}");
+    assert!(worst < Duration::from_secs(3), "{summary}");
+    // A client that sends slowly gets a timeout response.
     let finished = slow.tls.get_mut(1).unwrap();
     finished.write_all(&vec![b' '; 100_000 - 8]).unwrap();
-    let mut answer = [0; 12];
-    finished.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 400");
+    let mut response = [0; 12];
+    finished.read_exact(&mut response).unwrap();
+    assert_eq!(&response, b"HTTP/1.1 400");
 }
 
 #[test]
@@ -311,15 +312,15 @@ fn ten_thousand_idle_connections_do_not_block_clients() {
     let (made, worst) = (start.elapsed(), worst_latency(&dialer));
     let memory = hub.memory().saturating_sub(before);
     let each = memory / connections.len() as u64 / 1024;
-    let figure = format!(
+    let summary = format!(
         "{} idle connections made in {made:.1?}: {} MB, {each} KB each; worst answer {worst:.1?}",
         connections.len(),
         memory >> 20
     );
-    eprintln!("{figure}");
-    measurements::record("hub-idle-connections", &figure).unwrap();
-    assert!(each < 64, "{figure}");
-    assert!(worst < Duration::from_secs(2), "{figure}");
+    eprintln!("{summary}");
+    measurements::record("hub-idle-connections", &summary).unwrap();
+    assert!(each < 64, "{summary}");
+    assert!(worst < Duration::from_secs(2), "{summary}");
     drop(connections);
     wait_with_timeout(Duration::from_secs(30), "the connections to be forgotten", || {
         hub.check_alive()?;

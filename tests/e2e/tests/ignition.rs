@@ -1,4 +1,4 @@
-//! The Ignition room of the kit: the real program sets up a root that then boots.
+//! The kit's Ignition: the real binary sets up a root that then boots.
 
 use machinist_e2e::ignition::pointer_config;
 use machinist_e2e::pki::TestCa;
@@ -32,7 +32,7 @@ fn a_root_written_by_ignition_boots_with_its_units_enabled() {
 }
 
 #[test]
-fn a_pointer_is_followed_plain_and_over_tls() {
+fn a_pointer_config_is_followed_over_http_and_https() {
     let lab = Lab::new().unwrap();
     let ignition = IgnitionRun::new(&lab.create_dir("ignition").unwrap()).unwrap();
     let address = lab.loopback();

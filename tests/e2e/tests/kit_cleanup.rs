@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::{env, thread};
 
-/// A lab with something of every kind in it.
+/// A lab with one of everything.
 fn create_resources(lab: &Lab) -> (machinist_e2e::Machine, LoopDisk) {
     let machine = lab.machine("a").disk(128).boot().unwrap();
     assert!(!leftovers(&lab.id()).unwrap().is_empty());
@@ -54,10 +54,10 @@ fn the_kit_cleans_up_after_exit_panic_and_kill() {
     wait_for("the lab to be gone after a kill", || is_clean(&ticket)).unwrap();
 }
 
-/// Set for the process that is to be killed.
+/// Set in the process that is to be killed.
 const VICTIM_VARIABLE: &str = "MACHINIST_TESTKIT_VICTIM";
 
-/// Killed by the test above; by itself it does nothing.
+/// Run and killed by the test above. Does nothing on its own.
 #[test]
 fn killed_process() {
     if env::var_os(VICTIM_VARIABLE).is_none() {

@@ -1,4 +1,4 @@
-//! The cluster room of the kit, with nodes that are machines.
+//! The kit's cluster with nodes that are machines.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -9,7 +9,7 @@ use machinist_e2e::{
     Cluster, ContainerImage, ImageRegistry, Lab, block_on, measurements, wait_for,
 };
 
-/// A privileged pod on every node that has the machine's root at /rootfs.
+/// A privileged pod on every node, with the machine's root at /rootfs.
 const DAEMON: &str = r#"
 apiVersion: apps/v1
 kind: DaemonSet
@@ -31,7 +31,7 @@ spec:
       volumes: [{name: root, hostPath: {path: /}}]
 "#;
 
-/// Two pods that a budget keeps alive, with an image from a registry.
+/// Two pods that a budget protects, with an image from a registry.
 const GUARDED: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -79,7 +79,7 @@ fn a_daemon_pod_reboots_its_machine_and_a_budget_holds_a_drain() {
     let listed = block_on(Api::<Node>::all(cluster.client()).list(&ListParams::default())).unwrap();
     assert_eq!(listed.items.len(), 3);
 
-    // The pod manages its machine, and reboots it.
+    // The pod manages its machine and reboots it.
     let pod = pod_on(&cluster, "daemon", "n1");
     cluster.wait_pod("default", &pod, 0).unwrap();
     let inside = |script: &str| {
@@ -92,12 +92,12 @@ fn a_daemon_pod_reboots_its_machine_and_a_budget_holds_a_drain() {
     cluster.wait_ready(&nodes[0]).unwrap();
     cluster.wait_pod("default", &pod, 1).unwrap();
 
-    // Our own images come into a node without a registry.
+    // Images are loaded into a node without a registry.
     cluster.load_image(&nodes[1], "localhost/own:1", &ContainerImage::sleeping().unwrap()).unwrap();
     let images = nodes[1].sh("ctr -n k8s.io images ls -q").unwrap();
     assert!(images.contains("localhost/own:1"), "{images}");
 
-    // A drain that would break the budget waits; with the budget gone it goes through.
+    // A drain that would violate the budget waits; without the budget it completes.
     cluster.kubectl(&["label", "node", "n2", "n3", "guarded=yes"]).unwrap();
     let registry = ImageRegistry::start(&lab).unwrap();
     let image = registry.push("test/app:1", &ContainerImage::sleeping().unwrap()).unwrap();
@@ -134,7 +134,7 @@ fn a_daemon_pod_updates_the_image_of_its_machine() {
     inside("echo mine >/etc/local").unwrap();
     node.pull("debian-node/v2").unwrap();
     inside("ostree admin deploy --stage --karg-append=testkit=v2 debian-node/v2").unwrap();
-    // Not before systemd has seen the staged update: it finalizes what it has seen.
+    // Not before systemd has seen the staged update, because it finalizes only what it has seen.
     inside("until systemctl is-active --quiet ostree-finalize-staged.service; do sleep 0.1; done")
         .unwrap();
     node.wait_for_reboot_during(|_| inside("systemctl --no-block reboot").map(drop)).unwrap();

@@ -1,4 +1,4 @@
-//! The machine room of the kit: boot, exec, reboot, power cut and link cut.
+//! The kit's machines: boot, exec, reboot, power cut and link cut.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -42,7 +42,7 @@ fn three_machines_boot_reboot_and_lose_power_at_once() {
 }
 
 #[test]
-fn machines_reach_each_other_until_the_cable_is_pulled() {
+fn machines_reach_each_other_until_the_link_is_cut() {
     let lab = Lab::new().unwrap();
     let (a, b) = (lab.machine("a").boot().unwrap(), lab.machine("b").boot().unwrap());
     let reaches =

@@ -1,4 +1,4 @@
-//! Alert rules and dashboard, checked by Prometheus' own tool, and the figures as they are served.
+//! Alert rules and dashboard, checked by Prometheus' own tool, and the metrics as they are served.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -20,9 +20,9 @@ fn promtool(words: &[&str], file: &Path) {
 
 #[test]
 fn promtool_accepts_the_alerts_and_their_tests() {
-    let folder = cache::source_root().join("monitoring");
-    promtool(&["check", "rules"], &folder.join("alerts.yaml"));
-    promtool(&["test", "rules"], &folder.join("alerts.test.yaml"));
+    let dir = cache::source_root().join("monitoring");
+    promtool(&["check", "rules"], &dir.join("alerts.yaml"));
+    promtool(&["test", "rules"], &dir.join("alerts.test.yaml"));
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn promtool_accepts_every_query_of_the_dashboard() {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     for target in panels.flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default())
     {
-        // What Grafana puts in place of its variables.
+        // What Grafana substitutes for its variables.
         let query = target["expr"].as_str().unwrap().replace("$pool", "worker");
         writeln!(rules, "  - record: panel\n    expr: {}", Value::from(query)).unwrap();
     }
@@ -57,7 +57,7 @@ fn served_metrics(address: &str) -> Result<BTreeSet<String>> {
     Ok(names.map(plain).collect())
 }
 
-/// Waits until a process serves these, and nothing that the table of metrics does not have.
+/// Waits until a process serves these metrics, and none that the table of metrics lacks.
 fn wait_for_metrics(process: &mut LabProcess, address: &str, names: &[&str]) {
     let table = fs::read_to_string(cache::source_root().join("docs/reference/metrics.md")).unwrap();
     let mut found = BTreeSet::new();
@@ -73,14 +73,14 @@ fn wait_for_metrics(process: &mut LabProcess, address: &str, names: &[&str]) {
 }
 
 #[test]
-fn a_hub_and_a_daemon_serve_what_the_table_says() {
+fn a_hub_and_a_daemon_serve_the_documented_metrics() {
     let lab = Lab::new().unwrap();
     let (data, root) = (lab.create_dir("data").unwrap(), lab.create_dir("root").unwrap());
-    let (figures, machine) =
+    let (metrics, machine) =
         (format!("{}:8797", lab.loopback()), format!("{}:8798", lab.loopback()));
     let kubeconfig = data.join("kubeconfig");
     let mut up = Command::new(binary::machinist_binary().unwrap());
-    up.args(["up", "--metrics-listen", &figures, "--api-listen"]);
+    up.args(["up", "--metrics-listen", &metrics, "--api-listen"]);
     up.arg(format!("{}:6443", lab.loopback())).arg("--data").arg(&data);
     up.args(["--server-anonymous", "--server-insecure-listen"]);
     up.arg(format!("{}:22624", lab.loopback()));
@@ -91,7 +91,7 @@ fn a_hub_and_a_daemon_serve_what_the_table_says() {
     })
     .unwrap();
     let controller = ["machinist_leading", "machinist_api_requests_total", "mco_machine_count"];
-    wait_for_metrics(&mut hub, &figures, &controller);
+    wait_for_metrics(&mut hub, &metrics, &controller);
     let of_hub = [
         "machinist_hub_requests_total",
         "machinist_hub_request_seconds",
@@ -100,10 +100,10 @@ fn a_hub_and_a_daemon_serve_what_the_table_says() {
         "machinist_hub_store_file_bytes",
         "machinist_hub_store_writable",
     ];
-    wait_for_metrics(&mut hub, &figures, &of_hub);
+    wait_for_metrics(&mut hub, &metrics, &of_hub);
     http_get(&format!("{}:22624", lab.loopback()), "/config/worker").unwrap();
     let of_server = ["machinist_server_requests_total", "machinist_server_duration_seconds"];
-    wait_for_metrics(&mut hub, &figures, &of_server);
+    wait_for_metrics(&mut hub, &metrics, &of_server);
 
     let mut join = Command::new(binary::machinist_binary().unwrap());
     fs::create_dir(root.join("etc")).unwrap();

@@ -1,4 +1,4 @@
-//! `machinist must-gather` on both homes: what is in the archive, what is not, and what it says when something fails.
+//! `machinist must-gather` on both API servers: what is in the archive, what is not, and what it prints on failures.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -12,7 +12,7 @@ use std::path::Path;
 const SECRET: &str = "hunter2hunter2";
 const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 
-/// The files of an archive, without the folder that they are in.
+/// The files of an archive, without its top directory.
 fn unpack(path: &Path) -> BTreeMap<String, String> {
     let bytes = fs::File::open(path).unwrap();
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(bytes));
@@ -27,7 +27,7 @@ fn unpack(path: &Path) -> BTreeMap<String, String> {
     files
 }
 
-fn create_secrets(home: &ApiServer) {
+fn create_secrets(api_server: &ApiServer) {
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "50-mine", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
@@ -40,27 +40,28 @@ fn create_secrets(home: &ApiServer) {
             ]},
         }},
     });
-    let file = home.dir().join("mine.json");
+    let file = api_server.dir().join("mine.json");
     fs::write(&file, config.to_string()).unwrap();
-    // kubectl keeps a copy of all of it in an annotation.
-    let answer = home.kubectl(&["apply", "-f", file.to_str().unwrap()]).unwrap();
-    assert!(answer.succeeded(), "{answer:?}");
+    // kubectl stores a copy of all of it in an annotation.
+    let output = api_server.kubectl(&["apply", "-f", file.to_str().unwrap()]).unwrap();
+    assert!(output.succeeded(), "{output:?}");
 }
 
-fn check_archive(home: &ApiServer, is_rendered: bool) {
-    create_secrets(home);
+fn check_archive(api_server: &ApiServer, is_rendered: bool) {
+    create_secrets(api_server);
     if is_rendered {
         wait_for("the pool to be rendered", || {
-            Ok(home.get(CONFIGS).body.to_string().contains("rendered-worker-"))
+            Ok(api_server.get(CONFIGS).body.to_string().contains("rendered-worker-"))
         })
         .unwrap();
     }
-    let file = home.dir().join("gathered.tar.gz");
-    let answer = home.machinist(&["must-gather", "-o", "json", "--file", file.to_str().unwrap()]);
-    let answer = answer.unwrap();
-    assert!(answer.succeeded(), "{answer:?}");
-    let summary: Value = serde_json::from_str(&answer.stdout).unwrap();
-    assert_eq!(summary["missing"], json!([]), "on {}", home.name);
+    let file = api_server.dir().join("gathered.tar.gz");
+    let output =
+        api_server.machinist(&["must-gather", "-o", "json", "--file", file.to_str().unwrap()]);
+    let output = output.unwrap();
+    assert!(output.succeeded(), "{output:?}");
+    let summary: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(summary["missing"], json!([]), "on {}", api_server.name);
     let files = unpack(&file);
     let has = |path: &str| assert!(files.contains_key(path), "no {path}: {:?}", files.keys());
     has("summary.json");
@@ -81,18 +82,18 @@ fn check_archive(home: &ApiServer, is_rendered: bool) {
 
 #[test]
 fn the_state_of_a_hub_without_its_secrets() {
-    let home = ApiServer::hub().unwrap();
-    check_archive(&home, true);
+    let api_server = ApiServer::hub().unwrap();
+    check_archive(&api_server, true);
     let lab = Lab::new().unwrap();
-    check_unreachable_api_server(&lab, &home);
+    check_unreachable_api_server(&lab, &api_server);
 }
 
 #[test]
-fn the_state_of_a_real_api_server_without_its_secrets() {
-    let home = ApiServer::kubernetes().unwrap();
-    check_archive(&home, false);
-    // Somebody who may read configs and nothing else.
-    let cluster = home.cluster().unwrap();
+fn the_state_of_kube_apiserver_without_its_secrets() {
+    let api_server = ApiServer::kubernetes().unwrap();
+    check_archive(&api_server, false);
+    // A user who may read configs and nothing else.
+    let cluster = api_server.cluster().unwrap();
     cluster
         .kubectl(&[
             "create",
@@ -112,24 +113,24 @@ fn the_state_of_a_real_api_server_without_its_secrets() {
         ])
         .unwrap();
     let kubeconfig = cluster.kubeconfig_as("somebody", &["readers"]).unwrap();
-    let file = home.dir().join("part.tar.gz");
+    let file = api_server.dir().join("part.tar.gz");
     let arguments =
         ["must-gather", "-o", file.to_str().unwrap(), "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let answer = home.machinist(&arguments).unwrap();
-    assert_eq!(answer.code, 1, "{answer:?}");
+    let output = api_server.machinist(&arguments).unwrap();
+    assert_eq!(output.code, 1, "{output:?}");
     assert!(
-        answer.stderr.contains("nodes is missing") && answer.stderr.contains("Forbidden"),
-        "{answer:?}"
+        output.stderr.contains("nodes is missing") && output.stderr.contains("Forbidden"),
+        "{output:?}"
     );
     let files = unpack(&file);
     assert!(files.contains_key("home/machineconfigs/50-mine.yaml"), "{:?}", files.keys());
     assert!(files["summary.json"].contains("\"what\": \"nodes\""), "{}", files["summary.json"]);
 }
 
-/// No archive is made of nothing.
-fn check_unreachable_api_server(lab: &Lab, home: &ApiServer) {
+/// No archive is written without contents.
+fn check_unreachable_api_server(lab: &Lab, api_server: &ApiServer) {
     let file = lab.dir().join("gone.tar.gz");
-    let text = fs::read_to_string(home.kubeconfig()).unwrap();
+    let text = fs::read_to_string(api_server.kubeconfig()).unwrap();
     let gone = lab.dir().join("kubeconfig");
     let line = text.lines().find(|line| line.trim().starts_with("server:")).unwrap();
     fs::write(&gone, text.replace(line, "    server: https://127.0.0.1:1")).unwrap();
@@ -137,13 +138,13 @@ fn check_unreachable_api_server(lab: &Lab, home: &ApiServer) {
     let root = lab.create_dir("root").unwrap();
     let root = root.to_str().unwrap();
     let arguments = ["must-gather", "-o", file, "--kubeconfig", gone, "--root", root];
-    let answer = home.machinist(&arguments).unwrap();
-    assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("answers no question"), "{answer:?}");
+    let output = api_server.machinist(&arguments).unwrap();
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("answers no question"), "{output:?}");
     assert!(!Path::new(file).exists());
-    // On a machine there is something to collect all the same.
+    // On a machine there is still something to collect.
     fs::create_dir_all(Path::new(root).join("etc/machine-config-daemon")).unwrap();
-    let answer = home.machinist(&arguments).unwrap();
-    assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(unpack(Path::new(file)).contains_key("machine/status.json"), "{answer:?}");
+    let output = api_server.machinist(&arguments).unwrap();
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(unpack(Path::new(file)).contains_key("machine/status.json"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! The ostree variant of a machine: a second image is deployed, booted, and rolled back.
+//! An ostree machine: a second image is deployed, booted and rolled back.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -19,8 +19,8 @@ fn an_update_merges_etc_boots_and_rolls_back() {
 
     machine.pull("debian/v2").unwrap();
     machine.sh("ostree admin deploy --stage --karg-append=testkit=v2 debian/v2").unwrap();
-    // systemd starts this service when it sees the staged update, and finalizes it at shutdown; a
-    // reboot that comes sooner finds nothing to finalize.
+    // systemd starts this service when it sees the staged update, and finalizes it at shutdown. A reboot before that
+    // has nothing to finalize.
     let armed = ["systemctl", "is-active", "ostree-finalize-staged.service"];
     machine.wait_for("the staged update to be seen", |m| Ok(m.exec(&armed)?.succeeded())).unwrap();
     assert_eq!(version(&machine), "v1");

@@ -1,12 +1,12 @@
-//! The power room of the kit: what is synced stays, what is not goes.
+//! The kit's power cuts: what is synced stays, the rest is lost.
 
 use machinist_e2e::{Lab, LoopDisk, SyscallFault, command};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::Command;
 
-/// How often a test may find that what it had not synced was synced by somebody else: `sync(2)` reaches every disk of the
-/// host, and every machine that shuts down beside us calls it.
+/// How often a test may find that its unsynced data was synced by somebody else: `sync(2)` reaches every disk of the
+/// host, and every machine that shuts down calls it.
 const ATTEMPTS: usize = 10;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_synced_file_stays_and_an_unsynced_one_goes() {
 }
 
 #[test]
-fn a_machine_on_a_disk_loses_what_it_had_not_synced() {
+fn a_machine_on_a_disk_loses_unsynced_data() {
     let lab = Lab::new().unwrap();
     let machine = lab.machine("a").disk(256).boot().unwrap();
     let is_lost = (0..ATTEMPTS).any(|attempt| {
@@ -57,8 +57,8 @@ fn the_nth_system_call_fails_or_kills() {
     };
     let calls = "rename,renameat,renameat2";
     let full = SyscallFault::error(calls, "ENOSPC").wrap(&rename()).unwrap();
-    let answer = command::output(&mut { full }).unwrap();
-    assert!(answer.stderr.contains("No space left"), "{answer:?}");
+    let output = command::output(&mut { full }).unwrap();
+    assert!(output.stderr.contains("No space left"), "{output:?}");
     let killed = SyscallFault::kill(calls).wrap(&rename()).unwrap();
     assert_eq!(command::output(&mut { killed }).unwrap().code, 128 + 9);
     assert!(one.exists() && !two.exists());

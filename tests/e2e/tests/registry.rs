@@ -1,4 +1,4 @@
-//! The registry room of the kit.
+//! The kit's image registry.
 
 use machinist_e2e::{ContainerImage, ImageRegistry, Lab};
 

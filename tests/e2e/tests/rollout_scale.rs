@@ -1,4 +1,4 @@
-//! The controller with thousands of machines. Figures need an optimised program and a quiet machine, so these run with
+//! The controller with thousands of machines. Measurements need an optimised binary and an idle host, so these run with
 //! `make bench`; a small one runs with every test.
 
 #![expect(
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const GROUP: &str = "machineconfiguration.openshift.io";
 
-/// What a rollout cost.
+/// The costs of a rollout.
 #[derive(Debug)]
 struct RolloutCost {
     took: Duration,
@@ -45,7 +45,7 @@ fn config_of(cluster: &Cluster, before: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Rolls one change out to that many machines, a tenth of them at a time.
+/// Rolls one change out to this many machines, a tenth of them at a time.
 fn rollout(machines: usize) -> RolloutCost {
     let cluster = Cluster::start().unwrap();
     cluster.install_published_crds().unwrap();
@@ -124,7 +124,7 @@ fn done_to_updated(entries: &[LogEntry], config: &str) -> Duration {
         entry.kind == "MachineConfigPool"
             && entry.object["status"]["configuration"]["name"] == config
     };
-    // Each machine says Done once; what comes later (taints, say) does not count.
+    // Each machine reports Done once; later changes, such as taints, do not count.
     let mut first = std::collections::BTreeMap::new();
     for entry in entries.iter().filter(done) {
         first.entry(entry.name.clone()).or_insert(entry.at);
@@ -151,7 +151,7 @@ fn cpu(pid: u32) -> Duration {
 }
 
 fn show(machines: usize, cost: &RolloutCost) {
-    let figure = format!(
+    let summary = format!(
         "{machines} machines in {:.1?}; {:.1} requests a machine; controller {} MB, {:.1?} of processor; \
          last Done to Updated {:.0?}",
         cost.took,
@@ -160,8 +160,8 @@ fn show(machines: usize, cost: &RolloutCost) {
         cost.processor,
         cost.last_done_to_updated,
     );
-    println!("{figure}");
-    measurements::record(&format!("rollout-of-{machines}"), figure).unwrap();
+    println!("{summary}");
+    measurements::record(&format!("rollout-of-{machines}"), summary).unwrap();
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn a_hundred_machines_stay_within_the_request_budget() {
     assert!(cost.last_done_to_updated <= Duration::from_secs(3), "{cost:?}");
 }
 
-/// The budget: at most 300 MB and 12 requests a machine, Updated within a second of the last Done, linear growth.
+/// The budget: at most 300 MB and 12 requests per machine, Updated within a second of the last Done, linear growth.
 #[test]
-#[ignore = "for figures: make bench"]
+#[ignore = "benchmark: make bench"]
 fn five_thousand_machines_stay_within_the_budget() {
     let few = rollout(500);
     show(500, &few);

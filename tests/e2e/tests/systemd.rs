@@ -1,5 +1,5 @@
-//! The daemon's words with systemd, said to a real one: on the machine itself, and from outside through the machine's
-//! root, as a daemon in a pod says them.
+//! The daemon's systemd client against a real systemd: on the machine itself, and from outside through the machine's
+//! root, as a daemon in a pod uses it.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use futures::future::join_all;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use systemd::{Systemd, TransientUnit};
 
-// The module alone: to build the whole program a second time would take a minute.
+// Only this module: building the whole binary again would take a minute.
 #[path = "../../../crates/machinist/src/daemon/systemd/mod.rs"]
 mod systemd;
 
@@ -20,7 +20,7 @@ const PLAIN: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 const BROKEN: &str = "[Service]\nType=oneshot\nExecStart=/bin/false\n";
 const SLOW: &str = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\n";
 
-/// Where the machine finds this program.
+/// Where the machine finds this test binary.
 const INSIDE: &str = "/usr/local/bin/inside";
 
 fn machine(lab: &Lab) -> Machine {
@@ -34,7 +34,7 @@ async fn connect(root: &Path) -> Systemd {
     Systemd::connect(root).await.unwrap().unwrap()
 }
 
-/// A life of a unit, and everything that can go wrong in it. `sh` runs a script on the machine.
+/// The life of a unit, and everything that can go wrong with it. `sh` runs a script on the machine.
 async fn check_unit_lifecycle(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
     systemd.start("clock").await.unwrap();
     assert_eq!(systemd.active_state("clock.service").await.unwrap(), "active");
@@ -50,23 +50,23 @@ async fn check_unit_lifecycle(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
     assert_eq!(systemd.active_state("clock.service").await.unwrap(), "inactive");
     sh("rm /run/reloaded");
 
-    // A job is awaited to its end.
+    // The client waits until a job is complete.
     systemd.start("slow").await.unwrap();
     sh("systemctl is-active slow");
     systemd.stop("slow").await.unwrap();
 
-    let said = format!("{:#}", systemd.start("broken").await.unwrap_err());
-    assert!(said.starts_with("Failed to start broken.service: the job ended with"), "{said}");
-    assert!(said.contains("\"failed\"") && said.contains("systemctl status broken"), "{said}");
+    let error = format!("{:#}", systemd.start("broken").await.unwrap_err());
+    assert!(error.starts_with("Failed to start broken.service: the job ended with"), "{error}");
+    assert!(error.contains("\"failed\"") && error.contains("systemctl status broken"), "{error}");
     assert_eq!(systemd.active_state("broken").await.unwrap(), "failed");
     sh("systemctl reset-failed");
-    let said = format!("{:#}", systemd.restart("nothing.service").await.unwrap_err());
-    assert_eq!(said, "Failed to restart nothing.service: Unit nothing.service not found.");
-    let said = format!("{:#}", systemd.reload("plain.service").await.unwrap_err());
-    assert!(said.contains("Job type reload is not applicable"), "{said}");
+    let error = format!("{:#}", systemd.restart("nothing.service").await.unwrap_err());
+    assert_eq!(error, "Failed to restart nothing.service: Unit nothing.service not found.");
+    let error = format!("{:#}", systemd.reload("plain.service").await.unwrap_err());
+    assert!(error.contains("Job type reload is not applicable"), "{error}");
     assert_eq!(systemd.active_state("nothing.service").await.unwrap(), "inactive");
 
-    // A unit that is new on the disk is seen once systemd has looked.
+    // A new unit file is seen after a daemon-reload.
     sh("printf '[Service]\\nExecStart=/bin/sleep 1d\\n' >/etc/systemd/system/plain.service");
     systemd.daemon_reload().await.unwrap();
     systemd.start("plain").await.unwrap();
@@ -75,18 +75,21 @@ async fn check_unit_lifecycle(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
 }
 
 #[test]
-fn a_root_without_systemd_has_none_and_one_that_is_silent_is_an_error() {
+fn a_root_without_systemd_has_none_and_an_unresponsive_one_is_an_error() {
     let lab = Lab::new().unwrap();
     let root = lab.create_dir("root").unwrap();
     assert!(block_on(Systemd::connect(&root)).unwrap().is_none());
     fs::create_dir_all(root.join("run/systemd/system")).unwrap();
-    let said = block_on(Systemd::connect(&root)).unwrap_err().to_string();
-    assert!(said.contains("/run/systemd/private: No such file"), "{said}");
-    assert!(said.contains("/run/dbus/system_bus_socket") && said.contains("run as root"), "{said}");
+    let error = block_on(Systemd::connect(&root)).unwrap_err().to_string();
+    assert!(error.contains("/run/systemd/private: No such file"), "{error}");
+    assert!(
+        error.contains("/run/dbus/system_bus_socket") && error.contains("run as root"),
+        "{error}"
+    );
 }
 
 #[test]
-fn units_are_reloaded_restarted_and_asked_for_on_the_machine_and_through_its_root() {
+fn units_are_reloaded_restarted_and_queried_on_the_machine_and_through_its_root() {
     let lab = Lab::new().unwrap();
     let machine = machine(&lab);
     // Over the message bus.
@@ -95,11 +98,11 @@ fn units_are_reloaded_restarted_and_asked_for_on_the_machine_and_through_its_roo
     symlink(machine.root().unwrap().join("run/dbus"), bus.join("run/dbus")).unwrap();
     let sh = |script: &str| machine.sh(script).unwrap();
     block_on(async { check_unit_lifecycle(&sh, &connect(&bus).await).await });
-    // Over systemd's own socket, where no bus runs.
+    // Over systemd's private socket, where no bus runs.
     machine.sh("systemctl stop dbus.socket dbus.service").unwrap();
     let test = [INSIDE, "--ignored", "--exact", "the_part_inside", "--nocapture"];
-    let answer = machine.exec(&test).unwrap();
-    assert!(answer.succeeded() && answer.stdout.contains("1 passed"), "{answer:?}");
+    let output = machine.exec(&test).unwrap();
+    assert!(output.succeeded() && output.stdout.contains("1 passed"), "{output:?}");
 }
 
 #[test]
@@ -129,13 +132,13 @@ fn a_transient_command_can_reboot_the_machine() {
         let is_done = |machine: &Machine| machine.read_file("/run/errand").unwrap_or_default();
         let text = b"an errand of the test\n";
         machine.wait_for("the errand", |machine| Ok(is_done(machine) == text)).unwrap();
-        let said = format!("{:#}", systemd.run_transient(&unit).await.unwrap_err());
+        let error = format!("{:#}", systemd.run_transient(&unit).await.unwrap_err());
         let expected = "Failed to start transient unit errand.service: Unit errand.service was";
-        assert!(said.starts_with(expected), "{said}");
+        assert!(error.starts_with(expected), "{error}");
         drop(systemd);
         assert_eq!(connect(&root).await.active_state("errand").await.unwrap(), "active");
 
-        // To its end, with its result.
+        // To completion, with its result.
         let run = async |script: &str, limit: Duration| {
             let command = ["/bin/sh", "-c", script];
             let unit =
@@ -145,13 +148,13 @@ fn a_transient_command_can_reboot_the_machine() {
         let limit = Duration::from_secs(20);
         run("sleep 0.3; touch /run/ended", limit).await.unwrap();
         assert!(machine.exists("/run/ended").unwrap());
-        let said = format!("{:#}", run("exit 3", limit).await.unwrap_err());
-        assert!(said.contains("the result \"failed\": see \"systemctl status check"), "{said}");
-        // One that takes too long is ended, and has failed too.
+        let error = format!("{:#}", run("exit 3", limit).await.unwrap_err());
+        assert!(error.contains("the result \"failed\": see \"systemctl status check"), "{error}");
+        // A command that exceeds its timeout is stopped and counts as failed.
         let ended = run("sleep 1d; touch /run/endless", Duration::from_millis(300)).await;
         assert!(format!("{:#}", ended.unwrap_err()).contains("the result \"failed\""));
 
-        // Many at once, each on its own connection: all hear of all jobs, and none is held up.
+        // Many at once, each on its own connection: all receive the signals of all jobs, and none is blocked.
         let ends = join_all((0..100).map(|number| {
             let root = &root;
             async move {

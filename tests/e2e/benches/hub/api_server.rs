@@ -1,4 +1,4 @@
-//! The two homes of the API.
+//! The two API servers that the benchmark compares.
 
 use anyhow::{Context, Result};
 use machinist_e2e::lab::LabProcess;
@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A home of the API that runs.
+/// A running API server.
 pub(crate) struct BenchApiServer {
     pub(crate) name: &'static str,
     pub(crate) kubeconfig: PathBuf,
@@ -39,7 +39,7 @@ impl BenchApiServer {
         Ok(Self { name: "hub", kubeconfig, address, keep: BenchBackend::Hub(process, lab) })
     }
 
-    /// kube-apiserver with etcd, which here does not sync its writes to the disk.
+    /// kube-apiserver with etcd, which does not sync its writes to disk here.
     pub(crate) fn kubernetes() -> Result<Self> {
         let cluster = Cluster::start()?;
         let crds = cache::source_root().join("deploy/crds");

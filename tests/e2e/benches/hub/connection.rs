@@ -1,5 +1,4 @@
-//! One connection of a client: HTTP/2 over TLS, any number of requests at once, as Kubernetes'
-//! own clients do it.
+//! One client connection: HTTP/2 over TLS with any number of concurrent requests, as Kubernetes' own clients do it.
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -18,14 +17,14 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Makes connections to one home.
+/// Connects to one API server.
 #[derive(Clone)]
 pub(crate) struct BenchConnector {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
-/// A connection; a clone is the same one.
+/// A connection. Clones share it.
 #[derive(Clone)]
 pub(crate) struct BenchConnection {
     sender: SendRequest<Full<Bytes>>,
@@ -81,7 +80,7 @@ impl BenchConnection {
         Ok(sender.send_request(request).await?)
     }
 
-    /// Asks, and takes the whole answer; it must be a good one.
+    /// Sends a request and reads the whole response. Fails unless the status is a success.
     pub(crate) async fn request(
         &self,
         method: &str,

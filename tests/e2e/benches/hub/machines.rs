@@ -1,4 +1,4 @@
-//! The machines: what they are, what they watch, and when their changes reach them.
+//! The machines: their objects, their watches, and when a change reaches each of them.
 
 use crate::connection::{BenchConnection, BenchConnector};
 use anyhow::{Context, Result, ensure};
@@ -15,10 +15,10 @@ pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/mac
 /// The annotation that carries the number of a change.
 const CHANGE_ANNOTATION: &str = "\"bench/change\":\"";
 const JSON: &str = "application/json";
-/// So many machines have the same config.
+/// How many machines share one config.
 const MACHINES_PER_POOL: usize = 500;
 
-/// The changes: when each was begun and when it reached its machine, in nanoseconds since `zero`.
+/// The changes: when each began and when it reached its machine, in nanoseconds since `zero`.
 #[derive(Debug)]
 pub(crate) struct ChangeTimes {
     epoch: Instant,
@@ -46,13 +46,13 @@ impl ChangeTimes {
         }
     }
 
-    /// The changes that are on their way.
+    /// The changes that have not reached their machine yet.
     pub(crate) fn pending(&self, changes: usize) -> Vec<usize> {
         let is_missing = |change: &usize| self.observed[*change].load(Ordering::Relaxed) == 0;
         (0..changes).filter(is_missing).collect()
     }
 
-    /// How long each of the first changes took, in milliseconds, sorted; none if one is on its way.
+    /// How long each of the first changes took, in milliseconds, sorted. `None` while one is outstanding.
     pub(crate) fn delays(&self, changes: usize) -> Option<Vec<f64>> {
         let pairs = self.started.iter().zip(&self.observed).take(changes);
         let mut delays = pairs
@@ -76,7 +76,7 @@ pub(crate) fn change_patch(number: usize) -> Bytes {
     json!({"metadata": {"annotations": {"bench/change": number.to_string()}}}).to_string().into()
 }
 
-/// A node as large as they are.
+/// A node of realistic size.
 fn node(machine: usize) -> Value {
     let name = format!("machine-{machine:05}");
     let condition = |kind: &str, status: &str| {
@@ -137,7 +137,7 @@ fn config(pool: usize) -> Value {
     })
 }
 
-/// Makes all nodes and configs.
+/// Creates all nodes and configs.
 pub(crate) async fn create(links: &[BenchConnection], machines: usize) -> Result<()> {
     let objects = (0..machines.div_ceil(MACHINES_PER_POOL)).map(|pool| (CONFIGS, config(pool)));
     let objects = objects.chain((0..machines).map(|machine| (NODES, node(machine))));
@@ -149,7 +149,7 @@ pub(crate) async fn create(links: &[BenchConnection], machines: usize) -> Result
         .await
 }
 
-/// Connects all machines, each with its two watches, from where things are now.
+/// Connects all machines, each with its two watches, from the current resource version.
 pub(crate) async fn connect(
     dialer: &BenchConnector,
     machines: usize,
@@ -174,7 +174,7 @@ async fn connect_one(
             "{path}?watch=true&resourceVersion=0&timeoutSeconds=3600&fieldSelector=metadata.name%3D{name}"
         );
         let mut body = link.send("GET", &path, JSON, Bytes::new()).await?.into_body();
-        // What is there now comes first: then the watch is known to run.
+        // The watch starts with the existing object, which proves that it runs.
         let first = body.frame().await.context("the watch has ended")??;
         let added = |data: &Bytes| data.starts_with(b"{\"type\":\"ADDED\"");
         ensure!(first.data_ref().is_some_and(added), "the watch began with {first:?}");
@@ -191,7 +191,7 @@ async fn connect_one(
     Ok(())
 }
 
-/// The number of the change in an event. Marks stand early in an object, so they are never cut.
+/// The number of the change in an event. The mark is near the start of an object, so it is never cut off.
 fn change_number(data: &[u8]) -> Option<usize> {
     let start = data
         .windows(CHANGE_ANNOTATION.len())

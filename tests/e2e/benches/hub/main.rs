@@ -1,8 +1,8 @@
-//! 5,000 machines, each with a connection of its own and a watch on its Node and on its config: the
-//! hub, and beside it a kube-apiserver with etcd, in one run. Fails when the hub misses a budget.
+//! 5,000 machines, each with its own connection and a watch on its Node and its config: first the hub, then a
+//! kube-apiserver with etcd, in one run. Fails when the hub misses a budget.
 //!
-//! `MACHINIST_BENCH_MACHINES` sets how many machines, `MACHINIST_BENCH_SECONDS` how long each part
-//! takes, `MACHINIST_BENCH_HOMES=hub` or `=kubernetes` leaves out the other home.
+//! `MACHINIST_BENCH_MACHINES` sets the number of machines, `MACHINIST_BENCH_SECONDS` the length of each part.
+//! `MACHINIST_BENCH_API_SERVERS=hub` or `=kubernetes` runs only one of the two.
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 mod api_server;
@@ -22,20 +22,20 @@ fn number(name: &str, default: usize) -> usize {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that the benchmark starts.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
     api_server::raise_file_limit();
-    let homes = std::env::var("MACHINIST_BENCH_HOMES").unwrap_or_default();
+    let api_servers = std::env::var("MACHINIST_BENCH_API_SERVERS").unwrap_or_default();
     println!("load of the machine before: {}", loads());
-    if homes == "kubernetes" {
+    if api_servers == "kubernetes" {
         println!("{}", run(&BenchApiServer::kubernetes()?)?);
         return Ok(());
     }
     let hub = run(&BenchApiServer::hub()?)?;
     println!("{hub}");
-    if homes.is_empty() {
+    if api_servers.is_empty() {
         let other = run(&BenchApiServer::kubernetes()?)?;
         println!("{other}\n{}", hub.compared_with(&other));
     }
@@ -47,12 +47,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn run(home: &BenchApiServer) -> Result<Measurements> {
+fn run(api_server: &BenchApiServer) -> Result<Measurements> {
     let machines = number("MACHINIST_BENCH_MACHINES", 5000);
-    let load = CpuLoad::start(home.processes());
-    let mut figures = block_on(measure::measure(home, machines))?;
-    figures.share = load.available_share();
-    Ok(figures)
+    let load = CpuLoad::start(api_server.processes());
+    let mut measurements = block_on(measure::measure(api_server, machines))?;
+    measurements.share = load.available_share();
+    Ok(measurements)
 }
 
 fn loads() -> String {

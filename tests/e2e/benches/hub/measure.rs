@@ -1,4 +1,4 @@
-//! What is measured of a home, and how it is told.
+//! What is measured of an API server, and how it is printed.
 
 use crate::api_server::BenchApiServer;
 use crate::connection::{BenchConnection, BenchConnector};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Changes that are timed, a second.
+/// Timed changes per second.
 const CHANGES_PER_SECOND: usize = 200;
-/// Requests that write at the same time, for the most writes a second.
+/// Concurrent writers when the highest write rate is measured.
 const WRITERS: usize = 128;
-/// Connections that they share.
+/// Connections that the writers share.
 const WRITER_CONNECTIONS: usize = 8;
 
-/// The figures of one home.
+/// The measurements of one API server.
 #[derive(Debug, Clone)]
 pub(crate) struct Measurements {
     name: &'static str,
@@ -29,30 +29,30 @@ pub(crate) struct Measurements {
     delay_p99: f64,
     writes: f64,
     list: f64,
-    /// The share of the machine that was not taken by others.
+    /// The share of the host that other processes did not use.
     pub(crate) share: f64,
 }
 
-pub(crate) async fn measure(home: &BenchApiServer, machines: usize) -> Result<Measurements> {
+pub(crate) async fn measure(api_server: &BenchApiServer, machines: usize) -> Result<Measurements> {
     let seconds = number("MACHINIST_BENCH_SECONDS", 10);
-    let dialer = BenchConnector::new(&home.kubeconfig, &home.address)?;
+    let dialer = BenchConnector::new(&api_server.kubeconfig, &api_server.address)?;
     let links = try_join_all((0..WRITER_CONNECTIONS).map(|_| dialer.connect())).await?;
     machines::create(&links, machines).await?;
     let changes = CHANGES_PER_SECOND * seconds;
     let clock = ChangeTimes::new(changes);
     let start = Instant::now();
     machines::connect(&dialer, machines, &clock).await?;
-    println!("{}: {machines} machines connected in {:.1?}", home.name, start.elapsed());
-    let idle = home.memory();
+    println!("{}: {machines} machines connected in {:.1?}", api_server.name, start.elapsed());
+    let idle = api_server.memory();
     let delays = delays(&links, machines, changes, &clock).await?;
     let list = list(&links[0], machines).await?;
     let writes = writes(&links, machines, Duration::from_secs(seconds as u64)).await?;
-    let megabytes = home.memory().max(idle) >> 20;
-    println!("{}: {} MB idle, {megabytes} MB at the end", home.name, idle >> 20);
+    let megabytes = api_server.memory().max(idle) >> 20;
+    println!("{}: {} MB idle, {megabytes} MB at the end", api_server.name, idle >> 20);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
     let (delay_p50, delay_p99) = (at(0.5), at(0.99));
     Ok(Measurements {
-        name: home.name,
+        name: api_server.name,
         machines,
         megabytes,
         delay_p50,
@@ -112,17 +112,17 @@ async fn list(link: &BenchConnection, machines: usize) -> Result<f64> {
     Ok(times[times.len() / 2])
 }
 
-/// Writes a second, as many at once as there are writers.
+/// Writes per second with all writers at once.
 async fn writes(links: &[BenchConnection], machines: usize, time: Duration) -> Result<f64> {
     let (count, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let writers = (0..WRITERS).map(|writer| {
         let (link, count) = (links[writer % links.len()].clone(), Arc::clone(&count));
         tokio::spawn(async move {
-            // Each has its own nodes: what is measured is not how conflicts are settled.
+            // Each writer has its own nodes, so that conflicts do not count.
             let mut machine = writer;
             while start.elapsed() < time {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                // No mark of a timed change.
+                // Without the mark of a timed change.
                 link.request(
                     "PATCH",
                     &node_path(machine),
@@ -155,8 +155,8 @@ impl Measurements {
         )
     }
 
-    /// The budgets that are not kept. Beside other work the machine is slower than it is: what it
-    /// would give alone is what counts.
+    /// The budgets that were missed. Other load slows the host down, so the measurements are scaled to an otherwise
+    /// idle host.
     pub(crate) fn missed_budgets(&self) -> Vec<String> {
         let (delay, writes) = (self.delay_p99 * self.share, self.writes / self.share);
         let checks = [
@@ -168,7 +168,7 @@ impl Measurements {
         checks.into_iter().filter(|(kept, _)| !kept).map(|(_, what)| what).collect()
     }
 
-    /// How many times better than another home, as rows of a table.
+    /// The ratio to another API server, as rows of a table.
     pub(crate) fn compared_with(&self, other: &Self) -> String {
         let row = |what: &str, own: f64, others: f64, ratio: f64| {
             format!("| {what} | {own:.1} | {others:.1} | {ratio:.1} |\n")

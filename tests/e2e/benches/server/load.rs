@@ -1,4 +1,4 @@
-//! Clients: as few words of HTTP as there can be, so that the servers have the machine to themselves.
+//! Load clients that speak a minimum of HTTP, so that the servers have the host to themselves.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A machine that has to wait longer than this gives up.
+/// A machine that waits longer than this gives up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is asked, and where.
+/// The request and its destination.
 #[derive(Clone)]
 pub(crate) struct LoadTarget {
     address: String,
@@ -62,7 +62,7 @@ impl LoadTarget {
         })
     }
 
-    /// One request on a connection; gives the size of the answer.
+    /// Sends one request on a connection. Returns the size of the response.
     async fn request(&self, stream: &mut dyn ByteStream, buffer: &mut [u8]) -> Result<usize> {
         stream.write_all(self.request.as_bytes()).await?;
         stream.flush().await?;
@@ -90,7 +90,7 @@ impl LoadTarget {
     }
 }
 
-/// The bytes of one answer.
+/// The bytes of one response.
 pub(crate) async fn fetch(target: &LoadTarget) -> Result<Vec<u8>> {
     let mut stream = target.connect().await?;
     let request = target.request.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
@@ -101,7 +101,7 @@ pub(crate) async fn fetch(target: &LoadTarget) -> Result<Vec<u8>> {
     Ok(bytes.split_off(head + 4))
 }
 
-/// Answers a second over so many connections.
+/// Responses per second over this many connections.
 pub(crate) async fn measure_rate(
     target: &LoadTarget,
     connections: usize,
@@ -121,7 +121,7 @@ pub(crate) async fn measure_rate(
     Ok(count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Machines that come at the same moment: how long each of those waited that got everything.
+/// Machines that connect at the same moment. Returns how long each successful one waited.
 pub(crate) async fn measure_burst(
     target: &LoadTarget,
     machines: usize,

@@ -1,7 +1,8 @@
-//! The machine config server beside nginx with the same bytes as a file, in turn, and 2,000 machines at once. Fails when a
-//! budget is missed.
+//! The machine config server compared to nginx with the same bytes as a file, alternating, and 2,000 machines at once.
+//! Fails when a budget is missed.
 //!
-//! `MACHINIST_BENCH_SECONDS` sets how long each turn takes, `MACHINIST_BENCH_MACHINES` how many machines come at once.
+//! `MACHINIST_BENCH_SECONDS` sets the length of each round, `MACHINIST_BENCH_MACHINES` the number of simultaneous
+//! machines.
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 mod load;
@@ -14,15 +15,15 @@ use machinist_e2e::{Lab, block_on, measurements};
 use servers::{ConfigServer, ServedConfig};
 use std::time::Duration;
 
-/// Connections for the rates.
+/// Connections when the rates are measured.
 const CONNECTIONS: usize = 16;
-/// Turns of each rival; the best counts, for others on this machine can only make it slower.
+/// Rounds per server. The best one counts, because other load on the host can only slow a server down.
 const ROUNDS: usize = 5;
-/// Our answers a second must be at least this share of nginx's.
+/// Our responses per second must be at least this share of nginx's.
 const MIN_SHARE_OF_NGINX: f64 = 0.6;
-/// What 2,000 machines at once may cost, above the answer itself.
+/// The memory that 2,000 simultaneous machines may cost, on top of the response itself.
 const MAX_MEMORY_BYTES: u64 = 40 << 20;
-/// The same with TLS: every connection has its keys and its buffers.
+/// The same with TLS: every connection has keys and buffers.
 const MAX_MEMORY_TLS_BYTES: u64 = 80 << 20;
 
 /// A number from the environment.
@@ -31,23 +32,23 @@ fn number(name: &str, default: usize) -> usize {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that the benchmark starts.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
     servers::raise_file_limit();
     let lab = Lab::new()?;
-    let site = ServedConfig::new(&lab)?;
-    let ours = site.machinist(&lab)?;
-    let answer = block_on(load::fetch(&ours.target(&site, false)?))?;
-    let size = answer.len();
+    let config = ServedConfig::new(&lab)?;
+    let ours = config.machinist(&lab)?;
+    let response = block_on(load::fetch(&ours.target(&config, false)?))?;
+    let size = response.len();
     ensure!((420_000..=432_000).contains(&size), "the answer has {size} bytes, not 426 KB");
-    let nginx = site.nginx(&lab, &answer)?;
+    let nginx = config.nginx(&lab, &response)?;
     let mut missed = Vec::new();
     for secure in [false, true] {
         let name = if secure { "TLS" } else { "plain" };
-        let share = compare(&site, &ours, &nginx, secure, name)?;
-        // Encryption costs both the same; the budget is for the server.
+        let share = compare(&config, &ours, &nginx, secure, name)?;
+        // Encryption costs both servers the same, so the budget applies to plain HTTP only.
         if !secure && share < MIN_SHARE_OF_NGINX {
             missed.push(format!("{:.0} % of nginx's answers, at least 60 %", share * 100.0));
         }
@@ -55,7 +56,7 @@ fn main() -> Result<()> {
     drop(nginx);
     drop(ours);
     for secure in [false, true] {
-        missed.extend(measure_burst_memory(&lab, &site, size, secure)?);
+        missed.extend(measure_burst_memory(&lab, &config, size, secure)?);
     }
     if !missed.is_empty() {
         bail!("budgets missed: {}", missed.join(", "));
@@ -63,9 +64,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Both in turn, for as long, so that what else runs here hits both alike; gives our share.
+/// Alternates between both servers, so that other load affects them equally. Returns our share.
 fn compare(
-    site: &ServedConfig,
+    config: &ServedConfig,
     ours: &ConfigServer,
     nginx: &ConfigServer,
     secure: bool,
@@ -76,7 +77,7 @@ fn compare(
     let (mut best_ours, mut best_nginx) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
         let one = |rival: &ConfigServer| -> Result<f64> {
-            block_on(measure_rate(&rival.target(site, secure)?, CONNECTIONS, time))
+            block_on(measure_rate(&rival.target(config, secure)?, CONNECTIONS, time))
         };
         best_nginx = best_nginx.max(one(nginx)?);
         best_ours = best_ours.max(one(ours)?);
@@ -91,17 +92,17 @@ fn compare(
     Ok(share)
 }
 
-/// A fresh server, so that its highest memory is that of this crowd.
+/// Starts a fresh server, so that its peak memory is that of this burst.
 fn measure_burst_memory(
     lab: &Lab,
-    site: &ServedConfig,
+    config: &ServedConfig,
     size: usize,
     secure: bool,
 ) -> Result<Vec<String>> {
     let name = if secure { "TLS" } else { "plain" };
     let machines = number("MACHINIST_BENCH_MACHINES", 2000);
-    let server = site.machinist(lab)?;
-    let target: LoadTarget = server.target(site, secure)?;
+    let server = config.machinist(lab)?;
+    let target: LoadTarget = server.target(config, secure)?;
     block_on(load::fetch(&target))?;
     let rest = server.peak_memory()?;
     let mut times = block_on(measure_burst(&target, machines, size))?;

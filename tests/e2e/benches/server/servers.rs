@@ -12,11 +12,11 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file of the config: it is in the answer twice, as itself and in the copy of the whole MachineConfig.
+/// The file in the config. The response contains it twice: as itself and in the copy of the whole MachineConfig.
 const CONTENTS: usize = 211_500;
 const PATH: &str = "/config/master";
 
-/// What is served, and under which name.
+/// The served config and its URL path.
 pub(crate) struct ServedConfig {
     address: String,
     base: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct ServedConfig {
     authority: TestCa,
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct ConfigServer {
     process: LabProcess,
     secure: u16,
@@ -69,17 +69,14 @@ impl ServedConfig {
         self.start(lab, "machinist", &command, 22623, 22624)
     }
 
-    /// nginx, set up as Debian sets it up: as many workers as there are cores, and a line in a log for each answer.
-    pub(crate) fn nginx(&self, lab: &Lab, answer: &[u8]) -> Result<ConfigServer> {
-        let folder = lab.create_dir("nginx")?;
-        fs::create_dir_all(folder.join("html/config"))?;
-        fs::write(folder.join("html").join(PATH.trim_start_matches('/')), answer)?;
-        // Workers run as somebody else.
-        ensure!(
-            Command::new("chmod").arg("-R").arg("a+rX").arg(&folder).status()?.success(),
-            "chmod"
-        );
-        let (shown, address) = (folder.display(), &self.address);
+    /// nginx with Debian's defaults: one worker per core, and an access log.
+    pub(crate) fn nginx(&self, lab: &Lab, response: &[u8]) -> Result<ConfigServer> {
+        let dir = lab.create_dir("nginx")?;
+        fs::create_dir_all(dir.join("html/config"))?;
+        fs::write(dir.join("html").join(PATH.trim_start_matches('/')), response)?;
+        // The workers run as another user.
+        ensure!(Command::new("chmod").arg("-R").arg("a+rX").arg(&dir).status()?.success(), "chmod");
+        let (shown, address) = (dir.display(), &self.address);
         let (certificate, key) = (self.certificate.display(), self.key.display());
         let text = format!(
             "user root;\nworker_processes auto;\nworker_rlimit_nofile 20000;\npid {shown}/pid;\nerror_log {shown}/error.log;\n\
@@ -88,7 +85,7 @@ impl ServedConfig {
              \x20 default_type application/json;\n  server {{\n    listen {address}:22633 ssl; listen {address}:22634;\n\
              \x20   ssl_certificate {certificate}; ssl_certificate_key {key};\n    root {shown}/html;\n  }}\n}}\n"
         );
-        let config = folder.join("nginx.conf");
+        let config = dir.join("nginx.conf");
         fs::write(&config, text)?;
         let mut command = Command::new("nginx");
         command.arg("-c").arg(&config).args(["-g", "daemon off;"]);
@@ -117,14 +114,14 @@ impl ConfigServer {
         self.process.id()
     }
 
-    /// Where clients go.
-    pub(crate) fn target(&self, site: &ServedConfig, secure: bool) -> Result<LoadTarget> {
+    /// The address and the request for clients.
+    pub(crate) fn target(&self, config: &ServedConfig, secure: bool) -> Result<LoadTarget> {
         let port = if secure { self.secure } else { self.plain };
-        let authority = secure.then(|| site.authority.certificate());
-        LoadTarget::new(&site.address, port, PATH, authority)
+        let authority = secure.then(|| config.authority.certificate());
+        LoadTarget::new(&config.address, port, PATH, authority)
     }
 
-    /// The most memory that it ever had, in bytes.
+    /// The peak memory, in bytes.
     pub(crate) fn peak_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -133,12 +130,12 @@ impl ConfigServer {
     }
 }
 
-fn write(base: &Path, folder: &str, kind: &str, name: &str, mut object: Value) -> Result<()> {
+fn write(base: &Path, dir: &str, kind: &str, name: &str, mut object: Value) -> Result<()> {
     object["apiVersion"] = "machineconfiguration.openshift.io/v1".into();
     object["kind"] = kind.into();
     object["metadata"] = json!({"name": name});
-    fs::create_dir_all(base.join(folder))?;
-    Ok(fs::write(base.join(folder).join(format!("{name}.yaml")), object.to_string())?)
+    fs::create_dir_all(base.join(dir))?;
+    Ok(fs::write(base.join(dir).join(format!("{name}.yaml")), object.to_string())?)
 }
 
 /// Every machine is an open file.

@@ -12,7 +12,7 @@ fn etcd_url(lab: &Lab) -> String {
     format!("http://{}:2379", lab.loopback())
 }
 
-/// Starts etcd, without the syncing that a test's data does not deserve.
+/// Starts etcd without syncing: the data of a test need not survive a crash of the host.
 pub(super) fn start_etcd(lab: &Lab, dir: &Path) -> Result<LabProcess> {
     let client = etcd_url(lab);
     let peer = format!("http://{}:2380", lab.loopback());
@@ -27,7 +27,7 @@ pub(super) fn start_etcd(lab: &Lab, dir: &Path) -> Result<LabProcess> {
         &format!("--initial-advertise-peer-urls={peer}"),
         &format!("--initial-cluster=default={peer}"),
     ]);
-    // The variables of an etcd that this machine may run itself are none of ours.
+    // An etcd that runs on this host may have set these variables for itself.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ETCD_") {
             etcd.env_remove(name);
@@ -43,19 +43,19 @@ pub(super) struct ApiEndpoint {
     pub(super) port: u16,
     /// The addresses of services; the first one is the API's own.
     pub(super) services: String,
-    /// Whether watches are served from memory.
+    /// Whether watches are served from the watch cache.
     pub(super) watch_cache: bool,
 }
 
 impl ApiEndpoint {
-    /// On the lab's loopback address, for a cluster without machines.
+    /// The API on the lab's loopback address, for a cluster without machines.
     pub(super) fn loopback(lab: &Lab) -> Self {
         let services = "10.96.0.0/24".to_owned();
         Self { address: lab.loopback(), port: 6443, services, watch_cache: true }
     }
 
-    /// On the first service address, which the bridge of the lab gets: so clients in pods find the API where Kubernetes
-    /// tells them, with neither kube-proxy nor DNS.
+    /// The API on the first service address, which becomes an address of the lab's bridge. Clients in pods find the API
+    /// where Kubernetes says it is, without kube-proxy and DNS.
     pub(super) fn service(lab: &Lab) -> Self {
         let number = lab.number();
         let services = format!("10.79.{number}.0/24");
@@ -67,7 +67,7 @@ impl ApiEndpoint {
     }
 }
 
-/// Starts kube-apiserver; it answers a little later.
+/// Starts kube-apiserver. It accepts requests a little later.
 pub(super) fn start_apiserver(
     lab: &Lab,
     dir: &Path,
@@ -95,7 +95,7 @@ pub(super) fn start_apiserver(
         option("kubelet-client-certificate", &kubelet_certificate),
         option("kubelet-client-key", &kubelet_key),
         option("kubelet-certificate-authority", &ca),
-        // Tokens are signed by the authority's key: any key does, and this one is there.
+        // The CA's key signs tokens too: any key will do, and this one exists.
         option("service-account-key-file", &ca),
         option("service-account-signing-key-file", &ca_key),
         option("cert-dir", dir),
@@ -109,8 +109,8 @@ pub(super) fn start_apiserver(
         "--service-account-issuer=https://kubernetes.default.svc",
         "--endpoint-reconciler-type=none",
         "--profiling=false",
-        // A test is its only client: no need to share fairly, nor to guess what a list will cost (which Debian's etcd
-        // does not support, so that it only fills the log).
+        // The test is the only client, so fair sharing is not needed. Estimating the cost of lists needs more than
+        // Debian's etcd supports and only fills the log.
         "--enable-priority-and-fairness=false",
         "--feature-gates=SizeBasedListCostEstimate=false",
         "--max-requests-inflight=3000",
@@ -119,7 +119,7 @@ pub(super) fn start_apiserver(
     lab.spawn("kube-apiserver", &server)
 }
 
-/// Starts kube-controller-manager. A silent node is NotReady sooner than usual: tests wait for it.
+/// Starts kube-controller-manager. A silent node becomes NotReady sooner than by default, because tests wait for it.
 pub(super) fn start_controller_manager(
     lab: &Lab,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! Custom resource definitions: our own and the published ones.
+//! Custom resource definitions: ours and those that OpenShift publishes.
 
 use super::Cluster;
 use crate::cache;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Cluster {
-    /// Installs the CRDs in files and folders, and waits until the API serves them.
+    /// Installs CRDs from files and directories, and waits until the API serves them.
     pub fn install_crds<P: AsRef<Path>>(&self, paths: &[P]) -> Result<()> {
         let mut args = vec!["--server-side".to_owned()];
         for path in paths {
@@ -24,7 +24,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Installs the CRDs that OpenShift publishes, as they are in the Go module `github.com/openshift/api`.
+    /// Installs the CRDs that OpenShift publishes in the Go module `github.com/openshift/api`.
     pub fn install_published_crds(&self) -> Result<()> {
         self.install_crds(&[published_crds()?])
     }
@@ -35,19 +35,19 @@ impl Cluster {
     }
 }
 
-/// The folder with the published CRDs, one file per kind.
+/// The directory with OpenShift's CRDs, one file per kind.
 pub fn published_crds() -> Result<PathBuf> {
     Ok(cache::artifact("openshift-api")?.join("crds"))
 }
 
-/// The folder with the CRDs of this project.
+/// The directory with the CRDs of this project.
 pub fn our_crds() -> PathBuf {
     cache::source_root().join("deploy/crds")
 }
 
-/// The CRD files in a folder.
-pub fn crd_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+/// The CRD files in a directory.
+pub fn crd_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "yaml"));
     files.sort();

@@ -1,4 +1,4 @@
-//! Kubeconfig files: an address, the authority and a client certificate.
+//! Kubeconfig files: server address, CA and client certificate.
 
 use crate::pki::TestCa;
 use anyhow::{Context, Result};

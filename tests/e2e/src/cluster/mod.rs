@@ -1,8 +1,8 @@
-//! A real Kubernetes: etcd and kube-apiserver, in seconds.
+//! A real Kubernetes control plane: etcd and kube-apiserver, within seconds.
 //!
-//! [`Cluster::start`] gives the API alone, on a loopback address of its own. It has TLS with an own authority, Node and
-//! RBAC authorisation, and certificates for any user and group. [`Cluster::with_nodes`] adds controller-manager and
-//! scheduler, on the lab's bridge; its nodes are machines ([`Cluster::node`]).
+//! [`Cluster::start`] starts the API alone, on the lab's loopback address, with TLS from its own CA, Node and RBAC
+//! authorisation, and certificates for any user and group. [`Cluster::with_nodes`] adds controller-manager and
+//! scheduler, on the lab's bridge; its nodes are machines ([`Cluster::boot_node`]).
 
 mod control_plane;
 pub mod crds;
@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A Kubernetes control plane that ends with its handle.
+/// A Kubernetes control plane that stops when its handle is dropped.
 pub struct Cluster {
     url: String,
     endpoint: ApiEndpoint,
     authority: TestCa,
     dir: PathBuf,
     client: kube::Client,
-    // The order of the fields is the order in which they stop.
+    // Fields are dropped in this order, so the processes stop in this order.
     controllers: Vec<LabProcess>,
     api: Mutex<Option<LabProcess>>,
     etcd: Mutex<Option<LabProcess>>,
@@ -47,14 +47,14 @@ impl Cluster {
         Self::start_at(lab, &ApiEndpoint::loopback(lab))
     }
 
-    /// etcd and kube-apiserver whose watches can go on from any version, also after a restart: they read from etcd, which
-    /// is slower than from memory.
+    /// etcd and kube-apiserver whose watches can resume from any version, even after a restart: they read from etcd,
+    /// which is slower than the watch cache.
     pub fn start_with_etcd_watches() -> Result<Self> {
         let lab = Lab::new()?;
         Self::start_at(&lab, &ApiEndpoint { watch_cache: false, ..ApiEndpoint::loopback(&lab) })
     }
 
-    /// A whole control plane in the given lab, to which machines can be added as nodes.
+    /// A whole control plane in the given lab. Machines can join it as nodes.
     pub fn with_nodes(lab: &Lab) -> Result<Self> {
         node::prepare_host(lab)?;
         let mut cluster = Self::start_at(lab, &ApiEndpoint::service(lab))?;
@@ -105,7 +105,7 @@ impl Cluster {
 
     /// Kills kube-apiserver and starts it again.
     pub fn restart_api(&self) -> Result<()> {
-        // The old one has to be gone before the new one takes its name.
+        // The old process must be gone before the new one takes its name.
         lock_process(&self.api).take();
         let api =
             control_plane::start_apiserver(&self.lab, &self.dir, &self.authority, &self.endpoint)?;
@@ -113,14 +113,14 @@ impl Cluster {
         self.wait_until_ready()
     }
 
-    /// Kills etcd and starts it again, with all that it held.
+    /// Kills etcd and starts it again with its data.
     pub fn restart_etcd(&self) -> Result<()> {
         lock_process(&self.etcd).take();
         *lock_process(&self.etcd) = Some(control_plane::start_etcd(&self.lab, &self.dir)?);
         self.wait_until_ready()
     }
 
-    /// A kubeconfig of the administrator through another address, such as that of a [`Proxy`](crate::Proxy).
+    /// An administrator's kubeconfig with another address, such as that of a [`TcpProxy`](crate::TcpProxy).
     pub fn kubeconfig_through(&self, address: SocketAddr) -> Result<PathBuf> {
         let path = self.dir.join(format!("through-{}.kubeconfig", address.port()));
         let url = format!("https://{address}");
@@ -128,12 +128,12 @@ impl Cluster {
         Ok(path)
     }
 
-    /// A client with all rights.
+    /// A client with cluster-admin rights.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// A client of a user in groups, with a certificate of its own.
+    /// A client for a user in groups, with its own certificate.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Result<kube::Client> {
         client(&self.kubeconfig_as(user, groups)?)
     }
@@ -143,7 +143,7 @@ impl Cluster {
         &self.url
     }
 
-    /// The authority that signed the API's certificate.
+    /// The CA that signed the API's certificate.
     pub fn authority(&self) -> &TestCa {
         &self.authority
     }
@@ -153,7 +153,7 @@ impl Cluster {
         &self.lab
     }
 
-    /// The kubeconfig of an administrator, for `kubectl` and for our own programs.
+    /// The administrator's kubeconfig, for `kubectl` and `machinist`.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.join("admin.kubeconfig")
     }
@@ -165,7 +165,7 @@ impl Cluster {
         Ok(path)
     }
 
-    /// A token of a service account, which is made where it is missing.
+    /// A token of a service account, which is created if it is missing.
     pub fn token(&self, namespace: &str, account: &str) -> Result<String> {
         let exists = self.kubectl_output(&["-n", namespace, "get", "serviceaccount", account])?;
         if !exists.succeeded() {
@@ -174,12 +174,12 @@ impl Cluster {
         Ok(self.kubectl(&["-n", namespace, "create", "token", account])?.trim().to_owned())
     }
 
-    /// Runs `kubectl` as the administrator; it has to succeed.
+    /// Runs `kubectl` as the administrator. It must succeed.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         command::run(self.kubectl_command()?.args(args))
     }
 
-    /// Runs `kubectl` as the administrator; any exit code is an answer.
+    /// Runs `kubectl` as the administrator. Any exit code is accepted.
     pub fn kubectl_output(&self, args: &[&str]) -> Result<ExitOutput> {
         command::output(self.kubectl_command()?.args(args))
     }
@@ -188,9 +188,9 @@ impl Cluster {
     pub fn apply(&self, manifests: &str) -> Result<String> {
         let mut kubectl = self.kubectl_command()?;
         kubectl.args(["apply", "--server-side", "-f", "-"]);
-        let answer = command::output_with_stdin(&mut kubectl, manifests.as_bytes())?;
-        command::check_success(&kubectl, &answer)?;
-        Ok(answer.stdout)
+        let output = command::output_with_stdin(&mut kubectl, manifests.as_bytes())?;
+        command::check_success(&kubectl, &output)?;
+        Ok(output.stdout)
     }
 
     fn kubectl_command(&self) -> Result<Command> {
@@ -220,7 +220,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// A process, also after a thread that held it has died.
+/// Locks a process, even if a thread has panicked while it held the lock.
 fn lock_process(process: &Mutex<Option<LabProcess>>) -> MutexGuard<'_, Option<LabProcess>> {
     process.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Nodes that are machines: containerd, the kubelet and pods on a Debian in systemd-nspawn.
+//! Nodes that are machines: containerd, the kubelet and pods on Debian in systemd-nspawn.
 
 use super::{Cluster, kubeconfig};
 use crate::lab::{Lab, NetworkPort, ip};
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fs;
 use std::thread;
 
-/// What the kubelet wants from the kernel. Machines cannot set it themselves: they share the host's.
+/// Kernel settings that the kubelet requires. Machines share the host's kernel and cannot change them.
 const KERNEL_SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/ip_forward", "1"),
     ("vm/overcommit_memory", "1"),
@@ -22,7 +22,7 @@ const KERNEL_SETTINGS: [(&str, &str); 7] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// Sets what nodes need on the host: kernel settings, and the address of the API on the bridge.
+/// Prepares the host for nodes: kernel settings, and the address of the API on the bridge.
 pub(super) fn prepare_host(lab: &Lab) -> Result<()> {
     for (name, value) in KERNEL_SETTINGS {
         let file = format!("/proc/sys/{name}");
@@ -123,7 +123,7 @@ impl Cluster {
         ])
     }
 
-    /// Waits until a machine's node is Ready in its present boot: the API may still show the one before.
+    /// Waits until a machine's node is Ready in its current boot. The API may still show the previous one.
     pub fn wait_ready(&self, machine: &Machine) -> Result<()> {
         let nodes = Api::<Node>::all(self.client());
         machine.wait_for("its node to be Ready", |machine| {
@@ -136,7 +136,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until a pod runs and all its containers are ready, after at least `restarts` restarts.
+    /// Waits until a pod runs, all its containers are ready, and it has restarted at least `restarts` times.
     pub fn wait_pod(&self, namespace: &str, pod: &str, restarts: i32) -> Result<Pod> {
         let pods = Api::<Pod>::namespaced(self.client(), namespace);
         let mut found = None;
@@ -151,12 +151,12 @@ impl Cluster {
         found.context("the pod is gone again")
     }
 
-    /// Loads an image into a node, under a name that pods can use with `imagePullPolicy: Never`.
+    /// Loads an image into a node under a name that pods can use with `imagePullPolicy: Never`.
     pub fn load_image(&self, machine: &Machine, name: &str, image: &ContainerImage) -> Result<()> {
         self.load_archive(machine, &image.archive(name)?)
     }
 
-    /// The same with a tar file as `docker save` makes it; the name is in it.
+    /// Loads a tar file as `docker save` writes it. The image name is in the file.
     pub fn load_archive(&self, machine: &Machine, archive: &[u8]) -> Result<()> {
         let file = "/var/lib/testkit/image.tar";
         machine.write_file(file, archive)?;

@@ -1,4 +1,4 @@
-//! A small ext4 disk in a file. Cutting it loses, in milliseconds, exactly what was not synced.
+//! A small ext4 disk in a file. A cut loses, within milliseconds, exactly what was not synced.
 
 use crate::command::{run, run_args};
 use crate::lab::Lab;
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A mounted disk. It is unmounted when its handle goes.
+/// A mounted disk. It is unmounted when its handle is dropped.
 #[derive(Debug)]
 pub struct LoopDisk {
     image: PathBuf,
     mount: PathBuf,
-    // The lab outlives its disk.
+    // The lab must outlive its disk.
     _lab: Lab,
 }
 
 impl LoopDisk {
-    /// An empty disk in a lab, mounted.
+    /// An empty, mounted disk in a lab.
     pub fn new(lab: &Lab, name: &str, megabytes: u32) -> Result<Self> {
         let image = lab.create_dir(name)?.join("disk.img");
         let mount = lab.mount_point(&format!("{name}.disk"))?;
@@ -31,24 +31,24 @@ impl LoopDisk {
         Ok(disk)
     }
 
-    /// Where the disk is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.mount
     }
 
-    /// Mounts the disk; after a cut the journal is replayed here.
+    /// Mounts the disk. After a cut this replays the journal.
     pub fn attach(&self) -> Result<()> {
         if is_mounted(&self.mount)? {
             return Ok(());
         }
         let mut mount = Command::new("mount");
-        // Without the long interval, an unsynced file would be lost or kept by chance.
+        // Without the long commit interval an unsynced file would be lost or kept by chance.
         mount.args(["-o", "loop,commit=600"]).arg(&self.image).arg(&self.mount);
         run(&mut mount).map(drop)
     }
 
-    /// Unmounts the disk. A process that another test is just starting has our open files until it runs its program: that
-    /// passes.
+    /// Unmounts the disk. A child that another test has just forked holds our open files until it calls exec, so a busy
+    /// disk is retried.
     pub fn detach(&self) -> Result<()> {
         if !is_mounted(&self.mount)? {
             return Ok(());
@@ -57,14 +57,14 @@ impl LoopDisk {
         wait_with_timeout(Duration::from_secs(5), "the disk to be let go", unmount)
     }
 
-    /// Cuts the power: from now on nothing reaches the disk, and everything that tries fails.
+    /// Cuts the power: from now on nothing reaches the disk, and all I/O fails.
     pub fn power_cut(&self) -> Result<()> {
         run_args("xfs_io", ["-x", "-c", "shutdown", &self.mount.to_string_lossy()])
             .map(drop)
             .context("shut the disk down")
     }
 
-    /// Cuts the power and brings the disk back, as after a reboot.
+    /// Cuts the power and mounts the disk again, as after a reboot.
     pub fn power_cycle(&self) -> Result<()> {
         self.power_cut()?;
         self.detach()?;
@@ -74,7 +74,7 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        // A disk that is still in use is left to the janitor.
+        // The janitor removes a disk that is still in use.
         let _ = self.detach();
     }
 }

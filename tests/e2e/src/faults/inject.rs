@@ -1,11 +1,11 @@
-//! Faults at system calls: the n-th call fails, or kills the process exactly there. No change to the program is needed.
+//! Faults at system calls: the n-th call fails, or kills the process there. The binary needs no change.
 
 use crate::environment;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A fault at the n-th call of some system calls.
+/// A fault at the n-th of some system calls.
 #[derive(Debug, Clone)]
 pub struct SyscallFault {
     calls: String,
@@ -20,7 +20,7 @@ impl SyscallFault {
         Self { calls: calls.to_owned(), effect: format!("error={error}"), when: 1, path: None }
     }
 
-    /// The process is killed at the call, before the call has an effect.
+    /// The process is killed at the call, before the call takes effect.
     pub fn kill(calls: &str) -> Self {
         Self {
             calls: calls.to_owned(),
@@ -44,7 +44,7 @@ impl SyscallFault {
         self
     }
 
-    /// The command under this fault.
+    /// Wraps the command so that it runs under this fault.
     pub fn wrap(&self, command: &Command) -> Result<Command> {
         let mut strace = Command::new(environment::find_tool("strace")?);
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e"]).arg(format!("trace={}", self.calls));

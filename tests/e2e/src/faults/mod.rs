@@ -1,4 +1,4 @@
-//! Faults of the power and of the disk: true power cuts, and system calls that fail or kill.
+//! Faults of power and disk: true power cuts, and system calls that fail or kill.
 
 mod disk;
 mod inject;

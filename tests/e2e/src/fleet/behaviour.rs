@@ -1,4 +1,4 @@
-//! What may happen to simulated machines, and what does happen to each of them: a pure function of the seed.
+//! What may happen to simulated machines, and what happens to each of them: a pure function of the seed.
 
 use std::hash::{Hash as _, Hasher};
 use std::ops::RangeInclusive;
@@ -11,13 +11,13 @@ pub struct MachineBehaviour {
     pub apply: RangeInclusive<u64>,
     /// How long a reboot takes, in milliseconds; `None` for changes that need none.
     pub reboot: Option<RangeInclusive<u64>>,
-    /// Whether machines ask the drain controller before and after.
+    /// Whether machines request a drain before and an uncordon after.
     pub drain: bool,
-    /// The chance that applying fails; the machine reports Degraded and tries again.
+    /// The chance that applying fails. The machine reports Degraded and retries.
     pub failure: u8,
-    /// The chance that the machine forgets everything in the middle and starts over.
+    /// The chance that the machine loses its state half-way and starts over.
     pub crash: u8,
-    /// The chance that the answer to a write is lost, so that the machine repeats it.
+    /// The chance that the response to a write is lost, so that the machine repeats the write.
     pub lost_response: u8,
 }
 
@@ -32,18 +32,18 @@ impl Default for MachineBehaviour {
 pub struct AttemptOutcome {
     /// How long applying takes.
     pub apply: Duration,
-    /// How long the reboot takes, where there is one.
+    /// How long the reboot takes, if there is one.
     pub reboot: Option<Duration>,
     /// Whether applying fails.
     pub fails: bool,
     /// Whether the machine crashes while applying.
     pub crashes: bool,
-    /// Whether the answers to its writes are lost.
+    /// Whether the responses to its writes are lost.
     pub loses_response: bool,
 }
 
 impl MachineBehaviour {
-    /// What happens to a machine in its n-th attempt at a config. The third attempt succeeds at the latest, so that every
+    /// What happens to a machine in its n-th attempt at a config. The third attempt always succeeds, so that every
     /// rollout ends.
     pub fn outcome(&self, seed: u64, machine: &str, config: &str, attempt: u32) -> AttemptOutcome {
         let mut dice = SeededRandom::new(seed, machine, config, attempt);
@@ -60,7 +60,7 @@ impl MachineBehaviour {
     }
 }
 
-/// A small generator (SplitMix64): the same everywhere and for ever, which no library promises.
+/// A small generator (SplitMix64). Libraries do not promise the same numbers across versions; this does.
 struct SeededRandom(u64);
 
 impl SeededRandom {

@@ -5,44 +5,45 @@ use super::behaviour::{AttemptOutcome, MachineBehaviour};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Where a machine is in an update.
+/// The phase of an update that a machine is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdatePhase {
     /// Nothing to do.
     Idle,
     /// Waits for the drain controller.
     Draining,
-    /// Changes its disk.
+    /// Writes to its disk.
     Applying,
-    /// Has changed its disk, and waits for the permission to restart.
+    /// Has written to its disk, and waits for permission to reboot.
     AwaitingRebootPermission,
-    /// Is down.
+    /// Is rebooting.
     Rebooting,
-    /// Waits for the drain controller to let pods back.
+    /// Waits for the drain controller to uncordon it.
     Uncordoning,
-    /// Waits before it tries again.
+    /// Waits before it retries.
     Failed,
 }
 
-/// What a machine wants done.
+/// What the runner must do for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineEffect {
-    /// Write annotations, named without their prefix. Those of our own have theirs, and an empty one of them is removed.
+    /// Write annotations, named without the protocol's prefix. Our own annotations include theirs; an empty one is
+    /// removed.
     Annotate(Vec<(&'static str, String)>),
-    /// Report Ready or not.
+    /// Report Ready or NotReady.
     Ready(bool),
     /// Wake the machine after a while.
     SetTimer(Duration),
 }
 
-/// How long a machine that has failed waits.
+/// How long a failed machine waits before it retries.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// What a controller writes with a config whose restart has to wait: `deferred`.
+/// The controller writes this with a config whose reboot is deferred.
 const REBOOT_ANNOTATION: &str = "machinist.dev/reboot";
-/// The config that a machine has but for a restart.
+/// The config that a machine has applied except for the reboot.
 const RESTART_PENDING_ANNOTATION: &str = "machinist.dev/restart-pending";
-/// The config for whose sake a machine may restart.
+/// The config for which a machine may reboot.
 const RESTART_ANNOTATION: &str = "machinist.dev/restart";
 
 /// A simulated machine.
@@ -51,24 +52,24 @@ pub struct SimulatedMachine {
     name: String,
     seed: u64,
     phase: UpdatePhase,
-    /// The config on its disk; unknown until it has seen its node.
+    /// The config on its disk. Unknown until the machine has seen its node.
     config_on_disk: Option<String>,
     target: String,
     attempt: u32,
-    /// The last request that the drain controller has carried out, as far as the machine has seen.
+    /// The last request that the drain controller has completed, as far as the machine has seen.
     drained: String,
-    /// Whether it may not restart by itself.
+    /// Whether it must not reboot by itself.
     deferred: bool,
-    /// The config for whose sake it may restart, as far as the machine has seen.
+    /// The config for which it may reboot, as far as the machine has seen.
     reboot_permitted_for: String,
-    /// Whether the target is on its disk, all but for a restart.
+    /// Whether the target is on its disk and only the reboot is missing.
     is_applied: bool,
-    /// Wakes that were asked for and have not come. Those of an earlier phase are ignored.
+    /// The number of the current timer. Timers of an earlier phase are ignored.
     timer_id: u32,
 }
 
 impl SimulatedMachine {
-    /// A machine that has nothing to do yet.
+    /// An idle machine.
     pub fn new(name: &str, seed: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -85,17 +86,17 @@ impl SimulatedMachine {
         }
     }
 
-    /// Where it is.
+    /// The current phase.
     pub fn phase(&self) -> &UpdatePhase {
         &self.phase
     }
 
-    /// The number that the next wake has to carry.
+    /// The number of the current timer.
     pub fn timer_id(&self) -> u32 {
         self.timer_id
     }
 
-    /// What happens to it in the present attempt.
+    /// What happens to it in the current attempt.
     pub fn outcome(&self, behaviour: &MachineBehaviour) -> AttemptOutcome {
         behaviour.outcome(self.seed, &self.name, &self.target, self.attempt)
     }
@@ -118,8 +119,8 @@ impl SimulatedMachine {
         self.deferred = ours(REBOOT_ANNOTATION) == "deferred";
         ours(RESTART_ANNOTATION).clone_into(&mut self.reboot_permitted_for);
         let drained = |verb: &str| self.drained == format!("{verb}-{}", self.target);
-        // What it sees may be older than what it has written last, so it trusts its disk. Only the first look tells it
-        // what an earlier life has left unfinished.
+        // The node may be older than the machine's last write, so the machine trusts its disk. Only the first
+        // observation shows what an earlier boot left unfinished.
         let disk = self.config_on_disk.get_or_insert_with(|| {
             if state == "Done" { current.to_owned() } else { String::new() }
         });
@@ -134,7 +135,7 @@ impl SimulatedMachine {
             UpdatePhase::Failed | UpdatePhase::AwaitingRebootPermission
                 if !desired.is_empty() && self.target != desired =>
             {
-                // A new target is worth a new attempt at once.
+                // A new target starts a new attempt immediately.
                 desired.clone_into(&mut self.target);
                 self.attempt = 0;
                 self.start_update(behaviour, state)
@@ -151,7 +152,7 @@ impl SimulatedMachine {
         }
     }
 
-    /// A wake that was asked for; `clock` is the machine's clock when it was.
+    /// A timer has fired; `timer_id` is its number.
     pub fn timer_fired(&mut self, behaviour: &MachineBehaviour, clock: u32) -> Vec<MachineEffect> {
         if clock != self.timer_id {
             return Vec::new();
@@ -159,7 +160,7 @@ impl SimulatedMachine {
         let fate = self.outcome(behaviour);
         match self.phase {
             UpdatePhase::Applying if fate.crashes => {
-                // It forgets everything; what it sees next makes it start over.
+                // The machine loses its state. The next observation makes it start over.
                 self.attempt += 1;
                 self.start_update(behaviour, "Working")
             }
@@ -205,12 +206,12 @@ impl SimulatedMachine {
 
     fn start_update(&mut self, behaviour: &MachineBehaviour, state: &str) -> Vec<MachineEffect> {
         let mut says = Vec::new();
-        // A machine that is degraded says so until it is done, so that the state does not flap.
+        // A degraded machine reports Degraded until it is done, so that the state does not flap.
         if state != "Degraded" && state != "Unreconcilable" {
             says.push(("state", "Working".to_owned()));
         }
         self.is_applied = false;
-        // Whoever restarts later keeps its pods until then.
+        // A machine whose reboot is deferred keeps its pods until then.
         let waits = self.deferred && self.outcome(behaviour).reboot.is_some();
         if let Some(request) = self.drain_request(behaviour).filter(|_| !waits) {
             self.enter(UpdatePhase::Draining);
@@ -222,14 +223,14 @@ impl SimulatedMachine {
         effects
     }
 
-    /// What it has to ask of the drain controller, if anything. One that starts over may be empty already: nobody would
-    /// tell it again.
+    /// The request to the drain controller, if one is needed. A machine that starts over may already be drained, and
+    /// nobody would report that again.
     fn drain_request(&self, behaviour: &MachineBehaviour) -> Option<String> {
         let request = format!("drain-{}", self.target);
         (behaviour.drain && self.drained != request).then_some(request)
     }
 
-    /// The permission to restart is there.
+    /// The permission to reboot has arrived.
     fn reboot_permitted(&mut self, behaviour: &MachineBehaviour) -> Vec<MachineEffect> {
         let Some(request) = self.drain_request(behaviour) else {
             return self.start_reboot(behaviour);

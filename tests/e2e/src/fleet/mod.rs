@@ -1,8 +1,8 @@
 //! Thousands of simulated machines that speak the node protocol.
 //!
-//! Each machine is a `Node` object and a small state machine ([`Simulated`]): it sees the annotations that the controller
-//! writes and answers with its own, after delays and with failures, crashes and lost answers that follow from a seed. What
-//! happens to a machine is the same in every run with the same seed; when it happens depends on the home it talks to.
+//! Each machine is a `Node` object and a small state machine: it sees the annotations that the controller writes and
+//! writes its own, after delays and with failures, crashes and lost responses that follow from a seed. What happens to
+//! a machine is the same in every run with the same seed; when it happens depends on the API server.
 
 mod behaviour;
 mod machine;
@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 /// The prefix of the protocol's annotations.
 pub const ANNOTATION_PREFIX: &str = "machineconfiguration.openshift.io";
 
-/// How many requests the fleet keeps under way at a time.
+/// How many requests the fleet has in flight at a time.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
 
-/// A running fleet. It stops when its handle goes; its nodes stay.
+/// A running fleet. It stops when its handle is dropped; its nodes stay.
 pub struct Fleet {
     client: kube::Client,
     names: Vec<String>,
@@ -44,22 +44,22 @@ impl fmt::Debug for Fleet {
     }
 }
 
-/// What a fleet is made of.
+/// The description of a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetSpec {
-    /// How many machines.
+    /// The number of machines.
     pub machines: usize,
-    /// The beginning of their names; a number follows.
+    /// The prefix of their names; a number follows.
     pub prefix: String,
     /// Their role label, `node-role.kubernetes.io/ROLE`.
     pub role: String,
     /// The config that they start with.
     pub config: String,
-    /// From this, everything that happens to them follows.
+    /// The seed that decides everything that happens to them.
     pub seed: u64,
     /// What may happen to them.
     pub behaviour: MachineBehaviour,
-    /// Whether each has a watch of its own, as real machines have; otherwise one watch serves them all.
+    /// Whether each machine has its own watch, as real machines do; otherwise one watch serves them all.
     pub watch_per_machine: bool,
 }
 
@@ -83,7 +83,7 @@ impl FleetSpec {
         format!("{}-{n:05}", self.prefix)
     }
 
-    /// The object of the n-th machine, as it is before anything happens.
+    /// The object of the n-th machine in its initial state.
     pub fn node_object(&self, n: usize) -> Value {
         let role = format!("node-role.kubernetes.io/{}", self.role);
         json!({
@@ -111,7 +111,7 @@ fn ready_condition(is: bool) -> Value {
 }
 
 impl Fleet {
-    /// Makes the nodes and lets the machines live.
+    /// Creates the nodes and starts the machines.
     pub fn start(client: kube::Client, plan: FleetSpec) -> Result<Self> {
         let names: Vec<_> = (0..plan.machines).map(|n| plan.machine_name(n)).collect();
         let updates = Arc::new(AtomicU64::new(0));
@@ -134,7 +134,7 @@ impl Fleet {
         &self.names
     }
 
-    /// Points every machine at a config at once, as a controller without limits would; gives the time it took.
+    /// Points every machine at a config at once, as a controller without limits would. Returns the time it took.
     pub fn target_all(&self, config: &str) -> Result<Duration> {
         let start = Instant::now();
         let api = Api::<Node>::all(self.client.clone());

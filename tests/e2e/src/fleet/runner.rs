@@ -1,4 +1,4 @@
-//! Connects the simulated machines to a home: one watch for all, a bounded number of writes under way.
+//! Connects the simulated machines to an API server: one watch for all, a bounded number of writes in flight.
 
 use super::machine::{MachineEffect, SimulatedMachine};
 use super::{ANNOTATION_PREFIX, FleetSpec, MAX_CONCURRENT_REQUESTS, ready_condition};
@@ -16,16 +16,16 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
 
-/// The label by which a fleet finds its own nodes.
+/// The label that selects a fleet's nodes.
 pub(super) const FLEET_LABEL: &str = "testkit.machinist.dev/fleet";
 
-/// What reaches the machines.
+/// What a machine receives.
 enum FleetEvent {
     NodeChanged(String, BTreeMap<String, String>),
     Timer(String, u32),
 }
 
-/// All machines of a fleet, and the way to their home.
+/// All machines of a fleet and their connection to the API server.
 pub(super) struct FleetRunner {
     api: Api<Node>,
     plan: FleetSpec,
@@ -57,7 +57,7 @@ impl FleetRunner {
         Ok(Self { api, plan, machines, version, sender, receiver, permits, updates })
     }
 
-    /// Lives until it is aborted.
+    /// Runs until it is aborted.
     pub(super) async fn run(mut self) {
         let mut watches = tokio::task::JoinSet::new();
         for what in watch_params(&self.plan) {
@@ -83,7 +83,7 @@ impl FleetRunner {
         }
     }
 
-    /// Performs the effects of one machine in order; the wake comes after the writes have arrived.
+    /// Performs the effects of one machine in order. The wake starts after the writes have been accepted.
     fn perform(&self, name: String, effects: Vec<MachineEffect>) {
         let Some(machine) = self.machines.get(&name) else { return };
         let (clock, fate) = (machine.timer_id(), machine.outcome(&self.plan.behaviour));
@@ -95,7 +95,7 @@ impl FleetRunner {
                     MachineEffect::Annotate(says) if says.is_empty() => {}
                     MachineEffect::Annotate(says) => {
                         let patch = annotations(&says);
-                        // A machine that has lost the answer sends the same again.
+                        // A machine that lost the response sends the same write again.
                         for _ in 0..=u8::from(fate.loses_response) {
                             write(&api, &permits, &name, false, &patch).await;
                             updates.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl FleetRunner {
                     }
                     MachineEffect::SetTimer(after) => {
                         sleep(after).await;
-                        // The fleet may have stopped meanwhile.
+                        // The fleet may have stopped.
                         let _ = sender.send(FleetEvent::Timer(name.clone(), clock));
                     }
                 }
@@ -142,12 +142,12 @@ fn annotations(says: &[(&'static str, String)]) -> Value {
 fn send_node(sender: &mpsc::UnboundedSender<FleetEvent>, node: PartialObjectMeta<Node>) {
     let (name, annotations) = (node.metadata.name, node.metadata.annotations);
     if let Some(name) = name {
-        // The fleet may have stopped meanwhile.
+        // The fleet may have stopped.
         let _ = sender.send(FleetEvent::NodeChanged(name, annotations.unwrap_or_default()));
     }
 }
 
-/// Writes until it is done: a machine keeps trying as long as its home is away.
+/// Retries a write until it succeeds: a machine keeps trying while the API server is down.
 async fn write(api: &Api<Node>, permits: &Semaphore, name: &str, status: bool, patch: &Value) {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     loop {
@@ -167,7 +167,7 @@ async fn write(api: &Api<Node>, permits: &Semaphore, name: &str, status: bool, p
     }
 }
 
-/// Follows the fleet's nodes; lists again when the home has forgotten where we were.
+/// Follows the fleet's nodes. Lists again when the API server has compacted the last seen version.
 async fn watch(
     api: Api<Node>,
     what: ListParams,

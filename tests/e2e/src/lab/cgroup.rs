@@ -1,4 +1,4 @@
-//! Control groups: one per lab and one per process or machine below it, in every hierarchy that is mounted.
+//! Cgroups: one per lab, and one per process or machine below it, in every mounted hierarchy.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -22,13 +22,13 @@ pub fn hierarchies() -> Vec<PathBuf> {
     found
 }
 
-/// Makes a group in every hierarchy; gives the paths of their `cgroup.procs`.
+/// Creates a group in every hierarchy. Returns the paths of their `cgroup.procs`.
 pub(crate) fn make(name: &str) -> Result<Vec<PathBuf>> {
     let mut members = Vec::new();
     for hierarchy in hierarchies() {
         let group = hierarchy.join(name);
         fs::create_dir_all(&group).with_context(|| format!("make cgroup {}", group.display()))?;
-        // A new cpuset is empty and takes no process until it is filled.
+        // A new cpuset is empty and accepts no process until it is filled.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let (own, above) = (group.join(file), group.join("..").join(file));
             if own.exists() && !hierarchy.join("cgroup.controllers").exists() {
@@ -61,7 +61,7 @@ fn collect(group: &Path, found: &mut Vec<i32>) {
     }
 }
 
-/// Removes the groups below one, as a power cycle would; the group itself stays when `keep`.
+/// Removes the groups below a group, as a power cycle would. With `keep` the group itself stays.
 pub(crate) fn remove(name: &str, keep: bool) {
     for hierarchy in hierarchies() {
         remove_below(&hierarchy.join(name), keep);
@@ -75,7 +75,7 @@ fn remove_below(group: &Path, keep: bool) {
         }
     }
     if !keep {
-        // A group that is still busy is removed by the janitor.
+        // The janitor removes a group that is still busy.
         let _ = fs::remove_dir(group);
     }
 }

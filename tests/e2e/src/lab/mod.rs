@@ -1,8 +1,8 @@
-//! The lab: the owner of everything that one test makes on the machine.
+//! The lab: the owner of everything that one test creates on the host.
 //!
-//! A lab has a number, and from it a name (`mk7`), a folder, a network (10.77.7.0/24), a loopback address (127.77.7.1)
-//! and a cgroup. A lock file keeps two test processes from taking the same number. Beside the lab waits its janitor, a
-//! process that holds the lock too and does all cleaning up: at the end of the lab, and when the test process dies.
+//! A lab has a number, and from it a name (`mk7`), a directory, a network (10.77.7.0/24), a loopback address
+//! (127.77.7.1) and a cgroup. A lock file keeps two test processes from taking the same number. The lab's janitor is a
+//! process of its own that also holds the lock. It cleans up when the lab ends, and when the test process dies.
 
 pub mod cgroup;
 mod network;
@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where the lock files of the labs are.
+/// The directory of the lock files.
 const LOCK_DIR: &str = "/run/machinist-testkit";
 
-/// How many labs may live at the same time.
+/// How many labs may exist at the same time.
 const MAX_LABS: u8 = 200;
 
 /// The owner of names, files, network and processes of one test. Clones are handles of the same lab.
@@ -43,12 +43,12 @@ struct LabInner {
     cleanup_process: Mutex<Option<Child>>,
     hosts: AtomicU8,
     bridge: OnceLock<()>,
-    /// Held while something that exists once in the lab is made.
+    /// Held while something that exists once per lab is created.
     setup: Mutex<()>,
 }
 
 impl Lab {
-    /// Takes a free number and starts the janitor. Fails as "environment" where something is missing.
+    /// Takes a free number and starts the janitor. Fails as "environment" if something is missing.
     pub fn new() -> Result<Self> {
         TestEnvironment::check()?;
         fs::create_dir_all(LOCK_DIR).with_context(|| format!("make {LOCK_DIR}"))?;
@@ -96,58 +96,59 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The lab's name, the beginning of every name in it.
+    /// The lab's name, the prefix of every name in it.
     pub fn name(&self) -> String {
         format!("mk{}", self.0.number)
     }
 
-    /// What tells this lab from a later one with the same name.
+    /// What distinguishes this lab from a later one with the same name.
     pub fn id(&self) -> LabId {
         self.0.id.clone()
     }
 
-    /// The lab's folder; it goes with the lab.
+    /// The lab's directory, which is removed with the lab.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// A new folder inside the lab's.
+    /// A new directory inside the lab's.
     pub fn create_dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.dir.join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
     }
 
-    /// A new mount point. Unlike the lab's folder, which may be below a home, every user of a machine can reach it.
+    /// A new mount point. Unlike the lab's directory, which may be below a user's home, every user of a machine can
+    /// reach it.
     ///
-    /// The mount points are on a shared mount: what is unmounted here is unmounted in all namespaces that machines
-    /// have copied meanwhile. Otherwise a disk that has been cut would live on there, and come back broken.
+    /// The mount points are on a shared mount, so an unmount propagates to the namespaces that machines have copied.
+    /// Otherwise a disk that was cut would stay mounted there and come back broken.
     pub(crate) fn mount_point(&self, name: &str) -> Result<PathBuf> {
-        let folder = mount_points(&self.name());
+        let dir = mount_points(&self.name());
         let guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
-        if !crate::machine::is_mounted(&folder)? {
-            fs::create_dir_all(&folder)?;
+        if !crate::machine::is_mounted(&dir)? {
+            fs::create_dir_all(&dir)?;
             let mut mount = Command::new("mount");
             mount.args(["-t", "tmpfs", "-o", "mode=755", "--make-shared", "testkit"]);
-            command::run(mount.arg(&folder))?;
+            command::run(mount.arg(&dir))?;
         }
         drop(guard);
-        let path = folder.join(name);
+        let path = dir.join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
     }
 
-    /// A loopback address of the lab's own: servers on it can use any port.
+    /// A loopback address for this lab only: servers on it can use any port.
     pub fn loopback(&self) -> String {
         format!("127.77.{}.1", self.0.number)
     }
 
-    /// The address of the host on the lab's bridge; machines reach servers of the test here.
+    /// The host's address on the lab's bridge. Machines reach the test's servers here.
     pub fn address(&self) -> String {
         format!("10.77.{}.1", self.0.number)
     }
 
-    /// The lab's number, from which addresses are made.
+    /// The lab's number, from which addresses are derived.
     pub(crate) fn number(&self) -> u8 {
         self.0.number
     }
@@ -157,13 +158,13 @@ impl Lab {
         self.0.hosts.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Starts a process that belongs to the lab. Its output goes to `NAME.log` in the lab's folder.
+    /// Starts a process that belongs to the lab. Its output goes to `NAME.log` in the lab's directory.
     pub fn spawn(&self, name: &str, command: &Command) -> Result<LabProcess> {
         LabProcess::start(self, name, command)
     }
 }
 
-/// One lab among all that have had its name.
+/// One of all labs that have had this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabId {
     /// The lab's name.
@@ -172,7 +173,7 @@ pub struct LabId {
 }
 
 impl LabId {
-    /// Whether the lab's name belongs to a later lab by now: then nothing of ours can be left.
+    /// Whether the name belongs to a later lab by now. Then nothing of this lab can be left.
     pub fn is_reused(&self) -> Result<bool> {
         let owner = fs::read_to_string(Path::new(LOCK_DIR).join(&self.lab))?;
         Ok(owner.lines().nth(1).is_some_and(|token| token != self.token))
@@ -194,19 +195,19 @@ impl FromStr for LabId {
     }
 }
 
-/// A word that no other lab has.
+/// A token that no other lab has.
 fn unique_token() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The folder with the mount points of a lab.
+/// The directory with the mount points of a lab.
 pub(crate) fn mount_points(lab: &str) -> PathBuf {
     Path::new(LOCK_DIR).join("mnt").join(lab)
 }
 
-/// The lock file of a number, locked; `None` when another process has it.
+/// The locked lock file of a number, or `None` if another process holds it.
 fn lock_number(number: u8) -> Result<Option<File>> {
     let path = Path::new(LOCK_DIR).join(format!("mk{number}"));
     let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
@@ -223,7 +224,7 @@ impl Drop for LabInner {
         let Ok(janitor) = self.cleanup_process.get_mut() else { return };
         if let Some(mut janitor) = janitor.take() {
             drop(janitor.stdin.take());
-            // It prints what it could not remove; the next lab of this number tries again.
+            // The janitor prints what it could not remove. The next lab with this number tries again.
             let _ = janitor.wait();
         }
     }

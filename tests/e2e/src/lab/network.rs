@@ -1,4 +1,4 @@
-//! The lab's network: a bridge, and for every machine a network namespace joined to it by a veth pair.
+//! The lab's network: a bridge, and for every machine a network namespace connected to it by a veth pair.
 
 use super::Lab;
 use crate::command::run_args;
@@ -13,12 +13,12 @@ pub struct NetworkPort {
     pub address: String,
     /// The number of the host: the address' last byte.
     pub host: u8,
-    /// The end of the veth pair on the host.
+    /// The host's end of the veth pair.
     link: String,
 }
 
 impl Lab {
-    /// Makes the bridge, once. Whoever listens on the lab's address before there is a machine needs it.
+    /// Creates the bridge once. A server that listens on the lab's address before the first machine exists needs it.
     pub fn create_bridge(&self) -> Result<()> {
         let _guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
         if self.0.bridge.get().is_none() {
@@ -31,7 +31,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A new network namespace with an address on the bridge. It stays until the lab ends.
+    /// A new network namespace with an address on the bridge. It exists until the lab ends.
     pub fn create_port(&self) -> Result<NetworkPort> {
         self.create_bridge()?;
         let (lab, host) = (self.name(), self.next_host());
@@ -49,18 +49,18 @@ impl Lab {
 }
 
 impl NetworkPort {
-    /// Pulls the cable.
+    /// Disconnects the machine from the bridge.
     pub fn link_down(&self) -> Result<()> {
         ip(&format!("link set {} down", self.link))
     }
 
-    /// Plugs the cable in again.
+    /// Reconnects the machine to the bridge.
     pub fn link_up(&self) -> Result<()> {
         ip(&format!("link set {} up", self.link))
     }
 }
 
-/// Runs `ip` with words separated by spaces.
+/// Runs `ip` with arguments separated by spaces.
 pub(crate) fn ip(words: &str) -> Result<()> {
     run_args("ip", words.split(' ')).map(drop).with_context(|| format!("ip {words}"))
 }

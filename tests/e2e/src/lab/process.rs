@@ -1,4 +1,4 @@
-//! A process of a lab: in a cgroup of its own, with a log, stopped when its handle goes.
+//! A process of a lab: in its own cgroup, with a log, stopped when its handle is dropped.
 
 use super::{Lab, cgroup};
 use crate::wait::PermanentError;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Joins the cgroups given before `--`, then becomes the command after it.
+/// Joins the cgroups given before `--`, then executes the command after it.
 const JOIN_CGROUP_SCRIPT: &str =
     r#"while [ "$1" != -- ]; do echo $$ >"$1"; shift; done; shift; exec "$@""#;
 
@@ -21,7 +21,7 @@ pub struct LabProcess {
     group: String,
     log: PathBuf,
     child: Child,
-    // Last, so that the lab outlives its process.
+    // The last field, so that the lab outlives its process.
     _lab: Lab,
 }
 
@@ -38,17 +38,17 @@ impl LabProcess {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Memory in use by it and its children, in bytes.
+    /// Memory in use by the process and its children, in bytes.
     pub fn memory(&self) -> u64 {
         resident_memory(&cgroup::processes(&self.group))
     }
 
-    /// An error that ends every waiting, once the process has ended.
+    /// Fails with a permanent error once the process has ended.
     pub fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -64,14 +64,14 @@ impl LabProcess {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Sends a signal to it.
+    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         pid.map_or(Ok(()), |pid| kill_process(pid, signal))
             .with_context(|| format!("signal {}", self.name))
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends by itself.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().with_context(|| format!("wait for {}", self.name))
     }
@@ -83,14 +83,14 @@ impl Drop for LabProcess {
             print_note(&self.name, &last_lines(&self.log(), 10));
         }
         kill_group(&self.group);
-        // Killed above, so this only reaps.
+        // It was killed above, so this only reaps it.
         let _ = self.child.kill();
         let _ = self.child.wait();
         cgroup::remove(&self.group, false);
     }
 }
 
-/// Starts a command inside a cgroup, its output appended to a log.
+/// Starts a command inside a cgroup and appends its output to a log.
 pub(crate) fn spawn_into(group: &str, command: &Command, log: &Path) -> Result<Child> {
     use std::os::unix::process::CommandExt as _;
     let groups = cgroup::make(group)?;
@@ -117,13 +117,13 @@ pub(crate) fn kill_group(group: &str) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
         let processes = cgroup::processes(group);
-        // A zombie stays in its group until its parent, which may be us, has reaped it.
+        // A zombie stays in its group until its parent, possibly this process, reaps it.
         let alive: Vec<_> = processes.into_iter().filter(|pid| !is_zombie(*pid)).collect();
         if alive.is_empty() {
             return;
         }
         for pid in alive.into_iter().filter_map(Pid::from_raw) {
-            // It may have ended by itself meanwhile.
+            // It may have ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
         thread::sleep(Duration::from_millis(5));
@@ -135,7 +135,7 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Resident memory of processes, without what they share with files.
+/// Resident memory of processes, without file-backed pages.
 pub(crate) fn resident_memory(processes: &[i32]) -> u64 {
     let field = |status: &str, name: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -154,7 +154,7 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Says something beside a failing test.
+/// Prints a message next to a failing test.
 #[expect(clippy::print_stderr, reason = "a failing test shows what its processes said last")]
 pub(crate) fn print_note(who: &str, what: &str) {
     for line in what.lines() {

@@ -1,4 +1,4 @@
-//! What a machine is made from, before it boots.
+//! The configuration of a machine before it boots.
 
 use super::Machine;
 use super::root::MachineFiles;
@@ -42,21 +42,21 @@ impl Lab {
         }
     }
 
-    /// An ostree machine with this host name, booted from a deployment of `debian/v1`.
+    /// An ostree machine with this host name that boots a deployment of `debian/v1`.
     pub fn ostree_machine(&self, name: &str) -> MachineBuilder {
         MachineBuilder { image: Some("debian/v1".to_owned()), ..self.machine(name) }
     }
 }
 
 impl MachineBuilder {
-    /// A file that is there before the first boot.
+    /// Adds a file before the first boot.
     #[must_use]
     pub fn file(mut self, path: &str, contents: impl Into<Vec<u8>>) -> Self {
         self.files.push((path.to_owned(), contents.into()));
         self
     }
 
-    /// The image that an ostree machine starts with, instead of `debian/v1`.
+    /// The initial image of an ostree machine, instead of `debian/v1`.
     #[must_use]
     pub fn image(mut self, image: &str) -> Self {
         self.image = Some(image.to_owned());
@@ -70,61 +70,61 @@ impl MachineBuilder {
         self
     }
 
-    /// A folder laid over the base, below what the machine writes itself. The last one given is on top.
+    /// Adds a directory as a layer over the base, below what the machine writes itself. The last layer is on top.
     #[must_use]
-    pub fn layer(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.layers.insert(0, folder.into());
+    pub fn layer(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.layers.insert(0, dir.into());
         self
     }
 
-    /// Keeps what the machine writes on a disk of its own, so that a power cut loses what was not synced.
+    /// Stores what the machine writes on its own disk, so that a power cut loses what was not synced.
     #[must_use]
     pub fn disk(mut self, megabytes: u32) -> Self {
         self.disk = Some(megabytes);
         self
     }
 
-    /// Lets the real Ignition set the machine up before its first boot, through the machine's own network.
+    /// Runs the real Ignition on the machine before its first boot, through the machine's own network.
     #[must_use]
     pub fn with_ignition(mut self, config: &str) -> Self {
         self.ignition = Some(config.to_owned());
         self
     }
 
-    /// A folder of the host that the machine sees at `inside`.
+    /// Mounts a directory of the host at `inside`.
     #[must_use]
     pub fn bind(mut self, outside: &Path, inside: &str) -> Self {
         self.boot_args.args.push(format!("--bind={}:{inside}", outside.display()));
         self
     }
 
-    /// A file of the host that the machine sees, and cannot change, at `inside`.
+    /// Mounts a file of the host read-only at `inside`.
     #[must_use]
     pub fn bind_ro(mut self, outside: &Path, inside: &str) -> Self {
         self.boot_args.args.push(format!("--bind-ro={}:{inside}", outside.display()));
         self
     }
 
-    /// Brings our own program, as `/usr/local/bin/machinist`.
+    /// Installs our binary as `/usr/local/bin/machinist`.
     pub fn with_machinist(self) -> Result<Self> {
-        let program = crate::binary::machinist_binary()?;
-        Ok(self.with_local_binary(&program, "machinist"))
+        let binary = crate::binary::machinist_binary()?;
+        Ok(self.with_local_binary(&binary, "machinist"))
     }
 
-    /// A program of the host, which the machine finds in `/usr/local/bin`. On an ostree machine that is a link to /var.
-    pub(crate) fn with_local_binary(self, program: &Path, name: &str) -> Self {
-        let folder = if self.image.is_some() { "/var/usrlocal/bin" } else { "/usr/local/bin" };
-        self.bind_ro(program, &format!("{folder}/{name}"))
+    /// Installs a binary of the host in `/usr/local/bin`. On an ostree machine that is a link into /var.
+    pub(crate) fn with_local_binary(self, binary: &Path, name: &str) -> Self {
+        let dir = if self.image.is_some() { "/var/usrlocal/bin" } else { "/usr/local/bin" };
+        self.bind_ro(binary, &format!("{dir}/{name}"))
     }
 
-    /// Uses a port of the lab that is there already, instead of a new one.
+    /// Uses an existing port of the lab instead of a new one.
     #[must_use]
     pub fn with_port(mut self, port: NetworkPort) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// The options of a Kubernetes node: what the kubelet and runc need from systemd-nspawn.
+    /// The options of a Kubernetes node: what the kubelet and runc require of systemd-nspawn.
     #[must_use]
     pub(crate) fn for_kubelet(mut self) -> Self {
         self.boot_args.unified_cgroup = false;
@@ -136,7 +136,7 @@ impl MachineBuilder {
         self
     }
 
-    /// Puts the machine together and leaves it switched off.
+    /// Creates the machine and leaves it switched off.
     pub fn build(self) -> Result<Machine> {
         let lab = &self.lab;
         let dir = lab.create_dir(&self.name)?;
@@ -154,8 +154,8 @@ impl MachineBuilder {
         };
         for (path, contents) in &self.files {
             let file = root.path().join(path.trim_start_matches('/'));
-            if let Some(folder) = file.parent() {
-                fs::create_dir_all(folder)?;
+            if let Some(dir) = file.parent() {
+                fs::create_dir_all(dir)?;
             }
             fs::write(&file, contents).with_context(|| format!("write {path}"))?;
         }
@@ -167,7 +167,7 @@ impl MachineBuilder {
         Ok(assemble(lab, &self.name, root, port, self.boot_args))
     }
 
-    /// Puts the machine together, switches it on and waits until it is up.
+    /// Creates the machine, switches it on and waits until it is up.
     pub fn boot(self) -> Result<Machine> {
         let machine = self.build()?;
         machine.power_on()?;
@@ -175,7 +175,7 @@ impl MachineBuilder {
     }
 }
 
-/// The parts of a machine around its root.
+/// The parts of a machine apart from its root.
 pub(super) fn assemble(
     lab: &Lab,
     name: &str,
@@ -191,7 +191,7 @@ pub(super) fn assemble(
         format!("--hostname={name}"),
         format!("--network-namespace-path=/run/netns/{}", port.namespace),
     ]);
-    // With this, a machine that does not come up can be looked at afterwards.
+    // Allows a machine that does not come up to be inspected afterwards.
     if env::var_os("MACHINIST_DEBUG").is_some() {
         switch.args.push("--setenv=SYSTEMD_LOG_LEVEL=debug".to_owned());
     }

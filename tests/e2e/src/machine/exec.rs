@@ -1,4 +1,4 @@
-//! Running commands in a machine and moving files in and out.
+//! Runs commands in a machine and copies files in and out.
 
 use super::Machine;
 use super::file_tree::FileTree;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a command in a machine finds in its environment, and nothing else.
+/// The whole environment of a command in a machine.
 const ENVIRONMENT: [&str; 5] = [
     "env",
     "-i",
@@ -17,30 +17,30 @@ const ENVIRONMENT: [&str; 5] = [
 ];
 
 impl Machine {
-    /// Runs a command in the machine; any exit code is an answer.
+    /// Runs a command in the machine. Any exit code is accepted.
     pub fn exec(&self, words: &[&str]) -> Result<ExitOutput> {
         command::output(&mut self.command_inside(words)?)
     }
 
-    /// Runs a shell script in the machine that has to succeed; gives its stdout.
+    /// Runs a shell script in the machine, which must succeed. Returns its stdout.
     pub fn sh(&self, script: &str) -> Result<String> {
-        let answer = self.exec(&["sh", "-ec", script])?;
-        if !answer.succeeded() {
-            let said = [answer.stderr.trim(), answer.stdout.trim()].join("\n");
-            anyhow::bail!("{}: `{script}` ended with {}: {said}", self.name(), answer.code);
+        let output = self.exec(&["sh", "-ec", script])?;
+        if !output.succeeded() {
+            let text = [output.stderr.trim(), output.stdout.trim()].join("\n");
+            anyhow::bail!("{}: `{script}` ended with {}: {text}", self.name(), output.code);
         }
-        Ok(answer.stdout)
+        Ok(output.stdout)
     }
 
-    /// Writes a file in the machine, with the folders above it.
+    /// Writes a file in the machine and creates its parent directories.
     pub fn write_file(&self, path: &str, contents: impl AsRef<[u8]>) -> Result<()> {
         let script = r#"mkdir -p "$(dirname "$1")" && cat >"$1""#;
         let mut command = self.command_inside(&["sh", "-ec", script, "sh", path])?;
-        let answer = command::output_with_stdin(&mut command, contents.as_ref())?;
-        command::check_success(&command, &answer).with_context(|| format!("put {path}"))
+        let output = command::output_with_stdin(&mut command, contents.as_ref())?;
+        command::check_success(&command, &output).with_context(|| format!("put {path}"))
     }
 
-    /// Writes a program in the machine.
+    /// Writes an executable file in the machine.
     pub fn write_executable(&self, path: &str, contents: impl AsRef<[u8]>) -> Result<()> {
         self.write_file(path, contents)?;
         self.exec(&["chmod", "755", path]).map(drop)
@@ -55,17 +55,17 @@ impl Machine {
         Ok(output.stdout)
     }
 
-    /// Whether there is something at a path in the machine.
+    /// Whether a path exists in the machine.
     pub fn exists(&self, path: &str) -> Result<bool> {
         Ok(self.exec(&["test", "-e", path])?.succeeded())
     }
 
-    /// A digest of every file below a folder of the machine, to compare before and after.
-    pub fn tree(&self, folder: &str) -> Result<FileTree> {
-        FileTree::read(&self.root()?, Path::new(folder))
+    /// A digest of every file below a directory of the machine, to compare before and after.
+    pub fn tree(&self, dir: &str) -> Result<FileTree> {
+        FileTree::read(&self.root()?, Path::new(dir))
     }
 
-    /// The machine's root as its processes see it, with all that is mounted there: what a pod sees of its host.
+    /// The machine's root as its processes see it, mounts included, as a pod sees its host.
     pub fn root(&self) -> Result<PathBuf> {
         let leader = self.supervisor.leader()?.as_raw_nonzero();
         Ok(PathBuf::from(format!("/proc/{leader}/root")))

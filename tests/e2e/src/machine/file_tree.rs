@@ -8,24 +8,24 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// Folders whose contents are the kernel's or of this boot only.
+/// Directories whose contents belong to the kernel or to one boot.
 const VOLATILE_DIRECTORIES: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/tmp", "/sysroot"];
 
-/// What was found below a folder: path to a line that says everything about it.
+/// The entries below a directory: each path with a line that describes it completely.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileTree(BTreeMap<String, String>);
 
 impl FileTree {
-    /// Reads `folder` below `root`, without following links.
-    pub fn read(root: &Path, folder: &Path) -> Result<Self> {
+    /// Reads `dir` below `root` without following links.
+    pub fn read(root: &Path, dir: &Path) -> Result<Self> {
         let mut found = Self::default();
-        found.add(root, &folder.to_string_lossy())?;
+        found.add(root, &dir.to_string_lossy())?;
         Ok(found)
     }
 
     fn add(&mut self, root: &Path, path: &str) -> Result<()> {
         let place = root.join(path.trim_start_matches('/'));
-        let entries = fs::read_dir(&place).with_context(|| format!("read folder {path}"))?;
+        let entries = fs::read_dir(&place).with_context(|| format!("read directory {path}"))?;
         for entry in entries.flatten() {
             let below = format!("{}/{}", path.trim_end_matches('/'), entry.file_name().display());
             let Ok(meta) = entry.path().symlink_metadata() else { continue };
@@ -33,7 +33,7 @@ impl FileTree {
             let what = if kind.is_symlink() {
                 format!("link to {}", fs::read_link(entry.path())?.display())
             } else if kind.is_dir() {
-                "folder".to_owned()
+                "directory".to_owned()
             } else if kind.is_file() {
                 // A running machine may remove a file between the two calls.
                 let Ok(bytes) = fs::read(entry.path()) else { continue };
@@ -52,17 +52,17 @@ impl FileTree {
         Ok(())
     }
 
-    /// What is said about one path.
+    /// The description of one path.
     pub fn get(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

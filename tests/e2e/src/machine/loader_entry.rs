@@ -1,11 +1,11 @@
-//! Loader entries, as the Boot Loader Specification writes them.
+//! Loader entries in the format of the Boot Loader Specification.
 
 use anyhow::{Context, Result};
 
 /// One loader entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlsEntry {
-    /// The highest one is the default.
+    /// The default entry has the highest version.
     pub(crate) version: u64,
     /// The kernel arguments.
     pub(crate) options: String,

@@ -1,8 +1,8 @@
 //! A Debian machine in systemd-nspawn: a real systemd that boots, reboots, and loses power or link.
 //!
-//! A machine is an overlay on a cached base, a network namespace and a cgroup. A thread plays its firmware: when the
-//! machine asks for a reboot it is started again, when it is cut or switched off it stays off. An ostree machine
-//! ([`Lab::ostree_machine`]) boots the deployment that its loader entries name, read anew at each start.
+//! A machine is an overlay on a cached base, a network namespace and a cgroup. A thread acts as its firmware: it starts
+//! the machine again after a reboot request, and leaves it off after a power cut or a shutdown. An ostree machine
+//! ([`Lab::ostree_machine`]) boots the deployment that its loader entries name, which are read at each start.
 
 mod builder;
 mod exec;
@@ -29,7 +29,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use supervisor::MachineSupervisor;
 
-/// A machine. It stops when its handle goes.
+/// A machine. It stops when its handle is dropped.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
@@ -42,7 +42,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine's name, which is its host name too.
+    /// The machine's name, which is also its host name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -57,7 +57,7 @@ impl Machine {
         &self.port
     }
 
-    /// The lab in which the machine lives.
+    /// The lab that owns the machine.
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
@@ -71,21 +71,21 @@ impl Machine {
         self.wait_until_up(DEFAULT_TIMEOUT)
     }
 
-    /// Switches the machine off in the orderly way.
+    /// Shuts the machine down cleanly.
     pub fn power_off(&self) -> Result<()> {
         self.sh("systemctl --no-block poweroff")?;
         self.wait_until_off()
     }
 
-    /// Reboots the machine in the orderly way, and waits until it is up again under a new boot id.
+    /// Reboots the machine cleanly, and waits until it is up again with a new boot id.
     pub fn reboot(&self) -> Result<()> {
         let before = (self.supervisor.boots(), self.boot_id()?);
-        // The machine may be gone before the command has answered.
+        // The machine may be gone before the command returns.
         let _ = self.exec(&["systemctl", "--no-block", "reboot"])?;
         self.wait_rebooted(before.0, &before.1)
     }
 
-    /// Runs `act`, which makes the machine reboot by itself, and waits until it is up again under a new boot id.
+    /// Runs `act`, which makes the machine reboot, and waits until it is up again with a new boot id.
     pub fn wait_for_reboot_during(&self, act: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let before = (self.supervisor.boots(), self.boot_id()?);
         act(self)?;
@@ -103,8 +103,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Cuts the power. A machine without a disk of its own only loses its processes; one with a disk
-    /// ([`Builder::disk`]) loses whatever it had not synced, as real machines do.
+    /// Cuts the power. A machine without its own disk only loses its processes; one with a disk
+    /// ([`MachineBuilder::disk`]) loses whatever it had not synced, as real machines do.
     pub fn power_cut(&self) -> Result<()> {
         let root = self.lock_root();
         root.power_cut()?;
@@ -113,12 +113,12 @@ impl Machine {
         root.detach()
     }
 
-    /// Pulls the network cable.
+    /// Disconnects the network.
     pub fn link_down(&self) -> Result<()> {
         self.port.link_down()
     }
 
-    /// Plugs the network cable in.
+    /// Reconnects the network.
     pub fn link_up(&self) -> Result<()> {
         self.port.link_up()
     }
@@ -133,7 +133,7 @@ impl Machine {
         self.supervisor.boots()
     }
 
-    /// The kernel's id of the running boot.
+    /// The kernel's id of the current boot.
     pub fn boot_id(&self) -> Result<String> {
         Ok(self.sh("cat /proc/sys/kernel/random/boot_id")?.trim().to_owned())
     }
@@ -143,7 +143,7 @@ impl Machine {
         self.sh("journalctl --no-pager --quiet --output=short-monotonic")
     }
 
-    /// What the machine has written to its console.
+    /// The console output of the machine.
     pub fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
     }
@@ -160,12 +160,12 @@ impl Machine {
         crate::lab::resident_memory(&crate::lab::cgroup::processes(&self.group))
     }
 
-    /// Waits until a condition holds on this machine; fails at once when the machine goes off meanwhile.
+    /// Waits until a condition holds on this machine. Fails immediately when the machine goes off.
     pub fn wait_for(&self, what: &str, condition: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
         self.wait_within(DEFAULT_TIMEOUT, what, condition)
     }
 
-    /// [`Machine::wait_for`] with an own limit.
+    /// [`Machine::wait_for`] with another timeout.
     pub fn wait_within(
         &self,
         limit: Duration,
@@ -192,7 +192,7 @@ impl Machine {
         wait_for(&format!("{} to be off", self.name), || Ok(!self.supervisor.is_on()?))
     }
 
-    /// Brings an image of the cached repository (`debian/v1`, `debian/v2`) into an ostree machine's own repository.
+    /// Pulls an image of the cached repository (`debian/v1`, `debian/v2`) into an ostree machine's repository.
     pub fn pull(&self, image: &str) -> Result<()> {
         match self.lock_root().sysroot() {
             Some(sysroot) => sysroot.pull(image),
@@ -200,8 +200,8 @@ impl Machine {
         }
     }
 
-    /// Chooses a loader entry of an ostree machine for the next start only, as one would in the boot menu: 0 is the
-    /// default, 1 the one before it.
+    /// Selects a loader entry of an ostree machine for the next start only, as in the boot menu: 0 is the default, 1
+    /// the one before it.
     pub fn boot_entry_once(&self, index: usize) -> Result<()> {
         match self.lock_root().sysroot() {
             Some(sysroot) => {
@@ -223,7 +223,7 @@ impl Drop for Machine {
             crate::lab::print_note(&self.name, &crate::lab::last_lines(&self.console(), 10));
         }
         self.supervisor.stop();
-        // What cannot be unmounted now is left to the janitor.
+        // The janitor unmounts what cannot be unmounted now.
         let _ = self.lock_root().detach();
         crate::lab::cgroup::remove(&self.group, false);
     }

@@ -12,23 +12,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The name under which the deployments are kept.
+/// The name of the stateroot.
 const OS_NAME: &str = "debian";
 
 /// A sysroot with at least one deployment.
 #[derive(Debug)]
 pub(crate) struct Sysroot {
     path: PathBuf,
-    /// Holds the kernel arguments of the present boot, shown as /proc/cmdline.
+    /// The kernel arguments of the current boot, mounted over /proc/cmdline.
     cmdline: PathBuf,
-    /// An empty file: its presence at /run/ostree-booted is what ostree looks for.
+    /// An empty file, mounted at /run/ostree-booted, where ostree looks for it.
     booted: PathBuf,
     selected_entry: AtomicUsize,
 }
 
 impl Sysroot {
-    /// Makes a sysroot with a deployment of an image from the cached repository. Loader entries are all it needs, unless a
-    /// real boot loader shall read what ostree writes for it.
+    /// Creates a sysroot with a deployment of an image from the cached repository. Loader entries are enough, unless a
+    /// real boot loader must read the configuration that ostree writes for it.
     pub(crate) fn create(
         path: &Path,
         dir: &Path,
@@ -60,7 +60,7 @@ impl Sysroot {
         Ok(sysroot)
     }
 
-    /// What makes ostree write the configuration of syslinux, beside the loader entries.
+    /// Creates the files that make ostree write a syslinux configuration in addition to the loader entries.
     fn prepare_syslinux(&self) -> Result<()> {
         let boot = self.path.join("boot");
         fs::create_dir_all(boot.join("loader.0"))?;
@@ -84,9 +84,9 @@ impl Sysroot {
         self.path.join("ostree/deploy").join(OS_NAME).join("var")
     }
 
-    /// Brings an image into the repository; by hard links where it is on the same file system.
+    /// Pulls an image into the repository, with hard links if it is on the same file system.
     pub(crate) fn pull(&self, image: &str) -> Result<()> {
-        // The first part of an image's name says whose repository it is in.
+        // The first part of an image's name names its repository.
         let artifact = match image.split_once('/') {
             Some(("debian-node", _)) => "ostree-node",
             Some(("debian-small", _)) => "ostree-small",
@@ -98,27 +98,27 @@ impl Sysroot {
         run(&mut pull).map(drop).with_context(|| format!("pull {image}"))
     }
 
-    /// Copies programs to where the machine has its `/usr/local/bin`.
-    pub(crate) fn install_binaries(&self, programs: &[&Path]) -> Result<()> {
-        let folder = self.var().join("usrlocal/bin");
-        fs::create_dir_all(&folder)?;
-        for program in programs {
-            let name = program.file_name().context("a program without a name")?;
-            fs::copy(program, folder.join(name))?;
+    /// Copies binaries to the directory behind the machine's `/usr/local/bin`.
+    pub(crate) fn install_binaries(&self, binaries: &[&Path]) -> Result<()> {
+        let dir = self.var().join("usrlocal/bin");
+        fs::create_dir_all(&dir)?;
+        for binary in binaries {
+            let name = binary.file_name().context("a binary without a name")?;
+            fs::copy(binary, dir.join(name))?;
         }
         Ok(())
     }
 
-    /// Chooses an entry for the next start.
+    /// Selects an entry for the next start.
     pub(super) fn select_entry(&self, index: usize) {
         self.selected_entry.store(index, Ordering::Relaxed);
     }
 
     /// The loader entries, the default first.
     fn entries(&self) -> Result<Vec<BlsEntry>> {
-        let folder = self.path.join("boot/loader/entries");
+        let dir = self.path.join("boot/loader/entries");
         let mut entries = Vec::new();
-        for file in fs::read_dir(&folder).context("read the loader entries")? {
+        for file in fs::read_dir(&dir).context("read the loader entries")? {
             entries.push(BlsEntry::parse(&fs::read_to_string(file?.path())?)?);
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.version));
@@ -133,7 +133,7 @@ impl Sysroot {
         place.canonicalize().with_context(|| format!("follow {link}"))
     }
 
-    /// What the loader starts: the chosen entry, the default unless a test has chosen otherwise.
+    /// What the loader starts: the default entry, unless a test has selected another one.
     pub(super) fn boot_target(&self) -> Result<BootTarget> {
         let entries = self.entries()?;
         let index = self.selected_entry.swap(0, Ordering::Relaxed);
@@ -157,14 +157,14 @@ impl Sysroot {
         })
     }
 
-    /// Shows the default deployment with its /var at a mount point, to be written to from outside.
+    /// Mounts the default deployment with its /var at a mount point, so that the host can write to it.
     pub(super) fn mount_deployment(&self, at: &Path) -> Result<()> {
         let deployment = self.default_deployment()?;
         run(Command::new("mount").arg("--bind").arg(deployment).arg(at))?;
         run(Command::new("mount").arg("--bind").arg(self.var()).arg(at.join("var"))).map(drop)
     }
 
-    /// Ends [`Sysroot::show`].
+    /// Undoes [`Sysroot::mount_deployment`].
     pub(super) fn unmount_deployment(at: &Path) -> Result<()> {
         for place in [at.join("var"), at.to_owned()] {
             if is_mounted(&place)? {

@@ -1,4 +1,4 @@
-//! The root of a machine, in a folder or on a disk of its own: an overlay on the cached base, or an ostree deployment.
+//! The root of a machine, in a directory or on its own disk: an overlay on the cached base, or an ostree deployment.
 
 use super::ostree::Sysroot;
 use super::supervisor::{BootTarget, BootTargetSource};
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Where a machine's files are.
+/// The files of a machine.
 #[derive(Debug)]
 pub(super) struct MachineFiles {
     kind: RootKind,
-    /// Where the root can be seen from the host; for ostree only while the machine is put together.
+    /// Where the host sees the root; for ostree only while the machine is being created.
     merged: PathBuf,
     disk: Option<LoopDisk>,
 }
 
 #[derive(Debug)]
 enum RootKind {
-    /// The layers, the uppermost first, and the folder that holds what the machine writes.
+    /// The layers, the uppermost first, and the directory that holds what the machine writes.
     Overlay {
         layers: Vec<PathBuf>,
         store: PathBuf,
@@ -30,7 +30,7 @@ enum RootKind {
 }
 
 impl MachineFiles {
-    /// An overlay: the first layer is the uppermost.
+    /// An overlay whose first layer is the uppermost.
     pub(super) fn overlay(
         dir: &Path,
         merged: PathBuf,
@@ -55,7 +55,7 @@ impl MachineFiles {
         Ok(Self { kind: RootKind::Ostree(Arc::new(sysroot)), merged, disk })
     }
 
-    /// Mounts whatever the machine needs and is not mounted.
+    /// Mounts whatever the machine needs that is not mounted yet.
     pub(super) fn attach(&self) -> Result<()> {
         if let Some(disk) = &self.disk {
             disk.attach()?;
@@ -81,7 +81,7 @@ impl MachineFiles {
         self.disk.as_ref().map_or(Ok(()), LoopDisk::detach)
     }
 
-    /// From now on nothing reaches the disk.
+    /// Cuts the disk: nothing reaches it from now on.
     pub(super) fn power_cut(&self) -> Result<()> {
         self.disk.as_ref().map_or(Ok(()), LoopDisk::power_cut)
     }
@@ -91,7 +91,7 @@ impl MachineFiles {
         &self.merged
     }
 
-    /// The ostree part, where there is one.
+    /// The sysroot of an ostree machine.
     pub(super) fn sysroot(&self) -> Option<&Sysroot> {
         match &self.kind {
             RootKind::Overlay { .. } => None,
@@ -99,7 +99,7 @@ impl MachineFiles {
         }
     }
 
-    /// What is started at each boot.
+    /// What to start at each boot.
     pub(super) fn loader(&self) -> BootTargetSource {
         match &self.kind {
             RootKind::Overlay { .. } => {
@@ -131,7 +131,7 @@ fn mount_overlay(layers: &[PathBuf], store: &Path, merged: &Path) -> Result<()> 
     run(&mut mount).map(drop)
 }
 
-/// Whether something is mounted exactly there.
+/// Whether this path is a mount point.
 pub(crate) fn is_mounted(path: &Path) -> Result<bool> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("read the mounts")?;
     let path = path.to_string_lossy();

@@ -1,4 +1,4 @@
-//! The firmware of a machine: starts it, and starts it again when it asks for a reboot.
+//! The firmware of a machine: starts it, and starts it again after a reboot request.
 
 use crate::lab::{cgroup, kill_group, spawn_into};
 use anyhow::{Context, Result, anyhow};
@@ -10,10 +10,10 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The exit code with which systemd-nspawn says that the machine wants to be started again.
+/// The exit code of systemd-nspawn when the machine requests a reboot.
 const REBOOT_EXIT_CODE: i32 = 133;
 
-/// What the loader hands to the machine at each start, read anew each time.
+/// What the loader passes to the machine, determined again at each start.
 pub(super) type BootTargetSource = Arc<dyn Fn() -> Result<BootTarget> + Send + Sync>;
 
 /// What to boot.
@@ -42,7 +42,7 @@ struct SupervisorState {
     /// The process id of systemd-nspawn while the machine is on.
     nspawn: Option<u32>,
     boots: u32,
-    /// Set when the machine must not be started again, whatever it asks for.
+    /// Set when the machine must not be started again, even if it requests a reboot.
     power_cut: bool,
     error: Option<String>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +71,7 @@ impl MachineSupervisor {
         lock(&self.state)
     }
 
-    /// Whether the machine is on; an error when it could not be started.
+    /// Whether the machine is on. Fails if it could not be started.
     pub(super) fn is_on(&self) -> Result<bool> {
         let state = self.lock();
         match &state.error {
@@ -84,7 +84,7 @@ impl MachineSupervisor {
         self.lock().boots
     }
 
-    /// Starts the machine; from now on the thread follows it.
+    /// Starts the machine. The thread supervises it from now on.
     pub(super) fn power_on(&self, loader: BootTargetSource) -> Result<()> {
         self.join();
         let child = self.start(&loader)?;
@@ -129,7 +129,7 @@ impl MachineSupervisor {
             }
             if state.power_cut {
                 drop(state);
-                // Cut between the two starts.
+                // The power was cut between two starts.
                 kill_group(&self.group);
             }
         }
@@ -153,13 +153,13 @@ impl MachineSupervisor {
         spawn_into(&self.group, &nspawn, &self.console)
     }
 
-    /// The machine's first process, seen from outside.
+    /// The machine's init process, as a host pid.
     pub(super) fn leader(&self) -> Result<Pid> {
         let nspawn = self.lock().nspawn.context("the machine is off")?;
         let children = fs::read_to_string(format!("/proc/{nspawn}/task/{nspawn}/children"));
         let children = children.context("the machine has just gone off")?;
         let leader = children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid| {
-            // The one that is process 1 in a namespace of its own; before it, nspawn has a helper.
+            // The process that is pid 1 in its own namespace; nspawn has a helper process before it.
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
             ids.is_some_and(|ids| ids.split_whitespace().collect::<Vec<_>>()[1..] == ["1"])
@@ -172,7 +172,7 @@ impl MachineSupervisor {
         self.lock().power_cut = true;
         match self.leader() {
             Ok(leader) => kill_process(leader, Signal::KILL).context("kill the first process"),
-            // Between two boots, or off already.
+            // Between two boots, or already off.
             Err(_) => {
                 kill_group(&self.group);
                 Ok(())
@@ -180,7 +180,7 @@ impl MachineSupervisor {
         }
     }
 
-    /// Ends the machine and the thread that follows it.
+    /// Stops the machine and its thread.
     pub(super) fn stop(&self) {
         self.lock().power_cut = true;
         kill_group(&self.group);
@@ -190,7 +190,7 @@ impl MachineSupervisor {
     fn join(&self) {
         let thread = self.lock().thread.take();
         if let Some(thread) = thread {
-            // A thread that has panicked leaves nothing to wait for.
+            // A thread that panicked leaves nothing to wait for.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What a virtual machine is made from, before it boots.
+//! The configuration of a virtual machine before it boots.
 
 use super::disk::DiskImage;
 use super::{EMULATOR, FAST_BOOT_ARGS, VirtualMachine, partitions};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// A virtual machine that has no disk yet.
+/// A virtual machine without a disk.
 #[derive(Debug)]
 pub struct QemuBuilder {
     lab: Lab,
@@ -51,31 +51,31 @@ impl QemuBuilder {
         self
     }
 
-    /// A further image in the machine's repository, such as `debian/v2`.
+    /// Adds another image to the machine's repository, such as `debian/v2`.
     #[must_use]
     pub fn image(mut self, image: &str) -> Self {
         self.images.push(image.to_owned());
         self
     }
 
-    /// A file that is there before the first boot; not below /usr and /var.
+    /// Adds a file before the first boot. It must not be below /usr or /var.
     #[must_use]
     pub fn file(mut self, path: &str, contents: impl Into<Vec<u8>>) -> Self {
         self.files.push((path.to_owned(), contents.into()));
         self
     }
 
-    /// Brings our own program, as `/usr/local/bin/machinist`.
+    /// Installs our binary as `/usr/local/bin/machinist`.
     pub fn with_machinist(mut self) -> Result<Self> {
-        let program = self.dir.join("machinist");
-        // Most of it is for debuggers, and every page of it has to be read by an emulated machine.
+        let binary = self.dir.join("machinist");
+        // Most of the binary is debug information, and an emulated machine reads every page slowly.
         let mut strip = Command::new(environment::find_tool("strip")?);
-        run(strip.arg("-o").arg(&program).arg(crate::binary::machinist_binary()?))?;
-        self.binaries.push(program);
+        run(strip.arg("-o").arg(&binary).arg(crate::binary::machinist_binary()?))?;
+        self.binaries.push(binary);
         Ok(self)
     }
 
-    /// A script, which the machine finds in `/usr/local/bin`.
+    /// Installs a script in `/usr/local/bin`.
     pub fn script(mut self, name: &str, text: &str) -> Result<Self> {
         let script = self.dir.join(name);
         fs::write(&script, text)?;
@@ -84,14 +84,14 @@ impl QemuBuilder {
         Ok(self)
     }
 
-    /// Puts a real boot loader on the disk that reads what ostree has written for it.
+    /// Installs a real boot loader on the disk, which reads the configuration that ostree writes for it.
     #[must_use]
     pub fn boot_loader(mut self) -> Self {
         self.boot_loader = true;
         self
     }
 
-    /// Makes the disk, and leaves the machine switched off.
+    /// Creates the disk and leaves the machine switched off.
     pub fn build(self) -> Result<VirtualMachine> {
         let (image, port) = (self.disk()?, self.lab.create_port()?);
         let Self { lab, name, dir, boot_loader, .. } = self;
@@ -106,22 +106,22 @@ impl QemuBuilder {
                 self.fill_sysroot(&Sysroot::create(root, &self.dir, "debian/v1", &kargs, true)?)
             });
         }
-        let folder = self.dir.join("sysroot");
-        self.fill_sysroot(&Sysroot::create(&folder, &self.dir, "debian/v1", &self.kargs, false)?)?;
-        DiskImage::create(&self.dir.join("disk.raw"), &folder)
+        let dir = self.dir.join("sysroot");
+        self.fill_sysroot(&Sysroot::create(&dir, &self.dir, "debian/v1", &self.kargs, false)?)?;
+        DiskImage::create(&self.dir.join("disk.raw"), &dir)
     }
 
     fn fill_sysroot(&self, sysroot: &Sysroot) -> Result<()> {
         self.images.iter().try_for_each(|image| sysroot.pull(image))?;
-        let programs: Vec<&Path> = self.binaries.iter().map(PathBuf::as_path).collect();
-        sysroot.install_binaries(&programs)?;
+        let binaries: Vec<&Path> = self.binaries.iter().map(PathBuf::as_path).collect();
+        sysroot.install_binaries(&binaries)?;
         let root = sysroot.default_deployment()?;
         if self.boot_loader {
             fs::write(root.join("etc/fstab"), "LABEL=boot /boot ext2 defaults 0 0\n")?;
         }
         for (path, contents) in &self.files {
             let file = root.join(path.trim_start_matches('/'));
-            fs::create_dir_all(file.parent().context("a file without a folder")?)?;
+            fs::create_dir_all(file.parent().context("a file without a parent directory")?)?;
             fs::write(&file, contents).with_context(|| format!("write {path}"))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Commands for a virtual machine, over a console that a root shell reads.
+//! Runs commands in a virtual machine, over a console with a root shell.
 
 use super::BOOT_TIMEOUT;
 use crate::command::ExitOutput;
@@ -9,33 +9,33 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a sign of life before knocking again.
+/// How long to wait for the shell before trying again.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long to listen for an answer from a machine that is told to go down.
+/// How long to wait for the reply of a machine that shuts down.
 const SHUTDOWN_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs a script in the shell behind a console.
+/// Runs a script in the shell on a console.
 pub(super) fn run(console: &Path, script: &str) -> Result<ExitOutput> {
-    let answer = send(&mut open(console)?, script, BOOT_TIMEOUT)?;
-    answer.context("no answer on the console to a script")
+    let output = send(&mut open(console)?, script, BOOT_TIMEOUT)?;
+    output.context("no answer on the console to a script")
 }
 
-/// Runs a script that takes the machine down: the shell may be gone before it has answered.
+/// Runs a script that takes the machine down: the shell may be gone before it replies.
 pub(super) fn run_last(console: &Path, script: &str) -> Result<()> {
     match send(&mut open(console)?, script, SHUTDOWN_REPLY_TIMEOUT) {
-        Ok(Some(answer)) if !answer.succeeded() => bail!("{script}: {answer:?}"),
+        Ok(Some(output)) if !output.succeeded() => bail!("{script}: {output:?}"),
         _ => Ok(()),
     }
 }
 
-/// Opens the console and waits for the shell behind it.
+/// Opens the console and waits for the shell.
 fn open(console: &Path) -> Result<UnixStream> {
     let mut stream = UnixStream::connect(console).context("the machine has no console")?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    // What is sent before the shell listens may be lost, so the script is sent only when it has answered.
+    // Input from before the shell reads may be lost, so the script is sent only after the shell has replied.
     let start = Instant::now();
-    while send_line(&mut stream, "echo \"<knock:$((40 + 2))::>\"\n", "knock", PROBE_INTERVAL)?
+    while send_line(&mut stream, "echo \"<probe:$((40 + 2))::>\"\n", "probe", PROBE_INTERVAL)?
         .is_none()
     {
         if start.elapsed() > BOOT_TIMEOUT {
@@ -45,9 +45,9 @@ fn open(console: &Path) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// Sends a script and waits for its answer.
+/// Sends a script and waits for its reply.
 fn send(stream: &mut UnixStream, script: &str, limit: Duration) -> Result<Option<ExitOutput>> {
-    // Both ways in base64: the terminal in between would change or interpret everything else.
+    // Base64 in both directions: the terminal would change or interpret everything else.
     let script = BASE64_STANDARD.encode(script);
     let line = format!(
         "echo {script} | base64 -d >/run/i; sh -e /run/i >/run/o 2>/run/e </dev/null; c=$?; \
@@ -56,7 +56,7 @@ fn send(stream: &mut UnixStream, script: &str, limit: Duration) -> Result<Option
     send_line(stream, &line, "run", limit)
 }
 
-/// Sends a line and waits for an answer with a word.
+/// Sends a line and waits for a reply with a marker.
 fn send_line(
     stream: &mut UnixStream,
     line: &str,
@@ -72,14 +72,14 @@ fn send_line(
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error).context("read the console"),
         }
-        if let Some(answer) = parse(&String::from_utf8_lossy(&heard), word) {
-            return Ok(Some(answer));
+        if let Some(output) = parse(&String::from_utf8_lossy(&heard), word) {
+            return Ok(Some(output));
         }
     }
     Ok(None)
 }
 
-/// Finds `<word:code:stdout:stderr>`; the echo of the command itself has no number there.
+/// Finds `<word:code:stdout:stderr>`. The echo of the command itself has no number there.
 fn parse(heard: &str, word: &str) -> Option<ExitOutput> {
     let text = |part: &str| {
         let bytes = BASE64_STANDARD.decode(part).ok()?;
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn the_reply_is_distinguished_from_the_echo() {
-        let heard = "echo \"<run:$c:$(base64 -w0 /run/o):x>\"\r\n<knock:42::>\r\n<run:3:aGk=:>\r\n";
-        let answer = parse(heard, "run").unwrap();
-        assert_eq!((answer.code, answer.stdout.as_str()), (3, "hi"));
+        let heard = "echo \"<run:$c:$(base64 -w0 /run/o):x>\"\r\n<probe:42::>\r\n<run:3:aGk=:>\r\n";
+        let output = parse(heard, "run").unwrap();
+        assert_eq!((output.code, output.stdout.as_str()), (3, "hi"));
         assert_eq!(parse("<run:3:aGk", "run"), None);
     }
 }

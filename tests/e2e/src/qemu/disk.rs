@@ -1,4 +1,4 @@
-//! The disk of a virtual machine, and the boot loader's part: what to start from it.
+//! The disk of a virtual machine, and what the boot loader reads from it.
 
 use crate::command::{output, run, run_args};
 use crate::lab::Lab;
@@ -12,7 +12,7 @@ use std::process::Command;
 #[derive(Debug)]
 pub(super) struct DiskImage(pub(super) PathBuf);
 
-/// What the boot loader hands over.
+/// What the boot loader passes to the emulator.
 #[derive(Debug)]
 pub(super) struct BootFiles {
     pub(super) linux: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct BootFiles {
 }
 
 impl DiskImage {
-    /// A disk with the contents of a folder, which is not needed afterwards.
+    /// A disk with the contents of a directory. The directory is not needed afterwards.
     pub(super) fn create(path: &Path, contents: &Path) -> Result<Self> {
         let mut mke2fs = Command::new("mke2fs");
         mke2fs
@@ -37,18 +37,18 @@ impl DiskImage {
         &self.0
     }
 
-    /// Replays the journal; without this, a disk that was cut shows older files.
+    /// Replays the journal. Without this, a disk that was cut shows older files.
     pub(super) fn repair(&self) -> Result<()> {
         let mut e2fsck = Command::new("e2fsck");
-        let answer = output(e2fsck.args(["-E", "journal_only", "-y"]).arg(&self.0))?;
-        // 1 says that something was repaired.
-        if answer.code > 1 {
-            bail!("e2fsck ended with {}: {}", answer.code, answer.stderr.trim());
+        let output = output(e2fsck.args(["-E", "journal_only", "-y"]).arg(&self.0))?;
+        // Exit code 1 means that errors were corrected.
+        if output.code > 1 {
+            bail!("e2fsck ended with {}: {}", output.code, output.stderr.trim());
         }
         Ok(())
     }
 
-    /// Checks every file in the repository of the disk, which nobody uses meanwhile; gives the names in it.
+    /// Checks every object in the repository of the disk while the machine is off. Returns the refs in it.
     pub(super) fn check(&self, lab: &Lab, name: &str) -> Result<String> {
         let at = lab.mount_point(&format!("{name}.disk"))?;
         run(Command::new("mount").args(["-o", "loop"]).arg(&self.0).arg(&at))?;
@@ -63,8 +63,8 @@ impl DiskImage {
         run(Command::new("debugfs").args(["-R", request]).arg(&self.0))
     }
 
-    /// The newest loader entry's kernel and initramfs, copied into a folder, and its arguments.
-    pub(super) fn kernel(&self, folder: &Path) -> Result<BootFiles> {
+    /// Copies the newest loader entry's kernel and initramfs into a directory. Returns them with the kernel arguments.
+    pub(super) fn kernel(&self, dir: &Path) -> Result<BootFiles> {
         let list = self.debugfs("ls -p /boot/loader/entries")?;
         // /inode/mode/uid/gid/name/size/
         let names = list.lines().filter_map(|line| line.split('/').nth(5));
@@ -77,7 +77,7 @@ impl DiskImage {
             }
         }
         let entry = newest.context("the disk has no loader entry")?;
-        let (linux, initrd) = (folder.join("vmlinuz"), folder.join("initramfs"));
+        let (linux, initrd) = (dir.join("vmlinuz"), dir.join("initramfs"));
         for (from, to) in [(&entry.linux, &linux), (&entry.initrd, &initrd)] {
             self.debugfs(&format!("dump /boot/{} {}", from.trim_start_matches('/'), to.display()))?;
             if fs::metadata(to).map_or(0, |meta| meta.len()) == 0 {

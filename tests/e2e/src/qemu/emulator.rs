@@ -1,4 +1,4 @@
-//! The emulator: whether it is here, and how it is started.
+//! The emulator: whether it is installed, and how it is started.
 
 use super::VirtualMachine;
 use crate::environment;
@@ -6,19 +6,19 @@ use anyhow::Result;
 use std::io::Write as _;
 use std::process::Command;
 
-/// The emulator's program.
+/// The emulator's binary.
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 
-/// What makes a boot under emulation faster, and a panic end at once.
+/// Kernel arguments that speed up an emulated boot and make a panic end immediately.
 pub(super) const FAST_BOOT_ARGS: &str =
     "console=ttyS0 mitigations=off audit=0 nokaslr tsc=reliable loglevel=4 panic=-1";
 
-/// Whether a test has to be left out because there is no emulator on this machine; says so loudly. It is the one piece of
-/// the kit without which tests pass: not every machine can have it.
+/// Whether a test is skipped because this host has no emulator; prints so loudly. The emulator is the only part of the
+/// kit without which tests pass, because not every host can have it.
 pub fn skip_without_emulator(test: &str) -> bool {
     let reason = reason_to_skip(test, environment::find_tool(EMULATOR).is_ok());
     if let Some(reason) = &reason {
-        // Not by a macro: what those print is shown for tests that fail, and for no others.
+        // Not with a macro: the test harness captures those and shows them only for failing tests.
         let _ = std::io::stderr().write_all(reason.as_bytes());
     }
     reason.is_some()
@@ -33,7 +33,7 @@ fn reason_to_skip(test: &str, has_emulator: bool) -> Option<String> {
     })
 }
 
-/// The command that switches a machine on.
+/// The command that starts a machine.
 pub(super) fn command(machine: &VirtualMachine) -> Result<Command> {
     let mut qemu = Command::new("nsenter");
     qemu.arg(format!("--net=/run/netns/{}", machine.port.namespace)).arg(EMULATOR);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_left_out_only_without_an_emulator_and_never_silently() {
+    fn a_test_is_skipped_only_without_an_emulator_and_never_silently() {
         assert_eq!(reason_to_skip("a_test", true), None);
         let reason = reason_to_skip("a_test", false).unwrap();
         for word in ["SKIPPED: a_test", EMULATOR, "package qemu-system-x86"] {

@@ -1,12 +1,12 @@
-//! A virtual machine with a kernel, an initramfs and a disk of its own.
+//! A virtual machine with its own kernel, initramfs and disk.
 //!
-//! The disk holds an ostree sysroot. By default the kit plays the boot loader: at each start it reads the newest loader entry
-//! from the disk and hands its kernel, initramfs and arguments to QEMU. With [`Builder::boot_loader`] a real one is on the
-//! disk, and the machine reboots in place. Without hardware support a boot takes half a minute, so only what needs a real
-//! kernel belongs here; everything else is a [`crate::Machine`].
+//! The disk holds an ostree sysroot. By default the kit acts as the boot loader: at each start it reads the newest
+//! loader entry from the disk and passes its kernel, initramfs and arguments to QEMU. With [`QemuBuilder::boot_loader`]
+//! the disk has a real boot loader, and the machine reboots in place. Without hardware virtualisation a boot takes half
+//! a minute, so use this only for what needs a real kernel; everything else is a [`crate::Machine`].
 //!
-//! The emulator runs in a network namespace on the lab's bridge, as a [`crate::Machine`] does: through QEMU's own address
-//! translation the machine reaches what listens on [`Lab::address`] under that very address, and nothing else.
+//! The emulator runs in a network namespace on the lab's bridge, as a [`crate::Machine`] does: through QEMU's NAT the
+//! machine reaches servers on [`Lab::address`] under that address, and nothing else.
 
 mod builder;
 mod console_shell;
@@ -28,10 +28,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a boot, or any other step, may take: half a minute alone, more beside other work.
+/// Timeout of a boot or any other step: half a minute on an idle host, more under load.
 pub const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A virtual machine. It stops when its handle goes.
+/// A virtual machine. It stops when its handle is dropped.
 #[derive(Debug)]
 pub struct VirtualMachine {
     name: String,
@@ -44,14 +44,14 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// The machine's name, which is its host name too.
+    /// The machine's name, which is also its host name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Switches the machine on and waits for the line that says it is up; gives the line.
+    /// Switches the machine on and waits for the line that says it is up. Returns the line.
     pub fn boot(&self) -> Result<String> {
-        // The console of the boot before is no longer of interest, and its marker would be taken for the new one.
+        // The previous boot's console contains a marker that would be taken for the new one.
         let _ = fs::remove_file(self.serial());
         let _ = fs::remove_file(self.socket());
         let command = emulator::command(self)?;
@@ -64,14 +64,14 @@ impl VirtualMachine {
         boot_markers(&self.console()).count()
     }
 
-    /// Waits until the machine has come up so often since it was switched on; gives the line that says so.
+    /// Waits until the machine has come up this often since it was switched on. Returns the line that says so.
     pub fn wait_boots(&self, count: usize, limit: Duration) -> Result<String> {
         self.wait_console(&format!("{} to be up", self.name), limit, |console| {
             boot_markers(console).nth(count - 1).map(str::to_owned)
         })
     }
 
-    /// Waits until something is found in what the machine has written to its serial console.
+    /// Waits until the serial console contains something.
     pub fn wait_console<T>(
         &self,
         what: &str,
@@ -83,7 +83,7 @@ impl VirtualMachine {
             let mut process = self.lock();
             let process = process.as_mut().context("the machine is off")?;
             let serial = self.console();
-            // The last line may not be complete.
+            // The last line may be incomplete.
             found = serial.rfind('\n').and_then(|end| find(&serial[..=end]));
             if found.is_none() {
                 process.check_alive().context(last_lines(&serial, 15))?;
@@ -94,19 +94,19 @@ impl VirtualMachine {
         found.ok_or_else(|| anyhow!("what was found is gone"))
     }
 
-    /// Runs a shell script in the machine; any exit code is an answer.
+    /// Runs a shell script in the machine. Any exit code is accepted.
     pub fn sh(&self, script: &str) -> Result<ExitOutput> {
         console_shell::run(&self.socket(), script)
     }
 
-    /// Reboots the machine in the orderly way; gives the line that says it is up again.
+    /// Reboots the machine cleanly. Returns the line that says it is up again.
     pub fn reboot(&self) -> Result<String> {
         let seen = self.boots();
         console_shell::run_last(&self.socket(), "systemctl --no-block reboot")?;
         if self.boot_loader {
             return self.wait_boots(seen + 1, BOOT_TIMEOUT);
         }
-        // It is started without the wish to reboot by itself, so it ends.
+        // QEMU runs with -no-reboot, so it exits.
         let mut process = self.lock().take().context("the machine is off")?;
         wait_with_timeout(BOOT_TIMEOUT, &format!("{} to go down", self.name), || {
             process.has_ended()
@@ -115,22 +115,22 @@ impl VirtualMachine {
         self.boot()
     }
 
-    /// Cuts the power: the emulator is killed, and what the machine has not written to its disk is lost.
+    /// Cuts the power: kills the emulator. What the machine has not written to its disk is lost.
     pub fn power_cut(&self) -> Result<()> {
-        // Dropping kills.
+        // Dropping the process kills it.
         drop(self.lock().take().context("the machine is off")?);
-        // With a boot loader of its own, the machine looks after its disk itself.
+        // With its own boot loader, the machine repairs its disk itself.
         if self.boot_loader { Ok(()) } else { self.image.repair() }
     }
 
-    /// Cuts the power, and looks from outside whether the machine's repository is sound: inside that takes minutes. Gives the
-    /// names in it.
+    /// Cuts the power, and checks the machine's repository from outside, because that takes minutes inside. Returns the
+    /// refs in it.
     pub fn power_cut_and_fsck(&self) -> Result<String> {
         self.power_cut()?;
         self.image.check(&self.lab, &self.name)
     }
 
-    /// What the machine has written to its serial console since it was switched on.
+    /// The output on the serial console since the machine was switched on.
     pub fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.serial()).unwrap_or_default()).into_owned()
     }

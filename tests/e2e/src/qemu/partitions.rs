@@ -11,20 +11,20 @@ use std::process::Command;
 
 const SECTOR: u64 = 512;
 
-/// A partition: where it begins and how long it is, in sectors.
+/// A partition: its first sector and its length in sectors.
 #[derive(Debug, Clone, Copy)]
 struct Partition {
     start: u64,
     length: u64,
 }
 
-/// 256 MB for /boot. It is ext2: extlinux cannot read every ext4.
+/// 256 MB for /boot. It is ext2, because extlinux cannot read every ext4.
 const BOOT: Partition = Partition { start: 2048, length: 524_288 };
 
 /// 3 GB for everything else.
 const ROOT: Partition = Partition { start: 526_336, length: 6_291_456 };
 
-/// Makes the disk of a machine in its folder, and has it filled where it is mounted.
+/// Creates the disk of a machine in its directory, and calls `fill` while it is mounted.
 pub(super) fn make(
     lab: &Lab,
     dir: &Path,
@@ -38,7 +38,7 @@ pub(super) fn make(
     let root = lab.mount_point(&format!("{name}.disk"))?;
     ROOT.mount(&image, &root)?;
     let filled = install(&image, &root, fill);
-    // Both, whatever happened: the janitor would have to do it otherwise.
+    // Both, even after an error; otherwise the janitor has to do it.
     for place in [root.join("boot"), root] {
         let _ = run(Command::new("umount").arg(place));
     }
@@ -75,7 +75,7 @@ impl Partition {
     fn entry(self, active: bool) -> Result<[u8; 16]> {
         let mut entry = [0; 16];
         entry[0] = if active { 0x80 } else { 0 };
-        // Linux; the fields for cylinders and heads say that only the sector numbers count.
+        // Linux. These values in the CHS fields mean that only the sector numbers count.
         entry[1..8].copy_from_slice(&[0xfe, 0xff, 0xff, 0x83, 0xfe, 0xff, 0xff]);
         entry[8..12].copy_from_slice(&u32::try_from(self.start)?.to_le_bytes());
         entry[12..16].copy_from_slice(&u32::try_from(self.length)?.to_le_bytes());
@@ -83,7 +83,7 @@ impl Partition {
     }
 }
 
-/// Writes the first sector: the code that looks for the active partition, and the table.
+/// Writes the first sector: the code that boots the active partition, and the partition table.
 fn write_table(image: &Path) -> Result<()> {
     let places = ["/usr/lib/EXTLINUX/mbr.bin", "/usr/lib/syslinux/mbr/mbr.bin"].map(PathBuf::from);
     let code = places.iter().find(|place| place.exists());

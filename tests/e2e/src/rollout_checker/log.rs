@@ -19,13 +19,13 @@ use tokio::task::JoinHandle;
 pub struct LogEntry {
     /// Milliseconds since the log began.
     pub at: u64,
-    /// The version, by which all entries can be ordered.
+    /// The resource version, which orders all entries.
     pub version: u64,
     /// `Node` or `MachineConfigPool`.
     pub kind: String,
     /// The object's name.
     pub name: String,
-    /// Whether the object is gone.
+    /// Whether the object was deleted.
     pub deleted: bool,
     /// The object.
     pub object: Value,
@@ -36,24 +36,24 @@ pub struct LogEntry {
 pub struct RecordedLog {
     /// The entries in order.
     pub entries: Vec<LogEntry>,
-    /// Why the log is not complete, where it is not.
+    /// Why the log is incomplete, if it is.
     pub gap: Option<String>,
 }
 
 impl RecordedLog {
-    /// Puts entries in the order of their versions.
+    /// Sorts entries by their resource version.
     pub fn new(mut entries: Vec<LogEntry>) -> Self {
         entries.sort_by_key(|entry| entry.version);
         Self { entries, gap: None }
     }
 
-    /// Keeps the log in a file, one entry a line.
+    /// Writes the log to a file, one entry per line.
     pub fn write(&self, path: &Path) -> Result<()> {
         let lines: Result<Vec<_>, _> = self.entries.iter().map(serde_json::to_string).collect();
         fs::write(path, lines?.join("\n")).with_context(|| format!("write {}", path.display()))
     }
 
-    /// Reads a log that [`Log::write`] has kept.
+    /// Reads a log that [`RecordedLog::write`] has written.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let entries: Result<Vec<_>, _> = text.lines().map(serde_json::from_str).collect();
@@ -61,7 +61,7 @@ impl RecordedLog {
     }
 }
 
-/// A log that is being recorded.
+/// A log that is still recording.
 #[derive(Debug)]
 pub struct WatchLog {
     log: Arc<Mutex<RecordedLog>>,
@@ -69,7 +69,7 @@ pub struct WatchLog {
 }
 
 impl WatchLog {
-    /// Begins to record nodes and pools. The CRD of the pools has to be there.
+    /// Starts to record nodes and pools. The CRD of the pools must exist.
     pub fn start(client: &kube::Client) -> Result<Self> {
         let log = Arc::new(Mutex::new(RecordedLog::default()));
         let start = Instant::now();
@@ -94,7 +94,7 @@ impl WatchLog {
         Ok(Self { log, tasks })
     }
 
-    /// How many entries there are by now.
+    /// The number of entries so far.
     pub fn len(&self) -> usize {
         lock(&self.log).entries.len()
     }
@@ -104,7 +104,7 @@ impl WatchLog {
         self.len() == 0
     }
 
-    /// Ends the recording. A log with a gap proves nothing, so that is an error.
+    /// Stops the recording. A log with a gap proves nothing, so a gap is an error.
     pub fn stop(self) -> Result<RecordedLog> {
         for task in &self.tasks {
             task.abort();
@@ -146,7 +146,7 @@ impl LogRecorder {
                 Err(kube::Error::Api(status)) if status.code == 410 => {
                     return self.record_gap(&status.message);
                 }
-                // The server is away; when it is back, it goes on where it was.
+                // The server is down. The watch resumes when it is back.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -161,7 +161,7 @@ impl LogRecorder {
                     Ok(WatchEvent::Deleted(object)) => version = self.add(object, true),
                     Ok(WatchEvent::Bookmark(mark)) => version = mark.metadata.resource_version,
                     Ok(WatchEvent::Error(status)) => return self.record_gap(&status.message),
-                    // The connection ended; the next watch goes on from the last version.
+                    // The connection ended. The next watch resumes from the last version.
                     Err(_) => break,
                 }
             }

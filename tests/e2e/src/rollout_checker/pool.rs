@@ -1,4 +1,4 @@
-//! What the rules need to know of pools and nodes: membership, limits, and what a node says of itself.
+//! What the rules need to know about pools and nodes: membership, limits and node state.
 
 use serde_json::Value;
 
@@ -30,7 +30,8 @@ impl NodeView {
         }
     }
 
-    /// Whether an update keeps it away. One that is stuck on an older target does not count: it may be left behind.
+    /// Whether an update makes it unavailable. One that is stuck on an older target does not count: it may be left
+    /// behind.
     pub(super) fn is_updating(&self, target: &str) -> bool {
         let settled = self.current == self.desired && self.state == "Done";
         let failing = self.current != self.desired
@@ -39,7 +40,7 @@ impl NodeView {
     }
 }
 
-/// The pool that a node belongs to first, of all pools: a custom one before worker, master before all.
+/// The pool that a node belongs to: a custom pool takes precedence over worker, and master over all.
 pub(super) fn primary_pool<'a>(
     node: &Value,
     pools: impl Iterator<Item = &'a Value>,
@@ -56,7 +57,7 @@ pub(super) fn primary_pool<'a>(
     names.into_iter().next()
 }
 
-/// Whether a label selector selects; an empty one selects nothing here.
+/// Whether a label selector matches. An empty one matches nothing here.
 fn selector_matches(selector: &Value, labels: &Value) -> bool {
     let equal = selector["matchLabels"].as_object();
     let expressions = selector["matchExpressions"].as_array();
@@ -80,7 +81,7 @@ fn selector_matches(selector: &Value, labels: &Value) -> bool {
         && expressions.into_iter().flatten().all(holds)
 }
 
-/// How many nodes of a pool may be away at once.
+/// How many nodes of a pool may be unavailable at once.
 pub(super) fn max_unavailable(pool: &Value, nodes: usize) -> usize {
     let limit = &pool["spec"]["maxUnavailable"];
     let percent = limit.as_str().and_then(|text| text.strip_suffix('%'));
@@ -97,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn limits_are_numbers_or_shares_rounded_down_and_never_nothing() {
+    fn limits_are_numbers_or_percentages_rounded_down_and_at_least_one() {
         let limit = |value: Value| max_unavailable(&json!({"spec": {"maxUnavailable": value}}), 4);
         assert_eq!(limit(Value::Null), 1);
         assert_eq!(limit(json!(2)), 2);
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_pool_comes_before_worker_and_master_before_all() {
+    fn a_custom_pool_takes_precedence_over_worker_and_master_over_all() {
         let pool = |name: &str| {
             let key = format!("node-role/{name}");
             json!({"metadata": {"name": name}, "spec": {"nodeSelector": {"matchLabels": {key: ""}}}})

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a controller may act on what it saw before a change reached it.
+/// How long a controller may act on state from before a change reached it.
 #[derive(Debug, Clone, Copy)]
 pub struct ReactionTime(pub Duration);
 
@@ -17,12 +17,12 @@ impl Default for ReactionTime {
     }
 }
 
-/// A broken rule.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleViolation {
     /// The rule.
     pub rule: &'static str,
-    /// When, in milliseconds since the log began.
+    /// The time, in milliseconds since the log began.
     pub at: u64,
     /// The node.
     pub node: String,
@@ -42,7 +42,7 @@ const PAUSED_RULE: &str = "no target while paused";
 const TARGET_RULE: &str = "every target is the pool's config";
 const CAUSE_RULE: &str = "every change has a cause";
 
-/// Everything that broke a rule, in order.
+/// All violations, in order.
 pub fn check(log: &RecordedLog, slack: ReactionTime) -> Vec<RuleViolation> {
     let mut world = CheckerState { slack, ..CheckerState::default() };
     for entry in &log.entries {
@@ -55,14 +55,14 @@ pub fn check(log: &RecordedLog, slack: ReactionTime) -> Vec<RuleViolation> {
     world.violations
 }
 
-/// A pool and its recent past.
+/// A pool and its recent history.
 #[derive(Debug, Default)]
 struct PoolHistory {
     object: Value,
-    /// The configs the pool has pointed at, with the time at which it began to.
+    /// The configs that the pool has pointed at, each with the time of the change.
     configs: Vec<(u64, String)>,
     paused_since: Option<u64>,
-    /// The limit before the last change of it, and when that was.
+    /// The previous limit, and when it changed.
     limits: Vec<(u64, Value)>,
 }
 
@@ -72,8 +72,8 @@ struct PoolMember {
     view: NodeView,
     object: Value,
     pool: Option<String>,
-    /// Where it was sent since it last took something. One that is sent elsewhere when it has just set out ends what it
-    /// began.
+    /// Its targets since it last applied one. A node that is retargeted while it starts an update may finish that
+    /// update.
     targets: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl CheckerState {
         }
     }
 
-    /// Finds the pool of every node again.
+    /// Determines the pool of every node again.
     fn assign_pools(&mut self) {
         for member in self.nodes.values_mut() {
             let pools = self.pools.values().map(|pool| &pool.object);
@@ -136,7 +136,7 @@ impl CheckerState {
         let sent = vec![view.desired.clone()];
         let member =
             PoolMember { view: view.clone(), object: entry.object.clone(), pool, targets: sent };
-        // The first sight of a node is no change.
+        // The first observation of a node is not a change.
         let Some(PoolMember { view: before, targets: mut sent, .. }) =
             self.nodes.insert(entry.name.clone(), member)
         else {
@@ -168,7 +168,7 @@ impl CheckerState {
         let slack = u64::try_from(self.slack.0.as_millis()).unwrap_or(u64::MAX);
         let Some(pool) = self.pools.get(&name) else { return };
         let recent = |since: &u64| since.saturating_add(slack) >= entry.at;
-        // The pool's config, or one that it had until a moment ago.
+        // Whether this is the pool's config, or one that it had until a moment ago.
         let known = pool.configs.iter().enumerate().any(|(n, (_, config))| {
             let until = pool.configs.get(n + 1).map(|(at, _)| at);
             config == desired && until.is_none_or(recent)
@@ -210,7 +210,7 @@ impl CheckerState {
         }
     }
 
-    /// How many nodes of a pool are away: updating, or not ready for longer than the controller can have missed.
+    /// How many nodes of a pool are unavailable: updating, or not ready for longer than the controller can have missed.
     fn unavailable(&self, pool: &str, target: &str, entry: &LogEntry) -> usize {
         let slack = u64::try_from(self.slack.0.as_millis()).unwrap_or(u64::MAX);
         let is_away = |(name, member): &(&String, &PoolMember)| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_fine() {
+    fn one_machine_at_a_time_is_allowed() {
         let mut log = start();
         log.extend([
             pool(10, "b", false, 1),
@@ -326,7 +326,7 @@ mod tests {
             node(15, "x", "c", "c", "Done"),
         ]);
         assert_eq!(broken(log.clone()), Vec::<&str>::new());
-        // Once, and not again.
+        // Only once.
         log.push(node(16, "x", "b", "c", "Done"));
         assert_eq!(broken(log), [CAUSE_RULE]);
     }

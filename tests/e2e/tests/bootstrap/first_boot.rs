@@ -1,4 +1,4 @@
-//! The real Ignition starts a control-plane machine out of the folder.
+//! The real Ignition starts a control-plane machine from the directory.
 
 use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
 use crate::support::ServerProcess;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 
 #[test]
-fn ignition_starts_a_machine_out_of_what_bootstrap_wrote() {
+fn ignition_starts_a_machine_from_the_output_of_bootstrap() {
     let lab = Lab::new().unwrap();
     let (manifests, out) = (lab.create_dir("manifests").unwrap(), lab.dir().join("out"));
     for object in bootstrap_inputs().iter().flat_map(|(_, objects)| objects) {

@@ -1,6 +1,6 @@
-//! What clusters start with, from the least to everything.
+//! The inputs of new clusters, from the minimum to everything.
 
-use crate::site::{file, machine_config};
+use crate::fixture::{file, machine_config};
 use machinist_e2e::binary;
 use serde_json::{Value, json};
 use std::fs;
@@ -10,10 +10,10 @@ use std::process::{Command, Output};
 const GROUP: &str = "machineconfiguration.openshift.io";
 const POOL: &str = "pools.operator.machineconfiguration.openshift.io";
 
-/// What a new cluster declares in one more step, and its name.
+/// What one more step declares, and its name.
 pub(crate) type BootstrapInput = (&'static str, Vec<Value>);
 
-/// The steps; each comes on top of the ones before.
+/// The steps. Each adds to the previous ones.
 pub(crate) fn bootstrap_inputs() -> Vec<BootstrapInput> {
     vec![
         (
@@ -98,7 +98,7 @@ fn mirrors() -> Vec<Value> {
     ]
 }
 
-/// The FeatureGate, the Node settings and the API server of the cluster.
+/// The cluster's FeatureGate, Node and APIServer objects.
 fn cluster_settings() -> Vec<Value> {
     let config = |kind: &str, spec: Value| json!({"apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": {"name": "cluster"}, "spec": spec});
     let chosen = json!({"enabled": ["OneGate"], "disabled": ["OtherGate"]});
@@ -141,7 +141,7 @@ fn settings(kind: &str, name: &str, pool: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// What the machines' container runtime shows to registries.
+/// The credentials that the machines' container runtime sends to registries.
 pub(crate) const DOCKER_CONFIG: &str =
     r#"{"auths":{"registry.example.com":{"auth":"bWU6aHVudGVyMg=="}}}"#;
 
@@ -153,7 +153,7 @@ pub(crate) fn pull_secret() -> Value {
     })
 }
 
-/// The facts about a plain cluster, with or without a pull secret.
+/// The ControllerConfig of a plain cluster, with or without a pull secret.
 pub(crate) fn controller_config(with_pull_secret: bool) -> Value {
     let mut config = machinist_e2e::objects::controller_config();
     config["spec"]["baseOSContainerImage"] = "quay.example.com/os:1".into();
@@ -164,10 +164,10 @@ pub(crate) fn controller_config(with_pull_secret: bool) -> Value {
     config
 }
 
-/// Writes an object as a file of its own; the same object later takes its place.
-pub(crate) fn write(folder: &Path, object: &Value) {
+/// Writes an object to its own file. A later version of the object replaces it.
+pub(crate) fn write(dir: &Path, object: &Value) {
     let name = format!("{}-{}.json", object["kind"], object["metadata"]["name"]).replace('"', "");
-    fs::write(folder.join(name), object.to_string()).unwrap();
+    fs::write(dir.join(name), object.to_string()).unwrap();
 }
 
 /// `machinist bootstrap` with these arguments.

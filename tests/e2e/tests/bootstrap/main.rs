@@ -1,13 +1,14 @@
-//! `machinist bootstrap`: the names that the controller gives later, and a folder that real machines start from.
+//! `machinist bootstrap`: it predicts the names that the controller assigns later, and writes a directory that real
+//! machines boot from.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod first_boot;
+#[path = "../controller/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the controller use the rest")]
+mod fixture;
 mod inputs;
 mod names;
-#[path = "../controller/site.rs"]
-#[allow(dead_code, reason = "the tests of the controller use the rest")]
-mod site;
 #[path = "../server/support.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod support;

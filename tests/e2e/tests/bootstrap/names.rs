@@ -1,7 +1,7 @@
-//! The same manifests, once without an API and once with the controller: the same names, the same bytes.
+//! The same manifests, with bootstrap and with the controller: the same names, the same bytes.
 
+use crate::fixture::ControllerFixture;
 use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
-use crate::site::ControllerFixture;
 use anyhow::ensure;
 use machinist_e2e::Lab;
 use serde_json::Value;
@@ -13,20 +13,20 @@ fn bootstrap_and_the_controller_agree_on_the_hub() {
 }
 
 #[test]
-fn bootstrap_and_the_controller_agree_on_a_real_api_server_with_the_crds_of_openshift() {
+fn bootstrap_and_the_controller_agree_on_kube_apiserver_with_openshift_crds() {
     assert_same_names(&ControllerFixture::openshift());
 }
 
-fn assert_same_names(site: &ControllerFixture) {
+fn assert_same_names(fixture: &ControllerFixture) {
     let lab = Lab::new().unwrap();
     let (manifests, out) = (lab.create_dir("manifests").unwrap(), lab.dir().join("out"));
-    site.kubectl(&["create", "namespace", "openshift-config"]);
+    fixture.kubectl(&["create", "namespace", "openshift-config"]);
     let mut before = String::new();
     for (step, objects) in bootstrap_inputs() {
-        // Those that others refer to come first, as an installer creates them.
+        // Referenced objects come first, as an installer creates them.
         for object in objects.iter().rev() {
             write(&manifests, object);
-            site.apply(object);
+            fixture.apply(object);
         }
         let output = bootstrap(&manifests, &out, &[]);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -37,8 +37,8 @@ fn assert_same_names(site: &ControllerFixture) {
         for made in summary["pools"].as_array().unwrap() {
             let pool = made["name"].as_str().unwrap();
             let name = made["rendered"].as_str().unwrap();
-            site.wait_until(&format!("{step}: {pool} to have {name}"), || {
-                let live = &site.get("mcp", pool)["spec"]["configuration"];
+            fixture.wait_until(&format!("{step}: {pool} to have {name}"), || {
+                let live = &fixture.get("mcp", pool)["spec"]["configuration"];
                 ensure!(live["name"] == name, "the controller made {}", live["name"]);
                 let source: Vec<&Value> =
                     live["source"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
@@ -48,14 +48,14 @@ fn assert_same_names(site: &ControllerFixture) {
                 );
                 Ok(())
             });
-            // As real kubectl reads what was written.
+            // Read with the real kubectl.
             let path = out.join("machine-configs").join(format!("{name}.yaml"));
             let read = ["create", "--dry-run=client", "-o", "json", "-f", path.to_str().unwrap()];
-            let written: Value = serde_json::from_str(&site.kubectl(&read)).unwrap();
-            assert_eq!(written["spec"], site.get("mc", name)["spec"], "{step}: {pool}");
+            let written: Value = serde_json::from_str(&fixture.kubectl(&read)).unwrap();
+            assert_eq!(written["spec"], fixture.get("mc", name)["spec"], "{step}: {pool}");
         }
     }
-    // The pull secret in a file of its own makes no difference.
+    // It makes no difference if the pull secret is in its own file.
     let secret = lab.dir().join("pull.json");
     fs::write(&secret, DOCKER_CONFIG).unwrap();
     fs::remove_file(manifests.join("Secret-pull-secret.json")).unwrap();

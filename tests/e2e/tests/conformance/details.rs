@@ -1,5 +1,4 @@
-//! Small print: how numbers are kept, what a bad status is told, updates that
-//! create, and `kubectl get -w`.
+//! Details: how numbers are stored, how a bad status is refused, updates that create, and `kubectl get -w`.
 
 use super::ConformanceCheck;
 use super::api_server::ApiServer;
@@ -16,25 +15,30 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("kubectl get -w", kubectl_watch),
 ];
 
-fn numbers(home: &ApiServer) {
+fn numbers(api_server: &ApiServer) {
     let mut object = config("numbers");
     object["spec"]["config"] = json!({"ignition": {"version": "3.4.0"}, "whole": 2.0, "part": 2.5});
-    let kept = create(home, CONFIGS, &object);
+    let kept = create(api_server, CONFIGS, &object);
     assert_eq!(kept["spec"]["config"]["whole"], json!(2), "{kept}");
     assert_eq!(kept["spec"]["config"]["part"], json!(2.5), "{kept}");
-    let read = home.get(&format!("{CONFIGS}/numbers")).body;
+    let read = api_server.get(&format!("{CONFIGS}/numbers")).body;
     assert_eq!(read["spec"], kept["spec"]);
     let patch = json!({"spec": {"config": {"whole": 3.0}}});
-    let kept = home.patch(&format!("{CONFIGS}/numbers"), "merge-patch+json", &patch).body;
+    let kept = api_server.patch(&format!("{CONFIGS}/numbers"), "merge-patch+json", &patch).body;
     assert_eq!(kept["spec"]["config"]["whole"], json!(3), "{kept}");
 }
 
-fn bad_status(home: &ApiServer) {
-    let mut object = create(home, POOLS, &pool("bad-status"));
+fn bad_status(api_server: &ApiServer) {
+    let mut object = create(api_server, POOLS, &pool("bad-status"));
     object["status"] = json!({"machineCount": "many", "conditions": [{"type": 7}]});
-    let answer = home.put(&format!("{POOLS}/bad-status/status"), &object);
-    assert_eq!((answer.code, &answer.body["reason"]), (422, &json!("Invalid")), "{}", answer.body);
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api_server.put(&format!("{POOLS}/bad-status/status"), &object);
+    assert_eq!(
+        (response.code, &response.body["reason"]),
+        (422, &json!("Invalid")),
+        "{}",
+        response.body
+    );
+    let message = response.body["message"].as_str().unwrap();
     let start = "MachineConfigPool.machineconfiguration.openshift.io \"bad-status\" is invalid: ";
     assert!(message.starts_with(start), "{message}");
     for problem in [
@@ -45,31 +49,31 @@ fn bad_status(home: &ApiServer) {
     }
 }
 
-fn create_on_update(home: &ApiServer) {
+fn create_on_update(api_server: &ApiServer) {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "put", "namespace": "default"}, "spec": {"holderIdentity": "me"},
     });
-    let answer = home.put(&format!("{leases}/put"), &lease);
-    assert_eq!(answer.code, 201, "{}", answer.body);
-    assert_eq!(answer.body["spec"]["holderIdentity"], "me");
-    assert!(answer.body["metadata"]["uid"].as_str().is_some_and(|uid| uid.len() == 36));
-    let answer = home.put(&format!("{leases}/put"), &lease);
-    assert_eq!(answer.code, 422, "without a revision it is not changed: {}", answer.body);
+    let response = api_server.put(&format!("{leases}/put"), &lease);
+    assert_eq!(response.code, 201, "{}", response.body);
+    assert_eq!(response.body["spec"]["holderIdentity"], "me");
+    assert!(response.body["metadata"]["uid"].as_str().is_some_and(|uid| uid.len() == 36));
+    let response = api_server.put(&format!("{leases}/put"), &lease);
+    assert_eq!(response.code, 422, "without a revision it is not changed: {}", response.body);
     let patch = json!({"spec": {"holderIdentity": "you"}});
-    assert_eq!(home.patch(&format!("{leases}/put"), "merge-patch+json", &patch).code, 200);
+    assert_eq!(api_server.patch(&format!("{leases}/put"), "merge-patch+json", &patch).code, 200);
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "put", "namespace": "default"},
     });
-    let answer = home.put("/api/v1/namespaces/default/configmaps/put", &map);
-    assert_eq!(answer.code, 404, "{}", answer.body);
+    let response = api_server.put("/api/v1/namespaces/default/configmaps/put", &map);
+    assert_eq!(response.code, 404, "{}", response.body);
 }
 
-fn kubectl_watch(home: &ApiServer) {
-    create(home, POOLS, &pool("watched"));
+fn kubectl_watch(api_server: &ApiServer) {
+    create(api_server, POOLS, &pool("watched"));
     let mut kubectl = Command::new(environment::kubernetes_binary("kubectl").unwrap());
-    kubectl.env("KUBECONFIG", home.kubeconfig()).env("HOME", home.dir());
+    kubectl.env("KUBECONFIG", api_server.kubeconfig()).env("HOME", api_server.dir());
     kubectl.args([
         "get",
         "machineconfigpools",
@@ -82,9 +86,9 @@ fn kubectl_watch(home: &ApiServer) {
     let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("false"));
     let paused = json!({"spec": {"paused": true}});
-    home.patch(&format!("{POOLS}/watched"), "merge-patch+json", &paused);
+    api_server.patch(&format!("{POOLS}/watched"), "merge-patch+json", &paused);
     assert_eq!(lines.next().as_deref(), Some("true"));
-    home.delete(&format!("{POOLS}/watched"), &Value::Null);
+    api_server.delete(&format!("{POOLS}/watched"), &Value::Null);
     assert_eq!(lines.next().as_deref(), Some("true"), "what was deleted is shown once more");
     kubectl.kill().unwrap();
     kubectl.wait().unwrap();

@@ -1,4 +1,4 @@
-//! The seeds' walk-throughs with the real kubectl.
+//! Walk-throughs of typical tasks with the real kubectl.
 
 use super::ConformanceCheck;
 use super::api_server::ApiServer;
@@ -14,15 +14,15 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("kubectl refuses a typo", typo),
 ];
 
-/// Runs kubectl; it has to succeed.
-fn kubectl(home: &ApiServer, arguments: &[&str]) -> String {
-    let answer = home.kubectl(arguments).unwrap();
-    assert!(answer.succeeded(), "{}: kubectl {arguments:?}: {answer:?}", home.name);
-    answer.stdout
+/// Runs kubectl, which must succeed.
+fn kubectl(api_server: &ApiServer, arguments: &[&str]) -> String {
+    let output = api_server.kubectl(arguments).unwrap();
+    assert!(output.succeeded(), "{}: kubectl {arguments:?}: {output:?}", api_server.name);
+    output.stdout
 }
 
-fn manifest(home: &ApiServer, name: &str, text: &str) -> String {
-    let path = home.dir().join(name);
+fn manifest(api_server: &ApiServer, name: &str, text: &str) -> String {
+    let path = api_server.dir().join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -62,14 +62,14 @@ spec:
   paused: false
 ";
 
-fn walk_through(home: &ApiServer) {
-    let chrony = manifest(home, "chrony.yaml", CHRONY);
-    let infra = manifest(home, "infra.yaml", INFRA);
-    assert!(kubectl(home, &["apply", "-f", &chrony]).contains("created"));
-    assert!(kubectl(home, &["apply", "-f", &chrony]).contains("unchanged"));
-    assert!(kubectl(home, &["apply", "-f", &infra]).contains("created"));
+fn walk_through(api_server: &ApiServer) {
+    let chrony = manifest(api_server, "chrony.yaml", CHRONY);
+    let infra = manifest(api_server, "infra.yaml", INFRA);
+    assert!(kubectl(api_server, &["apply", "-f", &chrony]).contains("created"));
+    assert!(kubectl(api_server, &["apply", "-f", &chrony]).contains("unchanged"));
+    assert!(kubectl(api_server, &["apply", "-f", &infra]).contains("created"));
     let mode = kubectl(
-        home,
+        api_server,
         &[
             "get",
             "mc",
@@ -79,21 +79,22 @@ fn walk_through(home: &ApiServer) {
         ],
     );
     assert_eq!(mode, "420");
-    let changed = manifest(home, "chrony2.yaml", &CHRONY.replace("0644", "0600"));
-    assert!(kubectl(home, &["apply", "-f", &changed]).contains("configured"));
-    let columns = kubectl(home, &["get", "mc", "50-examplecorp-chrony"]);
+    let changed = manifest(api_server, "chrony2.yaml", &CHRONY.replace("0644", "0600"));
+    assert!(kubectl(api_server, &["apply", "-f", &changed]).contains("configured"));
+    let columns = kubectl(api_server, &["get", "mc", "50-examplecorp-chrony"]);
     assert!(
         columns
             .starts_with("NAME                    GENERATEDBYCONTROLLER   IGNITIONVERSION   AGE"),
         "{columns}"
     );
     assert!(
-        kubectl(home, &["describe", "mcp", "infra-walk"]).contains("node-role.kubernetes.io/infra")
+        kubectl(api_server, &["describe", "mcp", "infra-walk"])
+            .contains("node-role.kubernetes.io/infra")
     );
-    kubectl(home, &["label", "mcp", "infra-walk", "team=storage"]);
-    kubectl(home, &["annotate", "mcp", "infra-walk", "why=because"]);
+    kubectl(api_server, &["label", "mcp", "infra-walk", "team=storage"]);
+    kubectl(api_server, &["annotate", "mcp", "infra-walk", "why=because"]);
     kubectl(
-        home,
+        api_server,
         &[
             "patch",
             "--type=merge",
@@ -102,7 +103,7 @@ fn walk_through(home: &ApiServer) {
         ],
     );
     let paused = kubectl(
-        home,
+        api_server,
         &[
             "get",
             "mcp",
@@ -113,21 +114,21 @@ fn walk_through(home: &ApiServer) {
     );
     assert_eq!(paused, "true storage because");
     let listed = kubectl(
-        home,
+        api_server,
         &["get", "mc", "-l", "machineconfiguration.openshift.io/role=worker", "-o", "name"],
     );
     assert_eq!(
         listed.trim(),
         "machineconfig.machineconfiguration.openshift.io/50-examplecorp-chrony"
     );
-    kubectl(home, &["delete", "-f", &infra, "-f", &chrony]);
-    assert!(!home.kubectl(&["get", "mcp", "infra-walk"]).unwrap().succeeded());
+    kubectl(api_server, &["delete", "-f", &infra, "-f", &chrony]);
+    assert!(!api_server.kubectl(&["get", "mcp", "infra-walk"]).unwrap().succeeded());
 }
 
-fn columns(home: &ApiServer) {
+fn columns(api_server: &ApiServer) {
     let text = INFRA.replace("infra-walk", "columns");
-    kubectl(home, &["apply", "-f", &manifest(home, "columns.yaml", &text)]);
-    let output = kubectl(home, &["get", "mcp", "columns"]);
+    kubectl(api_server, &["apply", "-f", &manifest(api_server, "columns.yaml", &text)]);
+    let output = kubectl(api_server, &["get", "mcp", "columns"]);
     let headings: Vec<&str> = output.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(
         headings,
@@ -146,38 +147,38 @@ fn columns(home: &ApiServer) {
     );
 }
 
-fn explain(home: &ApiServer) {
-    let output = kubectl(home, &["explain", "mcp.spec.paused"]);
+fn explain(api_server: &ApiServer) {
+    let output = kubectl(api_server, &["explain", "mcp.spec.paused"]);
     assert!(
         output.contains("KIND:       MachineConfigPool")
             && output.contains("FIELD: paused <boolean>"),
         "{output}"
     );
-    let output = kubectl(home, &["explain", "node.spec.unschedulable"]);
+    let output = kubectl(api_server, &["explain", "node.spec.unschedulable"]);
     assert!(output.contains("FIELD: unschedulable <boolean>"), "{output}");
 }
 
-fn wait(home: &ApiServer) {
+fn wait(api_server: &ApiServer) {
     let text = INFRA.replace("infra-walk", "waited");
-    kubectl(home, &["apply", "-f", &manifest(home, "waited.yaml", &text)]);
+    kubectl(api_server, &["apply", "-f", &manifest(api_server, "waited.yaml", &text)]);
     let status = "{\"status\":{\"conditions\":[{\"type\":\"Updated\",\"status\":\"True\",\"reason\":\"\",\"message\":\"\",\"lastTransitionTime\":null}]}}";
     kubectl(
-        home,
+        api_server,
         &["patch", "--subresource=status", "--type=merge", "--patch", status, "mcp/waited"],
     );
-    kubectl(home, &["wait", "--for=condition=Updated", "--timeout=10s", "mcp/waited"]);
+    kubectl(api_server, &["wait", "--for=condition=Updated", "--timeout=10s", "mcp/waited"]);
 }
 
-fn nodes(home: &ApiServer) {
+fn nodes(api_server: &ApiServer) {
     let node = "apiVersion: v1\nkind: Node\nmetadata:\n  name: printed\n  labels: {node-role.kubernetes.io/worker: \"\"}\n";
-    kubectl(home, &["create", "-f", &manifest(home, "node.yaml", node)]);
+    kubectl(api_server, &["create", "-f", &manifest(api_server, "node.yaml", node)]);
     let status = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}],\"nodeInfo\":{\"kubeletVersion\":\"v1.34.1\"}}}";
     kubectl(
-        home,
+        api_server,
         &["patch", "--subresource=status", "--type=merge", "--patch", status, "node/printed"],
     );
-    kubectl(home, &["cordon", "printed"]);
-    let output = kubectl(home, &["get", "nodes", "printed"]);
+    kubectl(api_server, &["cordon", "printed"]);
+    let output = kubectl(api_server, &["get", "nodes", "printed"]);
     let mut lines = output.lines();
     assert_eq!(
         lines.next().unwrap().split_whitespace().collect::<Vec<_>>(),
@@ -191,23 +192,30 @@ fn nodes(home: &ApiServer) {
     );
 }
 
-fn edit(home: &ApiServer) {
+fn edit(api_server: &ApiServer) {
     let text = INFRA.replace("infra-walk", "edited");
-    kubectl(home, &["apply", "-f", &manifest(home, "edited.yaml", &text)]);
-    let editor =
-        manifest(home, "editor", "#!/bin/sh\nsed -i 's/paused: false/paused: true/' \"$1\"\n");
+    kubectl(api_server, &["apply", "-f", &manifest(api_server, "edited.yaml", &text)]);
+    let editor = manifest(
+        api_server,
+        "editor",
+        "#!/bin/sh\nsed -i 's/paused: false/paused: true/' \"$1\"\n",
+    );
     let mut permissions = fs::metadata(&editor).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
     fs::set_permissions(&editor, permissions).unwrap();
-    let answer =
-        home.kubectl_with(&["edit", "mcp", "edited"], &[("KUBE_EDITOR", &editor)]).unwrap();
-    assert!(answer.succeeded(), "{answer:?}");
-    assert_eq!(kubectl(home, &["get", "mcp", "edited", "-o", "jsonpath={.spec.paused}"]), "true");
+    let output =
+        api_server.kubectl_with(&["edit", "mcp", "edited"], &[("KUBE_EDITOR", &editor)]).unwrap();
+    assert!(output.succeeded(), "{output:?}");
+    assert_eq!(
+        kubectl(api_server, &["get", "mcp", "edited", "-o", "jsonpath={.spec.paused}"]),
+        "true"
+    );
 }
 
-fn typo(home: &ApiServer) {
+fn typo(api_server: &ApiServer) {
     let text = INFRA.replace("infra-walk", "typo").replace("paused", "pausde");
-    let answer = home.kubectl(&["apply", "-f", &manifest(home, "typo.yaml", &text)]).unwrap();
-    assert!(!answer.succeeded());
-    assert!(answer.stderr.contains("unknown field \"spec.pausde\""), "{answer:?}");
+    let output =
+        api_server.kubectl(&["apply", "-f", &manifest(api_server, "typo.yaml", &text)]).unwrap();
+    assert!(!output.succeeded());
+    assert!(output.stderr.contains("unknown field \"spec.pausde\""), "{output:?}");
 }

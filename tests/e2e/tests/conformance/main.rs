@@ -1,5 +1,5 @@
-//! One suite, two homes: the same questions to a real kube-apiserver and to the hub. Where they
-//! differ, the hub is wrong.
+//! One suite, two API servers: the same requests to a real kube-apiserver and to the hub. Where they differ, the hub is
+//! wrong.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,11 +18,11 @@ mod rejections;
 use machinist_e2e::api_server::{self, ApiServer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What must hold in any home.
+/// What must hold on any API server.
 type ConformanceCheck = (&'static str, fn(&ApiServer));
 
 fn checks() -> Vec<ConformanceCheck> {
-    let rooms: [&[ConformanceCheck]; 6] = [
+    let groups: [&[ConformanceCheck]; 6] = [
         objects::CHECKS,
         patches::CHECKS,
         reads::CHECKS,
@@ -30,19 +30,19 @@ fn checks() -> Vec<ConformanceCheck> {
         kubectl::CHECKS,
         details::CHECKS,
     ];
-    rooms.concat()
+    groups.concat()
 }
 
-/// Runs every check; all failures are told, not only the first.
-fn run(home: &ApiServer, checks: &[ConformanceCheck]) {
+/// Runs every check and reports all failures, not only the first.
+fn run(api_server: &ApiServer, checks: &[ConformanceCheck]) {
     let failed: Vec<&str> = checks
         .iter()
-        .filter(|(_, check)| catch_unwind(AssertUnwindSafe(|| check(home))).is_err())
+        .filter(|(_, check)| catch_unwind(AssertUnwindSafe(|| check(api_server))).is_err())
         .map(|(name, _)| *name)
         .collect();
     let (total, count) = (checks.len(), failed.len());
-    assert!(failed.is_empty(), "{}: {count} of {total} checks failed: {failed:?}", home.name);
-    eprintln!("{}: {total} checks hold", home.name);
+    assert!(failed.is_empty(), "{}: {count} of {total} checks failed: {failed:?}", api_server.name);
+    eprintln!("{}: {total} checks hold", api_server.name);
 }
 
 #[test]

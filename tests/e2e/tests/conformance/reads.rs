@@ -19,7 +19,7 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("health and version answer", health),
 ];
 
-/// What the real server refuses with Debian's etcd 3.4.
+/// Requests that kube-apiserver refuses with Debian's etcd 3.4.
 pub const HUB_CHECKS: &[ConformanceCheck] =
     &[("a watch with initial events ends them with a bookmark", initial_events)];
 
@@ -32,13 +32,13 @@ fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn selectors(home: &ApiServer) {
+fn selectors(api_server: &ApiServer) {
     for (name, tier, zone) in
         [("sel-a", "gold", "n"), ("sel-b", "gold", "s"), ("sel-c", "tin", "n")]
     {
         let mut object = config(name);
         object["metadata"]["labels"] = json!({"tier": tier, "zone": zone, "suite": "selectors"});
-        create(home, CONFIGS, &object);
+        create(api_server, CONFIGS, &object);
     }
     for (query, expected) in [
         ("labelSelector=suite%3Dselectors%2Ctier%3Dgold", vec!["sel-a", "sel-b"]),
@@ -49,30 +49,30 @@ fn selectors(home: &ApiServer) {
         ("fieldSelector=metadata.name%3Dsel-b", vec!["sel-b"]),
         ("labelSelector=suite&fieldSelector=metadata.name!%3Dsel-b", vec!["sel-a", "sel-c"]),
     ] {
-        let answer = home.get(&format!("{CONFIGS}?{query}"));
-        assert_eq!(answer.code, 200, "{query}: {}", answer.body);
-        assert_eq!(names(&answer.body), expected, "{query}");
-        assert_eq!(answer.body["kind"], "MachineConfigList");
+        let response = api_server.get(&format!("{CONFIGS}?{query}"));
+        assert_eq!(response.code, 200, "{query}: {}", response.body);
+        assert_eq!(names(&response.body), expected, "{query}");
+        assert_eq!(response.body["kind"], "MachineConfigList");
     }
-    assert_eq!(home.get(&format!("{CONFIGS}?labelSelector=a%20b")).code, 400);
-    assert_eq!(home.get(&format!("{CONFIGS}?fieldSelector=spec.fips%3Dtrue")).code, 400);
+    assert_eq!(api_server.get(&format!("{CONFIGS}?labelSelector=a%20b")).code, 400);
+    assert_eq!(api_server.get(&format!("{CONFIGS}?fieldSelector=spec.fips%3Dtrue")).code, 400);
 }
 
-fn pages(home: &ApiServer) {
+fn pages(api_server: &ApiServer) {
     for index in 0..7 {
         let mut object = config(&format!("page-{index}"));
         object["metadata"]["labels"] = json!({"suite": "pages"});
-        create(home, CONFIGS, &object);
+        create(api_server, CONFIGS, &object);
     }
-    let first = home.get(&format!("{CONFIGS}?limit=3")).body;
+    let first = api_server.get(&format!("{CONFIGS}?limit=3")).body;
     assert_eq!(names(&first).len(), 3);
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
     let total = 3 + first["metadata"]["remainingItemCount"].as_u64().unwrap();
-    create(home, CONFIGS, &config("page-later"));
+    create(api_server, CONFIGS, &config("page-later"));
     let mut seen: Vec<String> = names(&first).iter().map(ToString::to_string).collect();
     let mut token = token;
     while !token.is_empty() {
-        let page = home.get(&format!("{CONFIGS}?limit=3&continue={token}"));
+        let page = api_server.get(&format!("{CONFIGS}?limit=3&continue={token}"));
         assert_eq!(page.code, 200, "{}", page.body);
         assert_eq!(page.body["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
         seen.extend(names(&page.body).iter().map(ToString::to_string));
@@ -80,16 +80,16 @@ fn pages(home: &ApiServer) {
     }
     assert_eq!(seen.len() as u64, total, "{seen:?}");
     assert!(!seen.contains(&"page-later".to_owned()), "a page is of another revision");
-    assert_eq!(home.get(&format!("{CONFIGS}?limit=3&continue=nonsense")).code, 400);
+    assert_eq!(api_server.get(&format!("{CONFIGS}?limit=3&continue=nonsense")).code, 400);
 }
 
-fn table(home: &ApiServer) {
-    create(home, POOLS, &pool("tabled"));
+fn table(api_server: &ApiServer) {
+    create(api_server, POOLS, &pool("tabled"));
     let status = json!({"status": {
         "machineCount": 3, "readyMachineCount": 2, "configuration": {"name": "rendered-x"},
         "conditions": [{"type": "Updated", "status": "True", "lastTransitionTime": null}]
     }});
-    home.patch(&format!("{POOLS}/tabled/status"), "merge-patch+json", &status);
+    api_server.patch(&format!("{POOLS}/tabled/status"), "merge-patch+json", &status);
     let path = format!("{POOLS}?fieldSelector=metadata.name%3Dtabled");
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let question = TestRequest {
@@ -99,7 +99,7 @@ fn table(home: &ApiServer) {
         content_type: "application/json",
         accept,
     };
-    let table = home.request(question).unwrap().body;
+    let table = api_server.request(question).unwrap().body;
     assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
     let columns: Vec<&str> = table["columnDefinitions"]
         .as_array()
@@ -151,18 +151,18 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned())).collect()
 }
 
-fn watch(home: &ApiServer) {
-    let first = create(home, CONFIGS, &config("watched-1"));
+fn watch(api_server: &ApiServer) {
+    let first = create(api_server, CONFIGS, &config("watched-1"));
     let revision = first["metadata"]["resourceVersion"].as_str().unwrap();
-    create(home, CONFIGS, &config("watched-2"));
-    home.patch(
+    create(api_server, CONFIGS, &config("watched-2"));
+    api_server.patch(
         &format!("{CONFIGS}/watched-1"),
         "merge-patch+json",
         &json!({"spec": {"fips": true}}),
     );
-    home.delete(&format!("{CONFIGS}/watched-2"), &Value::Null);
+    api_server.delete(&format!("{CONFIGS}/watched-2"), &Value::Null);
     let events =
-        home.watch(&format!("{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=2"));
+        api_server.watch(&format!("{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=2"));
     assert_eq!(
         event_types_and_names(&events),
         pairs(&[("ADDED", "watched-2"), ("MODIFIED", "watched-1"), ("DELETED", "watched-2")])
@@ -175,18 +175,18 @@ fn watch(home: &ApiServer) {
     let one = format!(
         "{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=1&fieldSelector=metadata.name%3Dwatched-1"
     );
-    assert_eq!(event_types_and_names(&home.watch(&one)), pairs(&[("MODIFIED", "watched-1")]));
+    assert_eq!(event_types_and_names(&api_server.watch(&one)), pairs(&[("MODIFIED", "watched-1")]));
 }
 
-fn watch_selector(home: &ApiServer) {
-    let list = home.get(CONFIGS).body;
+fn watch_selector(api_server: &ApiServer) {
+    let list = api_server.get(CONFIGS).body;
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
-    create(home, CONFIGS, &config("wanderer"));
+    create(api_server, CONFIGS, &config("wanderer"));
     let path = format!("{CONFIGS}/wanderer");
-    home.patch(&path, "merge-patch+json", &json!({"metadata": {"labels": {"in": "yes"}}}));
-    home.patch(&path, "merge-patch+json", &json!({"spec": {"fips": true}}));
-    home.patch(&path, "merge-patch+json", &json!({"metadata": {"labels": {"in": null}}}));
-    let events = home.watch(&format!(
+    api_server.patch(&path, "merge-patch+json", &json!({"metadata": {"labels": {"in": "yes"}}}));
+    api_server.patch(&path, "merge-patch+json", &json!({"spec": {"fips": true}}));
+    api_server.patch(&path, "merge-patch+json", &json!({"metadata": {"labels": {"in": null}}}));
+    let events = api_server.watch(&format!(
         "{CONFIGS}?watch=1&resourceVersion={revision}&timeoutSeconds=2&labelSelector=in%3Dyes"
     ));
     assert_eq!(
@@ -195,17 +195,17 @@ fn watch_selector(home: &ApiServer) {
     );
 }
 
-fn initial_events(home: &ApiServer) {
-    create(home, CONFIGS, &config("initial"));
+fn initial_events(api_server: &ApiServer) {
+    create(api_server, CONFIGS, &config("initial"));
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=2&fieldSelector=metadata.name%3Dinitial";
-    let events = home.watch(&format!("{CONFIGS}?{query}"));
+    let events = api_server.watch(&format!("{CONFIGS}?{query}"));
     assert_eq!(events[0]["type"], "ADDED", "{events:?}");
     let bookmark = events.iter().find(|event| event["type"] == "BOOKMARK").unwrap();
     assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
 }
 
-fn partial_metadata(home: &ApiServer) {
-    create(home, CONFIGS, &config("partial"));
+fn partial_metadata(api_server: &ApiServer) {
+    create(api_server, CONFIGS, &config("partial"));
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
     let path = format!("{CONFIGS}/partial");
     let question = TestRequest {
@@ -215,14 +215,14 @@ fn partial_metadata(home: &ApiServer) {
         content_type: "application/json",
         accept,
     };
-    let object = home.request(question).unwrap().body;
+    let object = api_server.request(question).unwrap().body;
     assert_eq!(object["kind"], "PartialObjectMetadata", "{object}");
     assert!(object.get("spec").is_none());
 }
 
-fn discovery(home: &ApiServer) {
-    assert!(home.get("/api").body["versions"].as_array().unwrap().contains(&json!("v1")));
-    let groups = home.get("/apis").body;
+fn discovery(api_server: &ApiServer) {
+    assert!(api_server.get("/api").body["versions"].as_array().unwrap().contains(&json!("v1")));
+    let groups = api_server.get("/apis").body;
     let ours = groups["groups"]
         .as_array()
         .unwrap()
@@ -230,7 +230,7 @@ fn discovery(home: &ApiServer) {
         .find(|g| g["name"] == "machineconfiguration.openshift.io")
         .unwrap();
     assert_eq!(ours["preferredVersion"]["version"], "v1");
-    let resources = home.get("/apis/machineconfiguration.openshift.io/v1").body;
+    let resources = api_server.get("/apis/machineconfiguration.openshift.io/v1").body;
     let find = |name: &str| {
         resources["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned()
     };
@@ -250,7 +250,7 @@ fn discovery(home: &ApiServer) {
     assert!(find("machineconfigs/status").is_none());
 }
 
-fn aggregated_discovery(home: &ApiServer) {
+fn aggregated_discovery(api_server: &ApiServer) {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let question = TestRequest {
@@ -260,7 +260,7 @@ fn aggregated_discovery(home: &ApiServer) {
         content_type: "application/json",
         accept,
     };
-    let list = home.request(question).unwrap().body;
+    let list = api_server.request(question).unwrap().body;
     assert_eq!(list["kind"], "APIGroupDiscoveryList");
     let ours = list["items"]
         .as_array()
@@ -277,13 +277,13 @@ fn aggregated_discovery(home: &ApiServer) {
     assert_eq!(pools["subresources"][0]["subresource"], "status");
 }
 
-fn openapi(home: &ApiServer) {
-    let index = home.get("/openapi/v3").body;
+fn openapi(api_server: &ApiServer) {
+    let index = api_server.get("/openapi/v3").body;
     let path = index["paths"]["apis/machineconfiguration.openshift.io/v1"]["serverRelativeURL"]
         .as_str()
         .unwrap()
         .to_owned();
-    let document = home.get(&path).body;
+    let document = api_server.get(&path).body;
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let pool = schemas.iter().find(|(name, _)| name.ends_with(".MachineConfigPool")).unwrap().1;
     assert!(
@@ -292,10 +292,10 @@ fn openapi(home: &ApiServer) {
     );
 }
 
-fn health(home: &ApiServer) {
+fn health(api_server: &ApiServer) {
     for path in ["/healthz", "/livez", "/readyz"] {
-        let answer = home.get(path);
-        assert_eq!((answer.code, &answer.body), (200, &json!("ok")), "{path}");
+        let response = api_server.get(path);
+        assert_eq!((response.code, &response.body), (200, &json!("ok")), "{path}");
     }
-    assert_eq!(home.get("/version").body["major"], "1");
+    assert_eq!(api_server.get("/version").body["major"], "1");
 }

@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! What is refused, and with which messages.
 
 use super::ConformanceCheck;
 use super::api_server::{ApiServer, TestRequest};
@@ -24,106 +24,114 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("an update of something missing", update_missing),
 ];
 
-/// Where the real server cannot be asked: these bytes end its connection.
+/// Not for kube-apiserver: it closes the connection on these bytes.
 pub const HUB_CHECKS: &[ConformanceCheck] = &[("a protobuf body", protobuf)];
 
 fn assert_reason(
-    home: &ApiServer,
-    answer: &super::api_server::TestResponse,
+    api_server: &ApiServer,
+    response: &super::api_server::TestResponse,
     code: u16,
     reason: &str,
 ) {
     assert_eq!(
-        (answer.code, &answer.body["reason"]),
+        (response.code, &response.body["reason"]),
         (code, &json!(reason)),
         "{}: {}",
-        home.name,
-        answer.body
+        api_server.name,
+        response.body
     );
     assert_eq!(
-        (&answer.body["kind"], &answer.body["apiVersion"]),
+        (&response.body["kind"], &response.body["apiVersion"]),
         (&json!("Status"), &json!("v1"))
     );
-    assert_eq!((&answer.body["status"], &answer.body["code"]), (&json!("Failure"), &json!(code)));
+    assert_eq!(
+        (&response.body["status"], &response.body["code"]),
+        (&json!("Failure"), &json!(code))
+    );
 }
 
-fn not_found(home: &ApiServer) {
-    let answer = home.get(&format!("{POOLS}/nobody"));
-    assert_reason(home, &answer, 404, "NotFound");
+fn not_found(api_server: &ApiServer) {
+    let response = api_server.get(&format!("{POOLS}/nobody"));
+    assert_reason(api_server, &response, 404, "NotFound");
     assert_eq!(
-        answer.body["message"],
+        response.body["message"],
         "machineconfigpools.machineconfiguration.openshift.io \"nobody\" not found"
     );
     assert_eq!(
-        answer.body["details"],
+        response.body["details"],
         json!({"name": "nobody", "group": "machineconfiguration.openshift.io", "kind": "machineconfigpools"})
     );
-    assert_reason(home, &home.delete(&format!("{POOLS}/nobody"), &Value::Null), 404, "NotFound");
+    assert_reason(
+        api_server,
+        &api_server.delete(&format!("{POOLS}/nobody"), &Value::Null),
+        404,
+        "NotFound",
+    );
 }
 
-fn already_exists(home: &ApiServer) {
-    create(home, POOLS, &pool("twice"));
-    let answer = home.post(POOLS, &pool("twice"));
-    assert_reason(home, &answer, 409, "AlreadyExists");
+fn already_exists(api_server: &ApiServer) {
+    create(api_server, POOLS, &pool("twice"));
+    let response = api_server.post(POOLS, &pool("twice"));
+    assert_reason(api_server, &response, 409, "AlreadyExists");
     assert_eq!(
-        answer.body["message"],
+        response.body["message"],
         "machineconfigpools.machineconfiguration.openshift.io \"twice\" already exists"
     );
 }
 
-fn unknown_resource(home: &ApiServer) {
+fn unknown_resource(api_server: &ApiServer) {
     for path in [
         "/apis/machineconfiguration.openshift.io/v1/nonsense",
         "/apis/nobody.example.com/v1/things",
     ] {
-        assert_eq!(home.get(path).code, 404, "{path}");
+        assert_eq!(api_server.get(path).code, 404, "{path}");
     }
 }
 
-fn bad_name(home: &ApiServer) {
-    let answer = home.post(POOLS, &pool("Not_A_Name"));
-    assert_reason(home, &answer, 422, "Invalid");
-    let message = answer.body["message"].as_str().unwrap();
+fn bad_name(api_server: &ApiServer) {
+    let response = api_server.post(POOLS, &pool("Not_A_Name"));
+    assert_reason(api_server, &response, 422, "Invalid");
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("metadata.name: Invalid value: \"Not_A_Name\""), "{message}");
 }
 
-fn invalid(home: &ApiServer) {
+fn invalid(api_server: &ApiServer) {
     let mut object = pool("invalid");
     object["spec"]["paused"] = json!("yes");
-    let answer = home.post(POOLS, &object);
-    assert_reason(home, &answer, 422, "Invalid");
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api_server.post(POOLS, &object);
+    assert_reason(api_server, &response, 422, "Invalid");
+    let message = response.body["message"].as_str().unwrap();
     let start = "MachineConfigPool.machineconfiguration.openshift.io \"invalid\" is invalid: ";
     assert!(message.starts_with(start), "{message}");
     let problem = "spec.paused: Invalid value: \"string\": spec.paused in body must be of type boolean: \"string\"";
     assert!(message.contains(problem), "{message}");
-    let causes = answer.body["details"]["causes"].as_array().unwrap();
+    let causes = response.body["details"]["causes"].as_array().unwrap();
     let cause = causes.iter().find(|cause| cause["field"] == "spec.paused").unwrap();
     assert_eq!(cause["reason"], "FieldValueTypeInvalid", "{cause}");
     let mut object = pool("invalid");
     object["spec"] = Value::Null;
-    assert_eq!(home.post(POOLS, &object).code, 422);
+    assert_eq!(api_server.post(POOLS, &object).code, 422);
 }
 
-fn rule(home: &ApiServer) {
+fn rule(api_server: &ApiServer) {
     let nodes = "/apis/machineconfiguration.openshift.io/v1/machineconfignodes";
-    let answer = home.post(nodes, &json!({
+    let response = api_server.post(nodes, &json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigNode", "metadata": {"name": "a"},
         "spec": {"node": {"name": "b"}, "pool": {"name": "worker"}, "configVersion": {"desired": "x"}}
     }));
-    assert_reason(home, &answer, 422, "Invalid");
-    let message = answer.body["message"].as_str().unwrap();
+    assert_reason(api_server, &response, 422, "Invalid");
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("spec.node.name should match metadata.name"), "{message}");
 }
 
-fn unknown_fields(home: &ApiServer) {
+fn unknown_fields(api_server: &ApiServer) {
     let mut object = pool("unknown");
     object["spec"]["pausde"] = json!(true);
-    let strict = home.post(&format!("{POOLS}?fieldValidation=Strict"), &object);
-    assert_reason(home, &strict, 400, "BadRequest");
+    let strict = api_server.post(&format!("{POOLS}?fieldValidation=Strict"), &object);
+    assert_reason(api_server, &strict, 400, "BadRequest");
     let message = strict.body["message"].as_str().unwrap();
     assert!(message.contains("unknown field \"spec.pausde\""), "{message}");
-    let warned = home.post(&format!("{POOLS}?fieldValidation=Warn"), &object);
+    let warned = api_server.post(&format!("{POOLS}?fieldValidation=Warn"), &object);
     assert_eq!(warned.code, 201);
     assert!(
         warned.warnings.iter().any(|text| text.contains("unknown field \\\"spec.pausde\\\"")),
@@ -134,7 +142,7 @@ fn unknown_fields(home: &ApiServer) {
 }
 
 fn request(
-    home: &ApiServer,
+    api_server: &ApiServer,
     method: Method,
     path: &str,
     body: &[u8],
@@ -142,46 +150,46 @@ fn request(
 ) -> super::api_server::TestResponse {
     let question =
         TestRequest { method, path, body: body.to_vec(), content_type, accept: "application/json" };
-    home.request(question).unwrap()
+    api_server.request(question).unwrap()
 }
 
-fn malformed(home: &ApiServer) {
+fn malformed(api_server: &ApiServer) {
     assert_reason(
-        home,
-        &request(home, Method::POST, POOLS, b"{\"kind\": ", "application/json"),
+        api_server,
+        &request(api_server, Method::POST, POOLS, b"{\"kind\": ", "application/json"),
         400,
         "BadRequest",
     );
     assert_reason(
-        home,
-        &request(home, Method::POST, POOLS, b"", "application/json"),
+        api_server,
+        &request(api_server, Method::POST, POOLS, b"", "application/json"),
         400,
         "BadRequest",
     );
     let yaml = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata:\n  name: from-yaml\nspec: {paused: true}\n";
-    let answer = request(home, Method::POST, POOLS, yaml.as_bytes(), "application/yaml");
-    assert_eq!(answer.code, 201, "{}", answer.body);
-    assert_eq!(answer.body["spec"]["paused"], true);
+    let response = request(api_server, Method::POST, POOLS, yaml.as_bytes(), "application/yaml");
+    assert_eq!(response.code, 201, "{}", response.body);
+    assert_eq!(response.body["spec"]["paused"], true);
 }
 
-fn wrong_kind(home: &ApiServer) {
-    let answer = home.post(POOLS, &config("kind"));
-    assert_reason(home, &answer, 422, "Invalid");
-    let message = answer.body["message"].as_str().unwrap();
+fn wrong_kind(api_server: &ApiServer) {
+    let response = api_server.post(POOLS, &config("kind"));
+    assert_reason(api_server, &response, 422, "Invalid");
+    let message = response.body["message"].as_str().unwrap();
     assert!(
         message.contains("kind: Invalid value: \"MachineConfig\": must be MachineConfigPool"),
         "{message}"
     );
     let mut object = pool("version");
     object["apiVersion"] = json!("machineconfiguration.openshift.io/v7");
-    assert_reason(home, &home.post(POOLS, &object), 400, "BadRequest");
+    assert_reason(api_server, &api_server.post(POOLS, &object), 400, "BadRequest");
 }
 
-fn name_mismatch(home: &ApiServer) {
-    create(home, POOLS, &pool("path-name"));
-    let answer = home.put(&format!("{POOLS}/path-name"), &pool("body-name"));
-    assert_reason(home, &answer, 400, "BadRequest");
-    let message = answer.body["message"].as_str().unwrap();
+fn name_mismatch(api_server: &ApiServer) {
+    create(api_server, POOLS, &pool("path-name"));
+    let response = api_server.put(&format!("{POOLS}/path-name"), &pool("body-name"));
+    assert_reason(api_server, &response, 400, "BadRequest");
+    let message = response.body["message"].as_str().unwrap();
     assert!(
         message.contains(
             "the name of the object (body-name) does not match the name on the URL (path-name)"
@@ -190,37 +198,44 @@ fn name_mismatch(home: &ApiServer) {
     );
 }
 
-fn method(home: &ApiServer) {
-    for answer in [home.put(POOLS, &pool("x")), home.patch(POOLS, "merge-patch+json", &json!({}))] {
-        assert_reason(home, &answer, 400, "BadRequest");
-        assert_eq!(answer.body["message"], "name must be provided");
+fn method(api_server: &ApiServer) {
+    for response in
+        [api_server.put(POOLS, &pool("x")), api_server.patch(POOLS, "merge-patch+json", &json!({}))]
+    {
+        assert_reason(api_server, &response, 400, "BadRequest");
+        assert_eq!(response.body["message"], "name must be provided");
     }
 }
 
-fn too_large(home: &ApiServer) {
+fn too_large(api_server: &ApiServer) {
     let mut object = config("large");
     object["spec"]["kernelArguments"] = json!(["x".repeat(4 << 20)]);
-    assert_eq!(home.post(CONFIGS, &object).code, 413);
+    assert_eq!(api_server.post(CONFIGS, &object).code, 413);
 }
 
-fn missing_namespace(home: &ApiServer) {
+fn missing_namespace(api_server: &ApiServer) {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}});
-    let answer = home.post("/api/v1/namespaces/nowhere/configmaps", &object);
-    assert_reason(home, &answer, 404, "NotFound");
-    assert_eq!(answer.body["message"], "namespaces \"nowhere\" not found");
+    let response = api_server.post("/api/v1/namespaces/nowhere/configmaps", &object);
+    assert_reason(api_server, &response, 404, "NotFound");
+    assert_eq!(response.body["message"], "namespaces \"nowhere\" not found");
 }
 
-fn no_status(home: &ApiServer) {
-    create(home, CONFIGS, &config("no-status"));
-    assert_eq!(home.get(&format!("{CONFIGS}/no-status/status")).code, 404);
+fn no_status(api_server: &ApiServer) {
+    create(api_server, CONFIGS, &config("no-status"));
+    assert_eq!(api_server.get(&format!("{CONFIGS}/no-status/status")).code, 404);
 }
 
-fn update_missing(home: &ApiServer) {
-    assert_eq!(home.put(&format!("{POOLS}/nobody-yet"), &pool("nobody-yet")).code, 404);
+fn update_missing(api_server: &ApiServer) {
+    assert_eq!(api_server.put(&format!("{POOLS}/nobody-yet"), &pool("nobody-yet")).code, 404);
 }
 
-fn protobuf(home: &ApiServer) {
-    let answer =
-        request(home, Method::POST, POOLS, b"k8s\0xxxx", "application/vnd.kubernetes.protobuf");
-    assert_reason(home, &answer, 415, "UnsupportedMediaType");
+fn protobuf(api_server: &ApiServer) {
+    let response = request(
+        api_server,
+        Method::POST,
+        POOLS,
+        b"k8s\0xxxx",
+        "application/vnd.kubernetes.protobuf",
+    );
+    assert_reason(api_server, &response, 415, "UnsupportedMediaType");
 }

@@ -1,15 +1,15 @@
-//! From the hub to a real Kubernetes and back: the pools keep their configs, and no machine notices.
+//! From the hub to a real Kubernetes cluster and back: the pools keep their configs, and no machine changes.
 
-use crate::site::{ControllerFixture, file};
+use crate::fixture::{ControllerFixture, file};
 use machinist_e2e::fleet::MachineBehaviour;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 const NODES: &str = "/api/v1/nodes";
 
-/// What each machine has and is to have.
-fn machines(site: &ControllerFixture) -> BTreeMap<String, [Value; 3]> {
-    let list = site.api_server.get(NODES).body;
+/// The current and desired state of each machine.
+fn machines(fixture: &ControllerFixture) -> BTreeMap<String, [Value; 3]> {
+    let list = fixture.api_server.get(NODES).body;
     let annotations = ["currentConfig", "desiredConfig", "state"]
         .map(|name| format!("machineconfiguration.openshift.io/{name}"));
     let of = |node: &Value| {
@@ -19,15 +19,15 @@ fn machines(site: &ControllerFixture) -> BTreeMap<String, [Value; 3]> {
     list["items"].as_array().unwrap().iter().map(of).collect()
 }
 
-fn target(site: &ControllerFixture) -> String {
-    site.get("mcp", "worker")["spec"]["configuration"]["name"].as_str().unwrap().to_owned()
+fn target(fixture: &ControllerFixture) -> String {
+    fixture.get("mcp", "worker")["spec"]["configuration"]["name"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn a_hub_migrates_to_a_cluster_without_touching_machines() {
     let mut hub = ControllerFixture::hub();
     hub.apply_example("chrony.yaml");
-    // What is generated from the settings of the home needs them in the new one.
+    // The generated configs need the cluster's settings on the new API server too.
     let before = hub.wait_for_new_config("worker", "");
     hub.apply_example("mirrors.yaml");
     hub.wait_for_new_config("worker", &before);
@@ -38,8 +38,8 @@ fn a_hub_migrates_to_a_cluster_without_touching_machines() {
     assert_eq!(before.len(), 3);
 
     let mut cluster = ControllerFixture::openshift();
-    let paths =
-        [&hub, &cluster].map(|site| site.api_server.kubeconfig().to_str().unwrap().to_owned());
+    let paths = [&hub, &cluster]
+        .map(|fixture| fixture.api_server.kubeconfig().to_str().unwrap().to_owned());
     let arguments = ["migrate", "--from", &paths[0], "--to", &paths[1]];
     let dry = hub.api_server.machinist(&[&arguments[..], &["--dry-run"]].concat()).unwrap();
     assert!(dry.succeeded() && dry.stdout.contains("would be created"), "{dry:?}");
@@ -55,31 +55,32 @@ fn a_hub_migrates_to_a_cluster_without_touching_machines() {
     let status = &cluster.get("mcp", "worker")["status"];
     assert_eq!(status["updatedMachineCount"], 3, "{status}");
     assert_eq!(cluster.get("mcp", "worker")["spec"]["paused"], false);
-    // Again: everything is there already.
+    // A second run changes nothing.
     let again = hub.api_server.machinist(&[&arguments[..], &["-o", "json"]].concat()).unwrap();
     let again: Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["problems"].as_array().map(Vec::len), Some(0), "{again}");
     assert_eq!((target(&cluster), machines(&cluster)), (config.clone(), before));
     cluster.assert_no_violations();
 
-    // And back, into a hub that is new.
-    let mut home = ControllerFixture::hub();
-    let path = home.api_server.kubeconfig().to_str().unwrap().to_owned();
-    let back = home.api_server.machinist(&["migrate", "--from", &paths[1], "--to", &path]).unwrap();
+    // And back into a new hub.
+    let mut api_server = ControllerFixture::hub();
+    let path = api_server.api_server.kubeconfig().to_str().unwrap().to_owned();
+    let back =
+        api_server.api_server.machinist(&["migrate", "--from", &paths[1], "--to", &path]).unwrap();
     assert!(back.succeeded(), "{back:?}");
-    home.start_watch_log();
-    assert_eq!((target(&home), machines(&home)), (config, machines(&cluster)));
-    home.wait_updated("worker");
-    home.assert_no_violations();
+    api_server.start_watch_log();
+    assert_eq!((target(&api_server), machines(&api_server)), (config, machines(&cluster)));
+    api_server.wait_updated("worker");
+    api_server.assert_no_violations();
 
-    // A source that somebody changed while no controller looked is named, with the file and the pool.
+    // A source that changed while no controller ran is reported, with the file and the pool.
     cluster.kill_controller();
     cluster.apply(&file("50-worker-chrony", "worker", "/etc/other", "x"));
     let check = cluster.api_server.machinist(&["adopt", "--check"]).unwrap();
     assert_eq!(check.code, 3, "{check:?}");
     assert!(check.stdout.contains("worker: would change"), "{check:?}");
     assert!(check.stdout.contains("file /etc/other (from 50-worker-chrony)"), "{check:?}");
-    // And what is different in the other home is in the way.
+    // And an object that differs on the other API server is a conflict.
     let refused = hub.api_server.machinist(&arguments).unwrap();
     assert_eq!(refused.code, 3, "{refused:?}");
     assert!(refused.stdout.contains("Nothing was written"), "{refused:?}");

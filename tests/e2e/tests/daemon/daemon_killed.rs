@@ -1,6 +1,6 @@
-//! A daemon that is killed at any time goes on where the Node and the disk say.
+//! A daemon that is killed at any time continues from the state of the Node and the disk.
 
-use super::site::{HubFixture, file, files};
+use super::fixture::{HubFixture, file, files};
 use machinist_e2e::{binary, wait_for};
 use serde_json::{Value, json};
 use std::fs;
@@ -20,20 +20,20 @@ impl Drop for DaemonProcess {
     }
 }
 
-fn start(site: &HubFixture, root: &Path) -> DaemonProcess {
+fn start(fixture: &HubFixture, root: &Path) -> DaemonProcess {
     let mut daemon = Command::new(binary::machinist_binary().unwrap());
     daemon.args(["daemon", "--register", "--label", "node-role.kubernetes.io/worker="]);
-    daemon.args(["--node-name", "folder", "--kubeconfig"]).arg(&site.kubeconfig);
+    daemon.args(["--node-name", "killed", "--kubeconfig"]).arg(&fixture.kubeconfig);
     let mut options = fs::OpenOptions::new();
     let log = options.create(true).append(true).open(root.with_extension("log")).unwrap();
     DaemonProcess(daemon.arg("--root").arg(root).stderr(log).stdout(Stdio::null()).spawn().unwrap())
 }
 
-fn wait_done(site: &HubFixture, root: &Path, config: &str) {
+fn wait_done(fixture: &HubFixture, root: &Path, config: &str) {
     let waited = wait_for("the daemon to be done", || {
-        let state = site.annotation("folder", "state");
-        anyhow::ensure!(state == "Done", "{state}: {}", site.annotation("folder", "reason"));
-        Ok(site.annotation("folder", "currentConfig") == config)
+        let state = fixture.annotation("killed", "state");
+        anyhow::ensure!(state == "Done", "{state}: {}", fixture.annotation("killed", "reason"));
+        Ok(fixture.annotation("killed", "currentConfig") == config)
     });
     if let Err(error) = waited {
         panic!("{error:#}\n{}", fs::read_to_string(root.with_extension("log")).unwrap());
@@ -42,28 +42,28 @@ fn wait_done(site: &HubFixture, root: &Path, config: &str) {
 
 #[test]
 fn a_daemon_killed_at_any_time_recovers() {
-    let site = HubFixture::start();
-    let root = site.lab.create_dir("folder").unwrap();
+    let fixture = HubFixture::start();
+    let root = fixture.lab.create_dir("killed").unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
-    site.set_node_disruption_policy(
+    fixture.set_node_disruption_policy(
         &json!({"files": [{"path": "/etc", "actions": [{"type": "None"}]}]}),
     );
-    let mut daemon = start(&site, &root);
+    let mut daemon = start(&fixture, &root);
     wait_for("the machine to join", || {
-        let node = machinist_e2e::block_on(site.nodes().get_opt("folder"))?;
-        Ok(node.is_some() && site.annotation("folder", "state") == "Done")
+        let node = machinist_e2e::block_on(fixture.nodes().get_opt("killed"))?;
+        Ok(node.is_some() && fixture.annotation("killed", "state") == "Done")
     })
     .unwrap();
     for round in 0..ROUNDS {
         let text = |n: u64| format!("round {round} file {n}\n");
         let list: Vec<Value> =
             (0..10).map(|n| file(&format!("/etc/files/{}", n + round % 3), &text(n))).collect();
-        let config = site.apply_config("50-files", &files(&list));
-        // Anywhere between seeing the config and being done, at another place each round.
+        let config = fixture.apply_config("50-files", &files(&list));
+        // Anywhere between seeing the config and being done, at a different point each round.
         std::thread::sleep(Duration::from_millis(round * 23 % 300));
         drop(daemon);
-        daemon = start(&site, &root);
-        wait_done(&site, &root, &config);
+        daemon = start(&fixture, &root);
+        wait_done(&fixture, &root, &config);
         let mut names: Vec<String> = fs::read_dir(root.join("etc/files"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -77,7 +77,7 @@ fn a_daemon_killed_at_any_time_recovers() {
         }
         assert!(!root.join("etc/machine-config-daemon/machinist-pending.json").exists());
     }
-    // A daemon that has nothing to do stops at once when it is told to.
+    // An idle daemon stops immediately on SIGTERM.
     let pid = rustix::process::Pid::from_child(&daemon.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(daemon.0.wait().unwrap().success());

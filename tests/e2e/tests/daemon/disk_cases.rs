@@ -1,7 +1,7 @@
-//! What the real daemon left on a disk, and what ours leaves on a machine that runs: every recorded case, through the
-//! Node, with a real systemd. The same cases are applied to folders in `crates/machinist/tests/once/cases.rs`.
+//! What MCO left on a disk, and what our daemon leaves on a running machine: every recorded case, through the Node,
+//! with a real systemd. `crates/machinist/tests/once/cases.rs` applies the same cases to directories.
 
-use super::site::{HubFixture, differences, snapshot_trees};
+use super::fixture::{HubFixture, differences, snapshot_trees};
 use machinist_e2e::{Machine, cache};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +17,7 @@ fn cases() -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// One path in the form of the cases.
+/// One path in the format of the cases.
 fn observed_path(root: &Path, path: &str) -> Value {
     let place = root.join(path.trim_start_matches('/'));
     let Ok(meta) = place.symlink_metadata() else { return Value::Null };
@@ -31,24 +31,24 @@ fn observed_path(root: &Path, path: &str) -> Value {
 
 /// The links below `*.wants` and `*.requires` to units of the config.
 fn enabled_links(root: &Path, units: &[&String]) -> Vec<String> {
-    let names = |folder: &Path| -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     let mut links = Vec::new();
-    for folder in names(&root.join(UNITS)) {
-        if folder.ends_with(".wants") || folder.ends_with(".requires") {
-            let inside = names(&root.join(UNITS).join(&folder));
+    for dir in names(&root.join(UNITS)) {
+        if dir.ends_with(".wants") || dir.ends_with(".requires") {
+            let inside = names(&root.join(UNITS).join(&dir));
             let ours = inside.iter().filter(|link| units.contains(link));
-            links.extend(ours.map(|link| format!("{folder}/{link}")));
+            links.extend(ours.map(|link| format!("{dir}/{link}")));
         }
     }
     links.sort();
     links
 }
 
-/// What a case changes costs no restart, as far as a policy can name it: templates of units it cannot.
-fn allow_without_reboot(site: &HubFixture, config: &Value) {
+/// Sets a policy so that a case needs no reboot, as far as a policy can express it: it cannot name unit templates.
+fn allow_without_reboot(fixture: &HubFixture, config: &Value) {
     let entries = |list: &Value, key: &str| -> Vec<Value> {
         let list = list.as_array().into_iter().flatten();
         let nameable = |one: &&Value| !one[key].as_str().is_some_and(|name| name.contains('@'));
@@ -57,7 +57,7 @@ fn allow_without_reboot(site: &HubFixture, config: &Value) {
             .collect()
     };
     let config = &config["spec"]["config"];
-    site.set_node_disruption_policy(&json!({
+    fixture.set_node_disruption_policy(&json!({
         "files": entries(&config["storage"]["files"], "path"),
         "units": entries(&config["systemd"]["units"], "name"),
     }));
@@ -72,8 +72,8 @@ fn check(machine: &Machine, id: &str, expect: &Value) {
     let units: Vec<&String> = enabled.keys().collect();
     assert_eq!(json!(enabled_links(&root, &units)), expect["wants"], "{id}: wants");
     for (unit, state) in enabled {
-        let said = machine.exec(&["systemctl", "is-enabled", unit]).unwrap();
-        assert_eq!(&json!(said.stdout.trim()), state, "{id}: {unit}: {}", said.stderr);
+        let output = machine.exec(&["systemctl", "is-enabled", unit]).unwrap();
+        assert_eq!(&json!(output.stdout.trim()), state, "{id}: {unit}: {}", output.stderr);
     }
     let shadow = fs::read_to_string(root.join("etc/shadow")).unwrap();
     let line = shadow.lines().find(|line| line.starts_with("core:")).unwrap();
@@ -82,19 +82,19 @@ fn check(machine: &Machine, id: &str, expect: &Value) {
 
 #[test]
 fn the_disk_matches_what_mco_writes() {
-    let site = HubFixture::start();
-    let machine = site.machine("a");
-    // As the recorded cases had it: no chronyd, and the last preset disables everything.
+    let fixture = HubFixture::start();
+    let machine = fixture.machine("a");
+    // As in the recorded cases: no chronyd, and the last preset disables everything.
     let gone = "rm -f /etc/systemd/system/chronyd.service && systemctl daemon-reload";
     machine.sh(&format!("systemctl disable --now chrony.service; {gone}")).unwrap();
     machine.write_file("/etc/systemd/system-preset/99-last.preset", "disable *\n").unwrap();
-    site.patch_pool(&json!({"spec": {"paused": true}}));
-    site.join(&machine);
-    site.wait_done(&machine, "mco-empty-mc");
-    site.create_unselected_config("nothing", &json!({}));
-    allow_without_reboot(&site, &Value::Null);
-    site.annotate("a", &[("desiredConfig", "nothing")]);
-    site.wait_done(&machine, "nothing");
+    fixture.patch_pool(&json!({"spec": {"paused": true}}));
+    fixture.join(&machine);
+    fixture.wait_done(&machine, "mco-empty-mc");
+    fixture.create_unselected_config("nothing", &json!({}));
+    allow_without_reboot(&fixture, &Value::Null);
+    fixture.annotate("a", &[("desiredConfig", "nothing")]);
+    fixture.wait_done(&machine, "nothing");
     let before = snapshot_trees(&machine);
     let cases = cases();
     assert_eq!(cases.len(), 12);
@@ -102,18 +102,18 @@ fn the_disk_matches_what_mco_writes() {
         let (id, expect) = (case["id"].as_str().unwrap(), &case["expect"]);
         let mut config = case["machineConfig"].clone();
         config["metadata"]["name"] = json!(id);
-        site.request("POST", CONFIGS, &config).unwrap();
-        allow_without_reboot(&site, &config);
-        site.annotate("a", &[("desiredConfig", id)]);
+        fixture.request("POST", CONFIGS, &config).unwrap();
+        allow_without_reboot(&fixture, &config);
+        fixture.annotate("a", &[("desiredConfig", id)]);
         if expect["rc"] == 0 {
-            site.wait_done(&machine, id);
+            fixture.wait_done(&machine, id);
         } else {
-            site.wait_state(&machine, "Unreconcilable", |_, _| Ok(true));
+            fixture.wait_state(&machine, "Unreconcilable", |_, _| Ok(true));
         }
         check(&machine, id, expect);
         // And back.
-        site.annotate("a", &[("desiredConfig", "nothing")]);
-        site.wait_done(&machine, "nothing");
+        fixture.annotate("a", &[("desiredConfig", "nothing")]);
+        fixture.wait_done(&machine, "nothing");
         let left: Vec<String> = differences(&before, &snapshot_trees(&machine))
             .into_iter()
             .filter(|path| !path.contains("/machine-config-daemon/"))

@@ -1,11 +1,11 @@
-//! The daemon on real machines: joined to a hub, as their service, with real restarts.
+//! The daemon on real machines: joined to a hub, running as a service, with real reboots.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod certificates;
 mod config_scenarios;
 mod daemon_killed;
 mod disk_cases;
+mod fixture;
 mod package_and_ostree_hosts;
 mod pod;
 mod rollout;
-mod site;

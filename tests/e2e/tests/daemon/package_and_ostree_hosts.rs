@@ -1,7 +1,7 @@
-//! The operating system beneath the files, on hosts whose own tools are stood in for: a real update-grub wants a real disk,
-//! rpm-ostree is not packaged for Debian. What they are called with, and what follows from what they do, is real.
+//! The operating system below the files, on hosts with fake tools: a real update-grub needs a real disk, and rpm-ostree
+//! is not packaged for Debian. The calls to these tools and the reactions to their results are real.
 
-use super::site::{HubFixture, file, files};
+use super::fixture::{HubFixture, file, files};
 use machinist_e2e::{Machine, wait_for};
 use serde_json::{Value, json};
 
@@ -10,9 +10,9 @@ const BOOT_UNIT: &str = include_str!("fakes/boot.service");
 const A: &str = "registry.example/os@sha256:aaaa";
 const B: &str = "registry.example/os@sha256:bbbb";
 
-/// A machine with a boot loader that shows `/var/fakes/cmdline` as what the kernel was booted with.
-fn with_loader(site: &HubFixture, name: &str, tool: &str, text: &str) -> Machine {
-    let machine = site.machine(name);
+/// A machine with a boot loader that shows `/var/fakes/cmdline` as the kernel's command line.
+fn with_loader(fixture: &HubFixture, name: &str, tool: &str, text: &str) -> Machine {
+    let machine = fixture.machine(name);
     machine.sh("mkdir -p /var/fakes /etc/default/grub.d").unwrap();
     machine.write_file("/var/fakes/boot", BOOT).unwrap();
     machine.write_file("/var/fakes/cmdline", "root=/dev/vda ro\n").unwrap();
@@ -33,64 +33,64 @@ fn arguments(list: &[&str], motd: &str) -> Value {
 }
 
 #[track_caller]
-fn wait_reason(site: &HubFixture, machine: &Machine, state: &str, words: &str) {
-    site.wait_state(machine, state, |site, name| {
-        let reason = site.annotation(name, "reason");
+fn wait_reason(fixture: &HubFixture, machine: &Machine, state: &str, words: &str) {
+    fixture.wait_state(machine, state, |fixture, name| {
+        let reason = fixture.annotation(name, "reason");
         anyhow::ensure!(reason.contains(words), "{reason}");
         Ok(true)
     });
 }
 
 fn status(machine: &Machine) -> Value {
-    let said = machine.exec(&["machinist", "daemon", "status", "-o", "json"]).unwrap();
-    serde_json::from_str(&said.stdout).unwrap()
+    let output = machine.exec(&["machinist", "daemon", "status", "-o", "json"]).unwrap();
+    serde_json::from_str(&output.stdout).unwrap()
 }
 
 #[test]
 fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
-    let site = HubFixture::start();
+    let fixture = HubFixture::start();
     let machine =
-        with_loader(&site, "p", "/usr/sbin/update-grub", include_str!("fakes/update-grub"));
+        with_loader(&fixture, "p", "/usr/sbin/update-grub", include_str!("fakes/update-grub"));
     machine.reboot().unwrap();
-    site.join(&machine);
-    site.wait_done(&machine, "mco-empty-mc");
+    fixture.join(&machine);
+    fixture.wait_done(&machine, "mco-empty-mc");
     let system = status(&machine)["os"].clone();
     assert_eq!(system["backEnd"], "plain");
     assert!(system["reason"].as_str().unwrap().contains("90-machinist.cfg"), "{system}");
 
-    // They come with one restart, also a value with a space in it.
+    // They arrive with one reboot, even a value that contains a space.
     let boots = machine.boots();
-    let config = site.apply_config_spec("50-kargs", &arguments(&["a=1 b=\"c d\""], "one\n"));
-    site.wait_done(&machine, &config);
+    let config = fixture.apply_config_spec("50-kargs", &arguments(&["a=1 b=\"c d\""], "one\n"));
+    fixture.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 1);
     assert_eq!(read(&machine, "/proc/cmdline"), "root=/dev/vda ro a=1 b=\"c d\"\n");
-    wait_for("all events", || Ok(site.events("p").iter().any(|it| it == "NodeDone"))).unwrap();
-    let events = site.events("p");
+    wait_for("all events", || Ok(fixture.events("p").iter().any(|it| it == "NodeDone"))).unwrap();
+    let events = fixture.events("p");
     let mut rest = events.iter();
     for reason in ["OSUpdateStarted", "Drain", "OSUpdateStaged", "Reboot", "NodeDone"] {
         assert!(rest.any(|event| event == reason), "no {reason} in its place: {events:?}");
     }
 
-    // A tool that fails leaves everything as it was, and the machine in use.
+    // A tool that fails leaves everything unchanged, and the machine in service.
     machine.write_file("/var/fakes/loader-fails", "").unwrap();
-    let config = site.apply_config_spec("50-kargs", &arguments(&["a=2"], "two\n"));
-    wait_reason(&site, &machine, "Degraded", "cannot find a device for /boot");
-    machine.wait_for("the way back", |m| Ok(read(m, "/etc/motd") == "one\n")).unwrap();
+    let config = fixture.apply_config_spec("50-kargs", &arguments(&["a=2"], "two\n"));
+    wait_reason(&fixture, &machine, "Degraded", "cannot find a device for /boot");
+    machine.wait_for("the rollback", |m| Ok(read(m, "/etc/motd") == "one\n")).unwrap();
     assert_eq!(machine.boots(), boots + 1);
     machine.sh("rm /var/fakes/loader-fails").unwrap();
-    site.wait_done(&machine, &config);
+    fixture.wait_done(&machine, &config);
     assert_eq!(read(&machine, "/proc/cmdline"), "root=/dev/vda ro a=2\n");
 
-    // Arguments that do not arrive are a change that failed: the machine goes back, once.
+    // Arguments that do not reach the kernel are a failed change: the machine rolls back once.
     let boots = machine.boots();
     machine.write_file("/var/fakes/loader-is-deaf", "").unwrap();
-    site.apply_config_spec("50-kargs", &arguments(&["a=3"], "three\n"));
-    wait_reason(&site, &machine, "Degraded", "missing expected kernel arguments: [a=3]");
-    machine.wait_for("the way back", |m| Ok(read(m, "/etc/motd") == "two\n")).unwrap();
+    fixture.apply_config_spec("50-kargs", &arguments(&["a=3"], "three\n"));
+    wait_reason(&fixture, &machine, "Degraded", "missing expected kernel arguments: [a=3]");
+    machine.wait_for("the rollback", |m| Ok(read(m, "/etc/motd") == "two\n")).unwrap();
     let drop_in = "/etc/default/grub.d/90-machinist.cfg";
-    machine.wait_for("the way back", |m| Ok(read(m, drop_in).contains("LINUX a=2\""))).unwrap();
-    site.wait_state(&machine, "Degraded", |site, name| {
-        Ok(site.annotation(name, "lastAppliedDrain").starts_with("uncordon-"))
+    machine.wait_for("the rollback", |m| Ok(read(m, drop_in).contains("LINUX a=2\""))).unwrap();
+    fixture.wait_state(&machine, "Degraded", |fixture, name| {
+        Ok(fixture.annotation(name, "lastAppliedDrain").starts_with("uncordon-"))
     });
     assert_eq!(machine.boots(), boots + 2);
     machine.sh("rm /var/fakes/loader-is-deaf").unwrap();
@@ -98,9 +98,9 @@ fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
     // An image is refused before anything is written.
     let mut image = arguments(&["a=4"], "four\n");
     image["osImageURL"] = json!(A);
-    site.apply_config_spec("50-kargs", &image);
+    fixture.apply_config_spec("50-kargs", &image);
     wait_reason(
-        &site,
+        &fixture,
         &machine,
         "Unreconcilable",
         "spec.osImageURL: this machine is made of packages",
@@ -108,9 +108,9 @@ fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
     assert_eq!(read(&machine, "/etc/motd"), "two\n");
     assert_eq!(machine.boots(), boots + 2);
 
-    // What is not wanted any more goes.
-    let config = site.apply_config_spec("50-kargs", &arguments(&[], "five\n"));
-    site.wait_done(&machine, &config);
+    // Unwanted arguments are removed.
+    let config = fixture.apply_config_spec("50-kargs", &arguments(&[], "five\n"));
+    fixture.wait_done(&machine, &config);
     assert_eq!(read(&machine, "/proc/cmdline"), "root=/dev/vda ro\n");
     assert!(!machine.exists(drop_in).unwrap());
     assert!(status(&machine)["os"]["status"]["next"].is_null());
@@ -118,18 +118,18 @@ fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
 
 #[test]
 fn a_host_without_a_boot_loader_reports_it_and_continues() {
-    let site = HubFixture::start();
-    let machine = site.machine("n");
-    site.join(&machine);
-    site.wait_done(&machine, "mco-empty-mc");
+    let fixture = HubFixture::start();
+    let machine = fixture.machine("n");
+    fixture.join(&machine);
+    fixture.wait_done(&machine, "mco-empty-mc");
     let boots = machine.boots();
-    let config = site.apply_config_spec("50-kargs", &arguments(&["a=1"], "one\n"));
-    site.wait_done(&machine, &config);
+    let config = fixture.apply_config_spec("50-kargs", &arguments(&["a=1"], "one\n"));
+    fixture.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 1);
     let reason = status(&machine)["os"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("no boot loader that can be told of kernel arguments"), "{reason}");
 
-    // What another config would do is told without doing it.
+    // The plan for another config is shown without applying it.
     let plan = |spec: &Value| {
         let config = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
@@ -138,30 +138,35 @@ fn a_host_without_a_boot_loader_reports_it_and_continues() {
         machine.write_file("/run/config.json", config.to_string()).unwrap();
         machine.exec(&["machinist", "daemon", "plan", "-f", "/run/config.json"]).unwrap()
     };
-    let said = plan(&arguments(&["b=1"], "one\n"));
-    assert!(said.succeeded() && said.stdout.contains("kernel argument b=1 comes"), "{said:?}");
-    assert!(said.stdout.contains("nobody reads kernel arguments here"), "{said:?}");
+    let output = plan(&arguments(&["b=1"], "one\n"));
+    assert!(
+        output.succeeded() && output.stdout.contains("kernel argument b=1 comes"),
+        "{output:?}"
+    );
+    assert!(output.stdout.contains("nobody reads kernel arguments here"), "{output:?}");
     let mut image = arguments(&[], "one\n");
     image["osImageURL"] = json!(A);
-    let said = plan(&image);
-    assert!(said.code == 3 && said.stdout.contains("spec.osImageURL: "), "{said:?}");
+    let output = plan(&image);
+    assert!(output.code == 3 && output.stdout.contains("spec.osImageURL: "), "{output:?}");
 }
 
-/// An image of the pool's own counts before the config's, and going back to the config's is a change too.
-fn layered(site: &HubFixture, machine: &Machine) {
-    let (boots, config) = (machine.boots(), site.annotation("r", "currentConfig"));
-    // In the place of a pool that builds images: what its controller writes, by hand.
-    site.patch_pool(&json!({"spec": {"paused": true}}));
-    site.annotate("r", &[("desiredImage", A)]);
-    site.wait_state(machine, "Done", |site, name| Ok(site.annotation(name, "currentImage") == A));
-    assert_eq!(site.annotation("r", "currentConfig"), config);
+/// The pool's own image overrides the config's, and returning to the config's image is a change too.
+fn layered(fixture: &HubFixture, machine: &Machine) {
+    let (boots, config) = (machine.boots(), fixture.annotation("r", "currentConfig"));
+    // Writes by hand what the controller of a pool that builds images writes.
+    fixture.patch_pool(&json!({"spec": {"paused": true}}));
+    fixture.annotate("r", &[("desiredImage", A)]);
+    fixture.wait_state(machine, "Done", |fixture, name| {
+        Ok(fixture.annotation(name, "currentImage") == A)
+    });
+    assert_eq!(fixture.annotation("r", "currentConfig"), config);
     assert_eq!(status(machine)["os"]["status"]["booted"]["image"], A);
     assert_eq!(read(machine, "/etc/machine-config-daemon/currentimage"), A);
     assert_eq!(machine.boots(), boots + 1);
-    // Without images of its own the pool has the image of its config again.
-    site.patch_pool(&json!({"spec": {"paused": false}}));
-    site.wait_state(machine, "Done", |site, name| {
-        Ok(site.annotation(name, "currentImage").is_empty())
+    // Without its own image the pool has the image of its config again.
+    fixture.patch_pool(&json!({"spec": {"paused": false}}));
+    fixture.wait_state(machine, "Done", |fixture, name| {
+        Ok(fixture.annotation(name, "currentImage").is_empty())
     });
     assert_eq!(status(machine)["os"]["status"]["booted"]["image"], B);
     assert_eq!(read(machine, "/etc/machine-config-daemon/currentimage"), "");
@@ -171,23 +176,24 @@ fn layered(site: &HubFixture, machine: &Machine) {
 
 #[test]
 fn rpm_ostree_is_called_as_mco_calls_it() {
-    let site = HubFixture::start();
-    let machine = with_loader(&site, "r", "/usr/bin/rpm-ostree", include_str!("fakes/rpm-ostree"));
+    let fixture = HubFixture::start();
+    let machine =
+        with_loader(&fixture, "r", "/usr/bin/rpm-ostree", include_str!("fakes/rpm-ostree"));
     let release = "ID=rhel\\nVARIANT_ID=coreos\\nPRETTY_NAME=\"RHCOS 9.6\"\\n";
     machine.sh(&format!("rm /etc/os-release && printf '{release}' >/etc/os-release")).unwrap();
     machine.write_file("/var/fakes/booted", A).unwrap();
     machine.reboot().unwrap();
-    site.join(&machine);
-    site.wait_done(&machine, "mco-empty-mc");
+    fixture.join(&machine);
+    fixture.wait_done(&machine, "mco-empty-mc");
     assert_eq!(status(&machine)["os"]["backEnd"], "rpm-ostree");
     let calls = || read(&machine, "/var/fakes/calls");
 
-    // Downloaded before the drain; image and kernel arguments with one restart.
+    // Downloaded before the drain; image and kernel arguments with one reboot.
     let boots = machine.boots();
     let mut spec = arguments(&["x=1", "y"], "one\n");
     spec["osImageURL"] = json!(B);
-    let config = site.apply_config_spec("50-os", &spec);
-    site.wait_done(&machine, &config);
+    let config = fixture.apply_config_spec("50-os", &spec);
+    fixture.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 1);
     let rebase = "rebase --experimental";
     let image = format!("ostree-unverified-registry:{B}");
@@ -198,51 +204,51 @@ fn rpm_ostree_is_called_as_mco_calls_it() {
     let system = status(&machine)["os"].clone();
     assert_eq!(system["status"]["booted"]["image"], B, "{system}");
 
-    layered(&site, &machine);
+    layered(&fixture, &machine);
     let boots = machine.boots();
 
-    // What gets lost on the way down is staged once more.
+    // What is lost during shutdown is staged again.
     machine.sh("rm /var/fakes/calls; touch /var/fakes/lose-staged").unwrap();
     let mut spec = arguments(&["x=2"], "two\n");
     spec["osImageURL"] = json!(B);
-    let config = site.apply_config_spec("50-os", &spec);
-    site.wait_done(&machine, &config);
+    let config = fixture.apply_config_spec("50-os", &spec);
+    fixture.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 2);
     let kargs = "cleanup -p\nkargs --delete-if-present=x=1 --delete-if-present=y --append=x=2\n";
     assert_eq!(calls(), kargs.repeat(2));
 
-    // A call that fails drops what is staged, and the files go back.
+    // A failed call discards what is staged, and the files are rolled back.
     machine.sh("rm /var/fakes/calls; touch /var/fakes/kargs-fail").unwrap();
     let mut spec = arguments(&["x=3"], "three\n");
     spec["osImageURL"] = json!(A);
-    let config = site.apply_config_spec("50-os", &spec);
-    wait_reason(&site, &machine, "Degraded", "no space left");
-    machine.wait_for("the way back", |m| Ok(read(m, "/etc/motd") == "two\n")).unwrap();
+    let config = fixture.apply_config_spec("50-os", &spec);
+    wait_reason(&fixture, &machine, "Degraded", "no space left");
+    machine.wait_for("the rollback", |m| Ok(read(m, "/etc/motd") == "two\n")).unwrap();
     assert!(!machine.exists("/var/fakes/staged").unwrap());
     machine.sh("rm /var/fakes/kargs-fail").unwrap();
-    site.wait_done(&machine, &config);
+    fixture.wait_done(&machine, &config);
     assert_eq!(status(&machine)["os"]["status"]["booted"]["image"], A);
 
-    // One that the boot loader does not take is gone back from, by itself and for good.
+    // An image that the boot loader does not start is rolled back automatically and is not retried.
     let boots = machine.boots();
     machine.sh("touch /var/fakes/falls-back").unwrap();
     let mut spec = arguments(&["x=3"], "four\n");
     spec["osImageURL"] = json!(B);
-    site.apply_config_spec("50-os", &spec);
-    wait_reason(&site, &machine, "Degraded", "expected target osImageURL");
-    machine.wait_for("the way back", |m| Ok(read(m, "/etc/motd") == "three\n")).unwrap();
-    site.wait_state(&machine, "Degraded", |site, name| {
-        Ok(site.annotation(name, "lastAppliedDrain").starts_with("uncordon-"))
+    fixture.apply_config_spec("50-os", &spec);
+    wait_reason(&fixture, &machine, "Degraded", "expected target osImageURL");
+    machine.wait_for("the rollback", |m| Ok(read(m, "/etc/motd") == "three\n")).unwrap();
+    fixture.wait_state(&machine, "Degraded", |fixture, name| {
+        Ok(fixture.annotation(name, "lastAppliedDrain").starts_with("uncordon-"))
     });
     assert_eq!(machine.boots(), boots + 2);
     assert!(read(&machine, "/proc/cmdline").contains("x=3"));
 
-    // What only another kind of machine can do is refused.
+    // What only another kind of host can do is refused.
     machine.sh("rm /var/fakes/falls-back").unwrap();
     let mut spec = arguments(&["x=3"], "five\n");
     spec["kernelType"] = json!("64k-pages");
     spec["osImageURL"] = json!(A);
-    site.apply_config_spec("50-os", &spec);
-    wait_reason(&site, &machine, "Unreconcilable", "64k-pages is only supported for aarch64");
+    fixture.apply_config_spec("50-os", &spec);
+    wait_reason(&fixture, &machine, "Unreconcilable", "64k-pages is only supported for aarch64");
     assert_eq!(read(&machine, "/etc/motd"), "three\n");
 }

@@ -1,5 +1,5 @@
-//! The daemon as a privileged pod on a node of a real Kubernetes: the kubelet owns the Node, the
-//! machine's root is mounted, and the machine restarts under the pod.
+//! The daemon as a privileged pod on a node of a real Kubernetes cluster: the kubelet owns the Node, the machine's root
+//! is mounted, and the machine reboots while the pod runs.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -7,7 +7,7 @@ use machinist_e2e::{Cluster, Lab, Machine, binary, block_on, wait_for};
 use std::fs;
 use std::process::Command;
 
-/// The program comes out of the machine, with the libraries that it was linked with.
+/// The binary comes from the machine, with the libraries that it was linked with.
 const DAEMON: &str = r#"
 apiVersion: apps/v1
 kind: DaemonSet
@@ -81,11 +81,11 @@ fn annotation(cluster: &Cluster, key: &str) -> anyhow::Result<String> {
     Ok(node.metadata.annotations.unwrap_or_default().get(&key).cloned().unwrap_or_default())
 }
 
-/// What the pod and the controller have said.
+/// The logs of the pod and the controller.
 fn logs(cluster: &Cluster, machine: &Machine) -> String {
     let pod =
         machine.sh("cat /var/log/pods/default_machine-config-daemon*/daemon/*.log | tail -40");
-    let pods = cluster.kubectl_output(&["describe", "pods"]).map(|answer| answer.stdout);
+    let pods = cluster.kubectl_output(&["describe", "pods"]).map(|output| output.stdout);
     format!("{}\n{}", pod.unwrap_or_default(), pods.unwrap_or_default())
 }
 
@@ -99,8 +99,8 @@ fn a_daemon_pod_manages_its_node() {
     controller.arg("--metrics-listen-address").arg(format!("{}:8797", lab.loopback()));
     let _controller = lab.spawn("controller", &controller).unwrap();
     let machine = cluster.boot_node("n1").unwrap();
-    let program = fs::read(binary::machinist_binary().unwrap()).unwrap();
-    machine.write_executable("/usr/local/bin/machinist", program).unwrap();
+    let binary = fs::read(binary::machinist_binary().unwrap()).unwrap();
+    machine.write_executable("/usr/local/bin/machinist", binary).unwrap();
     cluster.apply(DAEMON).unwrap();
     cluster.kubectl(&["label", "node", "n1", "node-role.kubernetes.io/worker="]).unwrap();
     let wait = |what: &str, condition: &dyn Fn() -> anyhow::Result<bool>| {

@@ -1,5 +1,5 @@
-//! What a machine's own part costs: many files on a real disk, one file of a running machine, fifty machines at once, and
-//! doing nothing. Figures need an optimised program and a quiet machine, so these run with `make bench`.
+//! The costs of the daemon: many files on a real disk, one file of a running machine, fifty machines at once, and being
+//! idle. Measurements need an optimised binary and an idle host, so these run with `make bench`.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,10 +9,10 @@
 )]
 
 mod fifty_machines;
-mod one_file;
-#[path = "../daemon/site.rs"]
+#[path = "../daemon/fixture.rs"]
 #[allow(dead_code, reason = "tests of the daemon use the rest of it")]
-mod site;
+mod fixture;
+mod one_file;
 
 use machinist_e2e::{ApiServer, Lab, LoopDisk, binary, command, measurements, wait_for};
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A MachineConfig of a thousand files of a kilobyte or so, a hundred in a folder.
-fn thousand_files_config(folder: &Path, name: &str) -> PathBuf {
+/// A MachineConfig of a thousand files of about a kilobyte, a hundred per directory.
+fn thousand_files_config(dir: &Path, name: &str) -> PathBuf {
     let file = |number: usize| {
         let text = format!("{name}-{number:04}-").repeat(90);
         let path = format!("/etc/many/{}/{number}", number / 100);
@@ -34,12 +34,12 @@ fn thousand_files_config(folder: &Path, name: &str) -> PathBuf {
         "metadata": {"name": name},
         "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}}
     });
-    let path = folder.join(format!("{name}.json"));
+    let path = dir.join(format!("{name}.json"));
     fs::write(&path, config.to_string()).unwrap();
     path
 }
 
-/// Brings a root to a config, and gives the time that it took.
+/// Applies a config to a root and returns the duration.
 fn apply_once(root: &Path, config: &Path, what: &str) -> Duration {
     let mut once = Command::new(binary::machinist_binary().unwrap());
     once.args(["once", "-o", "json", "--root"]).arg(root).arg("-f").arg(config);
@@ -53,7 +53,7 @@ fn apply_once(root: &Path, config: &Path, what: &str) -> Duration {
 }
 
 #[test]
-#[ignore = "a figure: make bench"]
+#[ignore = "benchmark: make bench"]
 fn a_thousand_files_take_two_seconds_at_most() {
     let lab = Lab::new().unwrap();
     let disk = LoopDisk::new(&lab, "disk", 256).unwrap();
@@ -70,10 +70,10 @@ fn a_thousand_files_take_two_seconds_at_most() {
     }
 }
 
-/// What a daemon that rests may have in memory, in kilobytes.
+/// The memory budget of an idle daemon, in kilobytes.
 const IDLE_MEMORY_BUDGET_KIB: u64 = 10 << 10;
 
-/// A number of `/proc/PID/status`, in kilobytes.
+/// A value of `/proc/PID/status`, in kilobytes.
 fn status(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
@@ -81,26 +81,26 @@ fn status(pid: u32, field: &str) -> u64 {
 }
 
 #[test]
-#[ignore = "a figure: make bench"]
+#[ignore = "benchmark: make bench"]
 fn an_idle_daemon_uses_no_cpu() {
-    let home = ApiServer::hub().unwrap();
+    let api_server = ApiServer::hub().unwrap();
     let lab = Lab::new().unwrap();
     let root = lab.create_dir("root").unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
     let mut daemon = Command::new(binary::machinist_binary().unwrap());
     daemon.args(["daemon", "start", "--node-name", "idle", "--register", "--root"]).arg(&root);
     daemon.args(["--label", "node-role.kubernetes.io/worker=", "--kubeconfig"]);
-    daemon.arg(home.kubeconfig());
+    daemon.arg(api_server.kubeconfig());
     let mut process = lab.spawn("daemon", &daemon).unwrap();
     let state = r"jsonpath={.metadata.annotations.machineconfiguration\.openshift\.io/state}";
     wait_for("the machine to be done", || {
         process.check_alive()?;
-        let answer = home.kubectl(&["get", "node", "idle", "-o", state])?;
-        Ok(answer.stdout.trim() == "Done")
+        let output = api_server.kubectl(&["get", "node", "idle", "-o", state])?;
+        Ok(output.stdout.trim() == "Done")
     })
     .unwrap();
     let pid = process.id();
-    // A daemon that rests gives back what it needed to start.
+    // An idle daemon releases the memory that it needed to start.
     wait_for("the daemon to rest", || {
         let memory = status(pid, "VmRSS:");
         anyhow::ensure!(
@@ -116,7 +116,7 @@ fn an_idle_daemon_uses_no_cpu() {
     strace.args(["-p", &pid.to_string()]);
     command::output(&mut strace).unwrap();
     let calls = fs::read_to_string(&log).unwrap();
-    // The call that it was in when the look began is none.
+    // The system call that was in progress at the start does not count.
     let count = calls.lines().filter(|line| !line.contains("resumed")).count();
     let (memory, own) = (status(pid, "VmRSS:"), status(pid, "RssAnon:"));
     println!(

@@ -1,6 +1,6 @@
-//! One changed file without a restart, from the moment that a watch shows the wish to the moment that it shows Done.
+//! One changed file without a reboot, from the moment a watch shows the desired config to the moment it shows Done.
 
-use crate::site::{ANNOTATION_PREFIX, file, files};
+use crate::fixture::{ANNOTATION_PREFIX, file, files};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -16,7 +16,7 @@ const CHANGES: usize = 20;
 const BUDGET: Duration = Duration::from_millis(100);
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 
-/// Wants a config of the machine, and gives the time until it says that it has it.
+/// Sets the machine's desired config, and returns the time until it reports Done.
 async fn change(nodes: &Api<Node>, config: &str) -> anyhow::Result<Duration> {
     let now = nodes.get("one").await?;
     let version = now.metadata.resource_version.unwrap_or_default();
@@ -44,22 +44,22 @@ async fn change(nodes: &Api<Node>, config: &str) -> anyhow::Result<Duration> {
 }
 
 #[test]
-#[ignore = "a figure: make bench"]
+#[ignore = "benchmark: make bench"]
 fn one_changed_file_takes_a_tenth_of_a_second_at_most() {
-    let home = ApiServer::hub().unwrap();
+    let api_server = ApiServer::hub().unwrap();
     let lab = Lab::new().unwrap();
     let root = lab.create_dir("root").unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
-    // Nobody but this test says what the machine is to have, and a file costs nothing.
+    // Only this test sets the desired config, and a file change needs no action.
     let paused = json!({"spec": {"paused": true}});
     let pool = format!("{GROUP}/machineconfigpools/worker");
-    assert_eq!(home.patch(&pool, "merge-patch+json", &paused).code, 200);
+    assert_eq!(api_server.patch(&pool, "merge-patch+json", &paused).code, 200);
     let free = json!([{"path": "/etc", "actions": [{"type": "None"}]}]);
     let policy = json!({
         "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
         "metadata": {"name": "cluster"}, "spec": {"nodeDisruptionPolicy": {"files": free}},
     });
-    home.post("/apis/operator.openshift.io/v1/machineconfigurations", &policy);
+    api_server.post("/apis/operator.openshift.io/v1/machineconfigurations", &policy);
     for name in ["even", "odd"] {
         let mut config: Value = files(&[file("/etc/word", name), file("/etc/other", "other")]);
         config["ignition"] = json!({"version": "3.5.0"});
@@ -67,14 +67,14 @@ fn one_changed_file_takes_a_tenth_of_a_second_at_most() {
             "apiVersion": format!("{ANNOTATION_PREFIX}/v1"), "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": {"config": config},
         });
-        assert_eq!(home.post(&format!("{GROUP}/machineconfigs"), &config).code, 201);
+        assert_eq!(api_server.post(&format!("{GROUP}/machineconfigs"), &config).code, 201);
     }
     let mut daemon = Command::new(binary::machinist_binary().unwrap());
     daemon.args(["daemon", "start", "--node-name", "one", "--register", "--root"]).arg(&root);
     daemon.args(["--label", "node-role.kubernetes.io/worker=", "--kubeconfig"]);
-    daemon.arg(home.kubeconfig());
+    daemon.arg(api_server.kubeconfig());
     let mut process = lab.spawn("daemon", &daemon).unwrap();
-    let nodes: Api<Node> = Api::all(home.client());
+    let nodes: Api<Node> = Api::all(api_server.client());
     wait_for("the machine to be done", || {
         process.check_alive()?;
         let node = block_on(nodes.get("one"))?;

@@ -17,25 +17,25 @@ const STATE_ANNOTATION: &str = "machineconfiguration.openshift.io/state";
 const CURRENT_CONFIG_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 /// The port of the machine config server.
 const PORT: u16 = 22623;
-/// What the workers are to be.
-const MACHINE_CONFIG_NAME: &str = "50-birth";
+/// The pool of the machines.
+const MACHINE_CONFIG_NAME: &str = "50-first-boot";
 
-/// How long a birth may take, on a machine that is busy with other tests.
+/// Timeout for a first boot, on a host that runs other tests.
 const FIRST_BOOT_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Stands in for the kubelet: says whether it was started in its order.
+/// Stands in for the kubelet: records whether it was started in the right order.
 const KUBELET_STUB: &str = "[Unit]\nDescription=Stands in for the kubelet\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
     ExecStart=/bin/sh -c 'if test -e /etc/ignition-machine-config-encapsulated.json; then echo too early; \
     else echo in order; fi >>/var/kubelet.log'\n\n[Install]\nWantedBy=multi-user.target\n";
 
-/// Which server machines ask.
+/// Which server the machines use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerMode {
-    /// The one in `machinist up`.
+    /// The server in `machinist up`.
     Embedded,
-    /// The same; configs are split, and everyone gets the open half.
+    /// The same with sealed configs: only the open half is served without enrolment.
     Sealed,
-    /// A process of its own, `machinist server start`.
+    /// A separate process, `machinist server start`.
     Separate,
 }
 
@@ -43,9 +43,9 @@ pub(crate) enum ServerMode {
 pub(crate) struct FirstBootFixture {
     pub(crate) api_server: ApiServer,
     lab: Lab,
-    /// Whom machines trust.
+    /// The CA that machines trust.
     ca_file: PathBuf,
-    /// A server of its own lives as long as we do.
+    /// Keeps the separate server running.
     separate_server: Option<LabProcess>,
 }
 
@@ -65,26 +65,29 @@ impl FirstBootFixture {
         if server == ServerMode::Sealed {
             up.args(["--server-anonymous", "--server-sealed", &url]);
         }
-        let home = ApiServer::start_hub(lab, &up, &data.join("kubeconfig")).unwrap();
+        let api_server = ApiServer::start_hub(lab, &up, &data.join("kubeconfig")).unwrap();
         let authority = data.join("pki/ca.crt");
-        let mut site =
-            Self { api_server: home, lab: lab.clone(), ca_file: authority, separate_server: None };
+        let mut fixture = Self {
+            api_server: api_server,
+            lab: lab.clone(),
+            ca_file: authority,
+            separate_server: None,
+        };
         let words = ["hub", "token", "--role", "bootstrap", "--data", data.to_str().unwrap()];
-        let bootstrap = site.machinist(&words);
+        let bootstrap = fixture.machinist(&words);
         match server {
             ServerMode::Embedded | ServerMode::Sealed => fs::write(&token, bootstrap).unwrap(),
-            ServerMode::Separate => site.start_separate_server(&bootstrap),
+            ServerMode::Separate => fixture.start_separate_server(&bootstrap),
         }
-        site
+        fixture
     }
 
-    /// Starts a server beside the hub, as the documentation says.
+    /// Starts a separate server next to the hub, as the documentation describes.
     fn start_separate_server(&mut self, bootstrap: &str) {
-        let (folder, address) =
-            (self.lab.create_dir("bootstrap-token").unwrap(), self.lab.address());
-        // As a shell writes it: with the end of a line.
-        fs::write(folder.join("token"), format!("{bootstrap}\n")).unwrap();
-        fs::copy(&self.ca_file, folder.join("ca.crt")).unwrap();
+        let (dir, address) = (self.lab.create_dir("bootstrap-token").unwrap(), self.lab.address());
+        // With a line break, as a shell writes it.
+        fs::write(dir.join("token"), format!("{bootstrap}\n")).unwrap();
+        fs::copy(&self.ca_file, dir.join("ca.crt")).unwrap();
         let authority = TestCa::new("server").unwrap();
         let identity = authority.issue("server", &[], &[&address]).unwrap();
         let (certificate, key) =
@@ -95,7 +98,7 @@ impl FirstBootFixture {
         server.args(["--listen-address", &address, "--first-boot-url", &url, "--first-boot-join"]);
         server.args(["--apiserver-url", &format!("https://{address}:6443")]);
         server.arg("--kubeconfig").arg(self.api_server.kubeconfig());
-        server.arg("--bootstrap-token-dir").arg(&folder);
+        server.arg("--bootstrap-token-dir").arg(&dir);
         server.arg("--cert").arg(certificate).arg("--key").arg(key);
         let mut process = self.lab.spawn("server", &server).unwrap();
         wait_for("the server to listen", || {
@@ -109,12 +112,12 @@ impl FirstBootFixture {
     }
 
     pub(crate) fn machinist(&self, words: &[&str]) -> String {
-        let answer = self.api_server.machinist(words).unwrap();
-        assert!(answer.succeeded(), "{words:?}: {answer:?}");
-        answer.stdout.trim().to_owned()
+        let output = self.api_server.machinist(words).unwrap();
+        assert!(output.succeeded(), "{words:?}: {output:?}");
+        output.stdout.trim().to_owned()
     }
 
-    /// Declares what the workers are to be; gives the name of their config.
+    /// Declares the config of the workers. Returns its name.
     pub(crate) fn declare(&self, spec: Value, files: &[Value]) -> String {
         let made = self.api_server.post(
             &format!("{API}/machineconfigs"),
@@ -133,7 +136,7 @@ impl FirstBootFixture {
         name
     }
 
-    /// Changes what was declared.
+    /// Changes the declared config.
     pub(crate) fn change(&self, spec: &Value) {
         let path = format!("{API}/machineconfigs/{MACHINE_CONFIG_NAME}");
         let changed = self.api_server.patch(&path, "merge-patch+json", &json!({"spec": spec}));
@@ -145,7 +148,7 @@ impl FirstBootFixture {
         self.machinist(&["token", "create", "--pool=worker"])
     }
 
-    /// What whoever starts a machine hands to it; with a token where the server wants one.
+    /// The user data for a new machine, with a token if the server requires one.
     pub(crate) fn pointer_config(&self, token: Option<&str>) -> Value {
         let server = format!("https://{}:{PORT}", self.lab.address());
         let authority = self.ca_file.to_str().unwrap();
@@ -157,27 +160,28 @@ impl FirstBootFixture {
             words.extend(["--token-file", file.to_str().unwrap()]);
         }
         let mut pointer: Value = serde_json::from_str(&self.machinist(&words)).unwrap();
-        // Debian's Ignition is of 2022.
+        // Debian's Ignition is from 2022 and does not know this field.
         pointer["ignition"]["version"] = "3.2.0".into();
         pointer.as_object_mut().unwrap().remove("kernelArguments");
         pointer
     }
 
-    /// Waits until a machine has said that it is as its config says; gives its Node.
+    /// Waits until a machine reports its config as applied. Returns its Node.
     pub(crate) fn wait_done(&self, machine: &Machine, config: &str) -> Value {
         let name = machine.name();
         let mut node = Value::Null;
         let waited = wait_with_timeout(FIRST_BOOT_TIMEOUT, &format!("{name} to be Done"), || {
             node = self.api_server.get(&format!("/api/v1/nodes/{name}")).body;
-            let said = &node["metadata"]["annotations"];
-            Ok(said[STATE_ANNOTATION] == "Done" && said[CURRENT_CONFIG_ANNOTATION] == config)
+            let annotations = &node["metadata"]["annotations"];
+            Ok(annotations[STATE_ANNOTATION] == "Done"
+                && annotations[CURRENT_CONFIG_ANNOTATION] == config)
         });
         let journal = || machine.sh("journalctl -b -o cat -u 'machinist-*' | tail -n 60");
         assert!(waited.is_ok(), "{waited:?}\n{node}\n{:?}", journal());
         node
     }
 
-    /// Waits until the pool says that it does not go on like this; gives the reason.
+    /// Waits until the pool reports that it cannot continue. Returns the reason.
     pub(crate) fn wait_for_render_failure(&self) -> String {
         let mut why = String::new();
         wait_for("the change to be refused", || {
@@ -193,7 +197,7 @@ impl FirstBootFixture {
     }
 }
 
-/// A MachineConfig of the workers, with a unit in the kubelet's place.
+/// A MachineConfig of the workers, with a unit in place of the kubelet.
 pub(crate) fn machine_config(name: &str, mut spec: Value, files: &[Value]) -> Value {
     spec["config"] = json!({
         "ignition": {"version": "3.3.0"}, "storage": {"files": files},
@@ -211,7 +215,8 @@ pub(crate) fn file(path: &str, mode: u32, text: &str) -> Value {
     json!({"path": path, "overwrite": true, "mode": mode, "contents": {"source": format!("data:,{text}")}})
 }
 
-/// A registry with the second version of the system; gives it, its image, and the files with which a machine finds it.
+/// A registry with the second version of the system. Returns the registry, the image, and the files that let a machine
+/// use it.
 pub(crate) fn second_system(lab: &Lab) -> (ImageRegistry, String, [Value; 2]) {
     let registry = ImageRegistry::start(lab).unwrap();
     let image = ContainerImage::system().unwrap().file("usr/lib/testkit-version", 0o644, "v2\n");

@@ -1,5 +1,5 @@
-//! The whole birth of a machine: a pointer config, the real Ignition, our server, the first boot, the pool's image, one
-//! restart, joined, Done.
+//! The whole first boot of a machine: a pointer config, the real Ignition, our server, the pool's image, one reboot,
+//! joined, Done.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod fixture;
@@ -20,7 +20,7 @@ fn power_on_new_machine(machine: MachineBuilder) -> Machine {
     machine
 }
 
-/// Keeps and shows how long it took from power-on to Done.
+/// Records and prints the time from power-on to Done.
 fn record_first_boot_time(name: &str, start: Instant) {
     let took = format!("{:.1} s from power-on to Done", start.elapsed().as_secs_f64());
     measurements::record(name, took).unwrap();

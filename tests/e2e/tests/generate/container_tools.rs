@@ -1,4 +1,5 @@
-//! The container tools of Debian read what we generate: they find mirrors, refuse what is blocked, ask for signatures, and store as they are told.
+//! Debian's container tools read what we generate: they find mirrors, refuse blocked sources, require signatures, and
+//! use the configured storage.
 
 use base64::Engine as _;
 use machinist_e2e::{ContainerImage, ImageRegistry, Lab, binary, cache, command, environment};
@@ -7,21 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What was generated for workers, and the tools that read it.
+/// The files generated for workers, and the tools that read them.
 struct GeneratedFiles {
     files: PathBuf,
     out: PathBuf,
 }
 
 impl GeneratedFiles {
-    fn new(folder: &Path, objects: &[Value]) -> Self {
-        let input = folder.join("objects.json");
+    fn new(dir: &Path, objects: &[Value]) -> Self {
+        let input = dir.join("objects.json");
         fs::write(
             &input,
             json!({"kind": "List", "apiVersion": "v1", "items": objects}).to_string(),
         )
         .unwrap();
-        let out = folder.join("generated");
+        let out = dir.join("generated");
         let mut machinist = Command::new(binary::machinist_binary().unwrap());
         machinist.args(["generate", "--pool", "worker", "-f"]).arg(&input).arg("-o").arg(&out);
         command::run(machinist.current_dir(cache::source_root())).unwrap();
@@ -29,7 +30,7 @@ impl GeneratedFiles {
         Self { files, out }
     }
 
-    /// podman, with what was generated for containers and images.
+    /// podman with the generated container and image settings.
     fn podman(&self) -> Command {
         let storage = "99-worker-generated-containerruntime/files/etc/containers/storage.conf";
         let mut podman = Command::new(environment::find_tool("podman").unwrap());
@@ -46,7 +47,7 @@ impl GeneratedFiles {
         skopeo
     }
 
-    /// The digest of an image, by whatever way it is found.
+    /// The digest of an image, from whichever source is used.
     fn digest(&self, image: &str) -> Result<String, String> {
         let mut skopeo = self.skopeo();
         skopeo.args([
@@ -79,8 +80,8 @@ impl GeneratedFiles {
 }
 
 fn run_command(command: &mut Command) -> Result<String, String> {
-    let answer = command::output(command).unwrap();
-    if answer.succeeded() { Ok(answer.stdout.trim().to_owned()) } else { Err(answer.stderr) }
+    let output = command::output(command).unwrap();
+    if output.succeeded() { Ok(output.stdout.trim().to_owned()) } else { Err(output.stderr) }
 }
 
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
@@ -128,19 +129,19 @@ fn skopeo_finds_images_at_our_mirrors_and_nowhere_else() {
     assert_eq!(reader.digest(&format!("digest.invalid/team/app@{digest}")), Ok(digest.clone()));
     assert_eq!(reader.digest("tag.invalid/team/app:1"), Ok(digest.clone()));
     assert_eq!(reader.digest(&format!("a.wild.invalid/app@{digest}")), Ok(digest.clone()));
-    // Not by tag where the mirror is for digests, and the source itself is never asked.
+    // Not by tag where the mirror is for digests, and the source itself is never contacted.
     let by_tag = reader.digest("digest.invalid/team/app:1").unwrap_err();
     assert!(by_tag.contains("is blocked"), "{by_tag}");
     let by_digest = reader.digest(&format!("tag.invalid/team/app@{digest}")).unwrap_err();
     assert!(by_digest.contains("is blocked"), "{by_digest}");
-    // What is blocked is refused by its name, though the mirror could be asked for it.
+    // A blocked source is refused by name, although a mirror could serve it.
     let refused = reader.copy(&format!("digest.invalid/team/secret@{digest}")).unwrap_err();
     assert!(refused.contains("rejected by policy"), "{refused}");
     reader.copy(&format!("digest.invalid/team/app@{digest}")).unwrap();
 }
 
 #[test]
-fn skopeo_asks_for_the_signatures_that_our_policies_ask_for() {
+fn skopeo_requires_the_signatures_of_our_policies() {
     let lab = Lab::new().unwrap();
     let registry = ImageRegistry::start(&lab).unwrap();
     let host = registry.host();
@@ -190,7 +191,7 @@ fn podman_finds_images_where_our_mirrors_and_stores_are() {
     let registry = ImageRegistry::start(&lab).unwrap();
     let host = registry.host();
     registry.push("mirror/app:1", &ContainerImage::busybox().unwrap()).unwrap();
-    let folder = |name: &str| lab.create_dir(name).unwrap().display().to_string();
+    let dir = |name: &str| lab.create_dir(name).unwrap().display().to_string();
     let objects = |driver: &str, root: &str, settings: &Value| {
         let lists = json!({"registrySources": {"insecureRegistries": [host]}});
         let mirrors = json!({"imageTagMirrors": [
@@ -204,19 +205,19 @@ fn podman_finds_images_where_our_mirrors_and_stores_are() {
         ]
     };
 
-    // An image that is asked for under the name of its source comes from the mirror.
-    let shared = folder("shared");
-    let nothing = json!({"additionalImageStores": [{"path": folder("nothing")}]});
+    // An image that is requested by the name of its source comes from the mirror.
+    let shared = dir("shared");
+    let nothing = json!({"additionalImageStores": [{"path": dir("nothing")}]});
     let first =
         GeneratedFiles::new(&lab.create_dir("first").unwrap(), &objects("vfs", &shared, &nothing));
     let image = "tag.invalid/team/app:1";
     run_command(first.podman().args(["pull", "--quiet", image])).unwrap();
 
-    // Another host shares the store, and need not pull anything.
+    // Another host shares the store and pulls nothing.
     let settings = json!({"additionalImageStores": [{"path": shared}]});
     let second = GeneratedFiles::new(
         &lab.create_dir("second").unwrap(),
-        &objects("vfs", &folder("own"), &settings),
+        &objects("vfs", &dir("own"), &settings),
     );
     let found = run_command(second.podman().args(["images", "--format", "json"])).unwrap();
     let found: Value = serde_json::from_str(&found).unwrap();
@@ -229,17 +230,20 @@ fn podman_finds_images_where_our_mirrors_and_stores_are() {
     assert_eq!(known["Mirrors"][0]["Location"], format!("{host}/mirror"), "{known}");
     assert_eq!(known["Mirrors"][0]["PullFromMirror"], "tag-only", "{known}");
 
-    // Where the file system of this host has no quotas, podman refuses the limit by its name.
+    // Where the host's file system has no quotas, podman refuses the limit and names it.
     let limit = json!({"overlaySize": "8G"});
     let third = GeneratedFiles::new(
         &lab.create_dir("third").unwrap(),
-        &objects("overlay", &folder("limited"), &limit),
+        &objects("overlay", &dir("limited"), &limit),
     );
-    let said = run_command(third.podman().args(["info", "--format", "json"]));
-    assert!(said.as_ref().unwrap_or_else(|refused| refused).contains("overlay.size"), "{said:?}");
+    let output = run_command(third.podman().args(["info", "--format", "json"]));
+    assert!(
+        output.as_ref().unwrap_or_else(|refused| refused).contains("overlay.size"),
+        "{output:?}"
+    );
 }
 
-/// What a template would say about where containers are stored.
+/// What a template would set as the storage of containers.
 fn storage(driver: &str, root: &str) -> Value {
     let text = format!(
         "[storage]\ndriver = \"{driver}\"\nrunroot = \"{root}/run\"\ngraphroot = \"{root}\"\n"

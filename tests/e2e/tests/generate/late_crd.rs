@@ -1,6 +1,6 @@
-//! A kind whose definition is installed after the controller has started counts from then on.
+//! A kind whose CRD is installed after the controller has started takes effect from then on.
 
-use super::site::openshift_pool;
+use super::fixture::openshift_pool;
 use anyhow::ensure;
 use machinist_e2e::{Cluster, binary, cluster, wait_with_timeout};
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ fn a_crd_installed_later_is_picked_up() {
     let (late, early): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.ends_with(late));
     assert_eq!(late.len(), 1);
     cluster.install_crds(&early).unwrap();
-    let folder = cluster.lab().create_dir("manifests").unwrap();
+    let dir = cluster.lab().create_dir("manifests").unwrap();
     let apply = |object: &Value| {
-        let path = folder.join("object.json");
+        let path = dir.join("object.json");
         fs::write(&path, object.to_string()).unwrap();
         cluster.kubectl(&["apply", "-f", path.to_str().unwrap()]).unwrap();
     };

@@ -1,10 +1,10 @@
-//! MachineConfigs that are made out of something easier to write, on both homes and with real readers.
+//! MachineConfigs that are generated from other kinds, on both API servers and with the real consumers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod container_tools;
+#[path = "../controller/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the controller use the rest")]
+mod fixture;
 mod late_crd;
 mod scenarios;
-#[path = "../controller/site.rs"]
-#[allow(dead_code, reason = "the tests of the controller use the rest")]
-mod site;

@@ -25,7 +25,7 @@ impl HubProcess {
         Self::with_history(None)
     }
 
-    /// Starts a hub that remembers only so many events.
+    /// Starts a hub with a limited event history.
     pub fn with_history(history: Option<usize>) -> Result<Self> {
         let lab = Lab::new()?;
         let data = lab.create_dir("hub")?;
@@ -35,7 +35,7 @@ impl HubProcess {
         Ok(hub)
     }
 
-    /// Starts the process and does not wait.
+    /// Starts the process without waiting.
     pub fn launch(&mut self) -> Result<()> {
         let mut up = Command::new(binary::machinist_binary()?);
         up.arg("up").arg("--data").arg(&self.data);
@@ -62,7 +62,7 @@ impl HubProcess {
         })
     }
 
-    /// Kills the process where it stands.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         let mut process = self.process.take().context("the hub is not running")?;
         process.signal(Signal::KILL)?;
@@ -70,7 +70,7 @@ impl HubProcess {
         Ok(())
     }
 
-    /// Stops the process as a service manager does; it must end well.
+    /// Stops the process as a service manager does. It must exit successfully.
     pub fn terminate(&mut self) -> Result<()> {
         let mut process = self.process.take().context("the hub is not running")?;
         process.signal(Signal::TERM)?;
@@ -91,7 +91,7 @@ impl HubProcess {
         self.data.join("kubeconfig")
     }
 
-    /// A client with connections of its own.
+    /// A client with its own connections.
     pub fn client(&self) -> Result<Client> {
         cluster::client(&self.kubeconfig())
     }
@@ -111,7 +111,7 @@ impl HubProcess {
     }
 }
 
-/// A small generator of numbers that look random.
+/// A small pseudo-random number generator.
 pub struct RandomGenerator(pub u64);
 
 impl RandomGenerator {

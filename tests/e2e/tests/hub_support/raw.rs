@@ -1,4 +1,4 @@
-//! Bytes over TLS, for clients that do what no client library would do.
+//! Raw bytes over TLS, for clients that do what no client library would do.
 
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 pub type TlsConnection = StreamOwned<ClientConnection, TcpStream>;
 
-/// Makes connections to one server, as its administrator or as nobody.
+/// Connects to one server, as its administrator or without a certificate.
 pub struct RawTlsDialer {
     address: SocketAddr,
     admin: Arc<ClientConfig>,
     anonymous: Arc<ClientConfig>,
 }
 
-/// The head and the body of an answer.
+/// The head and the body of a response.
 #[derive(Debug)]
 pub struct RawHttpResponse {
     pub code: u16,
@@ -35,7 +35,7 @@ impl RawHttpResponse {
 }
 
 impl RawTlsDialer {
-    /// Takes keys and address from a kubeconfig.
+    /// Reads keys and address from a kubeconfig.
     pub fn new(kubeconfig: &Path, address: &str) -> Result<Self> {
         let text = std::fs::read_to_string(kubeconfig)?;
         let ca = kubeconfig_data(&text, "certificate-authority-data")?;
@@ -64,12 +64,12 @@ impl RawTlsDialer {
         Ok(stream)
     }
 
-    /// A connection of the administrator.
+    /// A connection as the administrator.
     pub fn admin(&self) -> Result<TlsConnection> {
         self.connect(&self.admin, &[])
     }
 
-    /// A connection of the administrator that speaks HTTP/2.
+    /// An HTTP/2 connection as the administrator.
     pub fn admin_http2(&self) -> Result<TlsConnection> {
         self.connect(&self.admin, &[b"h2"])
     }
@@ -96,10 +96,10 @@ impl RawTlsDialer {
         Ok(StreamOwned::new(tls, tcp))
     }
 
-    /// Sends bytes of one HTTP/1 request of the administrator and reads the answer to its end.
+    /// Sends the bytes of one HTTP/1 request as the administrator and reads the whole response.
     pub fn request(&self, request: &[u8]) -> Result<RawHttpResponse> {
         let mut connection = self.admin()?;
-        // The server may answer and close before it has read everything.
+        // The server may respond and close before it has read everything.
         let _ = connection.write_all(request).and_then(|()| connection.flush());
         read_response(&mut connection)
     }
@@ -113,7 +113,7 @@ fn kubeconfig_data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
     Ok(BASE64_STANDARD.decode(value[..end].trim())?)
 }
 
-/// The answer on a connection that the server closes after it.
+/// The response on a connection that the server closes after it.
 pub fn read_response(connection: &mut TlsConnection) -> Result<RawHttpResponse> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16384];
@@ -121,7 +121,7 @@ pub fn read_response(connection: &mut TlsConnection) -> Result<RawHttpResponse> 
         match connection.read(&mut piece) {
             Ok(0) => break,
             Ok(count) => bytes.extend_from_slice(&piece[..count]),
-            // The other side may be gone without a word once everything was said.
+            // The server may close without a TLS close_notify after the response.
             Err(_) if !bytes.is_empty() => break,
             Err(error) => return Err(error.into()),
         }
@@ -132,7 +132,7 @@ pub fn read_response(connection: &mut TlsConnection) -> Result<RawHttpResponse> 
     Ok(RawHttpResponse { code, body: bytes[end + 4..].to_vec() })
 }
 
-/// An HTTP/1 request after which the connection ends.
+/// An HTTP/1 request that closes the connection.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n");
     for (name, value) in headers {
@@ -145,7 +145,7 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     [text.as_bytes(), body].concat()
 }
 
-/// The frames of an HTTP/2 client that asks for the same path on many streams and takes nothing.
+/// The frames of an HTTP/2 client that requests the same path on many streams and reads nothing.
 pub fn http2_without_window(path: &str, streams: u32) -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     // SETTINGS: the initial window of every stream is 0.

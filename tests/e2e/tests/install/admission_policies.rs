@@ -1,4 +1,4 @@
-//! A machine may write only its own Node and MachineConfigNode: tried with real tokens of daemons.
+//! A machine may write only its own Node and MachineConfigNode, tested with real tokens of daemons.
 
 use crate::support::{DAEMON, NAMESPACE, client, install, token};
 use kube::Client;
@@ -32,7 +32,7 @@ fn report(name: &str) -> Value {
     })
 }
 
-/// Writes; gives the error's code and text, or nothing.
+/// Writes an object. Returns the code and text of an error, or `None`.
 fn write(client: &Client, method: &str, path: &str, body: &Value) -> Option<(u16, String)> {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = http::Request::builder()
@@ -48,20 +48,20 @@ fn write(client: &Client, method: &str, path: &str, body: &Value) -> Option<(u16
     }
 }
 
-fn assert_forbidden(answer: Option<(u16, String)>, why: &str) {
-    let (code, message) = answer.unwrap_or_else(|| panic!("it was let through; expected: {why}"));
+fn assert_forbidden(response: Option<(u16, String)>, why: &str) {
+    let (code, message) = response.unwrap_or_else(|| panic!("it was let through; expected: {why}"));
     assert!(code == 403 && message.contains(why), "{code} {message}; expected: {why}");
 }
 
 #[test]
-fn a_daemon_writes_its_own_node_and_report_and_no_others() {
+fn a_daemon_writes_only_its_own_node_and_machine_config_node() {
     let cluster = Cluster::start().unwrap();
     install(&cluster).unwrap();
     cluster.apply(&nodes_and_pods()).unwrap();
     let own = client(&cluster, &token(&cluster, DAEMON, Some("daemon-n1")).unwrap()).unwrap();
     let annotate = |key: &str| json!({"metadata": {"annotations": {key: "x"}}});
     let (n1, n2) = (format!("{NODES}/n1"), format!("{NODES}/n2"));
-    // A new policy is in force a moment after it was made.
+    // A new policy takes effect with a delay.
     let other = || write(&own, "PATCH", &n2, &annotate(STATE_ANNOTATION));
     wait_for("the policy to be in force", || Ok(other().is_some())).unwrap();
     assert_forbidden(other(), "the daemon of machine n1 may not write Node n2");
@@ -87,7 +87,7 @@ fn a_daemon_writes_its_own_node_and_report_and_no_others() {
     ] {
         assert_forbidden(write(&own, "PATCH", &n1, &more), "nothing but annotations");
     }
-    // These the roles already refuse.
+    // RBAC already refuses these.
     let forbidden = "forbidden";
     assert_forbidden(write(&own, "DELETE", &n1, &json!({})), forbidden);
     assert_forbidden(
@@ -107,12 +107,12 @@ fn a_daemon_writes_its_own_node_and_report_and_no_others() {
     assert_eq!(write(&own, "PATCH", &format!("{REPORTS}/n1/status"), &status), None);
     assert_forbidden(write(&own, "PATCH", &format!("{REPORTS}/n2/status"), &status), why);
 
-    // A token that belongs to no pod is on no machine.
+    // A token that is not bound to a pod belongs to no node.
     let loose = client(&cluster, &token(&cluster, DAEMON, None).unwrap()).unwrap();
     let why = "the daemon of no machine may not write";
     assert_forbidden(write(&loose, "PATCH", &n1, &annotate(STATE_ANNOTATION)), why);
     assert_forbidden(write(&loose, "POST", REPORTS, &report("n3")), why);
-    // Nobody else is held back by it.
+    // The policy does not restrict anybody else.
     assert_eq!(write(&cluster.client(), "PATCH", &n2, &annotate("others")), None);
 
     let second = "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\n\

@@ -1,12 +1,12 @@
-//! The Helm chart, by Helm itself.
+//! The Helm chart, installed with Helm itself.
 
 use crate::support::{NAMESPACE, deploy, get};
 use machinist_e2e::{Cluster, cache, command};
 use std::process::Command;
 
 fn helm(cluster: &Cluster, args: &[&str]) -> String {
-    let program = cache::artifact("helm").unwrap().join("bin/helm");
-    let mut helm = Command::new(program);
+    let binary = cache::artifact("helm").unwrap().join("bin/helm");
+    let mut helm = Command::new(binary);
     helm.env("KUBECONFIG", cluster.kubeconfig()).env("HOME", cluster.lab().dir()).args(args);
     command::run(&mut helm).unwrap()
 }
@@ -30,9 +30,9 @@ fn the_chart_installs_and_uninstalls_the_manifests() {
     let operator = get(&cluster, &operator).unwrap();
     let image = &operator["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, "example/machinist:9");
-    // What the folder says is there already, but for the image.
-    let folder = deploy("system").display().to_string();
-    let differences = cluster.kubectl_output(&["diff", "-k", &folder]).unwrap().stdout;
+    // Everything in the directory already exists; only the image differs.
+    let dir = deploy("system").display().to_string();
+    let differences = cluster.kubectl_output(&["diff", "-k", &dir]).unwrap().stdout;
     let changed = |line: &&str| {
         let is_change = line.starts_with('+') || line.starts_with('-');
         is_change && !line.starts_with("+++") && !line.starts_with("---")

@@ -1,5 +1,5 @@
-//! A whole life in a real Kubernetes, from our own image: install, a change with drain and restart, an upgrade that touches no
-//! machine, and a deinstallation that leaves what users made.
+//! The whole lifecycle in a real Kubernetes cluster, from our own image: install, a change with drain and reboot, an
+//! upgrade that touches no machine, and an uninstallation that keeps what users created.
 
 use crate::image;
 use crate::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the server finds tokens and enrolments, and what lets it.
+/// Where the server stores tokens and enrolments, and the Role that allows it.
 const ACCESS: &str = "extras/server-access.yaml";
 const USERS: &str = r#"
 apiVersion: machineconfiguration.openshift.io/v1
@@ -45,19 +45,19 @@ fn annotation(cluster: &Cluster, name: &str, key: &str) -> Result<String> {
     Ok(node["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned())
 }
 
-/// What the pods have said, for whoever looks for a fault.
+/// The logs of the pods, for debugging.
 fn logs(cluster: &Cluster, machines: &[Machine]) -> String {
     let mut all = String::new();
     for machine in machines {
-        let said = machine.sh(&format!(
+        let logs = machine.sh(&format!(
             "for f in /var/log/pods/{NAMESPACE}_*/*/*.log; do echo \"== $f\"; tail -15 $f; done"
         ));
-        all += &format!("{}:\n{}\n", machine.name(), said.unwrap_or_default());
+        all += &format!("{}:\n{}\n", machine.name(), logs.unwrap_or_default());
     }
     let pods = cluster.kubectl_output(&["-n", NAMESPACE, "get", "pods", "-o", "wide"]);
     let events = cluster.kubectl_output(&["-n", NAMESPACE, "get", "events"]);
-    for answer in [pods, events].into_iter().flatten() {
-        all += &answer.stdout;
+    for output in [pods, events].into_iter().flatten() {
+        all += &output.stdout;
     }
     all
 }
@@ -75,8 +75,7 @@ fn install_update_and_uninstall_on_kubernetes() {
     }
 }
 
-/// A cluster of one machine: there is nowhere to send its pods to, not even our own, so it restarts without being
-/// emptied.
+/// A cluster of one machine: its pods, ours included, have nowhere to go, so it reboots without a drain.
 #[test]
 fn a_single_node_cluster_reboots_without_a_drain() {
     let lab = Lab::new().unwrap();
@@ -91,8 +90,11 @@ fn a_single_node_cluster_reboots_without_a_drain() {
         cluster.apply(USERS)?;
         has_its_config(&cluster)?;
         ensure!(machines[0].boots() == boots + 1);
-        let said = cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
-        ensure!(said.contains("Drain not required") && !said.contains("Draining node"), "{said}");
+        let output = cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
+        ensure!(
+            output.contains("Drain not required") && !output.contains("Draining node"),
+            "{output}"
+        );
         Ok(())
     };
     if let Err(error) = alone() {
@@ -112,7 +114,7 @@ fn has_its_config(cluster: &Cluster) -> Result<()> {
 struct InstallLifecycle<'a> {
     cluster: &'a Cluster,
     machines: &'a [Machine],
-    /// How often each had booted before anything was installed.
+    /// How often each machine had booted before the installation.
     boots: Vec<u32>,
 }
 
@@ -125,7 +127,7 @@ impl InstallLifecycle<'_> {
         self.check_uninstall().context("deinstall")
     }
 
-    /// How often each machine has restarted since.
+    /// How often each machine has rebooted since.
     fn reboots(&self) -> Vec<u32> {
         let now = self.machines.iter().map(Machine::boots);
         now.zip(&self.boots).map(|(now, before)| now - before).collect()
@@ -185,7 +187,7 @@ impl InstallLifecycle<'_> {
         self.check_server()
     }
 
-    /// A new machine gets the same config, and trusts the server by the CA that the cluster hands out.
+    /// A new machine gets the same config, and trusts the server by the CA that the cluster publishes.
     fn check_server(&self) -> Result<()> {
         wait_for("the server to serve the config", || {
             Ok(self.config("none")?.contains("/etc/from-cluster"))
@@ -193,7 +195,7 @@ impl InstallLifecycle<'_> {
         wait_for("the pointer config", || Ok(!self.pointer_config()?.is_empty()))
     }
 
-    /// What a new worker gets that brings a token.
+    /// The response for a new worker that sends a token.
     fn config(&self, token: &str) -> Result<String> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
         let bundle = get(self.cluster, &path)?["data"]["ca-bundle.crt"]
@@ -207,7 +209,7 @@ impl InstallLifecycle<'_> {
         Ok(block_on(client_at(&url, &bundle, token)?.request_text(request))?)
     }
 
-    /// What points workers there; empty where nothing does.
+    /// The URL for workers, or empty if there is none.
     fn pointer_config(&self) -> Result<String> {
         let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/worker-user-data-managed");
         let secret = get(self.cluster, &secret)?;
@@ -215,8 +217,8 @@ impl InstallLifecycle<'_> {
         Ok(String::from_utf8(BASE64_STANDARD.decode(data)?)?)
     }
 
-    /// The settings of the server: it wants the token that pointer configs hold, gives no secret away, and hands out the
-    /// program for the first boot.
+    /// The settings of the server: it requires the token that pointer configs contain, serves no secret, and serves the
+    /// binary for the first boot.
     fn check_server_auth(&self) -> Result<()> {
         let cluster = self.cluster;
         cluster.kubectl(&["apply", "-f", &path(&deploy(ACCESS))])?;
@@ -250,7 +252,7 @@ impl InstallLifecycle<'_> {
             machine.sh(tag)?;
         }
         let flat = fs::read_to_string(deploy("install.yaml"))?;
-        // The program is the same, so it has to be told that it is another release.
+        // The binary is the same, so it must be given another release version.
         let flat = flat.replace("localhost/machinist:0.1.0", "localhost/machinist:0.2.0").replace(
             "        - {name: POD_NAME,",
             "        - {name: RELEASE_VERSION, value: 0.2.0}\n        - {name: POD_NAME,",

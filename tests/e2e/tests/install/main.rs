@@ -1,4 +1,5 @@
-//! Installing into a Kubernetes: `deploy/`, the rights of each part, the operator, and a whole life on real nodes.
+//! Installing into a Kubernetes cluster: `deploy/`, the permissions of each component, the operator, and the whole
+//! lifecycle on real nodes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod admission_policies;

@@ -1,5 +1,5 @@
-//! The operator against a real API server, with the rights of its own account alone. There are no machines: whether the
-//! parts are ready is what the test says in their status.
+//! The operator against a real API server, with only the permissions of its own account. There are no machines: the
+//! test sets the readiness of the components in their status.
 
 use crate::support::{
     NAMESPACE, OPERATOR, condition, deploy, get, install, kubeconfig_file, merge, wait_condition,
@@ -36,7 +36,7 @@ fn start(cluster: &Cluster, release: &str) -> LabProcess {
     cluster.lab().spawn("operator", &operator).unwrap()
 }
 
-/// Where its figures are.
+/// The address of its metrics.
 fn metrics_address(cluster: &Cluster) -> String {
     format!("{}:8797", cluster.lab().loopback())
 }
@@ -46,19 +46,19 @@ fn wait_for_event(cluster: &Cluster, reason: &str, words: &[&str]) {
     wait_for(&format!("{reason}: {words:?}"), || {
         let all = get(cluster, "/api/v1/namespaces/default/events")?;
         let about = |event: &&Value| event["involvedObject"]["kind"] == "MachineConfiguration";
-        let events = all["items"].as_array().into_iter().flatten().filter(about);
-        let told: Vec<String> =
-            events.map(|event| format!("{}: {}", event["reason"], event["message"])).collect();
+        let found = all["items"].as_array().into_iter().flatten().filter(about);
+        let events: Vec<String> =
+            found.map(|event| format!("{}: {}", event["reason"], event["message"])).collect();
         let is_it = |text: &String| {
             text.contains(&format!("\"{reason}\"")) && words.iter().all(|word| text.contains(word))
         };
-        ensure!(told.iter().any(is_it), "told were {told:#?}");
+        ensure!(events.iter().any(is_it), "found only {events:#?}");
         Ok(true)
     })
     .unwrap();
 }
 
-/// Waits until the operator serves a line that begins so.
+/// Waits until the operator serves a metric line with this prefix.
 fn wait_for_metric(cluster: &Cluster, line: &str) {
     wait_for(line, || {
         let text = http_get(&metrics_address(cluster), "/metrics")?;
@@ -94,7 +94,7 @@ fn wait_images(cluster: &Cluster, expected: &str) {
     .unwrap();
 }
 
-/// Says that a part has rolled out.
+/// Marks a component as rolled out.
 fn roll_out(cluster: &Cluster, part: &str) {
     let object = get(cluster, &path(part)).unwrap();
     let status = if part == "controller" {
@@ -137,7 +137,7 @@ fn bundle(cluster: &Cluster) -> Result<String> {
 fn the_operator_deploys_repairs_rotates_and_upgrades() {
     let cluster = Cluster::start().unwrap();
     install(&cluster).unwrap();
-    // Who would publish it is not there.
+    // The component that would publish it is missing.
     cluster
         .kubectl(&[
             "-n",
@@ -176,7 +176,7 @@ fn deploys(cluster: &Cluster) {
     wait_condition(cluster, "Available", "False NoController").unwrap();
     wait_condition(cluster, "Progressing", "True RollingOut: Working towards 1").unwrap();
     roll_out(cluster, "controller");
-    // Without a word about where the API is, there is no server, and it is said why.
+    // Without the address of the API there is no server, and the reason is reported.
     wait_for("the remedy", || {
         let available = condition(cluster, "Available")?;
         ensure!(
@@ -262,7 +262,7 @@ fn reports_degraded(cluster: &Cluster) {
     degraded_pool_is_reported(cluster);
 }
 
-/// A pool that every release needs and that stands still is the system's trouble.
+/// A stuck pool that every release needs degrades the whole operator.
 fn degraded_pool_is_reported(cluster: &Cluster) {
     let pool = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/master";
     let status = |since: &str, updated: i32| {
@@ -290,7 +290,7 @@ fn arguments(cluster: &Cluster, part: &str) -> Result<String> {
     Ok(object["spec"]["template"]["spec"]["containers"][0]["args"].to_string())
 }
 
-/// Settings of the server reach its arguments and those of the controller; a token that is not there is missed.
+/// Settings of the server reach its arguments and the controller's; a missing token is reported.
 fn server_auth_settings(cluster: &Cluster) {
     settings(cluster, ", serverToken: pointer, sealed: 'true', firstBoot: 'true'");
     wait_condition(
@@ -304,7 +304,7 @@ fn server_auth_settings(cluster: &Cluster) {
     cluster.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", "pointer", token]).unwrap();
     wait_condition(cluster, "Degraded", "False").unwrap();
     let url = "https://api.example.com:22623";
-    wait_for("the server to be told", || {
+    wait_for("the server to get its settings", || {
         let (server, controller) =
             (arguments(cluster, "server")?, arguments(cluster, "controller")?);
         for word in [
@@ -339,7 +339,7 @@ fn rotates(cluster: &Cluster) {
     .unwrap();
     assert_eq!(secret_text(cluster, "machine-config-server-tls", "ca.crt").unwrap(), old);
     let new = secret_text(cluster, "machine-config-server-ca", "next.crt").unwrap();
-    // Nobody waits for a day here.
+    // The test cannot wait for a day.
     settings(cluster, ", certificateOverlap: 0s");
     wait_for("the new CA to be used", || {
         Ok(secret_text(cluster, "machine-config-server-tls", "ca.crt")? == new)
@@ -379,7 +379,7 @@ fn upgrades(cluster: &Cluster) {
 
 fn reports_cluster_operator(cluster: &Cluster) {
     cluster.install_crds(&[deploy("crds/clusteroperators.config.openshift.io.yaml")]).unwrap();
-    // Anything that changes makes it look again.
+    // Any change triggers a reconcile.
     settings(cluster, ", clusterDNSIP: 10.96.0.10");
     wait_for("the ClusterOperator", || {
         let path = "/apis/config.openshift.io/v1/clusteroperators/machine-config";

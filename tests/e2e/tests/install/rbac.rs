@@ -1,5 +1,5 @@
-//! What each part may do, and that it may do nothing else: every verb on every kind that the API serves is asked about
-//! with the part's own token.
+//! What each component may do, and nothing else: every verb on every kind that the API serves, checked with the
+//! component's own token.
 
 use crate::support::{
     CONTROLLER, DAEMON, NAMESPACE, OPERATOR, SERVER, client, deploy, install, token,
@@ -16,13 +16,13 @@ use std::collections::BTreeSet;
 
 const VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
-/// Where it is asked: in no namespace, in ours, and in those of others.
+/// The scopes that are checked: no namespace, ours, and others.
 const NAMESPACES: [&str; 5] = ["", NAMESPACE, "default", "kube-system", "kube-public"];
 
-/// One right: place, group, resource, verb. The place of one for the whole cluster is `*`.
+/// One permission: scope, group, resource, verb. The scope of a cluster-wide permission is `*`.
 type Permission = (String, String, String, String);
 
-/// The rights of a part as a person would write them down: `place group resource,resource verb,verb`; `-` is the core.
+/// The permissions of a component in a readable form: `scope group resource,resource verb,verb`; `-` is the core group.
 const EXPECTED_PERMISSIONS: [(&str, &str); 4] = [
     (
         OPERATOR,
@@ -90,11 +90,11 @@ fn parse_permissions(text: &str) -> BTreeSet<Permission> {
     rights
 }
 
-/// Every kind that the API serves, with its parts: group, resource, whether it is in namespaces.
+/// Every kind that the API serves, with subresources: group, resource, whether it is namespaced.
 async fn kinds(client: &Client) -> Result<Vec<(String, String, bool)>> {
     let mut lists = vec![(String::new(), client.list_core_api_resources("v1").await?)];
     for group in client.list_api_groups().await?.groups {
-        // Everybody may ask about themselves there.
+        // Everybody may review their own permissions.
         if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.name.as_str()) {
             continue;
         }
@@ -128,11 +128,11 @@ async fn is_allowed(client: &Client, right: &Permission) -> Result<bool> {
     };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let answer = api.create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    let response = api.create(&PostParams::default(), &review).await?;
+    Ok(response.status.is_some_and(|status| status.allowed))
 }
 
-/// What the owner of a token may do, of all there is.
+/// Everything that the owner of a token may do.
 async fn granted_permissions(
     client: &Client,
     kinds: &[(String, String, bool)],
@@ -150,25 +150,25 @@ async fn granted_permissions(
     let answers: Vec<Result<_>> =
         futures::stream::iter(questions.into_iter().map(ask)).buffer_unordered(16).collect().await;
     let mut allowed = BTreeSet::new();
-    for answer in answers {
-        let (may, right) = answer?;
+    for response in answers {
+        let (may, right) = response?;
         if may {
             allowed.insert(right);
         }
     }
-    // What holds in no namespace holds in all of them; it is said once.
+    // A cluster-wide permission holds in all namespaces and is listed once.
     let whole: BTreeSet<Permission> =
         allowed.iter().filter(|right| right.0.is_empty()).cloned().collect();
-    let mut said = BTreeSet::new();
+    let mut lines = BTreeSet::new();
     for (place, group, resource, verb) in allowed {
         let in_all =
             whole.contains(&(String::new(), group.clone(), resource.clone(), verb.clone()));
-        said.insert((if in_all { "*".to_owned() } else { place }, group, resource, verb));
+        lines.insert((if in_all { "*".to_owned() } else { place }, group, resource, verb));
     }
-    Ok(said)
+    Ok(lines)
 }
 
-/// What a part is answered.
+/// The status code for a component's request.
 fn code(client: &Client, path: &str) -> u16 {
     let request = http::Request::get(path).body(Vec::new()).unwrap();
     match block_on(client.request_text(request)) {
@@ -183,8 +183,8 @@ fn apply_extra(cluster: &Cluster, name: &str) {
     cluster.kubectl(&["apply", "-f", &path]).unwrap();
 }
 
-/// A ControllerConfig may hold the pull secret of the cluster's registry: a daemon reads it only where an administrator
-/// says so, and then that one object.
+/// A ControllerConfig may contain the cluster's pull secret: a daemon may read that one object only if an administrator
+/// allows it.
 fn certificates(cluster: &Cluster) {
     let list = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
     let (own, other) = (format!("{list}/machine-config-controller"), format!("{list}/other"));
@@ -194,9 +194,9 @@ fn certificates(cluster: &Cluster) {
         assert_eq!(code(&daemon, path), 403, "{path}");
     }
     apply_extra(cluster, "daemon-certificates.yaml");
-    // A new right is in force a moment after it was made.
+    // A new permission takes effect with a delay.
     wait_for("the daemon to be let in", || Ok(code(&daemon, &watched) == 200)).unwrap();
-    // There is none, and that may be known.
+    // The object does not exist, which the component may learn.
     assert_eq!(code(&daemon, &own), 404);
     for path in [other.as_str(), list] {
         assert_eq!(code(&daemon, path), 403, "{path}");
@@ -206,7 +206,7 @@ fn certificates(cluster: &Cluster) {
     assert_eq!(cluster.kubectl_output(&write).unwrap().stdout.trim(), "no");
 }
 
-/// The server sees the Secrets with tokens and enrolments where an administrator says so, and no others.
+/// The server may read the Secrets with tokens and enrolments if an administrator allows it, and no others.
 fn access(cluster: &Cluster) {
     let secrets = |namespace: &str| format!("/api/v1/namespaces/{namespace}/secrets");
     let server = client(cluster, &token(cluster, SERVER, None).unwrap()).unwrap();
@@ -235,7 +235,7 @@ fn each_component_has_least_privilege() {
     }
     certificates(&cluster);
     access(&cluster);
-    // Rights on one object by its name.
+    // Permissions on one object by name.
     for (part, args, expected) in [
         (OPERATOR, ["get", "namespaces/openshift-machine-config-operator", ""], "yes"),
         (OPERATOR, ["delete", "namespaces/openshift-machine-config-operator", ""], "no"),
@@ -251,7 +251,7 @@ fn each_component_has_least_privilege() {
         let [verb, object, place] = args;
         let place = format!("--namespace={place}");
         let args = ["auth", "can-i", verb, object, &place, &account];
-        let answer = cluster.kubectl_output(&args).unwrap();
-        assert_eq!(answer.stdout.trim(), expected, "{args:?}: {answer:?}");
+        let output = cluster.kubectl_output(&args).unwrap();
+        assert_eq!(output.stdout.trim(), expected, "{args:?}: {output:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of an installation share.
+//! Helpers for the tests of an installation.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -7,27 +7,27 @@ use machinist_e2e::{Cluster, block_on, cache, wait_for};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The namespace of the system.
+/// The namespace of the components.
 pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
-/// The parts, by the names of their accounts.
+/// The components, by the names of their service accounts.
 pub(crate) const OPERATOR: &str = "machine-config-operator";
 pub(crate) const CONTROLLER: &str = "machine-config-controller";
 pub(crate) const SERVER: &str = "machine-config-server";
 pub(crate) const DAEMON: &str = "machine-config-daemon";
 
-/// A folder of `deploy/`.
+/// A directory of `deploy/`.
 pub(crate) fn deploy(below: &str) -> PathBuf {
     cache::source_root().join("deploy").join(below)
 }
 
-/// Installs everything, as the documentation says.
+/// Installs everything, as the documentation describes.
 pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&["apply", "-k", &deploy("").display().to_string()]).context("install")?;
     let kinds = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
     cluster.kubectl(&kinds).map(drop)
 }
 
-/// The token of a part, as `kubectl create token` gives it; with a pod's name, one that belongs to that pod.
+/// The token of a component, as `kubectl create token` returns it; with a pod's name, bound to that pod.
 pub(crate) fn token(cluster: &Cluster, account: &str, pod: Option<&str>) -> Result<String> {
     let mut args = vec!["-n", NAMESPACE, "create", "token", account];
     if let Some(pod) = pod {
@@ -36,7 +36,7 @@ pub(crate) fn token(cluster: &Cluster, account: &str, pod: Option<&str>) -> Resu
     Ok(cluster.kubectl(&args)?.trim().to_owned())
 }
 
-/// A kubeconfig of nobody but the owner of a token.
+/// A kubeconfig with only a token.
 fn kubeconfig(url: &str, authority: &str, token: &str) -> Value {
     let authority = BASE64_STANDARD.encode(authority);
     json!({
@@ -60,7 +60,7 @@ pub(crate) fn kubeconfig_file(cluster: &Cluster, account: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// A client that is nobody but the owner of a token.
+/// A client with only a token.
 pub(crate) fn client(cluster: &Cluster, token: &str) -> Result<kube::Client> {
     client_at(cluster.url(), cluster.authority().certificate(), token)
 }
@@ -75,12 +75,12 @@ pub(crate) fn client_at(url: &str, authority: &str, token: &str) -> Result<kube:
     })
 }
 
-/// Any object as JSON; null where there is none.
+/// Any object as JSON, or null if it does not exist.
 pub(crate) fn get(cluster: &Cluster, path: &str) -> Result<Value> {
     let request = http::Request::get(path).body(Vec::new())?;
     match block_on(cluster.client().request::<Value>(request)) {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
-        answer => Ok(answer?),
+        output => Ok(output?),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn merge(cluster: &Cluster, path: &str, patch: &Value) -> Result<()> 
     block_on(cluster.client().request::<Value>(request)).map(drop).context(path.to_owned())
 }
 
-/// What the operator says: `status reason: message` of one condition.
+/// One condition of the operator, as `status reason: message`.
 pub(crate) fn condition(cluster: &Cluster, type_: &str) -> Result<String> {
     let own = get(cluster, "/apis/operator.openshift.io/v1/machineconfigurations/cluster")?;
     let conditions = own["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -104,7 +104,7 @@ pub(crate) fn condition(cluster: &Cluster, type_: &str) -> Result<String> {
     Ok(found.map(shown).unwrap_or_default())
 }
 
-/// Waits until a condition begins with these words.
+/// Waits until a condition starts with this text.
 pub(crate) fn wait_condition(cluster: &Cluster, type_: &str, words: &str) -> Result<()> {
     wait_for(&format!("{type_} to be {words}"), || {
         let found = condition(cluster, type_)?;

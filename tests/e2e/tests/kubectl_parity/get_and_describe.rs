@@ -1,4 +1,4 @@
-//! `get` and `describe`: the same text as kubectl's where kubectl has one.
+//! `get` and `describe`: the same output as kubectl where kubectl has one.
 
 use super::{POOLS, kubectl, machinist, machinist_fails, manifest};
 use anyhow::anyhow;
@@ -7,44 +7,44 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
-pub fn run_checks(home: &ApiServer) {
-    prepare(home);
-    tables(home);
-    objects(home);
-    unknown_kinds(home);
-    describe(home);
-    watch(home);
+pub fn run_checks(api_server: &ApiServer) {
+    prepare(api_server);
+    tables(api_server);
+    objects(api_server);
+    unknown_kinds(api_server);
+    describe(api_server);
+    watch(api_server);
 }
 
-fn prepare(home: &ApiServer) {
-    machinist(home, &["apply", "-f", "examples/"]);
+fn prepare(api_server: &ApiServer) {
+    machinist(api_server, &["apply", "-f", "examples/"]);
     let node = "apiVersion: v1\nkind: Node\nmetadata:\n  name: looked-at\n  labels: {node-role.kubernetes.io/worker: \"\"}\n";
-    machinist(home, &["apply", "-f", &manifest(home, "looked-at.yaml", node)]);
+    machinist(api_server, &["apply", "-f", &manifest(api_server, "looked-at.yaml", node)]);
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Fine",
         "message": "all is well", "lastTransitionTime": "2026-01-02T03:04:05Z"}], "nodeInfo": {
         "kubeletVersion": "v1.34.1", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
         "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "operatingSystem": "",
         "osImage": "Debian", "systemUUID": ""}}});
-    home.patch("/api/v1/nodes/looked-at/status", "merge-patch+json", &status);
+    api_server.patch("/api/v1/nodes/looked-at/status", "merge-patch+json", &status);
     let secret =
         "apiVersion: v1\nkind: Secret\nmetadata: {name: looked-at}\nstringData: {key: hunter2}\n";
-    kubectl(home, &["apply", "-f", &manifest(home, "secret.yaml", secret)]);
+    kubectl(api_server, &["apply", "-f", &manifest(api_server, "secret.yaml", secret)]);
 }
 
-/// The two programs print the same; the ages in it may tick between the two.
-fn assert_same_output(home: &ApiServer, arguments: &[&str]) {
+/// Both commands print the same. Ages may differ if the clock ticks in between.
+fn assert_same_output(api_server: &ApiServer, arguments: &[&str]) {
     let all = [&["get"], arguments].concat();
     wait_for("the same output", || {
-        let (ours, theirs) = (home.machinist(&all)?, home.kubectl(&all)?);
+        let (ours, theirs) = (api_server.machinist(&all)?, api_server.kubectl(&all)?);
         if (ours.code, &ours.stdout) == (theirs.code, &theirs.stdout) {
             return Ok(true);
         }
-        Err(anyhow!("{}: {all:?}\n{ours:?}\n{theirs:?}", home.name))
+        Err(anyhow!("{}: {all:?}\n{ours:?}\n{theirs:?}", api_server.name))
     })
     .unwrap();
 }
 
-fn tables(home: &ApiServer) {
+fn tables(api_server: &ApiServer) {
     for arguments in [
         &["mcp"][..],
         &["mc"],
@@ -63,50 +63,50 @@ fn tables(home: &ApiServer) {
         &["configmaps", "-n", "nowhere"],
         &["mcp", "worker", "no-such-pool"],
     ] {
-        assert_same_output(home, arguments);
+        assert_same_output(api_server, arguments);
     }
-    let none = home.machinist(&["get", "configmaps", "-n", "nowhere"]).unwrap();
+    let none = api_server.machinist(&["get", "configmaps", "-n", "nowhere"]).unwrap();
     assert_eq!(none.stderr, "No resources found in nowhere namespace.\n");
 }
 
-fn objects(home: &ApiServer) {
+fn objects(api_server: &ApiServer) {
     for arguments in [
         &["mcp,nodes", "-o", "name"][..],
         &["mc", "50-infra-motd", "-o", "yaml"],
         &["secret", "looked-at", "-o", "yaml"],
         &["mc", "-o", "yaml"],
     ] {
-        assert_same_output(home, arguments);
+        assert_same_output(api_server, arguments);
     }
     let read = |text: String| serde_json::from_str::<Value>(&text).unwrap();
     for arguments in [["get", "mcp", "-o", "json"], ["get", "mcp/worker", "-o", "json"]] {
-        assert_eq!(read(machinist(home, &arguments)), read(kubectl(home, &arguments)));
+        assert_eq!(read(machinist(api_server, &arguments)), read(kubectl(api_server, &arguments)));
     }
 }
 
-fn unknown_kinds(home: &ApiServer) {
-    let said = machinist_fails(home, &["get", "machineconfigpol"], 1);
+fn unknown_kinds(api_server: &ApiServer) {
+    let output = machinist_fails(api_server, &["get", "machineconfigpol"], 1);
     assert!(
-        said.contains("the server doesn't have a resource type \"machineconfigpol\""),
-        "{said}"
+        output.contains("the server doesn't have a resource type \"machineconfigpol\""),
+        "{output}"
     );
-    assert!(said.contains("machineconfigpool"), "{said}");
-    machinist_fails(home, &["get"], 2);
-    machinist_fails(home, &["get", "mcp", "mcp/worker"], 2);
-    machinist_fails(home, &["get", "mcp", "worker", "-l", "a=b"], 2);
+    assert!(output.contains("machineconfigpool"), "{output}");
+    machinist_fails(api_server, &["get"], 2);
+    machinist_fails(api_server, &["get", "mcp", "mcp/worker"], 2);
+    machinist_fails(api_server, &["get", "mcp", "worker", "-l", "a=b"], 2);
 }
 
-/// A node: no controller of ours writes its conditions.
-fn describe(home: &ApiServer) {
+/// A Node, because no controller of ours writes its conditions.
+fn describe(api_server: &ApiServer) {
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "seen.1", "namespace": "default"},
         "involvedObject": {"kind": "Node", "name": "looked-at", "apiVersion": "v1"},
         "reason": "Seen", "message": "a node was seen", "type": "Normal", "count": 3,
         "lastTimestamp": "2026-01-02T03:04:05Z", "firstTimestamp": "2026-01-02T03:04:05Z",
     });
-    let answer = home.post("/api/v1/namespaces/default/events", &event);
-    assert_eq!(answer.code, 201, "{}", answer.body);
-    let text = machinist(home, &["describe", "node", "looked-at"]);
+    let response = api_server.post("/api/v1/namespaces/default/events", &event);
+    assert_eq!(response.code, 201, "{}", response.body);
+    let text = machinist(api_server, &["describe", "node", "looked-at"]);
     for part in [
         "Name:         looked-at\n",
         "Kind:         Node (v1)\n",
@@ -118,15 +118,17 @@ fn describe(home: &ApiServer) {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("last-applied"), "{text}");
-    let secret = machinist(home, &["describe", "secret", "looked-at"]);
+    let secret = machinist(api_server, &["describe", "secret", "looked-at"]);
     assert!(secret.contains("  key: 7 bytes\n") && !secret.contains("aHVudGVyMg"), "{secret}");
     assert!(!secret.contains("hunter2"), "{secret}");
-    let all =
-        machinist(home, &["describe", "mc", "-l", "machineconfiguration.openshift.io/role=infra"]);
+    let all = machinist(
+        api_server,
+        &["describe", "mc", "-l", "machineconfiguration.openshift.io/role=infra"],
+    );
     assert!(all.starts_with("Name:         50-infra-motd\n"), "{all}");
 }
 
-/// A child that goes with the test.
+/// A child process that is killed with the test.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -136,9 +138,9 @@ impl Drop for KillOnDrop {
     }
 }
 
-fn watch(home: &ApiServer) {
+fn watch(api_server: &ApiServer) {
     for form in ["text", "name", "yaml"] {
-        let mut command = home.machinist_command().unwrap();
+        let mut command = api_server.machinist_command().unwrap();
         command.args(["get", "mcp", "worker", "-w", "-o", form]).stdout(Stdio::piped());
         let mut child = KillOnDrop(command.spawn().unwrap());
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
@@ -149,7 +151,7 @@ fn watch(home: &ApiServer) {
         let first = if form == "yaml" { "  name: worker" } else { "worker" };
         until(first);
         let label = json!({"metadata": {"labels": {"seen": form}}});
-        home.patch(&format!("{POOLS}/worker"), "merge-patch+json", &label);
+        api_server.patch(&format!("{POOLS}/worker"), "merge-patch+json", &label);
         let line = until(if form == "yaml" { "seen: yaml" } else { "worker" });
         assert!(form != "text" || line.starts_with("worker   "), "{line}");
     }

@@ -1,5 +1,5 @@
-//! The comfort without kubectl, on both homes: `machinist get|apply|delete|describe|label|annotate|wait`
-//! beside the real kubectl.
+//! Working without kubectl, on both API servers: `machinist get|apply|delete|describe|label|annotate|wait` compared to
+//! the real kubectl.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,56 +17,56 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where pools are.
+/// The path of the pools.
 pub const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
 
-/// Runs our program; it has to succeed.
+/// Runs `machinist`, which must succeed.
 #[track_caller]
-pub fn machinist(home: &ApiServer, arguments: &[&str]) -> String {
-    let answer = home.machinist(arguments).unwrap();
-    assert!(answer.succeeded(), "{}: machinist {arguments:?}: {answer:?}", home.name);
-    answer.stdout
+pub fn machinist(api_server: &ApiServer, arguments: &[&str]) -> String {
+    let output = api_server.machinist(arguments).unwrap();
+    assert!(output.succeeded(), "{}: machinist {arguments:?}: {output:?}", api_server.name);
+    output.stdout
 }
 
-/// Runs our program; it has to end with this code. What it says is given.
+/// Runs `machinist`, which must exit with this code. Returns its output.
 #[track_caller]
-pub fn machinist_fails(home: &ApiServer, arguments: &[&str], code: i32) -> String {
-    let answer = home.machinist(arguments).unwrap();
-    assert_eq!(answer.code, code, "{}: machinist {arguments:?}: {answer:?}", home.name);
-    answer.stderr
+pub fn machinist_fails(api_server: &ApiServer, arguments: &[&str], code: i32) -> String {
+    let output = api_server.machinist(arguments).unwrap();
+    assert_eq!(output.code, code, "{}: machinist {arguments:?}: {output:?}", api_server.name);
+    output.stderr
 }
 
-/// Runs the real kubectl; it has to succeed.
+/// Runs the real kubectl, which must succeed.
 #[track_caller]
-pub fn kubectl(home: &ApiServer, arguments: &[&str]) -> String {
-    let answer = home.kubectl(arguments).unwrap();
-    assert!(answer.succeeded(), "{}: kubectl {arguments:?}: {answer:?}", home.name);
-    answer.stdout
+pub fn kubectl(api_server: &ApiServer, arguments: &[&str]) -> String {
+    let output = api_server.kubectl(arguments).unwrap();
+    assert!(output.succeeded(), "{}: kubectl {arguments:?}: {output:?}", api_server.name);
+    output.stdout
 }
 
-/// Writes a manifest for both programs to read.
-pub fn manifest(home: &ApiServer, name: &str, text: &str) -> String {
-    let path = home.dir().join(name);
+/// Writes a manifest for both commands.
+pub fn manifest(api_server: &ApiServer, name: &str, text: &str) -> String {
+    let path = api_server.dir().join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
 /// Every example in a `--help` works as it stands.
-fn examples(home: &ApiServer) {
+fn examples(api_server: &ApiServer) {
     for command in ["apply", "get", "describe", "label", "annotate", "wait", "delete"] {
-        let help = machinist(home, &[command, "--help"]);
+        let help = machinist(api_server, &[command, "--help"]);
         let mut lines = help.lines().filter_map(|line| line.strip_prefix("  machinist "));
         let example = lines.next().unwrap_or_else(|| panic!("{command}: no example in:\n{help}"));
         let words: Vec<&str> = example.split(' ').collect();
-        assert!(!machinist(home, &words).is_empty(), "{example}");
+        assert!(!machinist(api_server, &words).is_empty(), "{example}");
     }
 }
 
-fn run_checks(home: &ApiServer) {
-    examples(home);
-    apply_and_delete::run_checks(home);
-    get_and_describe::run_checks(home);
-    wait::run_checks(home);
+fn run_checks(api_server: &ApiServer) {
+    examples(api_server);
+    apply_and_delete::run_checks(api_server);
+    get_and_describe::run_checks(api_server);
+    wait::run_checks(api_server);
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn kubectl_parity_on_kube_apiserver() {
 
 #[test]
 fn kubectl_parity_on_the_hub() {
-    let home = ApiServer::hub().unwrap();
-    run_checks(&home);
-    finds_the_hub(&home);
+    let api_server = ApiServer::hub().unwrap();
+    run_checks(&api_server);
+    finds_the_hub(&api_server);
 }
 
-/// Our program without any kubeconfig in its environment.
+/// Runs `machinist` without a kubeconfig in its environment.
 fn machinist_without_kubeconfig(state_home: &std::path::Path, arguments: &[&str]) -> ExitOutput {
     let mut command = Command::new(binary::machinist_binary().unwrap());
     command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env("XDG_STATE_HOME", state_home);
@@ -89,13 +89,13 @@ fn machinist_without_kubeconfig(state_home: &std::path::Path, arguments: &[&str]
     machinist_e2e::command::output(&mut command).unwrap()
 }
 
-/// A hub that runs on this machine needs no kubeconfig.
-fn finds_the_hub(home: &ApiServer) {
-    let state_home = home.kubeconfig().ancestors().nth(2).unwrap();
+/// A hub on the same host needs no kubeconfig.
+fn finds_the_hub(api_server: &ApiServer) {
+    let state_home = api_server.kubeconfig().ancestors().nth(2).unwrap();
     let found = machinist_without_kubeconfig(state_home, &["get", "mcp", "-o", "name"]);
-    assert_eq!(found.stdout, machinist(home, &["get", "mcp", "-o", "name"]), "{found:?}");
-    let named = home.kubeconfig().to_str().unwrap();
-    let missing = home.dir().join("nowhere");
+    assert_eq!(found.stdout, machinist(api_server, &["get", "mcp", "-o", "name"]), "{found:?}");
+    let named = api_server.kubeconfig().to_str().unwrap();
+    let missing = api_server.dir().join("nowhere");
     let found = machinist_without_kubeconfig(
         &missing,
         &["get", "--kubeconfig", named, "--context", "machinist", "mcp"],
@@ -119,7 +119,7 @@ fn without_an_api_server_the_error_says_what_to_do() {
     for part in ["machinist/kubeconfig", ".kube/config", "machinist up", "--kubeconfig"] {
         assert!(none.stderr.contains(part), "{part}: {none:?}");
     }
-    // Nothing listens there: told at once, with the address.
+    // Nothing listens there: the error is immediate and names the address.
     let server = format!("https://{}:1", lab.loopback());
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
@@ -138,9 +138,9 @@ fn without_an_api_server_the_error_says_what_to_do() {
         assert!(dead.stderr.contains(part), "{part}: {dead:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    // A hub that was stopped is passed over, and told.
-    let folder = lab.create_dir("state/machinist").unwrap();
-    fs::rename(&file, folder.join("kubeconfig")).unwrap();
+    // A stopped hub is skipped, and the error says so.
+    let dir = lab.create_dir("state/machinist").unwrap();
+    fs::rename(&file, dir.join("kubeconfig")).unwrap();
     let stopped = machinist_without_kubeconfig(&state_home, &["get", "mcp"]);
     assert!(stopped.stderr.contains("nothing listens on"), "{stopped:?}");
 }

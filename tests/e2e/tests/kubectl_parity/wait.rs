@@ -1,4 +1,4 @@
-//! `wait`, and the waiting of `delete`.
+//! `wait`, and how `delete` waits.
 
 use super::{POOLS, machinist, machinist_fails};
 use machinist_e2e::command::ExitOutput;
@@ -6,11 +6,11 @@ use machinist_e2e::{ApiServer, wait_for};
 use serde_json::{Value, json};
 use std::thread;
 
-pub fn run_checks(home: &ApiServer) {
-    condition(home);
-    value_and_creation(home);
-    times_out(home);
-    finalizers(home);
+pub fn run_checks(api_server: &ApiServer) {
+    condition(api_server);
+    value_and_creation(api_server);
+    times_out(api_server);
+    finalizers(api_server);
 }
 
 fn pool(name: &str) -> Value {
@@ -20,58 +20,59 @@ fn pool(name: &str) -> Value {
     })
 }
 
-fn patch(home: &ApiServer, path: &str, patch: &Value) {
-    let answer = home.patch(path, "merge-patch+json", patch);
-    assert_eq!(answer.code, 200, "{}", answer.body);
+fn patch(api_server: &ApiServer, path: &str, patch: &Value) {
+    let response = api_server.patch(path, "merge-patch+json", patch);
+    assert_eq!(response.code, 200, "{}", response.body);
 }
 
-/// Runs our program while something else happens; it must not be at its end before.
-fn run_during(home: &ApiServer, arguments: &[&str], happens: impl FnOnce()) -> ExitOutput {
+/// Runs `machinist` while something else happens. It must not end before that.
+fn run_during(api_server: &ApiServer, arguments: &[&str], happens: impl FnOnce()) -> ExitOutput {
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| home.machinist(arguments).unwrap());
+        let waiting = scope.spawn(|| api_server.machinist(arguments).unwrap());
         happens();
         waiting.join().unwrap()
     })
 }
 
-/// Conditions of a node: no controller of ours writes them.
-fn condition(home: &ApiServer) {
+/// Conditions of a Node, because no controller of ours writes them.
+fn condition(api_server: &ApiServer) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "waited-for"}});
-    home.post("/api/v1/nodes", &node);
+    api_server.post("/api/v1/nodes", &node);
     let set = |value: &str| {
         let condition = json!({"type": "Ready", "status": value, "reason": "R", "message": "m"});
         let status = json!({"status": {"conditions": [condition]}});
-        patch(home, "/api/v1/nodes/waited-for/status", &status);
+        patch(api_server, "/api/v1/nodes/waited-for/status", &status);
     };
     set("False");
     let arguments = ["wait", "node/waited-for", "--for=condition=Ready", "--timeout=60s"];
-    let answer = run_during(home, &arguments, || set("True"));
+    let output = run_during(api_server, &arguments, || set("True"));
     assert_eq!(
-        (answer.code, answer.stdout.as_str()),
+        (output.code, output.stdout.as_str()),
         (0, "node/waited-for condition met\n"),
-        "{answer:?}"
+        "{output:?}"
     );
 }
 
-fn value_and_creation(home: &ApiServer) {
+fn value_and_creation(api_server: &ApiServer) {
     let arguments = ["wait", "mcp", "late", "--for=jsonpath={.spec.paused}=true", "--timeout=60s"];
-    let answer = run_during(home, &arguments, || {
-        home.post(POOLS, &pool("late"));
-        patch(home, &format!("{POOLS}/late"), &json!({"spec": {"paused": true}}));
+    let output = run_during(api_server, &arguments, || {
+        api_server.post(POOLS, &pool("late"));
+        patch(api_server, &format!("{POOLS}/late"), &json!({"spec": {"paused": true}}));
     });
-    assert!(answer.succeeded(), "{answer:?}");
+    assert!(output.succeeded(), "{output:?}");
     assert!(
-        machinist(home, &["wait", "mcp/late", "--for=create"]).ends_with("late condition met\n")
+        machinist(api_server, &["wait", "mcp/late", "--for=create"])
+            .ends_with("late condition met\n")
     );
     let arguments = ["wait", "mcp/late", "--for=delete", "--timeout=60s"];
-    let answer = run_during(home, &arguments, || {
-        home.delete(&format!("{POOLS}/late"), &Value::Null);
+    let output = run_during(api_server, &arguments, || {
+        api_server.delete(&format!("{POOLS}/late"), &Value::Null);
     });
-    assert!(answer.succeeded() && answer.stdout.ends_with("late deleted\n"), "{answer:?}");
+    assert!(output.succeeded() && output.stdout.ends_with("late deleted\n"), "{output:?}");
 }
 
-fn times_out(home: &ApiServer) {
-    home.post(POOLS, &pool("waited-for"));
+fn times_out(api_server: &ApiServer) {
+    api_server.post(POOLS, &pool("waited-for"));
     for (object, goal, timeout, expected) in [
         (
             "node",
@@ -84,40 +85,41 @@ fn times_out(home: &ApiServer) {
         ("mcp", "delete", "200ms", "it to be deleted: it is still there"),
     ] {
         let (object, goal) = (format!("{object}/waited-for"), format!("--for={goal}"));
-        let said = machinist_fails(home, &["wait", &object, &goal, "--timeout", timeout], 1);
-        assert!(said.contains(&format!("timed out waiting for {expected}")), "{said}");
+        let output =
+            machinist_fails(api_server, &["wait", &object, &goal, "--timeout", timeout], 1);
+        assert!(output.contains(&format!("timed out waiting for {expected}")), "{output}");
     }
-    let said = machinist_fails(home, &["wait", "mcp", "-l", "no=such", "--for=create"], 1);
-    assert!(said.contains("no matching resources found"), "{said}");
-    machinist_fails(home, &["wait", "mcp/waited-for", "--for=nonsense"], 2);
+    let output = machinist_fails(api_server, &["wait", "mcp", "-l", "no=such", "--for=create"], 1);
+    assert!(output.contains("no matching resources found"), "{output}");
+    machinist_fails(api_server, &["wait", "mcp/waited-for", "--for=nonsense"], 2);
 }
 
-/// `delete` ends when the object is gone, not when it is marked.
-fn finalizers(home: &ApiServer) {
+/// `delete` ends when the object is gone, not when it is marked for deletion.
+fn finalizers(api_server: &ApiServer) {
     let path = format!("{POOLS}/waited-for");
-    patch(home, &path, &json!({"metadata": {"finalizers": ["example.com/hold"]}}));
-    let said = machinist_fails(home, &["delete", "mcp/waited-for", "--timeout=300ms"], 1);
-    assert!(said.contains("held by the finalizers example.com/hold"), "{said}");
-    patch(home, &path, &json!({"metadata": {"finalizers": null}}));
+    patch(api_server, &path, &json!({"metadata": {"finalizers": ["example.com/hold"]}}));
+    let output = machinist_fails(api_server, &["delete", "mcp/waited-for", "--timeout=300ms"], 1);
+    assert!(output.contains("held by the finalizers example.com/hold"), "{output}");
+    patch(api_server, &path, &json!({"metadata": {"finalizers": null}}));
     let mut held = pool("held");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    home.post(POOLS, &held);
+    api_server.post(POOLS, &held);
     let path = format!("{POOLS}/held");
-    let answer = run_during(home, &["delete", "mcp/held"], || {
+    let output = run_during(api_server, &["delete", "mcp/held"], || {
         wait_for("the deletion to be marked", || {
-            Ok(home.get(&path).body["metadata"]["deletionTimestamp"].is_string())
+            Ok(api_server.get(&path).body["metadata"]["deletionTimestamp"].is_string())
         })
         .unwrap();
-        patch(home, &path, &json!({"metadata": {"finalizers": null}}));
+        patch(api_server, &path, &json!({"metadata": {"finalizers": null}}));
     });
-    assert!(answer.succeeded(), "{answer:?}");
-    assert_eq!(home.get(&path).code, 404);
-    home.post(POOLS, &pool("quick"));
+    assert!(output.succeeded(), "{output:?}");
+    assert_eq!(api_server.get(&path).code, 404);
+    api_server.post(POOLS, &pool("quick"));
     patch(
-        home,
+        api_server,
         &format!("{POOLS}/quick"),
         &json!({"metadata": {"finalizers": ["example.com/hold"]}}),
     );
-    assert!(machinist(home, &["delete", "mcp", "quick", "--wait=false"]).contains("deleted"));
-    patch(home, &format!("{POOLS}/quick"), &json!({"metadata": {"finalizers": null}}));
+    assert!(machinist(api_server, &["delete", "mcp", "quick", "--wait=false"]).contains("deleted"));
+    patch(api_server, &format!("{POOLS}/quick"), &json!({"metadata": {"finalizers": null}}));
 }

@@ -1,4 +1,4 @@
-//! The templates that come with machinist, before a real kubelet and a real systemd.
+//! The built-in templates with a real kubelet and a real systemd.
 
 use machinist_e2e::{Lab, binary, cache, environment};
 use serde_json::Value;
@@ -8,36 +8,31 @@ use std::process::Command;
 
 const EXAMPLE: &str = "examples/kubelet-config.yaml";
 
-/// What `machinist generate` makes for a pool, in a folder.
+/// The output of `machinist generate` for a pool, in a directory.
 fn generated(lab: &Lab, pool: &str) -> PathBuf {
     let out = lab.create_dir(&format!("out-{pool}")).unwrap();
     let mut command = Command::new(binary::machinist_binary().unwrap());
     command.args(["generate", "--pool", pool, "-f", EXAMPLE, "-o"]).arg(&out);
-    let answer = command.current_dir(cache::source_root()).output().unwrap();
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let output = command.current_dir(cache::source_root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     out
 }
 
-/// What the real kubelet says to a configuration. Without the certificates that it names, it goes no further.
+/// What the real kubelet prints about a configuration. Without the certificates that the configuration names, it stops
+/// there.
 fn kubelet_output(lab: &Lab, config: &Path) -> String {
-    let folder = lab.create_dir("kubelet").unwrap();
+    let dir = lab.create_dir("kubelet").unwrap();
     let mut kubelet = Command::new(environment::kubernetes_binary("kubelet").unwrap());
-    kubelet
-        .arg("--config")
-        .arg(config)
-        .arg("--root-dir")
-        .arg(&folder)
-        .arg("--cert-dir")
-        .arg(&folder);
+    kubelet.arg("--config").arg(config).arg("--root-dir").arg(&dir).arg("--cert-dir").arg(&dir);
     kubelet.args([
         "--kubeconfig",
         "/nonexistent",
         "--container-runtime-endpoint",
         "unix:///nonexistent",
     ]);
-    let answer = kubelet.output().unwrap();
-    assert!(!answer.status.success());
-    String::from_utf8_lossy(&answer.stderr).into_owned()
+    let output = kubelet.output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -51,19 +46,19 @@ fn the_real_kubelet_accepts_the_configurations() {
         master.join("01-master-kubelet").join(path),
     ];
     for config in &all {
-        let said = kubelet_output(&lab, config);
+        let output = kubelet_output(&lab, config);
         assert!(
-            said.contains("unable to load client CA file /etc/kubernetes/kubelet-ca.crt"),
-            "{}: {said}",
+            output.contains("unable to load client CA file /etc/kubernetes/kubelet-ca.crt"),
+            "{}: {output}",
             config.display()
         );
     }
-    // It would have said so before.
+    // An invalid configuration would have failed earlier.
     let bad = lab.create_dir("bad").unwrap().join("kubelet.conf");
     fs::write(&bad, fs::read_to_string(&all[0]).unwrap().replace("maxPods: 110", "maxPods: -1"))
         .unwrap();
-    let said = kubelet_output(&lab, &bad);
-    assert!(said.contains("invalid configuration: maxPods"), "{said}");
+    let output = kubelet_output(&lab, &bad);
+    assert!(output.contains("invalid configuration: maxPods"), "{output}");
 }
 
 #[test]
@@ -80,18 +75,20 @@ fn systemd_starts_the_kubelet_as_the_templates_say() {
         .file("/usr/local/sbin/machinist-node-sizing", read(&format!("{files}/usr/local/sbin/machinist-node-sizing")))
         .file("/etc/systemd/system/kubelet.service.d/20-logging.conf", "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=4\"\n")
         .file("/etc/kubernetes/kubelet-extra.env", "KUBELET_EXTRA_ARGS=--v-one=1 --v-two=2\n")
-        .file("/usr/local/bin/kubelet", "#!/bin/sh\nprintf '%s\\n' \"$@\" >/run/said.new\nmv /run/said.new /run/said\nexec sleep 1000\n")
+        .file("/usr/local/bin/kubelet", "#!/bin/sh\nprintf '%s\\n' \"$@\" >/run/kubelet-args.new\nmv /run/kubelet-args.new /run/kubelet-args\nexec sleep 1000\n")
         .boot()
         .unwrap();
     machine.sh("chmod +x /usr/local/bin/kubelet /usr/local/sbin/machinist-node-sizing").unwrap();
-    let said = |enabled: &str| {
+    let kubelet_args = |enabled: &str| {
         machine.sh(&format!("sed -i s/^NODE_SIZING_ENABLED=.*/NODE_SIZING_ENABLED={enabled}/ /etc/node-sizing-enabled.env")).unwrap();
-        machine.sh("rm -f /run/said; systemctl restart kubelet").unwrap();
-        machine.wait_for("the kubelet to run", |m| Ok(m.sh("test -e /run/said").is_ok())).unwrap();
-        String::from_utf8(machine.read_file("/run/said").unwrap()).unwrap()
+        machine.sh("rm -f /run/kubelet-args; systemctl restart kubelet").unwrap();
+        machine
+            .wait_for("the kubelet to run", |m| Ok(m.sh("test -e /run/kubelet-args").is_ok()))
+            .unwrap();
+        String::from_utf8(machine.read_file("/run/kubelet-args").unwrap()).unwrap()
     };
     assert_eq!(
-        said("false").lines().collect::<Vec<_>>(),
+        kubelet_args("false").lines().collect::<Vec<_>>(),
         [
             "--config=/etc/kubernetes/kubelet.conf",
             "--bootstrap-kubeconfig=/etc/kubernetes/kubeconfig",
@@ -104,7 +101,7 @@ fn systemd_starts_the_kubelet_as_the_templates_say() {
             "--v-two=2",
         ]
     );
-    let automatic = said("true");
+    let automatic = kubelet_args("true");
     let reserved = automatic.lines().find(|line| line.starts_with("--system-reserved=")).unwrap();
     assert!(
         reserved.contains("Mi,ephemeral-storage=1Gi") && !reserved.contains("memory=1Gi"),
@@ -114,12 +111,12 @@ fn systemd_starts_the_kubelet_as_the_templates_say() {
 
 /// The contents of a unit of a generated MachineConfig.
 fn unit(config: &str, name: &str) -> String {
-    let answer = Command::new(binary::machinist_binary().unwrap())
+    let output = Command::new(binary::machinist_binary().unwrap())
         .args(["generate", "--pool", "master", "-f", EXAMPLE, "-o", "json"])
         .current_dir(cache::source_root())
         .output()
         .unwrap();
-    let list: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
     let item = list["items"]
         .as_array()
         .unwrap()

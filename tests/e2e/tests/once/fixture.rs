@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes a small system in an empty folder.
+/// Creates a small system in an empty directory.
 pub(crate) fn create_system(root: &Path) {
     let write = |path: &str, contents: &str, mode: u32| {
         let path = root.join(path);
@@ -16,8 +16,8 @@ pub(crate) fn create_system(root: &Path) {
         fs::write(&path, contents).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    for folder in ["etc/systemd/system", "usr/lib/systemd/system", "home/core", "var/lib"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
+    for dir in ["etc/systemd/system", "usr/lib/systemd/system", "home/core", "var/lib"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
     }
     symlink("usr/lib", root.join("lib")).unwrap();
     let users = "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n";
@@ -34,20 +34,20 @@ pub(crate) fn create_system(root: &Path) {
 
 const INSTALL: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 
-/// The command that brings a root to a config.
+/// The command that applies a config to a root.
 pub(crate) fn once(root: &Path, config: &Path) -> Command {
     let mut command = Command::new(binary::machinist_binary().unwrap());
     command.args(["once", "-o", "json", "--root"]).arg(root).arg("-f").arg(config);
     command
 }
 
-/// Brings a root to a config.
+/// Applies a config to a root.
 #[track_caller]
 pub(crate) fn apply(root: &Path, config: &Path) {
     command::run(&mut once(root, config)).unwrap();
 }
 
-/// Puts right what was interrupted, and says what became of it.
+/// Recovers from an interruption, and returns the result.
 #[track_caller]
 pub(crate) fn recover(root: &Path) -> Option<String> {
     let mut command = Command::new(binary::machinist_binary().unwrap());
@@ -61,27 +61,27 @@ pub(crate) fn tree(root: &Path) -> FileTree {
     FileTree::read(root, Path::new("/")).unwrap()
 }
 
-/// Copies a root as it is.
+/// Copies a root with all attributes.
 pub(crate) fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     command::run(Command::new("cp").arg("-a").arg(from).arg(to)).unwrap();
 }
 
 /// A MachineConfig in a file.
-pub(crate) fn config(folder: &Path, name: &str, ignition: &Value) -> PathBuf {
+pub(crate) fn config(dir: &Path, name: &str, ignition: &Value) -> PathBuf {
     let mut ignition = ignition.clone();
     ignition["ignition"] = json!({"version": "3.5.0"});
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": name}, "spec": {"config": ignition}
     });
-    let path = folder.join(format!("{name}.json"));
+    let path = dir.join(format!("{name}.json"));
     fs::write(&path, config.to_string()).unwrap();
     path
 }
 
-/// Two configs that together touch everything, in files.
-pub(crate) fn configs_touching_everything(folder: &Path) -> [PathBuf; 2] {
+/// Two config files that together touch everything.
+pub(crate) fn configs_touching_everything(dir: &Path) -> [PathBuf; 2] {
     let user = |key: &str| json!({"users": [{"name": "core", "sshAuthorizedKeys": [key], "passwordHash": key}]});
     let old = json!({
         "storage": {"files": [
@@ -112,10 +112,10 @@ pub(crate) fn configs_touching_everything(folder: &Path) -> [PathBuf; 2] {
         ]},
         "passwd": user("new")
     });
-    [config(folder, "old", &old), config(folder, "new", &new)]
+    [config(dir, "old", &old), config(dir, "new", &new)]
 }
 
-/// The root is as one of the two trees, and as the report said.
+/// Asserts that the root matches one of the two trees, as the report says.
 #[track_caller]
 pub(crate) fn check(
     root: &Path,

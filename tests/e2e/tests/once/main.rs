@@ -1,5 +1,5 @@
-//! `machinist once` against real faults (system calls that fail, power that is cut), and against
-//! systemd's own word on what enabling a unit means.
+//! `machinist once` against real faults (failing system calls, power cuts), and against systemd's own implementation of
+//! enabling units.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod fixture;

@@ -1,4 +1,4 @@
-//! True power cuts: what was not synced is gone, and the root is the old or the new all the same.
+//! True power cuts: unsynced data is lost, and the root still has the old or the new state.
 
 use super::fixture::{
     apply, check, configs_touching_everything, create_system, once, recover, tree,
@@ -24,26 +24,26 @@ fn a_power_cut_leaves_the_old_or_the_new_state() {
     let before = tree(&root);
     apply(&root, &new);
     let after = tree(&root);
-    // What is said to be done is on the disk.
+    // What is reported as done is on the disk.
     disk.power_cycle().unwrap();
     assert!(check(&root, &before, &after, recover(&root).as_deref(), "after the end"));
 
     let (mut cuts, mut point) = (0, 1);
     loop {
         prepare();
-        let answer =
+        let output =
             command::output(once(&root, &new).env("MACHINIST_FAULT_POINT", point.to_string()));
         disk.power_cycle().unwrap();
         let outcome = recover(&root);
         check(&root, &before, &after, outcome.as_deref(), &format!("cut at point {point}"));
-        if answer.unwrap().succeeded() {
+        if output.unwrap().succeeded() {
             break;
         }
         (cuts, point) = (cuts + 1, point + 5);
     }
     assert!(cuts > 10, "{cuts}");
 
-    // And while it runs: everything that it tries from then on fails.
+    // And while it runs: all I/O fails from then on.
     prepare();
     let whole = Instant::now();
     apply(&root, &new);

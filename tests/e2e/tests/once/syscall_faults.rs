@@ -1,4 +1,4 @@
-//! Every system call that writes fails once: the root is the old or the new, and the program says so.
+//! Every writing system call fails once: the root has the old or the new state, and the report says which.
 
 use super::fixture::{
     apply, check, configs_touching_everything, copy, create_system, once, recover, tree,
@@ -26,7 +26,7 @@ const CALLS: [&str; 13] = [
 ];
 const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EROFS", "EACCES"];
 
-/// Which of a thread's calls change something: their numbers, the most that any thread makes.
+/// Which calls of a thread change something: their numbers, and the maximum over all threads.
 fn call_numbers(log: &str, call: &str) -> Vec<u32> {
     let mut counts = std::collections::HashMap::new();
     let mut numbers = std::collections::BTreeSet::new();
@@ -37,7 +37,7 @@ fn call_numbers(log: &str, call: &str) -> Vec<u32> {
         }
         let count = counts.entry(thread).or_insert(0);
         *count += 1;
-        // Opening is writing only where it makes something.
+        // An open is a write only if it creates something.
         if call != "openat" || rest.contains("O_CREAT") {
             numbers.insert(*count);
         }
@@ -53,7 +53,7 @@ fn traced(command: &Command, log: &Path) -> String {
     fs::read_to_string(log).unwrap()
 }
 
-/// Each call fails with one of the errors in turn; with `MACHINIST_ALL_FAULTS` set, with all of them.
+/// Each call fails with one of the errors in turn, or with all of them if `MACHINIST_ALL_FAULTS` is set.
 #[test]
 fn a_failed_system_call_leaves_the_old_or_the_new_state() {
     let all = std::env::var_os("MACHINIST_ALL_FAULTS").is_some();
@@ -76,15 +76,15 @@ fn a_failed_system_call_leaves_the_old_or_the_new_state() {
                 }
                 copy(&prepared, &root);
                 let fault = SyscallFault::error(call, error).nth(number);
-                let answer = command::output(&mut fault.wrap(&once(&root, &new)).unwrap()).unwrap();
-                let what = format!("{error} at {call} {number}: {answer:?}");
-                let is_old_now = answer.stderr.contains("nothing was changed");
+                let output = command::output(&mut fault.wrap(&once(&root, &new)).unwrap()).unwrap();
+                let what = format!("{error} at {call} {number}: {output:?}");
+                let is_old_now = output.stderr.contains("nothing was changed");
                 assert!(!is_old_now || tree(&root) == before, "{what}");
                 let outcome = recover(&root);
                 let is_new = check(&root, &before, &after, outcome.as_deref(), &what);
-                // A reader of the answer that is gone is not the change's fault.
-                assert!(!answer.succeeded() || is_new, "{what}");
-                assert!(answer.succeeded() || !is_new || call == "write", "{what}");
+                // A closed stdout is not an error of the change.
+                assert!(!output.succeeded() || is_new, "{what}");
+                assert!(output.succeeded() || !is_new || call == "write", "{what}");
                 runs += 1;
                 undone += usize::from(!is_new);
             }

@@ -1,4 +1,4 @@
-//! What enabling, disabling and presetting means: asked of systemd itself, over random systems.
+//! What enabling, disabling and presetting means, compared to systemd itself over random systems.
 
 use super::fixture::{apply, config, create_system, tree};
 use machinist_e2e::{Lab, command};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A small generator, so that a failure can be had again.
+/// A small generator with a seed, so that a failure can be reproduced.
 struct UnitRandom(u64);
 
 impl UnitRandom {
@@ -62,9 +62,9 @@ fn is_enabled(root: &Path, unit: &str) -> bool {
     command::output(&mut systemctl).unwrap().stdout_trimmed() == "enabled"
 }
 
-/// What the real daemon does with units, by systemd's own hand. Says whether all went well.
+/// What MCO does with units, performed with systemctl. Returns whether all calls succeeded.
 fn apply_with_systemctl(root: &Path, units: &[Value]) -> bool {
-    let folder = root.join("etc/systemd/system");
+    let dir = root.join("etc/systemd/system");
     let (mut enable, mut disable) = (Vec::new(), Vec::new());
     let known = |name: &str| {
         ["etc/systemd/system", "usr/lib/systemd/system"]
@@ -79,7 +79,7 @@ fn apply_with_systemctl(root: &Path, units: &[Value]) -> bool {
             if is_enabled(root, name) {
                 systemctl(root, "disable", name);
             }
-            fs::write(folder.join(name), contents).unwrap();
+            fs::write(dir.join(name), contents).unwrap();
         }
         match unit["enabled"].as_bool() {
             None => {
@@ -147,9 +147,9 @@ fn units_are_enabled_as_systemd_enables_them() {
         let file = config(lab.dir(), "units", &json!({"systemd": {"units": units}}));
         let well = apply_with_systemctl(&theirs, &units);
         if !well {
-            // The real daemon fails half-way there; we refuse before we write.
-            let answer = command::output(&mut super::fixture::once(&ours, &file)).unwrap();
-            assert!(!answer.succeeded(), "seed {seed}: systemd refuses: {units:#?} {vendor:#?}");
+            // MCO fails half-way there; we refuse before we write.
+            let output = command::output(&mut super::fixture::once(&ours, &file)).unwrap();
+            assert!(!output.succeeded(), "seed {seed}: systemd refuses: {units:#?} {vendor:#?}");
             continue;
         }
         apply(&ours, &file);

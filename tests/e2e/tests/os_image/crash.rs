@@ -1,10 +1,10 @@
-//! The power fails at every step of a change: the machine boots, and what it boots is the old system or the new one.
+//! The power fails at every step of a change: the machine boots either the old system or the new one.
 
-use super::site::{ImageFixture, machinist_os_succeeds, second_image, status, version};
+use super::fixture::{ImageFixture, machinist_os_succeeds, second_image, status, version};
 use machinist_e2e::{Machine, measurements};
 
-/// In place of `ostree`, `skopeo` and `systemctl`: stops for good before the step that a file names, so that the power
-/// can be cut exactly there.
+/// Replaces `ostree`, `skopeo` and `systemctl`: stops before the step that a file names, so that the power can be cut
+/// exactly there.
 const STEP: &str = r#"#!/bin/sh
 name=$(basename "$0")
 case "$name $*" in
@@ -19,7 +19,7 @@ esac
 exec "/usr/bin/$name" "$@"
 "#;
 
-/// In place of `ostree commit`: stops when some of the files have moved into the repository.
+/// Replaces `ostree commit`: stops when some of the files have moved into the repository.
 const HALFWAY: &str = r#"#!/bin/sh
 [ "$1" = commit ] || exec /usr/bin/ostree "$@"
 count() { find /var/lib/machinist/images/*/tree/usr -type f | wc -l; }
@@ -31,7 +31,7 @@ echo commit >/run/stopped
 exec sleep infinity
 "#;
 
-/// Starts a change that will stop, and cuts the power when it has. Says where that was; nothing when it got to its end.
+/// Starts a change that will stop, and cuts the power when it has. Returns the step, or `None` if the change completed.
 fn cut_before(machine: &Machine, step: usize, words: &[&str]) -> Option<String> {
     machine.sh(&format!("rm -f /run/steps /run/stopped; echo {step} >/run/stop-before")).unwrap();
     let words = [&["machinist", "os"], words].concat();
@@ -62,15 +62,15 @@ fn put_steps(machine: &Machine) {
 }
 
 #[test]
-fn a_power_cut_at_any_step_leaves_the_old_system_or_the_new_one() {
-    let site = ImageFixture::new();
-    let machine = site.machine().disk(4096).boot().unwrap();
+fn a_power_cut_at_any_step_leaves_the_old_or_the_new_system() {
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().disk(4096).boot().unwrap();
     let before = status(&machine);
-    let image = site.push("os/debian:2", &second_image());
+    let image = fixture.push("os/debian:2", &second_image());
     put_steps(&machine);
     let change = ["stage", "--image", &image, "--append", "testkit.second=2"];
     let mut places = Vec::new();
-    // Every time one step further.
+    // One step further each time.
     let mut step = 1;
     while let Some(at) = cut_before(&machine, step, &change) {
         assert_eq!(version(&machine), "v1", "{at}");
@@ -80,7 +80,7 @@ fn a_power_cut_at_any_step_leaves_the_old_system_or_the_new_one() {
         if at.starts_with("ostree commit") {
             cut_halfway(&machine, &image);
             machinist_os_succeeds(&machine, &["fetch", &image]);
-            // From here on the image is there.
+            // From here on the image is complete.
             step = 1;
         }
         places.push(at);
@@ -95,7 +95,7 @@ fn a_power_cut_at_any_step_leaves_the_old_system_or_the_new_one() {
     machine.reboot().unwrap();
     assert_eq!(version(&machine), "v2");
 
-    // What was staged is lost with the power; what was deployed at once is not.
+    // What was staged is lost with the power; what was deployed immediately is not.
     let checksum = before["booted"]["checksum"].as_str().unwrap();
     machinist_os_succeeds(&machine, &["stage", "--checksum", checksum]);
     machine.power_cut().unwrap();

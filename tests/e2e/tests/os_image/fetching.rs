@@ -1,6 +1,6 @@
-//! Images come by digest, through the machine's own settings, and only what is missing.
+//! Images are pulled by digest, with the machine's own settings, and only missing layers are fetched.
 
-use super::site::{
+use super::fixture::{
     ImageFixture, machinist_os, machinist_os_succeeds, second_image, status, version,
 };
 use machinist_e2e::{ContainerImage, measurements};
@@ -8,19 +8,19 @@ use std::fs;
 
 #[test]
 fn an_image_is_fetched_deployed_and_rolled_back() {
-    let site = ImageFixture::new();
-    let machine = site.machine().boot().unwrap();
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().boot().unwrap();
     machine.write_file("/etc/local", "mine\n").unwrap();
     let first = status(&machine);
     assert_eq!(first["booted"]["image"], serde_json::Value::Null);
-    let image = site.push("os/debian:2", &second_image());
+    let image = fixture.push("os/debian:2", &second_image());
 
     let fetched =
         measurements::measure("os-image-fetch", || Ok(machinist_os(&machine, &["fetch", &image])));
     assert!(fetched.as_ref().unwrap().succeeded(), "{fetched:?}");
     assert_eq!(status(&machine), first, "fetching changes nothing");
     assert_eq!(machine.sh("ls -A /var/lib/machinist/images").unwrap(), "");
-    // A second time there is nothing to do, even without a network.
+    // The second time nothing is left to do, even without a network.
     machine.link_down().unwrap();
     let append = "testkit.second=2 x=\"a b\"";
     machinist_os_succeeds(&machine, &["stage", "--image", &image, "--append", append]);
@@ -50,7 +50,7 @@ fn an_image_is_fetched_deployed_and_rolled_back() {
     machinist_os_succeeds(&machine, &["confirm"]);
     assert_eq!(status(&machine), second, "the one before is kept");
 
-    // Back, at once on disk: nothing is left to do while the machine goes down.
+    // The rollback is deployed immediately: nothing is left to do during shutdown.
     let checksum = first["booted"]["checksum"].as_str().unwrap();
     let back = ["stage", "--now", "--checksum", checksum, "--delete", append];
     machinist_os_succeeds(&machine, &back);
@@ -62,7 +62,7 @@ fn an_image_is_fetched_deployed_and_rolled_back() {
     assert_eq!(third["booted"]["kernelArguments"], first["booted"]["kernelArguments"]);
     assert_eq!(machine.read_file("/etc/local").unwrap(), b"mine\n");
     assert!(!machine.exists("/etc/testkit-new").unwrap());
-    // The image is still here, so the way to it is short.
+    // The image is still stored, so this is quick.
     machine.link_down().unwrap();
     machinist_os_succeeds(&machine, &["stage", "--image", &image]);
     machinist_os_succeeds(&machine, &["unstage"]);
@@ -71,27 +71,28 @@ fn an_image_is_fetched_deployed_and_rolled_back() {
 }
 
 #[test]
-fn what_has_come_is_not_fetched_again() {
-    let site = ImageFixture::new();
-    let machine = site.machine().boot().unwrap();
+fn fetched_layers_are_not_fetched_again() {
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().boot().unwrap();
     let base = ContainerImage::system().unwrap();
     let layers = base.base_layers();
-    let image = site.push("os/debian:1", &base.file("usr/lib/testkit-version", 0o644, "v3\n"));
+    let image = fixture.push("os/debian:1", &base.file("usr/lib/testkit-version", 0o644, "v3\n"));
     // The registry has lost a layer.
-    let (blob, aside) = (site.registry.blob(&layers[1]).unwrap(), site.lab.dir().join("aside"));
+    let (blob, aside) =
+        (fixture.registry.blob(&layers[1]).unwrap(), fixture.lab.dir().join("aside"));
     fs::rename(&blob, &aside).unwrap();
-    let answer = machinist_os(&machine, &["fetch", &image]);
-    assert_eq!(answer.code, 1, "{answer:?}");
+    let output = machinist_os(&machine, &["fetch", &image]);
+    assert_eq!(output.code, 1, "{output:?}");
     let kept = format!("/var/lib/machinist/images/*/oci/blobs/sha256/{}", &layers[0][7..]);
     machine
         .wait_for("the first layer to be kept", |m| Ok(m.sh(&format!("ls {kept}")).is_ok()))
         .unwrap();
     fs::rename(&aside, &blob).unwrap();
-    // On many systems this is so from the start.
+    // On many systems this is the default.
     machine.sh("mount -o remount,bind,ro /sysroot").unwrap();
     machinist_os_succeeds(&machine, &["fetch", &image]);
     assert!(machine.exec(&["touch", "/sysroot/x"]).unwrap().stderr.contains("Read-only"));
-    assert_eq!(site.registry.fetch_count(&layers[0]).unwrap(), 1);
+    assert_eq!(fixture.registry.fetch_count(&layers[0]).unwrap(), 1);
     machinist_os_succeeds(&machine, &["stage", "--image", &image]);
     machine.reboot().unwrap();
     assert_eq!(version(&machine), "v3");

@@ -1,10 +1,11 @@
-//! Operating systems of machines with ostree: images from a registry, kernel arguments, and what goes wrong with them.
+//! Operating systems of machines with ostree: images from a registry, kernel arguments, and failures.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod crash;
 mod fetching;
-#[path = "../daemon/site.rs"]
+mod fixture;
+#[path = "../daemon/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
 mod hub;
 mod pool;
@@ -12,5 +13,4 @@ mod pool_scenario;
 mod private_registry;
 mod rejections;
 mod resumed_download;
-mod site;
 mod staging;

@@ -1,20 +1,20 @@
-//! A pool says itself which image its machines run, and takes it back: the machine is on the image of the
-//! system again, and what was layered on it is gone.
+//! A pool selects the image of its machines and reverts it: the machine returns to the system's image, without the
+//! layered files.
 
-use super::site::{ImageFixture, second_image, status, version};
+use super::fixture::{ImageFixture, second_image, status, version};
 use machinist_e2e::ContainerImage;
 use serde_json::{Value, json};
 
 const STREAMS: &str = "/apis/machineconfiguration.openshift.io/v1/osimagestreams";
 
 #[test]
-fn a_machine_follows_the_stream_and_the_annotation_of_its_pool_and_goes_back() {
-    let (hub, site, machine) = ImageFixture::with_joined_machine();
-    let base = site.push("os/debian:1", &ContainerImage::system().unwrap());
-    let layered = site.push("os/debian:2", &second_image());
+fn a_machine_follows_the_stream_and_the_annotation_of_its_pool_and_reverts() {
+    let (hub, fixture, machine) = ImageFixture::with_joined_machine();
+    let base = fixture.push("os/debian:1", &ContainerImage::system().unwrap());
+    let layered = fixture.push("os/debian:2", &second_image());
     let boots = machine.boots();
 
-    // The image of the system is that of the default stream.
+    // The system's image is that of the default stream.
     let streams = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "OSImageStream",
         "metadata": {"name": "cluster"}, "spec": {"defaultStream": "stable"},

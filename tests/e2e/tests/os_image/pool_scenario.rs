@@ -1,11 +1,11 @@
 //! A pool gets an image: everything from the MachineConfig to the machine that has booted it, and back.
 
+use super::fixture::{ImageFixture, second_image, status, version};
 use super::hub::{file, files};
-use super::site::{ImageFixture, second_image, status, version};
 use machinist_e2e::{ContainerImage, Machine, measurements, wait_for};
 use serde_json::{Value, json};
 
-/// The machine is well unless its image says otherwise.
+/// The machine is healthy unless its image says otherwise.
 const HEALTH: &str =
     "deadline: 5s\nstable: 0s\ncommands:\n- run: [/bin/sh, -c, '! test -e /usr/lib/broken']\n";
 
@@ -22,11 +22,11 @@ fn line(machine: &Machine) -> String {
 
 #[test]
 fn a_pool_gets_an_image_and_rolls_back_from_a_broken_one() {
-    let (hub, site, machine) = ImageFixture::with_joined_machine();
+    let (hub, fixture, machine) = ImageFixture::with_joined_machine();
     let first = status(&machine);
 
-    // Downloaded before the drain; files, image and kernel arguments with one restart.
-    let (boots, image) = (machine.boots(), site.push("os/debian:2", &second_image()));
+    // Downloaded before the drain; files, image and kernel arguments with one reboot.
+    let (boots, image) = (machine.boots(), fixture.push("os/debian:2", &second_image()));
     let start = std::time::Instant::now();
     let good = hub.apply_config_spec("50-os", &spec(&image, "story=2", "two\n"));
     hub.wait_done(&machine, &good);
@@ -47,14 +47,14 @@ fn a_pool_gets_an_image_and_rolls_back_from_a_broken_one() {
         assert!(rest.any(|event| event == reason), "no {reason} in its place: {events:?}");
     }
 
-    // One on which the machine is not well: back by itself, with the files, and for good.
+    // An image on which the machine is unhealthy: an automatic rollback, files included, without a retry.
     let booted = status(&machine)["booted"].clone();
     let broken = second_image().file("usr/lib/broken", 0o644, "").file(
         "usr/lib/testkit-version",
         0o644,
         "v3\n",
     );
-    let broken = site.push("os/debian:3", &broken);
+    let broken = fixture.push("os/debian:3", &broken);
     let bad = hub.apply_config_spec("50-os", &spec(&broken, "story=3", "three\n"));
     hub.wait_state(&machine, "Degraded", |hub, name| {
         let reason = hub.annotation(name, "reason");
@@ -71,8 +71,8 @@ fn a_pool_gets_an_image_and_rolls_back_from_a_broken_one() {
     );
     assert_eq!(machine.read_file("/etc/motd").unwrap(), b"two\n");
 
-    // The image that it began with: what was layered on it is gone.
-    let base = site.push("os/debian:1", &ContainerImage::system().unwrap());
+    // The initial image: the layered files are gone.
+    let base = fixture.push("os/debian:1", &ContainerImage::system().unwrap());
     let config = hub.apply_config_spec("50-os", &spec(&base, "story=1", "one\n"));
     hub.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 4);

@@ -1,33 +1,33 @@
-//! A registry with TLS and passwords: the machine's pull secret opens it, and nobody reads it in a log.
+//! A registry with TLS and passwords: the machine's pull secret gives access, and appears in no log.
 
-use super::site::{PrivateRegistry, machinist_os, status, version};
+use super::fixture::{PrivateRegistry, machinist_os, status, version};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::image_registry::{PASSWORD, USER};
 use machinist_e2e::{ContainerImage, Machine};
 
 const SECRET: &str = "/var/lib/kubelet/config.json";
 
-/// The machine refuses; what it says about it.
+/// The machine refuses the image. Returns its message.
 fn refusal(machine: &Machine, image: &str) -> String {
-    let answer = machinist_os(machine, &["fetch", image]);
-    let said = format!("{}{}", answer.stdout, answer.stderr);
-    assert_eq!(answer.code, 1, "{said}");
-    assert!(said.contains(image), "{said}");
-    said
+    let output = machinist_os(machine, &["fetch", image]);
+    let text = format!("{}{}", output.stdout, output.stderr);
+    assert_eq!(output.code, 1, "{text}");
+    assert!(text.contains(image), "{text}");
+    text
 }
 
 #[test]
-fn the_pull_secret_opens_a_registry_and_nobody_reads_it() {
-    let site = PrivateRegistry::new();
-    let registry = &site.registry;
-    let machine = site.machine().boot().unwrap();
+fn the_pull_secret_gives_access_and_is_not_logged() {
+    let fixture = PrivateRegistry::new();
+    let registry = &fixture.registry;
+    let machine = fixture.machine().boot().unwrap();
     let before = status(&machine);
     let new = ContainerImage::system().unwrap().file("usr/lib/testkit-version", 0o644, "v2\n");
     let image = registry.push("os/debian:2", &new).unwrap();
 
-    let mut said = refusal(&machine, &image);
+    let mut text = refusal(&machine, &image);
     let expected = format!("put one with an entry for {} into {SECRET}", registry.host());
-    assert!(said.contains(&expected), "{said}");
+    assert!(text.contains(&expected), "{text}");
     machine.sh("mkdir -p /var/lib/kubelet").unwrap();
     machine
         .write_file(SECRET, r#"{"auths": {"other.example": {"auth": "bm9ib2R5Om5vdGhpbmc="}}}"#)
@@ -50,11 +50,11 @@ fn the_pull_secret_opens_a_registry_and_nobody_reads_it() {
     machine.reboot().unwrap();
     assert_eq!(version(&machine), "v2");
 
-    for text in [unknown, refused, staged.stdout, staged.stderr, machine.journal().unwrap()] {
-        said += &text;
+    for more in [unknown, refused, staged.stdout, staged.stderr, machine.journal().unwrap()] {
+        text += &more;
     }
     for password in [PASSWORD, wrong] {
         let encoded = BASE64_STANDARD.encode(format!("{USER}:{password}"));
-        assert!(!said.contains(password) && !said.contains(&encoded), "{said}");
+        assert!(!text.contains(password) && !text.contains(&encoded), "{text}");
     }
 }

@@ -1,36 +1,41 @@
-//! Images that a machine does not take, and how it is afterwards.
+//! Images that a machine refuses, and its state afterwards.
 
-use super::site::{ACCEPT_ALL_POLICY, ImageFixture, assert_unchanged, machinist_os, status};
+use super::fixture::{ACCEPT_ALL_POLICY, ImageFixture, assert_unchanged, machinist_os, status};
 use machinist_e2e::{ContainerImage, Machine};
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 
 fn assert_refused(machine: &Machine, image: &str, code: i32, reason: &str) {
-    let answer = machinist_os(machine, &["fetch", image]);
-    let said = format!("{}{}", answer.stdout, answer.stderr);
-    assert_eq!(answer.code, code, "{said}");
-    assert!(said.contains(reason), "{reason}: {said}");
+    let output = machinist_os(machine, &["fetch", image]);
+    let text = format!("{}{}", output.stdout, output.stderr);
+    assert_eq!(output.code, code, "{text}");
+    assert!(text.contains(reason), "{reason}: {text}");
 }
 
 #[test]
-fn images_that_are_not_right_are_refused_and_the_machine_is_as_before() {
-    let site = ImageFixture::new();
-    let machine = site.machine().boot().unwrap();
+fn invalid_images_are_refused_and_the_machine_is_unchanged() {
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().boot().unwrap();
     let before = status(&machine);
     let small = ContainerImage::busybox().unwrap();
-    let image = site.push("os/small:1", &small);
+    let image = fixture.push("os/small:1", &small);
 
     assert_refused(&machine, "images.example/os/small:1", 3, "it has no digest");
     assert_refused(&machine, &image, 1, "no systemd and no /sbin/init");
     let no_kernel = small.clone().file("etc/os-release", 0o644, "").file("sbin/init", 0o755, "");
-    assert_refused(&machine, &site.push("os/kernel:1", &no_kernel), 1, "the image has no kernel");
+    assert_refused(
+        &machine,
+        &fixture.push("os/kernel:1", &no_kernel),
+        1,
+        "the image has no kernel",
+    );
     let missing = image.replace("os/small", "os/missing");
     assert_refused(&machine, &missing, 1, "unknown");
 
-    // A link that leads out of the image.
+    // A link that points outside the image.
     let hostile = small.link("out", "/etc").file("out/passwd", 0o644, "root::0:0::/:/bin/sh\n");
     let passwd = machine.read_file("/etc/passwd").unwrap();
-    assert_refused(&machine, &site.push("os/hostile:1", &hostile), 1, "out/passwd");
+    assert_refused(&machine, &fixture.push("os/hostile:1", &hostile), 1, "out/passwd");
     assert_eq!(machine.read_file("/etc/passwd").unwrap(), passwd);
 
     machine
@@ -39,10 +44,10 @@ fn images_that_are_not_right_are_refused_and_the_machine_is_as_before() {
     assert_refused(&machine, &image, 1, "rejected by policy");
     machine.write_file("/etc/containers/policy.json", ACCEPT_ALL_POLICY).unwrap();
 
-    // Somebody has changed a byte in the registry.
-    let tampered = site.push("os/tampered:1", &ContainerImage::system().unwrap());
+    // A byte was changed in the registry.
+    let tampered = fixture.push("os/tampered:1", &ContainerImage::system().unwrap());
     let layers = ContainerImage::system().unwrap().base_layers();
-    let blob = site.registry.blob(&layers[0]).unwrap();
+    let blob = fixture.registry.blob(&layers[0]).unwrap();
     let file = fs::File::options().read(true).write(true).open(blob).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, 1 << 20).unwrap();
@@ -52,13 +57,13 @@ fn images_that_are_not_right_are_refused_and_the_machine_is_as_before() {
 }
 
 #[test]
-fn a_disk_that_is_too_small_is_found_out_before_anything_is_fetched() {
-    let site = ImageFixture::new();
-    let machine = site.machine().disk(1024).boot().unwrap();
+fn a_disk_that_is_too_small_is_detected_before_the_download() {
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().disk(1024).boot().unwrap();
     let before = status(&machine);
-    let image = site.push("os/debian:1", &ContainerImage::system().unwrap());
+    let image = fixture.push("os/debian:1", &ContainerImage::system().unwrap());
     assert_refused(&machine, &image, 1, "MB on the file system of /var/lib/machinist/images");
     let layers = ContainerImage::system().unwrap().base_layers();
-    assert_eq!(site.registry.fetch_count(&layers[0]).unwrap(), 0);
+    assert_eq!(fixture.registry.fetch_count(&layers[0]).unwrap(), 0);
     assert_unchanged(&machine, &before);
 }

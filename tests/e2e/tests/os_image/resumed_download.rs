@@ -1,16 +1,16 @@
-//! A download that is interrupted in the middle of a layer: what has come is not fetched again, and nothing
-//! of it is in the way.
+//! A download that is interrupted within a layer: complete layers are not fetched again, and partial ones are no
+//! obstacle.
 
-use super::site::{ImageFixture, machinist_os_succeeds, status, version};
+use super::fixture::{ImageFixture, machinist_os_succeeds, status, version};
 use machinist_e2e::command::ExitOutput;
 use machinist_e2e::{ContainerImage, Machine, TcpProxy, wait_for};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// So many bytes more at a time, until the first layer is complete. The second is more than twice as large.
+/// This many more bytes at a time, until the first layer is complete. The second is more than twice as large.
 const STEP: u64 = 4 << 20;
 
-/// A registry behind a wire, and a machine that knows only the wire.
+/// A registry behind a proxy, and a machine that knows only the proxy.
 struct InterruptedFetch {
     proxy: TcpProxy,
     machine: Machine,
@@ -21,16 +21,17 @@ struct InterruptedFetch {
 
 impl InterruptedFetch {
     fn new() -> Self {
-        let site = ImageFixture::new();
-        let wire = TcpProxy::start(&site.lab.address(), &site.registry.host()).unwrap();
-        let machine = site.machine_with_registry(&wire.address().to_string()).boot().unwrap();
+        let fixture = ImageFixture::new();
+        let wire = TcpProxy::start(&fixture.lab.address(), &fixture.registry.host()).unwrap();
+        let machine = fixture.machine_with_registry(&wire.address().to_string()).boot().unwrap();
         let base = ContainerImage::system().unwrap();
         let layers = base.base_layers();
-        let image = site.push("os/debian:2", &base.file("usr/lib/testkit-version", 0o644, "v2\n"));
-        Self { proxy: wire, machine, image, layers, registry: site }
+        let image =
+            fixture.push("os/debian:2", &base.file("usr/lib/testkit-version", 0o644, "v2\n"));
+        Self { proxy: wire, machine, image, layers, registry: fixture }
     }
 
-    /// Begins to fetch, and stops the wire when the first layer has come and the second has not.
+    /// Starts a fetch, and stalls the proxy when the first layer has arrived and the second has not.
     fn start_fetch(&self) -> Child {
         self.proxy.stall_after(STEP);
         let mut fetch =
@@ -57,14 +58,14 @@ impl InterruptedFetch {
         format!("/var/lib/machinist/images/{sha256}")
     }
 
-    /// Whether a layer has come.
+    /// Whether a layer has arrived.
     fn has_layer(&self, layer: &str) -> bool {
         let path =
             format!("{}/oci/blobs/sha256/{}", self.download_dir(), &layer["sha256:".len()..]);
         self.machine.exists(&path).unwrap()
     }
 
-    /// The first layer has come once, the image can be booted, and nothing is left of the download.
+    /// The first layer was fetched once, the image can be booted, and nothing is left of the download.
     fn assert_complete(&self) {
         assert_eq!(self.registry.registry.fetch_count(&self.layers[0]).unwrap(), 1);
         let left = "ls -A /var/lib/machinist/images; ls -A /var/tmp | grep container || true";
@@ -83,40 +84,40 @@ fn ended(child: Child) -> ExitOutput {
 }
 
 #[test]
-fn a_fetch_that_is_killed_goes_on_from_the_last_complete_layer() {
+fn a_killed_fetch_resumes_after_the_last_complete_layer() {
     let download = InterruptedFetch::new();
     let machine = &download.machine;
     let before = status(machine);
     let fetch = download.start_fetch();
     machine.sh("pkill -KILL -x skopeo").unwrap();
-    let answer = ended(fetch);
-    assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("it was ended by signal 9"), "{answer:?}");
+    let output = ended(fetch);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("it was ended by signal 9"), "{output:?}");
     download.proxy.disconnect_all();
     download.proxy.resume();
 
-    // What is there cannot be taken for an image, and not for one of its parts.
+    // The partial download is not mistaken for an image or a layer.
     assert_eq!(status(machine), before);
     assert!(!machine.exists(&format!("{}/oci/index.json", download.download_dir())).unwrap());
     assert!(!download.has_layer(&download.layers[1]));
     let half = format!("ls {}/oci/oci-put-blob*", download.download_dir());
     assert!(machine.sh(&half).is_ok(), "half a layer is there");
 
-    // What another image has left behind goes before anything new takes room.
+    // The remains of another download are removed before anything new takes space.
     machine.sh("mkdir -p /var/lib/machinist/images/abandoned/oci").unwrap();
     machinist_os_succeeds(machine, &["fetch", &download.image]);
     download.assert_complete();
 }
 
 #[test]
-fn a_connection_that_is_cut_in_the_middle_of_a_layer_is_made_again() {
+fn a_connection_cut_within_a_layer_is_retried() {
     let download = InterruptedFetch::new();
     let before = status(&download.machine);
     let fetch = download.start_fetch();
     download.proxy.disconnect_all();
     download.proxy.resume();
-    let answer = ended(fetch);
-    assert_eq!(answer.code, 0, "{answer:?}");
+    let output = ended(fetch);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(status(&download.machine), before);
     download.assert_complete();
 }

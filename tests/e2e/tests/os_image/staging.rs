@@ -1,18 +1,18 @@
-//! Kernel arguments alone, and changes that are taken back.
+//! Kernel arguments alone, and changes that are reverted.
 
-use super::site::{ImageFixture, arguments, machinist_os, machinist_os_succeeds, status};
+use super::fixture::{ImageFixture, arguments, machinist_os, machinist_os_succeeds, status};
 
 #[test]
-fn arguments_come_and_go_and_the_others_stay() {
-    let site = ImageFixture::new();
-    let machine = site.machine().karg("console=tty0").karg("console=ttyS0").boot().unwrap();
+fn arguments_are_added_and_removed_and_others_stay() {
+    let fixture = ImageFixture::new();
+    let machine = fixture.machine().karg("console=tty0").karg("console=ttyS0").boot().unwrap();
     let first = status(&machine);
     let huge = "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=4";
     machinist_os_succeeds(
         &machine,
         &["stage", "--delete", "console=tty0 not.there=1", "--append", huge],
     );
-    // Another one takes its place: changes are from what runs.
+    // Another one replaces it: changes are relative to the running system.
     machinist_os_succeeds(&machine, &["stage", "--delete", "console=tty0", "--append", huge]);
     machine.reboot().unwrap();
     let second = status(&machine);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const KUBECONFIG: &str = "/var/lib/machinist-hub/kubeconfig";
 
-/// The package in a folder.
+/// The package in a directory.
 fn package(out: &Path) -> PathBuf {
     let entries = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
     entries.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb")).unwrap()
@@ -19,13 +19,13 @@ fn package(out: &Path) -> PathBuf {
 fn two_builds_of_the_package_have_the_same_bytes() {
     let lab = Lab::new().unwrap();
     let build = |name: &str| {
-        // As far as packing goes, a script is as good a program.
-        let program = lab.create_dir(name).unwrap().join("machinist");
+        // For packaging, a script is as good as a binary.
+        let binary = lab.create_dir(name).unwrap().join("machinist");
         let script = "#!/bin/sh\nif [ \"$1\" = man ]; then mkdir -p \"$3\"; echo .TH a 1 >\"$3/machinist.1\"; else echo completions; fi\n";
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(&binary, script).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o700)).unwrap();
         let out = lab.create_dir(&format!("{name}-out")).unwrap();
-        run_script("deb", Some(&program), &out);
+        run_script("deb", Some(&binary), &out);
         fs::read(package(&out)).unwrap()
     };
     assert!(build("one") == build("two"), "two packages differ");
@@ -41,12 +41,12 @@ fn the_package_from_installation_to_purge() {
     machine.write_file("/root/machinist.deb", fs::read(package(&out)).unwrap()).unwrap();
     let installed = machine.sh("dpkg -i /root/machinist.deb 2>&1").unwrap();
     assert!(installed.contains("Setting up machinist"), "{installed}");
-    // Nothing runs that nobody has asked for.
+    // Nothing runs unless it is enabled.
     let states = machine.exec(&["systemctl", "is-active", "machinist-hub", "machinist-daemon"]);
     assert_eq!(states.unwrap().stdout, "inactive\ninactive\n");
     let units = "/usr/lib/systemd/system/machinist-*.service";
     assert_eq!(machine.sh(&format!("systemd-analyze verify --man=no {units} 2>&1")).unwrap(), "");
-    // The machines of the kit leave manuals out; the package has them.
+    // The kit's machines exclude manual pages; the package contains them.
     let listed = machine.sh("dpkg -L machinist").unwrap();
     for path in ["man/man1/machinist-rollout-status.1.gz", "doc/machinist/machinist.cdx.json"] {
         assert!(listed.contains(path), "{listed}");
@@ -57,7 +57,7 @@ fn the_package_from_installation_to_purge() {
     server(&lab, &machine);
     daemon(&machine);
 
-    // Everything goes with a purge.
+    // A purge removes everything.
     let purged = machine.sh("dpkg --purge machinist 2>&1").unwrap();
     assert!(purged.contains("Purging configuration files for machinist"), "{purged}");
     machine.sh("rm -rf /etc/mcs /etc/ssl/mcs").unwrap();
@@ -68,36 +68,36 @@ fn the_package_from_installation_to_purge() {
     assert_eq!(machine.sh("systemctl list-units --all --no-legend 'machinist*'").unwrap(), "");
 }
 
-/// The hub runs as a user of its own, and root reaches it.
+/// The hub runs as its own user, and root can reach it.
 fn hub(machine: &Machine) {
     machine.sh("systemctl enable --now machinist-hub 2>&1").unwrap();
     machine
         .wait_for("the hub to answer", |machine| {
-            let answer = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
-            Ok(answer.stdout.contains("worker"))
+            let output = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
+            Ok(output.stdout.contains("worker"))
         })
         .unwrap();
     let user = machine.sh("stat -c %U /proc/$(systemctl show -P MainPID machinist-hub)").unwrap();
     assert!(!user.trim().is_empty() && !user.contains("root"), "it runs as {user}");
 }
 
-/// What runs goes on with the new program, and with its data; what does not run stays so.
+/// A running service continues with the new binary and its data; a stopped one stays stopped.
 fn upgrade(machine: &Machine) {
     let process = || machine.sh("systemctl show -P MainPID machinist-hub").unwrap();
     let before = process();
     machine.sh("dpkg -i /root/machinist.deb 2>&1 && rm /root/machinist.deb").unwrap();
-    assert_ne!(process(), before, "the hub runs the new program");
+    assert_ne!(process(), before, "the hub runs the new binary");
     let state = machine.exec(&["systemctl", "is-active", "machinist-server"]).unwrap();
     assert_eq!(state.stdout, "inactive\n");
     machine
         .wait_for("the hub to answer again", |machine| {
-            let answer = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
-            Ok(answer.stdout.contains("worker"))
+            let output = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
+            Ok(output.stdout.contains("worker"))
         })
         .unwrap();
 }
 
-/// The server serves what `machinist bootstrap` wrote; without arguments it says so, and does not try again.
+/// The server serves the output of `machinist bootstrap`; without arguments it reports that and does not retry.
 fn server(lab: &Lab, machine: &Machine) {
     let refused = machine.exec(&["systemctl", "start", "machinist-server"]).unwrap();
     machine
@@ -126,14 +126,14 @@ fn server(lab: &Lab, machine: &Machine) {
     let ask = "exec 3<>/dev/tcp/127.0.0.1/22624; printf 'GET /config/master HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3";
     machine
         .wait_for("the server to answer", |machine| {
-            let answer = machine.exec(&["bash", "-c", ask])?;
-            anyhow::ensure!(answer.stdout.contains("200"), "{answer:?}");
+            let output = machine.exec(&["bash", "-c", ask])?;
+            anyhow::ensure!(output.stdout.contains("200"), "{output:?}");
             Ok(true)
         })
         .unwrap();
 }
 
-/// The daemon waits until the machine has joined; leaving takes everything back.
+/// The daemon waits until the machine has joined; `leave` reverts everything.
 fn daemon(machine: &Machine) {
     machine.sh("systemctl start machinist-daemon").unwrap();
     let state = machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap();
@@ -141,17 +141,17 @@ fn daemon(machine: &Machine) {
     machine.sh(&format!("machinist join --kubeconfig {KUBECONFIG} --pool worker 2>&1")).unwrap();
     machine
         .wait_for("the machine to be a Node", |machine| {
-            let answer =
+            let output =
                 machine.exec(&["machinist", "get", "nodes", "--kubeconfig", KUBECONFIG])?;
             let state = machine.exec(&["systemctl", "is-active", "machinist-daemon"])?;
-            Ok(state.stdout == "active\n" && answer.stdout.lines().count() == 2)
+            Ok(state.stdout == "active\n" && output.stdout.lines().count() == 2)
         })
         .unwrap();
     gather(machine);
     machine.sh(&format!("machinist leave --kubeconfig {KUBECONFIG} 2>&1")).unwrap();
 }
 
-/// What the machine knows goes into the archive beside what its home knows.
+/// The machine's data goes into the archive, next to the API server's.
 fn gather(machine: &Machine) {
     let gather = "cd /root && machinist must-gather -o g.tar.gz --kubeconfig";
     machine.sh(&format!("{gather} {KUBECONFIG} 2>&1")).unwrap();

@@ -1,4 +1,4 @@
-//! The container image. What is packed here is any static program: the kit has one.
+//! The container image. Any static binary can be packed here, and the kit has one.
 
 use crate::{run_script, script};
 use machinist_e2e::Lab;
@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A static program of its own, as if it had been built just now.
-fn program(lab: &Lab, name: &str) -> PathBuf {
+/// A static binary with its own path, as if it had just been built.
+fn binary(lab: &Lab, name: &str) -> PathBuf {
     let path = lab.create_dir(name).unwrap().join("machinist");
     let busybox =
         ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|it| Path::new(it).exists());
@@ -20,21 +20,21 @@ fn program(lab: &Lab, name: &str) -> PathBuf {
 fn two_builds_of_the_image_have_one_digest() {
     let lab = Lab::new().unwrap();
     let build = |name: &str, change: &dyn Fn(&Path)| {
-        let (program, out) = (program(&lab, name), lab.create_dir(&format!("{name}-out")).unwrap());
-        change(&program);
-        run_script("image", Some(&program), &out);
+        let (binary, out) = (binary(&lab, name), lab.create_dir(&format!("{name}-out")).unwrap());
+        change(&binary);
+        run_script("image", Some(&binary), &out);
         fs::read_to_string(out.join("machinist-image.digest")).unwrap()
     };
     let one = build("one", &|_| {});
     assert!(one.starts_with("sha256:"), "{one}");
     assert_eq!(build("two", &|_| {}), one);
-    let other = build("other", &|program| {
-        let mut bytes = fs::read(program).unwrap();
+    let other = build("other", &|binary| {
+        let mut bytes = fs::read(binary).unwrap();
         let at = bytes.windows(7).position(|it| it == b"BusyBox").unwrap();
         bytes[at] = b'X';
-        fs::write(program, bytes).unwrap();
+        fs::write(binary, bytes).unwrap();
     });
-    assert_ne!(other, one, "another program is another image");
+    assert_ne!(other, one, "another binary is another image");
 
     let archive =
         format!("oci-archive:{}", lab.dir().join("one-out/machinist-image.tar").display());
@@ -47,7 +47,7 @@ fn two_builds_of_the_image_have_one_digest() {
 }
 
 #[test]
-fn a_program_that_needs_libraries_is_refused() {
+fn a_dynamically_linked_binary_is_refused() {
     let lab = Lab::new().unwrap();
     let output = script("image", Some(Path::new("/bin/ls")), &lab.create_dir("out").unwrap());
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! What `make image`, `make deb` and `make sbom` make: the same every time, and good for what it is for.
+//! The outputs of `make image`, `make deb` and `make sbom`: reproducible and usable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -10,19 +10,19 @@ use machinist_e2e::cache;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// One of the project's scripts, with the program to pack and the folder to write.
-fn script(name: &str, program: Option<&Path>, out: &Path) -> Output {
+/// Runs one of the project's scripts, with the binary to pack and the output directory.
+fn script(name: &str, binary: Option<&Path>, out: &Path) -> Output {
     let mut command = Command::new(cache::source_root().join("scripts").join(name));
     command.env("OUT", out).env("DEB_OPTIONS", "-Zgzip -z1").env("SOURCE_DATE_EPOCH", "1700000000");
-    if let Some(program) = program {
-        command.env("BINARY", program);
+    if let Some(binary) = binary {
+        command.env("BINARY", binary);
     }
     command.output().unwrap()
 }
 
-/// The same, which has to succeed.
+/// The same, which must succeed.
 #[track_caller]
-fn run_script(name: &str, program: Option<&Path>, out: &Path) {
-    let output = script(name, program, out);
+fn run_script(name: &str, binary: Option<&Path>, out: &Path) {
+    let output = script(name, binary, out);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -9,8 +9,8 @@ use std::fs;
 #[test]
 fn the_bill_of_materials_names_what_is_linked_and_nothing_else() {
     let lab = Lab::new().unwrap();
-    let read = |folder: &str| {
-        let out = lab.create_dir(folder).unwrap();
+    let read = |dir: &str| {
+        let out = lab.create_dir(dir).unwrap();
         run_script("sbom", None, &out);
         fs::read(out.join("machinist.cdx.json")).unwrap()
     };

@@ -1,4 +1,4 @@
-//! The OS image of a pool: who names it, and what a tag means for all machines at once.
+//! The OS image of a pool: how it is selected, and how a tag is resolved once for all machines.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -13,29 +13,29 @@ const API: &str = "/apis/machineconfiguration.openshift.io/v1";
 const PINNED: &str = "machinist.dev/os-image-pinned";
 const ANNOTATION: &str = "machinist.dev/os-image";
 
-/// Runs kubectl, which has to succeed.
-fn kubectl(home: &ApiServer, arguments: &[&str]) -> String {
-    let answer = home.kubectl(arguments).unwrap();
-    assert!(answer.succeeded(), "{arguments:?}: {answer:?}");
-    answer.stdout
+/// Runs kubectl, which must succeed.
+fn kubectl(api_server: &ApiServer, arguments: &[&str]) -> String {
+    let output = api_server.kubectl(arguments).unwrap();
+    assert!(output.succeeded(), "{arguments:?}: {output:?}");
+    output.stdout
 }
 
 /// Applies an object.
-fn apply(home: &ApiServer, object: &Value) {
-    kubectl(home, &["apply", "-f", &write_manifest(home, object)]);
+fn apply(api_server: &ApiServer, object: &Value) {
+    kubectl(api_server, &["apply", "-f", &write_manifest(api_server, object)]);
 }
 
 /// The path of a file with an object.
-fn write_manifest(home: &ApiServer, object: &Value) -> String {
-    let path = home.dir().join("object.json");
+fn write_manifest(api_server: &ApiServer, object: &Value) -> String {
+    let path = api_server.dir().join("object.json");
     std::fs::write(&path, object.to_string()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// The one MachineConfig of the workers, with an image unless it is empty.
-fn apply_config(home: &ApiServer, image: &str, text: &str) {
+/// The only MachineConfig of the workers, with an image unless it is empty.
+fn apply_config(api_server: &ApiServer, image: &str, text: &str) {
     apply(
-        home,
+        api_server,
         &json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": "50-os", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
@@ -46,29 +46,34 @@ fn apply_config(home: &ApiServer, image: &str, text: &str) {
     );
 }
 
-/// The rendered config of a pool once it is as it should be.
-fn rendered(home: &ApiServer, pool: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+/// The rendered config of a pool once it matches.
+fn rendered(
+    api_server: &ApiServer,
+    pool: &str,
+    what: &str,
+    is_so: impl Fn(&Value) -> bool,
+) -> Value {
     let mut config = Value::Null;
     wait_for(&format!("pool {pool} to have {what}"), || {
-        let pool = home.get(&format!("{API}/machineconfigpools/{pool}")).body;
+        let pool = api_server.get(&format!("{API}/machineconfigpools/{pool}")).body;
         let name = pool["spec"]["configuration"]["name"].as_str().unwrap_or_default().to_owned();
-        config = home.get(&format!("{API}/machineconfigs/{name}")).body;
+        config = api_server.get(&format!("{API}/machineconfigs/{name}")).body;
         Ok(is_so(&config))
     })
     .unwrap();
     config
 }
 
-/// The config of the workers once it has the file with this text.
-fn wait_for_config_with(home: &ApiServer, text: &str) -> Value {
+/// The config of the workers once it contains the file with this text.
+fn wait_for_config_with(api_server: &ApiServer, text: &str) -> Value {
     let text = format!("\"data:,{text}\"");
-    rendered(home, "worker", &text, |config| config["spec"].to_string().contains(&text))
+    rendered(api_server, "worker", &text, |config| config["spec"].to_string().contains(&text))
 }
 
-/// Waits until an event says all of this.
-fn wait_for_event(home: &ApiServer, words: &[&str]) {
+/// Waits until an event contains all of this.
+fn wait_for_event(api_server: &ApiServer, words: &[&str]) {
     wait_for(&format!("an event with {words:?}"), || {
-        let events = home.get("/api/v1/namespaces/default/events").body;
+        let events = api_server.get("/api/v1/namespaces/default/events").body;
         let events = events["items"].as_array().cloned().unwrap_or_default();
         Ok(events.iter().any(|event| words.iter().all(|word| event.to_string().contains(word))))
     })

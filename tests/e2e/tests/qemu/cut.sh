@@ -7,20 +7,20 @@ image=/var/lib/machinist/images/*
 loader=$(readlink /boot/loader)
 IFS=: read -r _ _ own </proc/self/cgroup
 
-# Whether the command is in the step. Only what the shell can do by itself: to start a program takes longer than some steps.
+# Whether the command is in the step. Uses only shell builtins: starting a command takes longer than some steps.
 at() {
     case $step in
         # Two of three layers are here: the kernel and the empty one. The third is on its way.
         copy) set -- $image/oci/blobs/sha256/*; [ $# -gt 1 ] ;;
-        # The folder is one of the last in the second layer.
+        # The directory is one of the last in the second layer.
         unpack) set -- $image/tree/usr/lib/systemd/system; [ -e "$1" ] ;;
         # Some of the objects are in the repository.
         commit) set -- /ostree/repo/tmp/staging-*/??; [ $# -gt 100 ] ;;
-        # Some of the files are in the folder of the new deployment.
+        # Some of the files are in the directory of the new deployment.
         deploy) set -- /ostree/deploy/debian/deploy/*/usr/bin; [ $# -gt 1 ] ;;
         # The new kernel is there, or a part of it, and the boot loader does not know it.
         kernel) set -- /boot/ostree/*; [ $# -gt 1 ] ;;
-        # The boot loader is told the new entries.
+        # The boot loader gets the new entries.
         loader) ! [ /boot/loader -ef "/boot/$loader" ] ;;
     esac
 }

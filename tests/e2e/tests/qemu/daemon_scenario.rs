@@ -1,5 +1,5 @@
-//! The daemon brings a pool's image and kernel argument to a machine, and the machine's own boot loader and kernel start
-//! what it has staged.
+//! The daemon applies a pool's image and kernel argument to a machine, and the machine's own boot loader and kernel
+//! start what it has staged.
 
 use super::hub::{self, file, files};
 use super::vm::{sh, status, with_trusted_registry};
@@ -9,7 +9,7 @@ use machinist_e2e::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How long the whole story may take.
+/// Timeout for the whole scenario.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 #[test]
@@ -39,7 +39,7 @@ fn the_daemon_changes_image_and_argument_and_the_kernel_boots_with_them() {
     let spec =
         json!({"osImageURL": image, "kernelArguments": ["testkit.second=2"], "config": config});
     let config = hub.apply_config_spec("50-os", &spec);
-    // Nobody but the daemon restarts it.
+    // Only the daemon reboots it.
     let marker = machine.wait_boots(2, left()).unwrap();
     assert!(marker.contains("up v2"), "{marker}");
     wait_done(&hub, &machine, &config, left());
@@ -54,7 +54,7 @@ fn the_daemon_changes_image_and_argument_and_the_kernel_boots_with_them() {
     assert_eq!(machine.boots(), 2, "one restart for all of it");
 }
 
-/// Waits until a machine says that it has a config.
+/// Waits until a machine reports a config as applied.
 #[track_caller]
 fn wait_done(hub: &hub::HubFixture, machine: &VirtualMachine, config: &str, limit: Duration) {
     let name = machine.name();
@@ -70,6 +70,6 @@ fn wait_done(hub: &hub::HubFixture, machine: &VirtualMachine, config: &str, limi
     });
     if let Err(error) = waited {
         let log = machine.sh("journalctl --no-pager -u machinist-daemon.service | tail -40");
-        panic!("{error:#}\n{}", log.map(|answer| answer.stdout).unwrap_or_default());
+        panic!("{error:#}\n{}", log.map(|output| output.stdout).unwrap_or_default());
     }
 }

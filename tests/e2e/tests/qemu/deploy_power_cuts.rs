@@ -1,14 +1,14 @@
-//! The power fails while a machine makes what it has fetched the system of its next boot.
+//! The power fails while a machine turns a fetched image into the system of its next boot.
 
 use super::power_cut_step::{SCRIPT, complete, cut_in};
 use super::vm::{sh, status};
 use machinist_e2e::{Lab, qemu};
 
-/// Completes what is staged, as the machine does on its way down.
+/// Completes what is staged, as the machine does during shutdown.
 const FINALIZE: &str = "systemctl stop ostree-finalize-staged.service";
 
 #[test]
-fn a_power_cut_at_any_step_of_staging_leaves_the_old_system_or_the_new_one() {
+fn a_power_cut_at_any_step_of_staging_leaves_the_old_or_the_new_system() {
     if qemu::skip_without_emulator("a power cut at any step of staging") {
         return;
     }
@@ -29,8 +29,8 @@ fn a_power_cut_at_any_step_of_staging_leaves_the_old_system_or_the_new_one() {
 
     assert_old(&cut_in(&machine, "deploy", &stage), "deploy");
 
-    // What is staged is complete only when the machine has gone down, and lost with the power; as is every file that was
-    // not synced, which shows that the cut is one.
+    // Staged changes are complete only after the shutdown and lost with the power, as is every unsynced file, which
+    // proves that the cut is real.
     complete(&machine, &stage);
     assert_eq!(status(&machine)["next"]["checksum"], commit.trim());
     sh(&machine, "echo kept >/etc/kept; sync /etc/kept /etc; echo lost >/etc/lost");

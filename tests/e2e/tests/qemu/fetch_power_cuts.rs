@@ -1,11 +1,11 @@
-//! The power fails while an image is brought onto a machine.
+//! The power fails while an image is fetched to a machine.
 
 use super::power_cut_step::{SCRIPT, complete, cut_in};
 use super::vm::{sh, status, with_trusted_registry};
 use machinist_e2e::{ContainerImage, ImageRegistry, Lab, measurements, qemu};
 
 #[test]
-fn a_power_cut_while_an_image_comes_leaves_the_machine_as_it_was_and_the_next_try_succeeds() {
+fn a_power_cut_during_a_fetch_leaves_the_machine_unchanged_and_the_retry_succeeds() {
     if qemu::skip_without_emulator("a power cut while an image comes") {
         return;
     }
@@ -30,7 +30,7 @@ fn a_power_cut_while_an_image_comes_leaves_the_machine_as_it_was_and_the_next_tr
     });
     fetched.unwrap();
     assert_eq!(status(&machine), before, "fetching changes nothing");
-    // What is said to be here is here, also without power, and all of it is as it should be.
+    // What is reported as present is present after a power cut, and all of it is intact.
     assert_eq!(sh(&machine, "ls -A /var/lib/machinist/images"), "");
     let (names, (_, sum)) =
         (machine.power_cut_and_fsck().unwrap(), image.rsplit_once(':').unwrap());

@@ -1,12 +1,12 @@
-//! Virtual machines with a kernel of their own: what the daemon and its staging are worth when a real kernel boots, with
-//! real arguments, and when the emulator is killed.
+//! Virtual machines with their own kernel: how the daemon and staging behave when a real kernel boots, with real
+//! arguments, and when the emulator is killed.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod daemon_scenario;
 mod deploy_power_cuts;
 mod fetch_power_cuts;
-#[path = "../daemon/site.rs"]
+#[path = "../daemon/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the daemon, which use more of it")]
 mod hub;
 mod power_cut_step;

@@ -1,4 +1,4 @@
-//! What the tests ask of a virtual machine.
+//! Helpers for virtual machines.
 
 use machinist_e2e::ImageRegistry;
 use machinist_e2e::VirtualMachine;
@@ -6,7 +6,7 @@ use machinist_e2e::command::ExitOutput;
 use machinist_e2e::qemu::QemuBuilder;
 use serde_json::Value;
 
-/// Has a machine take images from a registry without TLS and without signatures.
+/// Lets a machine pull images from a registry without TLS and signatures.
 pub(crate) fn with_trusted_registry(machine: QemuBuilder, registry: &ImageRegistry) -> QemuBuilder {
     let registries = format!("[[registry]]\nlocation = \"{}\"\ninsecure = true\n", registry.host());
     machine
@@ -14,15 +14,15 @@ pub(crate) fn with_trusted_registry(machine: QemuBuilder, registry: &ImageRegist
         .file("/etc/containers/policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)
 }
 
-/// Runs a script that has to succeed; gives what it says.
+/// Runs a script that must succeed. Returns its output.
 #[track_caller]
 pub(crate) fn sh(machine: &VirtualMachine, script: &str) -> String {
-    let answer: ExitOutput = machine.sh(script).unwrap();
-    assert!(answer.succeeded(), "{script}: {answer:?}");
-    answer.stdout
+    let output: ExitOutput = machine.sh(script).unwrap();
+    assert!(output.succeeded(), "{script}: {output:?}");
+    output.stdout
 }
 
-/// What `machinist os status` says.
+/// The output of `machinist os status`.
 #[track_caller]
 pub(crate) fn status(machine: &VirtualMachine) -> Value {
     serde_json::from_str(&sh(machine, "machinist os status -o json")).unwrap()

@@ -1,4 +1,4 @@
-//! Machines that the real Ignition sets up out of our answers.
+//! Machines that the real Ignition sets up from our responses.
 
 use crate::support::{HubWithServer, ServerProcess, get, machine_config, serve_directory_args};
 use machinist_e2e::ignition::pointer_config;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::thread;
 
-/// Lets the real Ignition set up a machine, boots it, and looks at it.
+/// Lets the real Ignition set up a machine, boots it, and inspects it.
 #[track_caller]
 fn boot_with_ignition(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
     let machine = lab.machine(name).with_ignition(pointer).boot().unwrap();
@@ -26,7 +26,7 @@ fn boot_with_ignition(lab: &Lab, name: &str, pointer: &str, greeting: &str) {
     assert_eq!(whole["metadata"]["name"], inner["metadata"]["name"]);
 }
 
-/// Both ways to the same answer: with TLS, the token in a header, and without, the token in the URL.
+/// Two ways to the same response: with TLS and the token in a header, and without TLS and the token in the URL.
 fn boot_with_and_without_tls(lab: &Lab, authority: &str, pool: &str, text: &str, token: &str) {
     let address = lab.address();
     let secure = format!("https://{address}:22623/config/{pool}");
@@ -63,7 +63,7 @@ fn ignition_starts_a_machine_of_a_hub() {
     let status =
         |pool: &str, token: &str| get(&address, &format!("/config/{pool}?token={token}")).0;
     wait_for("the token to count", || Ok(status("worker", &token) != 401)).unwrap();
-    // Nobody without a token; a pool that there is none of; pools for which nobody has declared anything yet.
+    // Without a token; an unknown pool; pools for which nothing is declared yet.
     assert_eq!(get(&address, "/config/worker"), (401, Vec::new()));
     assert_eq!(status("worker", "abcdef.wrong"), 401);
     assert_eq!(get(&address, &format!("/config/nothing?token={token}")), (404, Vec::new()));
@@ -75,10 +75,10 @@ fn ignition_starts_a_machine_of_a_hub() {
     machinist(&["apply", "-f", manifest.to_str().unwrap()]);
     wait_for("the pool to be served", || Ok(status("worker", &token) == 200)).unwrap();
     boot_with_and_without_tls(&lab, &hub.authority(), "worker", "hello", &token);
-    // What is handed out holds no token of the hub.
+    // The response contains no token of the hub.
     let (_, body) = get(&address, &format!("/config/worker?token={token}"));
     assert!(!String::from_utf8(body).unwrap().contains("token"));
-    // A token for a pool, for a network, for two uses; one that is taken back.
+    // A token for a pool, for a network, for two uses; a revoked one.
     let twice = machinist(&["token", "create", "--pool=worker", "--uses=2"]);
     let elsewhere = machinist(&["token", "create", "--pool=worker", "--from=192.0.2.0/24"]);
     wait_for("the tokens to count", || Ok(status("worker", &elsewhere) != 401)).unwrap();
@@ -86,7 +86,7 @@ fn ignition_starts_a_machine_of_a_hub() {
     assert_eq!(status("master", &twice), 403);
     let answers: Vec<u16> = (0..4).map(|_| status("worker", &twice)).collect();
     assert_eq!(answers, [200, 200, 401, 401]);
-    // Nor do those get in too often who come at the same time.
+    // Concurrent requests do not exceed the number of uses either.
     let thrice = machinist(&["token", "create", "--pool=worker", "--uses=3"]);
     wait_for("the token to count", || Ok(status("master", &thrice) == 403)).unwrap();
     let answers: Vec<u16> = thread::scope(|scope| {

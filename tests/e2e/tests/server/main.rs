@@ -1,4 +1,4 @@
-//! The machine config server and the real Ignition: out of a folder, out of a hub, out of a Kubernetes.
+//! The machine config server and the real Ignition: from a directory, from a hub, from a Kubernetes cluster.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 mod api_servers;

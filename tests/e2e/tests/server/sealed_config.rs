@@ -1,5 +1,5 @@
-//! The sealed split, end to end: the real Ignition sets a machine up without a secret, the machine enrols with its own
-//! key when it boots, and somebody lets it in.
+//! Sealed configs end to end: the real Ignition sets a machine up without a secret, the machine enrols with its own key
+//! when it boots, and an administrator approves it.
 
 use crate::support::{
     CONFIGS, HubWithServer, POOLS, get, machine_config, object, start_server_with,
@@ -28,7 +28,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
         json!({"path": "/etc/named", "mode": 0o644, "overwrite": true,
             "contents": {"source": format!("data:,{SECRET}")}}),
     ]);
-    // Everyone may read the greeting.
+    // Anybody may read the greeting.
     config["spec"]["config"]["storage"]["files"][0]["mode"] = json!(0o644);
     let hash = "$6$salt$hash";
     config["spec"]["config"]["passwd"]["users"][0]["passwordHash"] = hash.into();
@@ -46,7 +46,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
         serde_json::from_str(&pointer_config(&format!("{url}/config/worker"), None)).unwrap();
     pointer["ignition"]["security"]["tls"]["certificateAuthorities"] =
         json!([{"source": hub.authority()}]);
-    // One machine waits for a person; its boot is over when it has everything.
+    // One machine waits for approval. Its boot ends when it has everything.
     let machine = lab.machine("one").with_machinist().unwrap().with_ignition(&pointer.to_string());
     let machine = machine.build().unwrap();
     let mut line = String::new();
@@ -72,7 +72,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     assert_eq!(machine.sh("stat -c %a /etc/closed").unwrap().trim(), "600");
     assert!(machine.sh("getent shadow core").unwrap().contains(hash));
     assert!(machine.exists("/etc/kubernetes/kubeconfig").unwrap());
-    // Another one brings a token; whoever writes the pointer config puts it there.
+    // Another one brings a token, which the author of the pointer config has added.
     let token = machinist(&["token", "create", "--pool=worker", "--uses=1"]);
     pointer["storage"]["files"] = json!([{"path": "/etc/machinist/enrol-token", "mode": 0o600,
         "contents": {"source": format!("data:,{token}")}}]);
@@ -89,7 +89,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     let listed = machinist(&["enrolment", "list"]);
     let (token_id, token_secret) = token.split_once('.').unwrap();
     assert!(listed.contains(token_id), "{listed}");
-    // Whoever is denied is out at once, certificate or not.
+    // A denied machine loses access immediately, even with a certificate.
     machinist(&["enrolment", "deny", id]);
     let log = hub.log();
     assert!(!log.contains(SECRET) && !log.contains(token_secret));
@@ -99,23 +99,23 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
 
 #[test]
 fn a_cluster_keeps_enrolments_too() {
-    let home = ApiServer::kubernetes().unwrap();
-    let lab = home.cluster().unwrap().lab().clone();
+    let api_server = ApiServer::kubernetes().unwrap();
+    let lab = api_server.cluster().unwrap().lab().clone();
     let namespace = "openshift-machine-config-operator";
-    let made = home.kubectl(&["create", "namespace", namespace]).unwrap();
+    let made = api_server.kubectl(&["create", "namespace", namespace]).unwrap();
     assert!(made.code == 0 || made.stderr.contains("exists"), "{made:?}");
     let (config, address) = ("rendered-worker-1", lab.loopback());
-    assert_eq!(home.post(CONFIGS, &machine_config(config, "hello")).code, 201);
+    assert_eq!(api_server.post(CONFIGS, &machine_config(config, "hello")).code, 201);
     let pool = object("MachineConfigPool", "worker", &json!({"spec": {}}));
-    assert_eq!(home.post(POOLS, &pool).code, 201);
+    assert_eq!(api_server.post(POOLS, &pool).code, 201);
     let status = json!({"status": {"configuration": {"name": config}}});
     let path = format!("{POOLS}/worker/status");
-    assert_eq!(home.patch(&path, "merge-patch+json", &status).code, 200);
+    assert_eq!(api_server.patch(&path, "merge-patch+json", &status).code, 200);
     let url = format!("https://{address}:22623");
     let authority = lab.dir().join("sealed-ca.crt");
     fs::write(&authority, "to be replaced").unwrap();
     let more = ["--sealed-url", &url, "--sealed-ca", authority.to_str().unwrap()];
-    let server = start_server_with(&lab, &home, &more);
+    let server = start_server_with(&lab, &api_server, &more);
     wait_for("the pool to be served", || Ok(server.get("/config/worker").0 == 200)).unwrap();
     // What Ignition would have written.
     let root = lab.create_dir("root").unwrap();
@@ -129,23 +129,23 @@ fn a_cluster_keeps_enrolments_too() {
         command.args(["enrol", "--name=n1", "--timeout", time, "--root"]).arg(&root);
         command.output().unwrap()
     };
-    // Nobody has looked at it yet; then somebody says no, and then yes.
+    // The enrolment is first pending, then denied, then approved.
     assert_eq!(enrol("1s").status.code(), Some(1));
-    let listed = home.kubectl(&["get", "secrets", "-n", namespace, "-o", "name"]).unwrap();
+    let listed = api_server.kubectl(&["get", "secrets", "-n", namespace, "-o", "name"]).unwrap();
     let secret = listed.stdout.lines().find(|line| line.contains("enrolment-"));
     let secret = secret.filter(|line| !line.contains("-ca")).unwrap().to_owned();
     for (word, code) in [("denied", 3), ("approved", 0)] {
         let label = format!("machinist.dev/enrolment={word}");
         let arguments = ["label", &secret, "-n", namespace, &label, "--overwrite"];
-        assert_eq!(home.kubectl(&arguments).unwrap().code, 0);
+        assert_eq!(api_server.kubectl(&arguments).unwrap().code, 0);
         wait_for("the server to know", || Ok(enrol("10s").status.code() == Some(code))).unwrap();
     }
-    // The token with which the machine joins the cluster is a secret, and so came this way.
+    // The token with which the machine joins the cluster is a secret, so it arrives this way.
     let kubeconfig = fs::read_to_string(root.join("etc/kubernetes/kubeconfig")).unwrap();
     assert!(kubeconfig.contains("a.secret"), "{kubeconfig}");
     let open = || String::from_utf8(server.get("/config/worker").1).unwrap();
     assert!(!open().contains("a.secret"), "{}", open());
-    // Another CA is handed out without a restart.
+    // A new CA is served without a restart.
     fs::write(&authority, "replaced").unwrap();
     wait_for("the other CA", || Ok(open().contains("data:,replaced"))).unwrap();
 }

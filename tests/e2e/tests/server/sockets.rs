@@ -1,4 +1,4 @@
-//! Ports that systemd has opened.
+//! Sockets that systemd has opened.
 
 use crate::support::{ServerProcess, get, serve_directory_args};
 use machinist_e2e::{Lab, binary, wait_for};
@@ -29,13 +29,13 @@ fn sockets_of_systemd_are_served_by_their_names() {
             Ok(TcpStream::connect(&plain).is_ok())
         })
         .unwrap();
-        // Connections that come before the server are answered by it.
+        // The server handles connections that arrive before it has started.
         assert_eq!(get(&address, "/config/master").0, 200, "{names}");
         let mut stream = TcpStream::connect(&secure).unwrap();
         stream.write_all(b"GET /config/master HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        assert!(!answer.starts_with(b"HTTP"), "{names}: there is no TLS on the secure port");
+        let mut response = Vec::new();
+        let _ = stream.read_to_end(&mut response);
+        assert!(!response.starts_with(b"HTTP"), "{names}: there is no TLS on the secure port");
         process.signal(Signal::TERM).unwrap();
         assert!(process.wait().unwrap().success(), "{names}");
     }

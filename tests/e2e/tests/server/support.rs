@@ -41,7 +41,7 @@ pub(crate) fn machine_config(name: &str, greeting: &str) -> Value {
     object("MachineConfig", name, &json!({"spec": spec}))
 }
 
-/// A server of a lab, with its certificate.
+/// A server in a lab, with its certificate.
 pub(crate) struct ServerProcess {
     pub(crate) address: String,
     pub(crate) process: LabProcess,
@@ -49,7 +49,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `machinist server` on the ports of the real system, at an address of the lab's own.
+    /// Starts `machinist server` on MCO's ports, at the lab's own address.
     pub(crate) fn start(lab: &Lab, address: String, arguments: &[&str]) -> Self {
         let mut command = Command::new(binary::machinist_binary().unwrap());
         command.arg("server").args(arguments).args(["--listen-address", &address]);
@@ -60,12 +60,12 @@ impl ServerProcess {
         server
     }
 
-    /// Gives a server its certificate; says whose it is.
+    /// Creates a certificate for a server. Returns its CA.
     pub(crate) fn issue_certificate(lab: &Lab, address: &str, command: &mut Command) -> TestCa {
-        let folder = lab.create_dir("tls").unwrap();
+        let dir = lab.create_dir("tls").unwrap();
         let authority = TestCa::new("test").unwrap();
         let identity = authority.issue("server", &[], &[address]).unwrap();
-        let (certificate, key) = identity.write_files(&folder, "tls").unwrap();
+        let (certificate, key) = identity.write_files(&dir, "tls").unwrap();
         command.arg("--cert").arg(certificate).arg("--key").arg(key);
         authority
     }
@@ -84,7 +84,7 @@ impl ServerProcess {
     }
 }
 
-/// Asks over plain HTTP.
+/// Sends a request over plain HTTP.
 pub(crate) fn get(address: &str, path: &str) -> (u16, Vec<u8>) {
     let mut stream = TcpStream::connect((address, 22624)).unwrap();
     let head =
@@ -97,7 +97,7 @@ pub(crate) fn get(address: &str, path: &str) -> (u16, Vec<u8>) {
     (status, bytes[end + 4..].to_vec())
 }
 
-/// The contents of the greeting that machines of a pool get.
+/// The contents of the greeting file for a pool's machines.
 pub(crate) fn greeting(address: &str, pool: &str) -> Option<String> {
     let (status, body) = get(address, &format!("/config/{pool}"));
     if status != 200 {
@@ -109,19 +109,19 @@ pub(crate) fn greeting(address: &str, pool: &str) -> Option<String> {
     Some(file["contents"]["source"].as_str().unwrap().trim_start_matches("data:,").to_owned())
 }
 
-pub(crate) fn write(folder: &Path, name: &str, object: &Value) {
-    let path = folder.join(format!("{name}.yaml"));
+pub(crate) fn write(dir: &Path, name: &str, object: &Value) {
+    let path = dir.join(format!("{name}.yaml"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, object.to_string()).unwrap();
 }
 
-/// `machinist server start` against a home.
-pub(crate) fn start_server_for(lab: &Lab, home: &ApiServer) -> ServerProcess {
-    start_server_with(lab, home, &[])
+/// `machinist server start` with an API server.
+pub(crate) fn start_server_for(lab: &Lab, api_server: &ApiServer) -> ServerProcess {
+    start_server_with(lab, api_server, &[])
 }
 
 /// The same with more flags.
-pub(crate) fn start_server_with(lab: &Lab, home: &ApiServer, more: &[&str]) -> ServerProcess {
+pub(crate) fn start_server_with(lab: &Lab, api_server: &ApiServer, more: &[&str]) -> ServerProcess {
     let tokens = lab.create_dir("token").unwrap();
     fs::write(tokens.join("token"), "a.secret").unwrap();
     fs::write(tokens.join("ca.crt"), "PEM").unwrap();
@@ -130,14 +130,14 @@ pub(crate) fn start_server_with(lab: &Lab, home: &ApiServer, more: &[&str]) -> S
         "--apiserver-url=https://api:6443",
         "--allow-missing-controller-config",
         "--kubeconfig",
-        home.kubeconfig().to_str().unwrap(),
+        api_server.kubeconfig().to_str().unwrap(),
         "--bootstrap-token-dir",
         tokens.to_str().unwrap(),
     ];
     ServerProcess::start(lab, lab.loopback(), &[&arguments, more].concat())
 }
 
-/// A file that machines of a pool get.
+/// A file for a pool's machines.
 pub(crate) fn file(address: &str, pool: &str, path: &str) -> Option<String> {
     let (status, body) = get(address, &format!("/config/{pool}"));
     let config: Value = serde_json::from_slice(&body).ok().filter(|_| status == 200)?;
@@ -146,7 +146,7 @@ pub(crate) fn file(address: &str, pool: &str, path: &str) -> Option<String> {
     Some(file["contents"]["source"].as_str()?.to_owned())
 }
 
-/// A folder with one pool of the control plane; gives the arguments that serve it.
+/// A directory with one control-plane pool. Returns the arguments that serve it.
 pub(crate) fn serve_directory_args(lab: &Lab) -> Vec<String> {
     let base = lab.create_dir("base").unwrap();
     let rendered = "rendered-master-1";
@@ -162,11 +162,11 @@ pub(crate) fn serve_directory_args(lab: &Lab) -> Vec<String> {
     fs::write(&kubeconfig, "clusters:\n- name: a\n  cluster: {server: 'https://api'}\n").unwrap();
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let words = ["bootstrap", "--server-basedir", "--bootstrap-kubeconfig"].map(str::to_owned);
-    let [bootstrap, folder, file] = words;
-    vec![bootstrap, folder, path(&base), file, path(&kubeconfig)]
+    let [bootstrap, dir, file] = words;
+    vec![bootstrap, dir, path(&base), file, path(&kubeconfig)]
 }
 
-/// A hub with its server, as `machinist up` starts it, where machines reach it.
+/// A hub with its server, as `machinist up` starts it, where machines can reach it.
 pub(crate) struct HubWithServer {
     pub(crate) address: String,
     data: PathBuf,
@@ -191,7 +191,7 @@ impl HubWithServer {
         Self { address, data, process }
     }
 
-    /// A command of ours that has to succeed, and what it says.
+    /// Runs `machinist`, which must succeed. Returns its output.
     pub(crate) fn machinist(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(binary::machinist_binary().unwrap());
         command.args(arguments).arg("--kubeconfig").arg(self.data.join("kubeconfig"));
@@ -200,14 +200,14 @@ impl HubWithServer {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Whom its machines have to trust, as a data URL.
+    /// The CA that its machines must trust, as a data URL.
     pub(crate) fn authority(&self) -> String {
         let authority = fs::read(self.data.join("pki/ca.crt")).unwrap();
         let authority: String = authority.iter().map(|byte| format!("%{byte:02X}")).collect();
         format!("data:,{authority}")
     }
 
-    /// Everything that it logged.
+    /// Its whole log.
     pub(crate) fn log(&self) -> String {
         self.process.log() + &fs::read_to_string(self.data.join("audit.log")).unwrap()
     }

@@ -1,11 +1,11 @@
-//! Ignitions of other times: each asks for the newest specification that it reads, and gets it.
+//! Older and newer versions of Ignition: each requests the newest specification that it reads, and gets it.
 
 use crate::support::{ServerProcess, serve_directory_args};
 use machinist_e2e::Lab;
 use machinist_e2e::ignition::{IgnitionRun, pointer_config};
 
 #[test]
-fn every_ignition_gets_what_it_asks_for() {
+fn every_ignition_gets_the_version_it_requests() {
     let lab = Lab::new().unwrap();
     let arguments = serve_directory_args(&lab);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -17,7 +17,7 @@ fn every_ignition_gets_what_it_asks_for() {
         // Debian's, 2.14.
         (IgnitionRun::new(&work("debian")), "version=3.3.0,", "version=\"3.3.0\""),
         (IgnitionRun::with_version("v2.22.0", &work("22")), "version=3.5.0,", "version=\"3.5.0\""),
-        // The newest asks for more than there is, and reads what is older.
+        // The newest requests more than we have, and reads older specifications.
         (IgnitionRun::with_version("v2.26.0", &work("26")), "version=3.6.0,", "version=\"3.5.0\""),
     ] {
         let config = ignition.unwrap().fetch(&pointer).unwrap();

@@ -70,7 +70,7 @@ fn a_restarted_update_does_not_drain_again() {
     assert_eq!(machine.phase(), &UpdatePhase::Applying);
 }
 
-/// What a controller writes on a machine of a pool with deferred restarts.
+/// What the controller writes on a machine of a pool with deferred reboots.
 fn deferred(target: &str, permitted: &str) -> BTreeMap<String, String> {
     let mut seen = annotations(&TARGETED);
     seen.insert(format!("{ANNOTATION_PREFIX}/desiredConfig"), target.to_owned());
@@ -82,7 +82,7 @@ fn deferred(target: &str, permitted: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_deferred_restart_waits_for_the_permission_and_is_drained_then() {
+fn a_deferred_reboot_waits_for_permission_and_then_drains() {
     let behaviour =
         MachineBehaviour { drain: true, reboot: Some(1..=1), ..MachineBehaviour::default() };
     let mut machine = SimulatedMachine::new("m", 1);
@@ -91,7 +91,7 @@ fn a_deferred_restart_waits_for_the_permission_and_is_drained_then() {
     let applied = written_annotations(&machine.timer_fired(&behaviour, machine.timer_id()));
     assert_eq!(applied, ["machinist.dev/restart-pending=b"]);
     assert_eq!(machine.phase(), &UpdatePhase::AwaitingRebootPermission);
-    // A permission for another config is none.
+    // A permission for another config does not count.
     assert!(machine.observe(&behaviour, &deferred("b", "a")).is_empty());
     let allowed = machine.observe(&behaviour, &deferred("b", "b"));
     assert_eq!(written_annotations(&allowed), ["desiredDrain=drain-b"]);
@@ -119,7 +119,7 @@ fn a_machine_awaiting_reboot_takes_a_new_config_and_reboots_once() {
 }
 
 #[test]
-fn a_change_without_restart_needs_no_permission() {
+fn a_change_without_reboot_needs_no_permission() {
     let behaviour = MachineBehaviour::default();
     let mut machine = SimulatedMachine::new("m", 1);
     machine.observe(&behaviour, &deferred("b", ""));

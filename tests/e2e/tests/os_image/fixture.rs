@@ -1,4 +1,4 @@
-//! A machine with ostree and a registry that it knows under another name.
+//! A machine with ostree and a registry that it knows by another name.
 
 use super::hub;
 use machinist_e2e::command::ExitOutput;
@@ -7,10 +7,10 @@ use machinist_e2e::pki::TestCa;
 use machinist_e2e::{ContainerImage, ImageRegistry, Lab, Machine};
 use serde_json::Value;
 
-/// What the machine calls the registry.
+/// The machine's name for the registry.
 const REGISTRY_NAME: &str = "images.example";
 
-/// Every image from the registry is welcome.
+/// A policy that accepts every image from the registry.
 pub(crate) const ACCEPT_ALL_POLICY: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
 
 pub(crate) struct ImageFixture {
@@ -27,15 +27,15 @@ impl ImageFixture {
         Self { registry: ImageRegistry::start(&lab).unwrap(), lab }
     }
 
-    /// A hub with a registry beside it, and a machine that has joined and has a file of its own.
+    /// A hub with a registry, and a joined machine with a file of its own.
     pub(crate) fn with_joined_machine() -> (hub::HubFixture, Self, Machine) {
         let hub = hub::HubFixture::start();
-        let site = Self::in_lab(hub.lab.clone());
-        let machine = site.machine().boot().unwrap();
+        let fixture = Self::in_lab(hub.lab.clone());
+        let machine = fixture.machine().boot().unwrap();
         machine.write_file("/etc/local", "mine\n").unwrap();
         hub.join(&machine);
         hub.wait_done(&machine, "mco-empty-mc");
-        (hub, site, machine)
+        (hub, fixture, machine)
     }
 
     /// A machine that finds the registry through its own settings.
@@ -43,7 +43,7 @@ impl ImageFixture {
         self.machine_with_registry(&self.registry.host())
     }
 
-    /// The same, for one that finds the registry there.
+    /// The same for a registry at this address.
     pub(crate) fn machine_with_registry(&self, address: &str) -> MachineBuilder {
         let registries = format!(
             "[[registry]]\nprefix = \"{REGISTRY_NAME}\"\nlocation = \"{address}\"\ninsecure = true\n"
@@ -55,14 +55,14 @@ impl ImageFixture {
             .file("/etc/containers/policy.json", ACCEPT_ALL_POLICY)
     }
 
-    /// Pushes an image; gives its name as the machine says it.
+    /// Pushes an image. Returns its name as the machine uses it.
     pub(crate) fn push(&self, name: &str, image: &ContainerImage) -> String {
         let pullspec = self.registry.push(name, image).unwrap();
         pullspec.replacen(&self.registry.host(), REGISTRY_NAME, 1)
     }
 }
 
-/// A registry that wants a password, and machines that trust its certificate.
+/// A registry that requires a password, and machines that trust its certificate.
 pub(crate) struct PrivateRegistry {
     pub(crate) registry: ImageRegistry,
     lab: Lab,
@@ -85,7 +85,7 @@ impl PrivateRegistry {
     }
 }
 
-/// The second version of the system: a changed file, a new one, and one less, in /usr and /etc.
+/// The second version of the system: a changed file, a new one and a removed one, in /usr and /etc.
 pub(crate) fn second_image() -> ContainerImage {
     ContainerImage::system()
         .unwrap()
@@ -101,29 +101,29 @@ pub(crate) fn version(machine: &Machine) -> String {
     machine.sh("cat /usr/lib/testkit-version").unwrap().trim().to_owned()
 }
 
-/// `machinist os …` on the machine; any exit code is an answer.
+/// Runs `machinist os …` on the machine. Any exit code is accepted.
 pub(crate) fn machinist_os(machine: &Machine, words: &[&str]) -> ExitOutput {
     let words = [&["machinist", "os"], words].concat();
     machine.exec(&words).unwrap()
 }
 
-/// The same, and it has to succeed.
+/// The same, which must succeed.
 pub(crate) fn machinist_os_succeeds(machine: &Machine, words: &[&str]) {
-    let answer = machinist_os(machine, words);
-    assert!(answer.succeeded(), "{words:?}: {answer:?}");
+    let output = machinist_os(machine, words);
+    assert!(output.succeeded(), "{words:?}: {output:?}");
 }
 
 pub(crate) fn status(machine: &Machine) -> Value {
-    let answer = machinist_os(machine, &["status", "-o", "json"]);
-    assert!(answer.succeeded(), "{answer:?}");
-    serde_json::from_str(&answer.stdout).unwrap()
+    let output = machinist_os(machine, &["status", "-o", "json"]);
+    assert!(output.succeeded(), "{output:?}");
+    serde_json::from_str(&output.stdout).unwrap()
 }
 
 pub(crate) fn arguments(deployment: &Value) -> Vec<String> {
     serde_json::from_value(deployment["kernelArguments"].clone()).unwrap()
 }
 
-/// Nothing of a change is left on the machine that could be booted, and its repository is sound.
+/// Asserts that no bootable part of a change is left on the machine, and that its repository is valid.
 pub(crate) fn assert_unchanged(machine: &Machine, before: &Value) {
     assert_eq!(status(machine), *before);
     assert!(machine.exec(&["ostree", "fsck", "--quiet"]).unwrap().succeeded());

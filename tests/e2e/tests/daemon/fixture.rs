@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) const ANNOTATION_PREFIX: &str = "machineconfiguration.openshift.io";
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 pub(crate) const SETTINGS: &str = "/apis/operator.openshift.io/v1/machineconfigurations";
-/// What the checks of a machine compare: what a config may touch.
+/// The paths that tests compare: what a config may touch.
 const COMPARED_TREES: [&str; 2] = ["/etc", "/home"];
 
 /// A hub on the bridge of a lab.
@@ -49,7 +49,7 @@ impl HubFixture {
         Self { lab, client, kubeconfig, data, _process: process }
     }
 
-    /// Boots a machine with a service to look at and a user to log in as.
+    /// Boots a machine with a service to observe and a user to log in as.
     pub(crate) fn machine(&self, name: &str) -> Machine {
         let clock = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c 'echo reloaded >>/var/reloads'\n[Install]\nWantedBy=multi-user.target\n";
         let machine = self.lab.machine(name).with_machinist().unwrap();
@@ -60,7 +60,7 @@ impl HubFixture {
         machine
     }
 
-    /// Has a machine join with a bootstrap token.
+    /// Joins a machine with a bootstrap token.
     pub(crate) fn join(&self, machine: &Machine) {
         let (ca, token) = self.join_credentials();
         machine.write_file("/run/ca.crt", ca).unwrap();
@@ -69,7 +69,7 @@ impl HubFixture {
         machine.sh(&self.join_command("/run")).unwrap();
     }
 
-    /// What a machine joins with: the certificate that the hub is known by, and a bootstrap token.
+    /// What a machine joins with: the hub's CA certificate and a bootstrap token.
     pub(crate) fn join_credentials(&self) -> (Vec<u8>, String) {
         let mut token = Command::new(binary::machinist_binary().unwrap());
         token.args(["hub", "token", "--role", "bootstrap", "--data"]).arg(&self.data);
@@ -77,14 +77,14 @@ impl HubFixture {
         (ca, command::run(&mut token).unwrap())
     }
 
-    /// What a machine says to join, when the invitation is in the files `ca.crt` and `token` of a folder.
-    pub(crate) fn join_command(&self, folder: &str) -> String {
+    /// The join command, with the invitation in the files `ca.crt` and `token` of a directory.
+    pub(crate) fn join_command(&self, dir: &str) -> String {
         let server = format!("https://{}:6443", self.lab.address());
-        let given = format!("--ca-file {folder}/ca.crt --token-file {folder}/token --pool worker");
+        let given = format!("--ca-file {dir}/ca.crt --token-file {dir}/token --pool worker");
         format!("machinist join --server {server} {given}")
     }
 
-    /// Runs our own program as the administrator; any exit code is an answer.
+    /// Runs `machinist` as the administrator. Any exit code is accepted.
     pub(crate) fn machinist(&self, arguments: &[&str]) -> command::ExitOutput {
         let mut command = Command::new(binary::machinist_binary().unwrap());
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
@@ -101,21 +101,21 @@ impl HubFixture {
         Ok(block_on(self.client.request(request))?)
     }
 
-    /// The config that the pool's machines are to have.
+    /// The config that the pool's machines should have.
     fn target(&self) -> String {
         let pool = self.request("GET", &format!("{GROUP}/machineconfigpools/worker"), &Value::Null);
         let name = pool.unwrap()["spec"]["configuration"]["name"].as_str().map(str::to_owned);
         name.unwrap_or_default()
     }
 
-    /// Writes or replaces a MachineConfig of the pool, and waits until the pool has been rendered.
+    /// Creates or replaces a MachineConfig of the pool, and waits until the pool is rendered.
     pub(crate) fn apply_config(&self, name: &str, ignition: &Value) -> String {
         let mut ignition = ignition.clone();
         ignition["ignition"] = json!({"version": "3.5.0"});
         self.apply_config_spec(name, &json!({"config": ignition}))
     }
 
-    /// The same, with all that a MachineConfig may say.
+    /// The same, with a complete MachineConfig spec.
     pub(crate) fn apply_config_spec(&self, name: &str, spec: &Value) -> String {
         let object = json!({
             "apiVersion": format!("{ANNOTATION_PREFIX}/v1"), "kind": "MachineConfig",
@@ -135,7 +135,7 @@ impl HubFixture {
         })
     }
 
-    /// Makes a MachineConfig that no pool takes.
+    /// Creates a MachineConfig that no pool selects.
     pub(crate) fn create_unselected_config(&self, name: &str, ignition: &Value) {
         let mut ignition = ignition.clone();
         ignition["ignition"] = json!({"version": "3.5.0"});
@@ -146,13 +146,13 @@ impl HubFixture {
         self.request("POST", &format!("{GROUP}/machineconfigs"), &object).unwrap();
     }
 
-    /// Takes a MachineConfig away, and waits until the pool has been rendered.
+    /// Deletes a MachineConfig, and waits until the pool is rendered.
     pub(crate) fn delete_config(&self, name: &str) -> String {
         let path = format!("{GROUP}/machineconfigs/{name}");
         self.wait_rendered_after(|| drop(self.request("DELETE", &path, &Value::Null).unwrap()))
     }
 
-    /// Does something, and waits until the pool has been rendered.
+    /// Runs a closure, and waits until the pool is rendered.
     pub(crate) fn wait_rendered_after(&self, act: impl FnOnce()) -> String {
         let before = self.target();
         act();
@@ -165,12 +165,12 @@ impl HubFixture {
         now
     }
 
-    /// Says something about the pool.
+    /// Patches the pool.
     pub(crate) fn patch_pool(&self, patch: &Value) {
         self.request("PATCH", &format!("{GROUP}/machineconfigpools/worker"), patch).unwrap();
     }
 
-    /// Says what changes cost.
+    /// Sets the node disruption policy.
     pub(crate) fn set_node_disruption_policy(&self, policy: &Value) {
         let object = json!({
             "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
@@ -194,7 +194,7 @@ impl HubFixture {
             .unwrap_or_default()
     }
 
-    /// Whether a machine says that it is there.
+    /// Whether a machine reports Ready.
     pub(crate) fn is_ready(&self, node: &str) -> bool {
         let node = block_on(self.nodes().get(node)).unwrap();
         let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -208,11 +208,11 @@ impl HubFixture {
         block_on(self.nodes().patch(node, &PatchParams::default(), &patch)).unwrap();
     }
 
-    /// Waits until a machine says that it has a config.
+    /// Waits until a machine reports a config as applied.
     #[track_caller]
     pub(crate) fn wait_done(&self, machine: &Machine, config: &str) {
-        self.wait_state(machine, "Done", |site, name| {
-            Ok(site.annotation(name, "currentConfig") == config)
+        self.wait_state(machine, "Done", |fixture, name| {
+            Ok(fixture.annotation(name, "currentConfig") == config)
         });
     }
 
@@ -242,7 +242,7 @@ impl HubFixture {
         }
     }
 
-    /// What has happened to a machine, by reason.
+    /// The reasons of a machine's events.
     pub(crate) fn events(&self, node: &str) -> Vec<String> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let events = block_on(api.list(&ListParams::default())).unwrap().items;
@@ -265,17 +265,17 @@ impl HubFixture {
     }
 }
 
-/// An annotation of ours has its prefix already.
+/// Our own annotations already have a prefix.
 fn full_annotation_key(key: &str) -> String {
     if key.contains('/') { key.to_owned() } else { format!("{ANNOTATION_PREFIX}/{key}") }
 }
 
 /// Everything on a machine that a config may touch.
 pub(crate) fn snapshot_trees(machine: &Machine) -> Vec<machinist_e2e::machine::FileTree> {
-    COMPARED_TREES.iter().map(|folder| machine.tree(folder).unwrap()).collect()
+    COMPARED_TREES.iter().map(|dir| machine.tree(dir).unwrap()).collect()
 }
 
-/// What differs between two looks at a machine, but for what the system changes by itself.
+/// The differences between two snapshots of a machine, without what the system changes by itself.
 pub(crate) fn differences(
     before: &[machinist_e2e::machine::FileTree],
     after: &[machinist_e2e::machine::FileTree],

@@ -1,4 +1,4 @@
-//! A home with a controller, pools and machines, and the words of the tests about it.
+//! An API server with a controller, pools and machines, and helpers for tests about them.
 
 use anyhow::{Context as _, Result, ensure};
 use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a rollout of a few machines may take on a machine that is busy with other tests.
+/// Timeout for a rollout of a few machines on a host that runs other tests.
 pub(crate) const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A home with a controller.
+/// An API server with a controller.
 pub(crate) struct ControllerFixture {
     pub(crate) api_server: ApiServer,
     pub(crate) fleet: Option<Fleet>,
@@ -25,15 +25,15 @@ pub(crate) struct ControllerFixture {
 }
 
 impl ControllerFixture {
-    /// `machinist up`: the controller is inside.
+    /// `machinist up`, which includes the controller.
     pub(crate) fn hub() -> Self {
         Self::with_api_server(ApiServer::hub().unwrap())
     }
 
-    fn with_api_server(home: ApiServer) -> Self {
+    fn with_api_server(api_server: ApiServer) -> Self {
         let lab = Lab::new().unwrap();
         Self {
-            api_server: home,
+            api_server: api_server,
             fleet: None,
             log: None,
             controllers: Vec::new(),
@@ -42,28 +42,28 @@ impl ControllerFixture {
         }
     }
 
-    /// A real kube-apiserver with OpenShift's own CRDs, and a controller beside it.
+    /// A real kube-apiserver with OpenShift's CRDs, and a separate controller.
     pub(crate) fn openshift() -> Self {
-        let mut site = Self::with_api_server(ApiServer::openshift().unwrap());
+        let mut fixture = Self::with_api_server(ApiServer::openshift().unwrap());
         for pool in ["master", "worker"] {
-            site.apply(&openshift_pool(pool));
+            fixture.apply(&openshift_pool(pool));
         }
-        site.start_controller();
-        site
+        fixture.start_controller();
+        fixture
     }
 
-    /// Starts one more controller.
+    /// Starts another controller.
     pub(crate) fn start_controller(&mut self) {
         let kubeconfig = self.api_server.kubeconfig().to_owned();
         self.spawn(Command::new(binary::machinist_binary().unwrap()), &kubeconfig);
     }
 
-    /// Starts one more controller that reaches the API in another way.
+    /// Starts another controller that reaches the API through another kubeconfig.
     pub(crate) fn start_controller_with(&mut self, kubeconfig: &Path) {
         self.spawn(Command::new(binary::machinist_binary().unwrap()), kubeconfig);
     }
 
-    /// Starts one more controller, whose clock is off.
+    /// Starts another controller with a shifted clock.
     pub(crate) fn start_controller_at(&mut self, offset: &str) {
         let mut faked = Command::new("faketime");
         faked.args(["--exclude-monotonic", "-f", offset]).arg(binary::machinist_binary().unwrap());
@@ -80,12 +80,12 @@ impl ControllerFixture {
         self.controllers.push(self.lab.spawn(&name, &controller).unwrap());
     }
 
-    /// Kills the controller that has run for longest.
+    /// Kills the oldest controller.
     pub(crate) fn kill_controller(&mut self) {
         drop(self.controllers.remove(0));
     }
 
-    /// Lets machines live, on the config that their pool has now, and begins to write down what happens to them.
+    /// Starts machines on the current config of their pool, and records what happens to them.
     pub(crate) fn populate(&mut self, machines: usize, behaviour: MachineBehaviour) {
         let config = self.wait_for_new_config("worker", "");
         let plan = FleetSpec { machines, config, behaviour, ..FleetSpec::default() };
@@ -94,18 +94,18 @@ impl ControllerFixture {
         self.start_watch_log();
     }
 
-    /// Begins to write down what happens to machines.
+    /// Starts to record what happens to machines.
     pub(crate) fn start_watch_log(&mut self) {
         self.log = Some(WatchLog::start(&self.api_server.client()).unwrap());
     }
 
-    /// Lets machines live on a config that need not be all that their pool wants.
+    /// Starts machines on a config that may differ from the one their pool wants.
     pub(crate) fn populate_without_waiting(&mut self, machines: usize, config: &str) {
         let plan = FleetSpec { machines, config: config.to_owned(), ..FleetSpec::default() };
         self.fleet = Some(Fleet::start(self.api_server.client(), plan).unwrap());
     }
 
-    /// Nothing that happened since the machines came broke a rule.
+    /// Asserts that nothing since the machines started violates a rule.
     pub(crate) fn assert_no_violations(&mut self) {
         let log = self.log.take().unwrap().stop().unwrap();
         let broken = check(&log, ReactionTime::default());
@@ -113,18 +113,18 @@ impl ControllerFixture {
         self.log = Some(WatchLog::start(&self.api_server.client()).unwrap());
     }
 
-    /// `kubectl` that has to succeed.
+    /// Runs `kubectl`, which must succeed.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        let answer = self.api_server.kubectl(arguments).unwrap();
+        let output = self.api_server.kubectl(arguments).unwrap();
         assert!(
-            answer.succeeded(),
-            "kubectl {arguments:?} on {}: {answer:?}",
+            output.succeeded(),
+            "kubectl {arguments:?} on {}: {output:?}",
             self.api_server.name
         );
-        answer.stdout
+        output.stdout
     }
 
-    /// `kubectl apply` of manifests as JSON.
+    /// Applies manifests as JSON with `kubectl apply`.
     pub(crate) fn apply(&self, manifest: &Value) {
         let name = manifest["metadata"]["name"].as_str().unwrap_or("manifest");
         let path = self.api_server.dir().join(format!("{name}.json"));
@@ -132,18 +132,18 @@ impl ControllerFixture {
         self.kubectl(&["apply", "-f", path.to_str().unwrap()]);
     }
 
-    /// `kubectl apply` of one of the project's examples.
+    /// Applies one of the project's examples with `kubectl apply`.
     pub(crate) fn apply_example(&self, name: &str) {
         let path = cache::source_root().join("examples").join(name);
         self.kubectl(&["apply", "-f", path.to_str().unwrap()]);
     }
 
-    /// An object.
+    /// Reads an object.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
         serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"])).unwrap()
     }
 
-    /// The config that a pool points at, once it is another than `before`.
+    /// The config that a pool points at, once it differs from `before`.
     pub(crate) fn wait_for_new_config(&self, pool: &str, before: &str) -> String {
         let mut name = String::new();
         self.wait_until(&format!("{pool} to have a new config"), || {
@@ -175,7 +175,7 @@ impl ControllerFixture {
         self.kubectl(&["wait", "--for=condition=Updated", &target, &timeout]);
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> Result<()>) {
         let what = format!("{what} on {}", self.api_server.name);
         let mut last = None;
@@ -186,7 +186,7 @@ impl ControllerFixture {
         result.with_context(|| format!("{last:?}")).unwrap();
     }
 
-    /// The status of a condition of a pool, and its message.
+    /// The status and message of a pool's condition.
     pub(crate) fn condition(&self, pool: &str, type_: &str) -> (String, String) {
         let object = self.get("mcp", pool);
         let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
