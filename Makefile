@@ -1,4 +1,4 @@
-# Everything a person or CI runs. `make help` lists it.
+# The entry points for developers and CI. `make help` lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -6,7 +6,7 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-# How many whole-machine tests run at once. They wait more than they compute: more than there are cores is quicker.
+# How many whole-machine tests run at once. They mostly wait, so more than the number of cores is faster.
 E2E_THREADS ?= $(shell nproc)
 
 .PHONY: help up down demo check fmt words lint deps unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
@@ -14,16 +14,16 @@ E2E_THREADS ?= $(shell nproc)
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-up: ## Build machinist, start the hub and do the main job on an example
+up: ## Build machinist, start the hub and apply an example
 	scripts/up
 
 down: ## Stop the hub
 	scripts/up stop
 
-demo: ## Show it: three machines, a rollout, a bad config undone (a minute)
+demo: ## Run the demo: three machines, a rollout, a bad config that is rolled back (a minute)
 	scripts/demo $(DEMO)
 
-check: fmt words lint deps unit ## The fast loop: format, words, lint, dependencies, unit tests (layers among them)
+check: fmt words lint deps unit ## Run the fast checks: format, words, lint, dependencies, unit tests (with layers)
 
 fmt:
 	cargo fmt --all --check
@@ -47,20 +47,20 @@ $(ORACLE): $(wildcard tests/oracle/*.go tests/oracle/go.*)
 	mkdir -p $(@D)
 	cd tests/oracle && CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -tags containers_image_openpgp -o $@ .
 
-test: ## Everything: check, then whole machines and clusters (installs what it needs)
+test: ## Run everything: check, then the whole-machine tests (installs what it needs)
 	scripts/test
 
 testkit: ## Prepare the caches of the whole-machine tests
 	scripts/testkit/prepare
 
-testkit-clean: ## Remove those caches
+testkit-clean: ## Remove the caches of the whole-machine tests
 	scripts/testkit/prepare clean
 
-e2e: testkit ## The whole-machine tests alone; FILTER=name runs one
+e2e: testkit ## Run only the whole-machine tests; FILTER=name selects some
 	cargo build --locked -p machinist
 	cargo test --locked --no-fail-fast -p machinist-e2e -- --test-threads=$(E2E_THREADS) $(FILTER)
 
-bench: ## Benchmarks with their budgets
+bench: ## Run the benchmarks and check their budgets
 	cargo bench --locked -p machinist-core
 	cargo bench --locked -p machinist-hub --bench store
 	cargo bench --locked -p machinist-e2e --bench hub
@@ -75,24 +75,24 @@ book: ## Build the book of docs/ into target/book
 	scripts/testkit/prepare mdbook
 	scripts/book
 
-reference: ## Write the generated pages of docs/reference anew
+reference: ## Regenerate the pages of docs/reference
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::documented
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test docs -- fields names
 
-crds: ## Write deploy/crds anew
+crds: ## Regenerate deploy/crds
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds
 
-manifests: ## Write deploy/install.yaml and the Helm chart anew
+manifests: ## Regenerate deploy/install.yaml and the Helm chart
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test deploy
 
-image: ## The container image, in target/dist; BINARY=program packs that one
+image: ## Build the container image in target/dist; BINARY=file packs an existing binary
 	scripts/image
 
-deb: ## The Debian package, in target/dist; BINARY=program packs that one
+deb: ## Build the Debian package in target/dist; BINARY=file packs an existing binary
 	scripts/deb
 
-sbom: ## The bill of materials, in target/dist
+sbom: ## Write the bill of materials to target/dist
 	scripts/sbom
 
-clean: ## Remove what was built
+clean: ## Remove build outputs
 	cargo clean

@@ -1,4 +1,4 @@
-# Shared by prepare and by the builds: where the cache is, and which name an artifact has in it.
+# Shared by prepare and the builds: the location of the cache and the names of the artifacts in it.
 # shellcheck shell=bash
 
 kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -7,7 +7,7 @@ cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/testkit
 # In the order in which they can be built.
 artifacts=(openshift-api base node ostree ostree-node ostree-small os-image kubernetes ignition helm mdbook)
 
-# The files an artifact is made from: its own folder and, by its `needs`, the folders of others.
+# The input directories of an artifact: its own and, through its `needs`, those of others.
 inputs() {
     local need
     echo "$1"
@@ -18,10 +18,10 @@ inputs() {
 
 # The key of an artifact: a hash over the names and contents of its inputs. `src/cache.rs` computes the same.
 key() {
-    cd "$kit" && inputs "$1" | LC_ALL=C sort -u | while read -r folder; do
-        find "$folder" -type f | LC_ALL=C sort | xargs -r sha256sum
+    cd "$kit" && inputs "$1" | LC_ALL=C sort -u | while read -r dir; do
+        find "$dir" -type f | LC_ALL=C sort | xargs -r sha256sum
     done | sha256sum | cut -c1-16
 }
 
-# The folder of a ready artifact.
+# The directory of a ready artifact.
 artifact() { echo "$cache/$1-$(key "$1")"; }

@@ -19,7 +19,7 @@ func init() {
 // opCertificate makes a certificate for a name and says how Go writes that name.
 //
 //	certificate  value: [{Type: [2,5,4,3], Value: text}, ...] -> pem, subject, notBefore, notAfter
-func opCertificate(req request) (answer, error) {
+func opCertificate(req request) (response, error) {
 	var attributes []struct {
 		Type  asn1.ObjectIdentifier
 		Value string
@@ -50,7 +50,7 @@ func opCertificate(req request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{
+	return response{
 		"pem":       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		"subject":   read.Subject.String(),
 		"notBefore": read.NotBefore.Format(time.RFC3339),

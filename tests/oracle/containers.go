@@ -19,11 +19,10 @@ func init() {
 	operations["storage-conf"] = opStorageConf
 }
 
-// opPolicy reads policy.json as podman, skopeo and CRI-O do: no field that they do not know, and none
-// missing.
+// opPolicy reads policy.json as podman, skopeo and CRI-O do: unknown and missing fields are errors.
 //
 //	policy  text -> policy: the same policy, written again
-func opPolicy(req request) (answer, error) {
+func opPolicy(req request) (response, error) {
 	policy, err := signature.NewPolicyFromBytes([]byte(req.Text))
 	if err != nil {
 		return nil, err
@@ -32,13 +31,13 @@ func opPolicy(req request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{"policy": json.RawMessage(text)}, nil
+	return response{"policy": json.RawMessage(text)}, nil
 }
 
 // opRegistriesConf reads registries.conf with all checks of the library.
 //
-//	registries-conf  text -> registries, search: what the library found; unknown: keys that it passed over
-func opRegistriesConf(req request) (answer, error) {
+//	registries-conf  text -> registries, search: what the library found; unknown: keys that it ignored
+func opRegistriesConf(req request) (response, error) {
 	path, done, err := file("registries.conf", req.Text)
 	if err != nil {
 		return nil, err
@@ -50,11 +49,11 @@ func opRegistriesConf(req request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := passedOver(req.Text, &sysregistriesv2.V2RegistriesConf{})
+	unknown, err := ignoredKeys(req.Text, &sysregistriesv2.V2RegistriesConf{})
 	if err != nil {
 		return nil, err
 	}
-	return answer{
+	return response{
 		"registries": found.Registries,
 		"search":     found.UnqualifiedSearchRegistries,
 		"unknown":    unknown,
@@ -63,8 +62,8 @@ func opRegistriesConf(req request) (answer, error) {
 
 // opStorageConf reads storage.conf as the storage library of podman and CRI-O does.
 //
-//	storage-conf  text -> driver, root, options: what the library hands to its driver; unknown: keys that it passed over
-func opStorageConf(req request) (answer, error) {
+//	storage-conf  text -> driver, root, options: what the library passes to its driver; unknown: keys that it ignored
+func opStorageConf(req request) (response, error) {
 	path, done, err := file("storage.conf", req.Text)
 	if err != nil {
 		return nil, err
@@ -74,11 +73,11 @@ func opStorageConf(req request) (answer, error) {
 	if err := storage.ReloadConfigurationFile(path, &options); err != nil {
 		return nil, err
 	}
-	unknown, err := passedOver(req.Text, &storage.TomlConfig{})
+	unknown, err := ignoredKeys(req.Text, &storage.TomlConfig{})
 	if err != nil {
 		return nil, err
 	}
-	return answer{
+	return response{
 		"driver":  options.GraphDriverName,
 		"root":    options.GraphRoot,
 		"options": options.GraphDriverOptions,
@@ -86,8 +85,8 @@ func opStorageConf(req request) (answer, error) {
 	}, nil
 }
 
-// passedOver names the keys of a TOML text for which a type has no place.
-func passedOver(text string, into any) ([]string, error) {
+// ignoredKeys lists the keys of a TOML text for which a type has no field.
+func ignoredKeys(text string, into any) ([]string, error) {
 	meta, err := toml.Decode(text, into)
 	if err != nil {
 		return nil, fmt.Errorf("TOML: %w", err)
@@ -99,14 +98,14 @@ func passedOver(text string, into any) ([]string, error) {
 	return keys, nil
 }
 
-// file puts a text where a library that reads files only can read it.
+// file writes a text to a temporary file, for libraries that only read files.
 func file(name, text string) (path string, done func(), err error) {
-	folder, err := os.MkdirTemp("", "oracle")
+	dir, err := os.MkdirTemp("", "oracle")
 	if err != nil {
 		return "", nil, err
 	}
-	done = func() { os.RemoveAll(folder) }
-	path = filepath.Join(folder, name)
+	done = func() { os.RemoveAll(dir) }
+	path = filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		done()
 		return "", nil, err

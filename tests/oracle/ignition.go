@@ -88,7 +88,7 @@ func parse(raw []byte) (parsed, error) {
 	return p, fmt.Errorf("parsing Ignition spec v2 failed with error: %v\nReport: %v", err, rpt2)
 }
 
-// encode gives the JSON that ends up in a MachineConfig: clarketm's encoder
+// encode returns the JSON that ends up in a MachineConfig: clarketm's encoder
 // leaves out structs that are empty.
 func encode(config any) (json.RawMessage, error) {
 	out, err := clarketm.Marshal(config)
@@ -98,28 +98,28 @@ func encode(config any) (json.RawMessage, error) {
 	return out, nil
 }
 
-// configAnswer wraps an encoded config.
-func configAnswer(config any) (answer, error) {
+// configResponse wraps an encoded config.
+func configResponse(config any) (response, error) {
 	out, err := encode(config)
 	if err != nil {
 		return nil, err
 	}
-	return answer{"config": out}, nil
+	return response{"config": out}, nil
 }
 
-// opParse parses, and tells what the parser thought of the config.
-func opParse(req request) (answer, error) {
+// opParse parses a config and returns the parser's report.
+func opParse(req request) (response, error) {
 	p, err := parse([]byte(req.Raw))
 	if err != nil {
-		return answer{"report": p.report}, err
+		return response{"report": p.report}, err
 	}
-	var a answer
+	var a response
 	if p.v2 != nil {
-		if a, err = configAnswer(*p.v2); err == nil {
+		if a, err = configResponse(*p.v2); err == nil {
 			a["v2"] = true
 			a["spec"] = 2
 		}
-	} else if a, err = configAnswer(*p.v3); err == nil {
+	} else if a, err = configResponse(*p.v3); err == nil {
 		a["spec"] = 3
 	}
 	if err != nil {
@@ -129,8 +129,8 @@ func opParse(req request) (answer, error) {
 	return a, nil
 }
 
-// opConvert gives a config in the spec a client asked for.
-func opConvert(req request) (answer, error) {
+// opConvert returns a config in the spec version that a client requested.
+func opConvert(req request) (response, error) {
 	target, err := semver.NewVersion(req.Target)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func opConvert(req request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Parsing once more, and now for 3.5 alone, is what refuses spec 2 here.
+	// Parsing again, now as 3.5 only, refuses spec 2.
 	strict, rpt, err := ign35.Parse(raw)
 	if err != nil || rpt.IsFatal() {
 		return nil, fmt.Errorf("parsing Ignition config failed with error: %w\nReport: %v", err, rpt)
@@ -158,7 +158,7 @@ func opConvert(req request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return configAnswer(result)
+	return configResponse(result)
 }
 
 // down walks from 3.5 to target, one spec version at a time.
@@ -197,7 +197,7 @@ func down(from types35.Config, target semver.Version) (any, error) {
 }
 
 // opMerge folds spec 3 configs from left to right.
-func opMerge(req request) (answer, error) {
+func opMerge(req request) (response, error) {
 	var merged types35.Config
 	for i, raw := range req.Raws {
 		cfg, rpt, err := ign35.ParseCompatibleVersion([]byte(raw))
@@ -210,5 +210,5 @@ func opMerge(req request) (answer, error) {
 			merged = ign35.Merge(merged, cfg)
 		}
 	}
-	return configAnswer(merged)
+	return configResponse(merged)
 }

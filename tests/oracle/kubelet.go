@@ -18,7 +18,7 @@ func init() {
 // opKubelet reads a kubelet configuration as the Machine Config Operator does and writes it again.
 //
 //	kubelet  value -> yaml: a JSON value as kubelet.conf
-func opKubelet(req request) (answer, error) {
+func opKubelet(req request) (response, error) {
 	config := &kubelet.KubeletConfiguration{}
 	decoder := k8syaml.NewYAMLOrJSONDecoder(bytes.NewReader(req.Value), len(req.Value))
 	if err := decoder.Decode(config); err != nil {
@@ -30,7 +30,7 @@ func opKubelet(req request) (answer, error) {
 // opKubeletStrict reads kubelet.conf as a kubelet does: no field that it does not know.
 //
 //	kubelet-strict  text -> yaml: the same configuration, written again
-func opKubeletStrict(req request) (answer, error) {
+func opKubeletStrict(req request) (response, error) {
 	config := &kubelet.KubeletConfiguration{}
 	if err := yaml.UnmarshalStrict([]byte(req.Text), config); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func opKubeletStrict(req request) (answer, error) {
 	return encodeKubelet(config)
 }
 
-func encodeKubelet(config *kubelet.KubeletConfiguration) (answer, error) {
+func encodeKubelet(config *kubelet.KubeletConfiguration) (response, error) {
 	scheme := runtime.NewScheme()
 	if err := kubelet.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -49,5 +49,5 @@ func encodeKubelet(config *kubelet.KubeletConfiguration) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{"yaml": string(out)}, nil
+	return response{"yaml": string(out)}, nil
 }

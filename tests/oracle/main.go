@@ -1,10 +1,10 @@
-// Command oracle answers questions about the Go libraries that Machinist has
-// to agree with byte for byte. It reads one JSON request per line on standard
-// input and writes one JSON answer per line on standard output, in the same
-// order, flushing each of them, so that a test can talk to it as a co-process.
+// Command oracle runs the Go libraries that Machinist has to match byte for
+// byte. It reads one JSON request per line on standard input and writes one
+// JSON response per line on standard output, in the same order. It flushes
+// after each response, so that a test can use it as a co-process.
 //
-// A request that cannot be answered gets {"error": "..."}; nothing ends the
-// program but the end of its input. The operations, by their "op":
+// The response to a failed request is {"error": "..."}. The process ends only
+// at the end of its input. The operations, by their "op":
 //
 //	yaml     json, or value    -> yaml: what ghodss/yaml makes of a JSON text
 //	hash     spec              -> yaml, md5: what names a rendered config
@@ -44,11 +44,11 @@ type request struct {
 	Spec   string          `json:"spec"`
 }
 
-// answer is one line of output; its values are already the answer's fields.
-type answer map[string]any
+// response is one line of output: the fields of the JSON object.
+type response map[string]any
 
-// operations maps the name of an operation to what performs it.
-var operations = map[string]func(request) (answer, error){
+// operations maps the name of an operation to its function.
+var operations = map[string]func(request) (response, error){
 	"yaml":    opYAML,
 	"hash":    opHash,
 	"dataurl": opDataURL,
@@ -68,16 +68,16 @@ func main() {
 	}
 }
 
-// serve answers every line of in until it ends.
+// serve processes every line of in until its end.
 func serve(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	w := bufio.NewWriterSize(out, 1<<20)
 	for {
 		line, tooLong, err := readLine(lines)
-		var a answer
+		var a response
 		switch line = bytes.TrimSpace(line); {
 		case tooLong:
-			a = answer{"error": fmt.Sprintf("a request is longer than %d bytes", maxLine)}
+			a = response{"error": fmt.Sprintf("a request is longer than %d bytes", maxLine)}
 		case len(line) > 0:
 			a = respond(line)
 		}
@@ -111,38 +111,38 @@ func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
 	}
 }
 
-// writeLine writes one answer and flushes it.
-func writeLine(w *bufio.Writer, a answer) error {
+// writeLine writes one response and flushes it.
+func writeLine(w *bufio.Writer, a response) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(a); err != nil {
 		// Nothing was written yet: the encoder buffers a whole value.
-		if err := enc.Encode(answer{"error": "encoding the answer: " + err.Error()}); err != nil {
+		if err := enc.Encode(response{"error": "encoding the response: " + err.Error()}); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
 }
 
-// respond performs one request and turns failures and panics into an answer.
-func respond(line []byte) (a answer) {
+// respond performs one request and turns failures and panics into a response.
+func respond(line []byte) (a response) {
 	defer func() {
 		if p := recover(); p != nil {
-			a = answer{"error": fmt.Sprintf("panic: %v", p)}
+			a = response{"error": fmt.Sprintf("panic: %v", p)}
 		}
 	}()
 	var req request
 	if err := json.Unmarshal(line, &req); err != nil {
-		return answer{"error": "bad request: " + err.Error()}
+		return response{"error": "bad request: " + err.Error()}
 	}
 	op, ok := operations[req.Op]
 	if !ok {
-		return answer{"error": fmt.Sprintf("unknown op %q", req.Op)}
+		return response{"error": fmt.Sprintf("unknown op %q", req.Op)}
 	}
 	a, err := op(req)
 	if err != nil {
 		if a == nil {
-			a = answer{}
+			a = response{}
 		}
 		a["error"] = err.Error()
 	}

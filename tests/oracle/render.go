@@ -16,13 +16,13 @@ import (
 	types35 "github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// opUpgrade gives any supported config as 3.5.
-func opUpgrade(req request) (answer, error) {
+// opUpgrade returns any supported config as 3.5.
+func opUpgrade(req request) (response, error) {
 	cfg, err := upgrade([]byte(req.Raw))
 	if err != nil {
 		return nil, err
 	}
-	return configAnswer(cfg)
+	return configResponse(cfg)
 }
 
 // upgrade parses a config and brings spec 2 up to 3.5.
@@ -123,7 +123,7 @@ func collapseUsers(users []types22.PasswdUser) ([]types22.PasswdUser, error) {
 
 // opRender merges the configs of one pool the way a rendered config is made.
 // An empty text stands for a MachineConfig without an Ignition config.
-func opRender(req request) (answer, error) {
+func opRender(req request) (response, error) {
 	out := types35.Config{Ignition: types35.Ignition{Version: types35.MaxVersion.String()}}
 	for i, raw := range req.Raws {
 		if raw == "" {
@@ -157,5 +157,5 @@ func opRender(req request) (answer, error) {
 			f.Overwrite = &yes
 		}
 	}
-	return configAnswer(out)
+	return configResponse(out)
 }

@@ -15,10 +15,10 @@ func init() {
 	operations["template"] = opTemplate
 }
 
-// opTemplate fills a template in with Go's own engine.
+// opTemplate executes a template with Go's own engine.
 //
 //	template  text, value -> out: the template text over the JSON value
-func opTemplate(req request) (answer, error) {
+func opTemplate(req request) (response, error) {
 	data, err := plainValue(req.Value)
 	if err != nil {
 		return nil, err
@@ -31,10 +31,10 @@ func opTemplate(req request) (answer, error) {
 	if err := tmpl.Execute(&out, data); err != nil {
 		return nil, err
 	}
-	return answer{"out": out.String()}, nil
+	return response{"out": out.String()}, nil
 }
 
-// textFuncs are the functions of the real system that need no cluster.
+// textFuncs are the functions of MCO that need no cluster.
 var textFuncs = template.FuncMap{
 	"toString": func(v any) string { return fmt.Sprint(v) },
 	"indent": func(spaces int, v string) string {

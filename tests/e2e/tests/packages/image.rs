@@ -51,7 +51,7 @@ fn a_dynamically_linked_binary_is_refused() {
     let lab = Lab::new().unwrap();
     let output = script("image", Some(Path::new("/bin/ls")), &lab.create_dir("out").unwrap());
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("needs libraries"), "{stderr}");
+    assert!(!output.status.success() && stderr.contains("needs shared libraries"), "{stderr}");
     let output = script("image", Some(Path::new("/nonexistent")), &lab.create_dir("out").unwrap());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("BINARY=/nonexistent"), "{stderr}");
