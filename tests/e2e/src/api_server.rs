@@ -110,29 +110,20 @@ impl ApiServer {
     /// A hub that a command starts and that writes its kubeconfig to this path.
     pub fn start_hub(lab: &Lab, up: &Command, kubeconfig: &Path) -> Result<Self> {
         let mut process = lab.spawn("machinist-up", up)?;
-        wait_for("the hub to write its kubeconfig", || {
-            process.check_alive()?;
-            Ok(kubeconfig.exists())
-        })?;
-        let client = cluster::client(kubeconfig)?;
-        wait_for("the hub to be ready", || {
-            process.check_alive()?;
-            let request = Request::get("/readyz").body(Vec::new())?;
-            Ok(block_on(client.request_text(request)).is_ok())
-        })?;
+        let client = wait_for_hub(&mut process, kubeconfig)?;
         let (dir, kubeconfig) = (lab.create_dir("kubectl")?, kubeconfig.to_owned());
         let keep = ApiServerBackend::Hub(process, lab.clone());
         Ok(Self { name: "hub", client, kubeconfig, dir, backend: keep })
     }
 
     /// Sends a request and accepts any status.
-    pub fn request(&self, question: TestRequest<'_>) -> Result<TestResponse> {
+    pub fn request(&self, request: TestRequest<'_>) -> Result<TestResponse> {
         let request = Request::builder()
-            .method(question.method)
-            .uri(question.path)
-            .header("content-type", question.content_type)
-            .header("accept", question.accept)
-            .body(Body::from(question.body))?;
+            .method(request.method)
+            .uri(request.path)
+            .header("content-type", request.content_type)
+            .header("accept", request.accept)
+            .body(Body::from(request.body))?;
         block_on(async {
             let response = self.client.send(request).await?;
             let code = response.status().as_u16();
@@ -150,8 +141,8 @@ impl ApiServer {
     pub fn request_json(&self, method: Method, path: &str, body: &Value) -> TestResponse {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let content_type = "application/json";
-        let question = TestRequest { method, path, body, content_type, accept: "application/json" };
-        self.request(question).unwrap()
+        let request = TestRequest { method, path, body, content_type, accept: "application/json" };
+        self.request(request).unwrap()
     }
 
     /// Sends a GET.
@@ -178,26 +169,26 @@ impl ApiServer {
     pub fn patch(&self, path: &str, kind: &str, patch: &Value) -> TestResponse {
         let content_type = format!("application/{kind}");
         let body = patch.to_string().into_bytes();
-        let question = TestRequest {
+        let request = TestRequest {
             method: Method::PATCH,
             path,
             body,
             content_type: &content_type,
             accept: "application/json",
         };
-        self.request(question).unwrap()
+        self.request(request).unwrap()
     }
 
     /// The lines of a watch, until the server ends it.
     pub fn watch(&self, path: &str) -> Vec<Value> {
-        let question = TestRequest {
+        let request = TestRequest {
             method: Method::GET,
             path,
             body: Vec::new(),
             content_type: "application/json",
             accept: "application/json",
         };
-        match self.request(question).unwrap().body {
+        match self.request(request).unwrap().body {
             Value::String(lines) => {
                 lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
             }
@@ -257,4 +248,19 @@ impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Waits until a hub is ready that writes its kubeconfig to this path. Returns a client.
+pub fn wait_for_hub(process: &mut LabProcess, kubeconfig: &Path) -> Result<Client> {
+    wait_for("the hub to write its kubeconfig", || {
+        process.check_alive()?;
+        Ok(kubeconfig.exists())
+    })?;
+    let client = cluster::client(kubeconfig)?;
+    wait_for("the hub to be ready", || {
+        process.check_alive()?;
+        let request = Request::get("/readyz").body(Vec::new())?;
+        Ok(block_on(client.request_text(request)).is_ok())
+    })?;
+    Ok(client)
 }

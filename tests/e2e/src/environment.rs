@@ -3,7 +3,9 @@
 use crate::cache;
 use crate::lab::cgroup;
 use anyhow::{Result, bail};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::{env, fs};
 
 /// Commands that every part of the kit calls.
@@ -51,9 +53,9 @@ impl TestEnvironment {
 /// The path of a command, or an "environment" error.
 pub fn find_tool(tool: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    for place in places {
-        let file = place.join(tool);
+    let dirs = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    for dir in dirs {
+        let file = dir.join(tool);
         if file.is_file() {
             return Ok(file);
         }
@@ -64,6 +66,20 @@ pub fn find_tool(tool: &str) -> Result<PathBuf> {
 /// A Kubernetes command from the cache.
 pub fn kubernetes_binary(command: &str) -> Result<PathBuf> {
     existing(&cache::artifact("kubernetes")?.join("bin").join(command))
+}
+
+/// A number from an environment variable.
+pub fn env_number<T: FromStr>(name: &str, default: T) -> T {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Raises the limit of open files to its maximum, because every simulated client needs one. Returns the limit.
+pub fn raise_file_limit() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If this fails, the first client without a file reports it.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
 fn existing(file: &Path) -> Result<PathBuf> {

@@ -10,8 +10,9 @@
 mod hub_support;
 
 use http::Request;
-use hub_support::{HubProcess, RandomGenerator, env_number};
+use hub_support::{HubProcess, RandomGenerator};
 use kube::Client;
+use machinist_e2e::environment::env_number;
 use machinist_e2e::lab::LabProcess;
 use machinist_e2e::{block_on, cache, command, runtime, wait_for};
 use rustix::process::Signal;

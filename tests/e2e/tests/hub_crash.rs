@@ -12,10 +12,11 @@
 mod hub_support;
 
 use futures::TryStreamExt as _;
-use hub_support::{HubProcess, RandomGenerator, env_number};
+use hub_support::{HubProcess, RandomGenerator};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
+use machinist_e2e::environment::env_number;
 use machinist_e2e::{block_on, measurements, runtime, wait_for};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};

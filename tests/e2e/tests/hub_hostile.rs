@@ -7,12 +7,12 @@
 
 mod hub_support;
 
+use hub_support::HubProcess;
 use hub_support::raw::{
     RawHttpResponse, RawTlsDialer, TlsConnection, http2_without_window, request,
 };
-use hub_support::{HubProcess, env_number};
+use machinist_e2e::environment::{env_number, raise_file_limit};
 use machinist_e2e::{block_on, measurements, wait_with_timeout};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -27,14 +27,6 @@ const PROTOBUF: (&str, &str) = ("content-type", "application/vnd.kubernetes.prot
 
 fn dialer(hub: &HubProcess) -> RawTlsDialer {
     RawTlsDialer::new(&hub.kubeconfig(), &hub.address()).unwrap()
-}
-
-/// Raises the limit of open files as far as this process may.
-fn raise_file_limit() -> u64 {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // fewer will do
-    getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
 /// The slowest of ten ordinary requests, each on its own connection.

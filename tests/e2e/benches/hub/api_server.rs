@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use machinist_e2e::lab::LabProcess;
 use machinist_e2e::{Cluster, Lab, binary, block_on, cache, cluster, wait_for};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -67,11 +66,4 @@ impl BenchApiServer {
             BenchBackend::Cluster(cluster) => cluster.processes(),
         }
     }
-}
-
-/// Every machine is an open file.
-pub(crate) fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // too few will be said where they are missing
 }

@@ -1,16 +1,14 @@
 //! One client connection: HTTP/2 over TLS with any number of concurrent requests, as Kubernetes' own clients do it.
 
-use anyhow::{Context, Result, ensure};
-use base64::prelude::{BASE64_STANDARD, Engine as _};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use machinist_e2e::cluster::KubeconfigTls;
+use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,20 +30,7 @@ pub(crate) struct BenchConnection {
 
 impl BenchConnector {
     pub(crate) fn new(kubeconfig: &Path, address: &str) -> Result<Self> {
-        let text = std::fs::read_to_string(kubeconfig)?;
-        let ca = kubeconfig_data(&text, "certificate-authority-data")?;
-        let certificate = kubeconfig_data(&text, "client-certificate-data")?;
-        let key = kubeconfig_data(&text, "client-key-data")?;
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&ca)?)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(
-                vec![CertificateDer::from_pem_slice(&certificate)?],
-                PrivateKeyDer::from_pem_slice(&key)?,
-            )?;
+        let mut config = KubeconfigTls::read(kubeconfig)?.admin;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self { address: address.parse()?, connector: TlsConnector::from(Arc::new(config)) })
     }
@@ -56,7 +41,7 @@ impl BenchConnector {
         let name = ServerName::IpAddress(self.address.ip().into());
         let tls = self.connector.connect(name, tcp).await?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(tls)).await?;
-        tokio::spawn(connection); // it ends with the last link, and with it every request
+        tokio::spawn(connection); // it ends when the last sender is dropped
         Ok(BenchConnection { sender })
     }
 }
@@ -98,12 +83,4 @@ impl BenchConnection {
         );
         Ok(bytes)
     }
-}
-
-/// A field of a kubeconfig, written as YAML or as JSON.
-fn kubeconfig_data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
-    let (_, rest) = kubeconfig.split_once(field).with_context(|| format!("no {field}"))?;
-    let value = rest.trim_start_matches(['"', ':', ' ']);
-    let end = value.find(['"', '\n', ',']).unwrap_or(value.len());
-    Ok(BASE64_STANDARD.decode(value[..end].trim())?)
 }

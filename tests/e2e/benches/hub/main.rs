@@ -13,20 +13,16 @@ mod measure;
 use anyhow::Result;
 use api_server::BenchApiServer;
 use machinist_e2e::cpu_load::CpuLoad;
+use machinist_e2e::environment::{env_number, raise_file_limit};
 use machinist_e2e::{block_on, measurements};
 use measure::Measurements;
-
-/// A number from the environment.
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn main() -> Result<()> {
     // `cargo test --benches` only checks that the benchmark starts.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
-    api_server::raise_file_limit();
+    raise_file_limit();
     let api_servers = std::env::var("MACHINIST_BENCH_API_SERVERS").unwrap_or_default();
     println!("load of the machine before: {}", loads());
     if api_servers == "kubernetes" {
@@ -48,7 +44,7 @@ fn main() -> Result<()> {
 }
 
 fn run(api_server: &BenchApiServer) -> Result<Measurements> {
-    let machines = number("MACHINIST_BENCH_MACHINES", 5000);
+    let machines = env_number("MACHINIST_BENCH_MACHINES", 5000);
     let load = CpuLoad::start(api_server.processes());
     let mut measurements = block_on(measure::measure(api_server, machines))?;
     measurements.share = load.available_share();

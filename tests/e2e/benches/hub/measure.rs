@@ -3,9 +3,9 @@
 use crate::api_server::BenchApiServer;
 use crate::connection::{BenchConnection, BenchConnector};
 use crate::machines::{self, ChangeTimes, NODES, change_patch, node_path};
-use crate::number;
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
+use machinist_e2e::environment::env_number;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(crate) struct Measurements {
 }
 
 pub(crate) async fn measure(api_server: &BenchApiServer, machines: usize) -> Result<Measurements> {
-    let seconds = number("MACHINIST_BENCH_SECONDS", 10);
+    let seconds = env_number("MACHINIST_BENCH_SECONDS", 10);
     let dialer = BenchConnector::new(&api_server.kubeconfig, &api_server.address)?;
     let links = try_join_all((0..WRITER_CONNECTIONS).map(|_| dialer.connect())).await?;
     machines::create(&links, machines).await?;

@@ -11,6 +11,7 @@ mod servers;
 use anyhow::{Result, bail, ensure};
 use load::{LoadTarget, measure_burst, measure_rate};
 use machinist_e2e::cpu_load::CpuLoad;
+use machinist_e2e::environment::{env_number, raise_file_limit};
 use machinist_e2e::{Lab, block_on, measurements};
 use servers::{ConfigServer, ServedConfig};
 use std::time::Duration;
@@ -26,17 +27,12 @@ const MAX_MEMORY_BYTES: u64 = 40 << 20;
 /// The same with TLS: every connection has keys and buffers.
 const MAX_MEMORY_TLS_BYTES: u64 = 80 << 20;
 
-/// A number from the environment.
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 fn main() -> Result<()> {
     // `cargo test --benches` only checks that the benchmark starts.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
-    servers::raise_file_limit();
+    raise_file_limit();
     let lab = Lab::new()?;
     let config = ServedConfig::new(&lab)?;
     let ours = config.machinist(&lab)?;
@@ -72,7 +68,7 @@ fn compare(
     secure: bool,
     name: &str,
 ) -> Result<f64> {
-    let time = Duration::from_secs(number("MACHINIST_BENCH_SECONDS", 3) as u64);
+    let time = Duration::from_secs(env_number("MACHINIST_BENCH_SECONDS", 3) as u64);
     let load = CpuLoad::start(vec![ours.id(), nginx.id()]);
     let (mut best_ours, mut best_nginx) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
@@ -100,7 +96,7 @@ fn measure_burst_memory(
     secure: bool,
 ) -> Result<Vec<String>> {
     let name = if secure { "TLS" } else { "plain" };
-    let machines = number("MACHINIST_BENCH_MACHINES", 2000);
+    let machines = env_number("MACHINIST_BENCH_MACHINES", 2000);
     let server = config.machinist(lab)?;
     let target: LoadTarget = server.target(config, secure)?;
     block_on(load::fetch(&target))?;

@@ -5,7 +5,6 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_e2e::lab::LabProcess;
 use machinist_e2e::pki::TestCa;
 use machinist_e2e::{Lab, binary, wait_for};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpStream;
@@ -136,11 +135,4 @@ fn write(base: &Path, dir: &str, kind: &str, name: &str, mut object: Value) -> R
     object["metadata"] = json!({"name": name});
     fs::create_dir_all(base.join(dir))?;
     Ok(fs::write(base.join(dir).join(format!("{name}.yaml")), object.to_string())?)
-}
-
-/// Every machine is an open file.
-pub(crate) fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // too few will be said where they are missing
 }

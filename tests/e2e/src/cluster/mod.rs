@@ -9,6 +9,8 @@ pub mod crds;
 mod kubeconfig;
 mod node;
 
+pub use kubeconfig::KubeconfigTls;
+
 use crate::command::{self, ExitOutput};
 use crate::lab::{Lab, LabProcess};
 use crate::pki::TestCa;

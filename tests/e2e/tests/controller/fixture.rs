@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
 use machinist_e2e::lab::LabProcess;
 use machinist_e2e::rollout_checker::{ReactionTime, WatchLog, check};
-use machinist_e2e::{ApiServer, Fleet, Lab, binary, cache, wait_with_timeout};
+use machinist_e2e::{ApiServer, Fleet, Lab, binary, cache, contents, wait_with_timeout};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl ControllerFixture {
     fn with_api_server(api_server: ApiServer) -> Self {
         let lab = Lab::new().unwrap();
         Self {
-            api_server: api_server,
+            api_server,
             fleet: None,
             log: None,
             controllers: Vec::new(),
@@ -88,8 +88,8 @@ impl ControllerFixture {
     /// Starts machines on the current config of their pool, and records what happens to them.
     pub(crate) fn populate(&mut self, machines: usize, behaviour: MachineBehaviour) {
         let config = self.wait_for_new_config("worker", "");
-        let plan = FleetSpec { machines, config, behaviour, ..FleetSpec::default() };
-        self.fleet = Some(Fleet::start(self.api_server.client(), plan).unwrap());
+        let spec = FleetSpec { machines, config, behaviour, ..FleetSpec::default() };
+        self.fleet = Some(Fleet::start(self.api_server.client(), spec).unwrap());
         self.wait_updated("worker");
         self.start_watch_log();
     }
@@ -101,15 +101,15 @@ impl ControllerFixture {
 
     /// Starts machines on a config that may differ from the one their pool wants.
     pub(crate) fn populate_without_waiting(&mut self, machines: usize, config: &str) {
-        let plan = FleetSpec { machines, config: config.to_owned(), ..FleetSpec::default() };
-        self.fleet = Some(Fleet::start(self.api_server.client(), plan).unwrap());
+        let spec = FleetSpec { machines, config: config.to_owned(), ..FleetSpec::default() };
+        self.fleet = Some(Fleet::start(self.api_server.client(), spec).unwrap());
     }
 
     /// Asserts that nothing since the machines started violates a rule.
     pub(crate) fn assert_no_violations(&mut self) {
         let log = self.log.take().unwrap().stop().unwrap();
-        let broken = check(&log, ReactionTime::default());
-        assert_eq!(broken, [], "on {}", self.api_server.name);
+        let violations = check(&log, ReactionTime::default());
+        assert_eq!(violations, [], "on {}", self.api_server.name);
         self.log = Some(WatchLog::start(&self.api_server.client()).unwrap());
     }
 
@@ -154,6 +154,32 @@ impl ControllerFixture {
             Ok(())
         });
         name
+    }
+
+    /// The contents of a file in the rendered config of the workers.
+    pub(crate) fn rendered_file(&self, path: &str) -> Result<String> {
+        contents(&self.get("mc", &self.wait_for_new_config("worker", "")), path)
+    }
+
+    /// Waits until the workers have exactly the config `base` again, and no generated MachineConfig is left whose name
+    /// contains `generated`.
+    pub(crate) fn wait_restored(&self, base: &str, generated: &str) {
+        self.wait_until("the first config to be back", || {
+            let rendered = self.wait_for_new_config("worker", "");
+            ensure!(rendered == base, "{rendered} is not {base}");
+            Ok(())
+        });
+        let left = self.kubectl(&["get", "mc", "-o", "name"]);
+        assert!(!left.contains(generated), "{left}");
+        self.wait_updated("worker");
+    }
+
+    /// Starts two machines that apply and reboot quickly. Returns their config.
+    pub(crate) fn populate_quick(&mut self) -> String {
+        let quick =
+            MachineBehaviour { apply: 0..=10, reboot: Some(0..=10), ..MachineBehaviour::default() };
+        self.populate(2, quick);
+        self.wait_for_new_config("worker", "")
     }
 
     /// Waits until all machines of a pool have its config.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod faults;
+#[allow(dead_code, reason = "the tests of generated configs use the rest")]
 mod fixture;
 mod migrate;
 mod rendered_configs;

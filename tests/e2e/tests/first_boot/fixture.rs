@@ -67,12 +67,8 @@ impl FirstBootFixture {
         }
         let api_server = ApiServer::start_hub(lab, &up, &data.join("kubeconfig")).unwrap();
         let authority = data.join("pki/ca.crt");
-        let mut fixture = Self {
-            api_server: api_server,
-            lab: lab.clone(),
-            ca_file: authority,
-            separate_server: None,
-        };
+        let mut fixture =
+            Self { api_server, lab: lab.clone(), ca_file: authority, separate_server: None };
         let words = ["hub", "token", "--role", "bootstrap", "--data", data.to_str().unwrap()];
         let bootstrap = fixture.machinist(&words);
         match server {

@@ -2,9 +2,8 @@
 //! rolls back.
 
 use super::fixture::{ControllerFixture, file, machine_config};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, ensure};
 use base64::Engine as _;
-use machinist_e2e::fleet::MachineBehaviour;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -32,10 +31,7 @@ fn run_scenarios(mut fixture: ControllerFixture) {
         fixture.kubectl(&["label", "--overwrite", "mcp", "worker", &format!("{label}=")]);
     }
     fixture.apply(&file("00-worker", "worker", "/etc/base", "base"));
-    let quick =
-        MachineBehaviour { apply: 0..=10, reboot: Some(0..=10), ..MachineBehaviour::default() };
-    fixture.populate(2, quick);
-    let base = fixture.wait_for_new_config("worker", "");
+    let base = fixture.populate_quick();
     mirrors(&fixture, &base);
     settings(&fixture, &base);
     legacy_names(&fixture, &base);
@@ -58,7 +54,7 @@ fn mirrors(fixture: &ControllerFixture, base: &str) {
     {
         let shown = fs::read_to_string(files.join(&path[1..])).unwrap();
         fixture.wait_until(&format!("{path} to be rendered"), || {
-            let found = contents(fixture, path)?;
+            let found = fixture.rendered_file(path)?;
             ensure!(found == shown, "{found}\nis not\n{shown}");
             Ok(())
         });
@@ -83,7 +79,7 @@ fn mirrors(fixture: &ControllerFixture, base: &str) {
         fixture.kubectl(&["patch", object, "--type=merge", "-p", &change.to_string()]);
     }
     fixture.wait_until("the changes to be rendered", || {
-        let found = contents(fixture, REGISTRIES)?;
+        let found = fixture.rendered_file(REGISTRIES)?;
         let has = |text: &str| found.contains(text);
         ensure!(has("location = \"b.example.com/a\"") && !has("/team\""), "{found}");
         ensure!(has("location = \"d.example.com/c\"") && !has("docker.io/library"), "{found}");
@@ -131,7 +127,7 @@ fn mirrors(fixture: &ControllerFixture, base: &str) {
     ] {
         fixture.kubectl(&["delete", kind]);
     }
-    assert_config_restored(fixture, base);
+    fixture.wait_restored(base, "-generated-");
     let (status, _) = fixture.condition("worker", "GenerateDegraded");
     assert_eq!(status, "False", "on {}", fixture.api_server.name);
 }
@@ -140,7 +136,7 @@ fn mirrors(fixture: &ControllerFixture, base: &str) {
 fn settings(fixture: &ControllerFixture, base: &str) {
     fixture.apply_example("container-runtime.yaml");
     fixture.wait_until("the limit to be rendered", || {
-        let found = contents(fixture, PIDS)?;
+        let found = fixture.rendered_file(PIDS)?;
         ensure!(found == "[crio]\n  [crio.runtime]\n    pids_limit = 4096\n", "{found}");
         Ok(())
     });
@@ -154,7 +150,7 @@ fn settings(fixture: &ControllerFixture, base: &str) {
     // The newer one wins.
     fixture.apply(&runtime("second", 8192));
     fixture.wait_until("the younger one to count", || {
-        let found = contents(fixture, PIDS)?;
+        let found = fixture.rendered_file(PIDS)?;
         ensure!(found.contains("pids_limit = 8192"), "{found}");
         Ok(())
     });
@@ -181,7 +177,7 @@ fn settings(fixture: &ControllerFixture, base: &str) {
     fixture.apply(&runtime("second", 8193));
     assert_condition(fixture, "second", "Success", "Success");
     fixture.wait_until("the mended limit to be rendered", || {
-        let found = contents(fixture, PIDS)?;
+        let found = fixture.rendered_file(PIDS)?;
         ensure!(found.contains("pids_limit = 8193"), "{found}");
         Ok(())
     });
@@ -195,18 +191,18 @@ fn settings(fixture: &ControllerFixture, base: &str) {
         "spec.machineConfigPoolSelector: could not find any MachineConfigPool",
     );
     fixture.kubectl(&["delete", "ctrcfg", "more-processes", "second", "nowhere", "--timeout=60s"]);
-    assert_config_restored(fixture, base);
+    fixture.wait_restored(base, "-generated-");
 }
 
 /// A config generated under an old name is renamed without touching a machine.
 fn legacy_names(fixture: &ControllerFixture, base: &str) {
     fixture.apply(&runtime("old", 5000));
-    fixture.wait_until("the limit to be rendered", || contents(fixture, PIDS).map(drop));
+    fixture.wait_until("the limit to be rendered", || fixture.rendered_file(PIDS).map(drop));
     let rendered = fixture.wait_for_new_config("worker", "");
     let new = "99-worker-generated-containerruntime";
     let spec = fixture.get("mc", new)["spec"].clone();
     fixture.kubectl(&["delete", "ctrcfg", "old", "--timeout=60s"]);
-    assert_config_restored(fixture, base);
+    fixture.wait_restored(base, "-generated-");
 
     let uid = fixture.get("mcp", "worker")["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = format!("99-worker-{uid}-containerruntime");
@@ -233,21 +229,21 @@ fn legacy_names(fixture: &ControllerFixture, base: &str) {
         fixture.api_server.name
     );
     fixture.kubectl(&["delete", "ctrcfg", "old", "--timeout=60s"]);
-    assert_config_restored(fixture, base);
+    fixture.wait_restored(base, "-generated-");
 }
 
 /// Image signature policies.
 fn policies(fixture: &ControllerFixture, base: &str) {
     fixture.apply(&policy("ClusterImagePolicy", "signed", None, "signed.example.com/team"));
     fixture.wait_until("the policy to be rendered", || {
-        let found: Value = serde_json::from_str(&contents(fixture, POLICY)?)?;
+        let found: Value = serde_json::from_str(&fixture.rendered_file(POLICY)?)?;
         let rule = &found["transports"]["docker"]["signed.example.com/team"][0];
         ensure!(rule["type"] == "sigstoreSigned" && rule["keyData"] == key(), "{found}");
         Ok(())
     });
     fixture.apply(&policy("ClusterImagePolicy", "signed", None, "signed.example.com"));
     fixture.wait_until("the wider policy to be rendered", || {
-        let found: Value = serde_json::from_str(&contents(fixture, POLICY)?)?;
+        let found: Value = serde_json::from_str(&fixture.rendered_file(POLICY)?)?;
         let docker = &found["transports"]["docker"];
         ensure!(docker["signed.example.com"][0]["keyData"] == key(), "{found}");
         ensure!(docker.get("signed.example.com/team").is_none(), "{found}");
@@ -257,14 +253,14 @@ fn policies(fixture: &ControllerFixture, base: &str) {
     fixture.apply(&policy("ImagePolicy", "ours", Some("default"), "other.example.com"));
     fixture.wait_until("the policy of the namespace to be rendered", || {
         let found: Value =
-            serde_json::from_str(&contents(fixture, "/etc/crio/policies/default.json")?)?;
+            serde_json::from_str(&fixture.rendered_file("/etc/crio/policies/default.json")?)?;
         let docker = &found["transports"]["docker"];
         ensure!(docker["other.example.com"][0]["keyData"] == key(), "{found}");
         ensure!(docker["signed.example.com/team"][0]["keyData"] == key(), "{found}");
         Ok(())
     });
     let attached =
-        contents(fixture, "/etc/containers/registries.d/sigstore-registries.yaml").unwrap();
+        fixture.rendered_file("/etc/containers/registries.d/sigstore-registries.yaml").unwrap();
     assert!(
         attached.contains("other.example.com")
             && attached.contains("use-sigstore-attachments: true")
@@ -280,7 +276,7 @@ fn policies(fixture: &ControllerFixture, base: &str) {
         Ok(())
     });
     fixture.kubectl(&["delete", "imagepolicy/ours", "clusterimagepolicy/signed"]);
-    assert_config_restored(fixture, base);
+    fixture.wait_restored(base, "-generated-");
 }
 
 /// A user's own `registries.conf` together with mirrors.
@@ -301,31 +297,19 @@ fn user_provided_registries_conf(fixture: &ControllerFixture, base: &str) {
         Ok(())
     });
     fixture.wait_until("the other's file to count", || {
-        let found = contents(fixture, REGISTRIES)?;
+        let found = fixture.rendered_file(REGISTRIES)?;
         ensure!(found == "mine", "{found}");
         Ok(())
     });
     fixture.kubectl(&["delete", "mc", winner]);
     fixture.wait_until("the mirrors to count", || {
-        let found = contents(fixture, REGISTRIES)?;
+        let found = fixture.rendered_file(REGISTRIES)?;
         ensure!(found.contains("hub.iefcu.cn/xiaoyun/test"), "{found}");
         ensure!(fixture.condition("worker", "GeneratedOverridden").0 == "False");
         Ok(())
     });
     fixture.kubectl(&["delete", "imagecontentsourcepolicy", "seed"]);
-    assert_config_restored(fixture, base);
-}
-
-/// The pool has exactly its previous config.
-fn assert_config_restored(fixture: &ControllerFixture, base: &str) {
-    fixture.wait_until("the first config to be back", || {
-        let rendered = fixture.wait_for_new_config("worker", "");
-        ensure!(rendered == base, "{rendered} is not {base}");
-        Ok(())
-    });
-    let left = fixture.kubectl(&["get", "mc", "-o", "name"]);
-    assert!(!left.contains("-generated-"), "{left}");
-    fixture.wait_updated("worker");
+    fixture.wait_restored(base, "-generated-");
 }
 
 /// The last condition of a ContainerRuntimeConfig.
@@ -345,14 +329,6 @@ fn assert_condition(fixture: &ControllerFixture, name: &str, type_: &str, messag
         );
         Ok(())
     });
-}
-
-/// A file of the config that the pool points at.
-fn contents(fixture: &ControllerFixture, path: &str) -> Result<String> {
-    machinist_e2e::machine_config_files::contents(
-        &fixture.get("mc", &fixture.wait_for_new_config("worker", "")),
-        path,
-    )
 }
 
 fn runtime(name: &str, pids: i64) -> Value {

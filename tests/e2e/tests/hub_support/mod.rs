@@ -4,10 +4,10 @@
 pub mod raw;
 
 use anyhow::{Context, Result, ensure};
-use http::Request;
 use kube::Client;
+use machinist_e2e::api_server::wait_for_hub;
 use machinist_e2e::lab::LabProcess;
-use machinist_e2e::{Lab, binary, block_on, cluster, wait_for};
+use machinist_e2e::{Lab, binary, cluster};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
@@ -50,16 +50,8 @@ impl HubProcess {
     pub fn wait_until_ready(&mut self) -> Result<()> {
         let kubeconfig = self.kubeconfig();
         let process = self.process.as_mut().context("the hub is not running")?;
-        wait_for("the hub to write its kubeconfig", || {
-            process.check_alive()?;
-            Ok(kubeconfig.exists())
-        })?;
-        let client = cluster::client(&kubeconfig)?;
-        wait_for("the hub to be ready", || {
-            process.check_alive()?;
-            let request = Request::get("/readyz").body(Vec::new())?;
-            Ok(block_on(client.request_text(request)).is_ok())
-        })
+        wait_for_hub(process, &kubeconfig)?;
+        Ok(())
     }
 
     /// Kills the process with SIGKILL.
@@ -121,9 +113,4 @@ impl RandomGenerator {
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
-}
-
-/// A number from the environment.
-pub fn env_number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

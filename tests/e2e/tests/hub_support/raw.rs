@@ -1,10 +1,9 @@
 //! Raw bytes over TLS, for clients that do what no client library would do.
 
 use anyhow::{Context, Result};
-use base64::prelude::{BASE64_STANDARD, Engine as _};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use machinist_e2e::cluster::KubeconfigTls;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -37,24 +36,9 @@ impl RawHttpResponse {
 impl RawTlsDialer {
     /// Reads keys and address from a kubeconfig.
     pub fn new(kubeconfig: &Path, address: &str) -> Result<Self> {
-        let text = std::fs::read_to_string(kubeconfig)?;
-        let ca = kubeconfig_data(&text, "certificate-authority-data")?;
-        let certificate = kubeconfig_data(&text, "client-certificate-data")?;
-        let key = kubeconfig_data(&text, "client-key-data")?;
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&ca)?)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = || {
-            ClientConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()
-                .map(|builder| builder.with_root_certificates(roots.clone()))
-        };
-        let admin = builder()?.with_client_auth_cert(
-            vec![CertificateDer::from_pem_slice(&certificate)?],
-            PrivateKeyDer::from_pem_slice(&key)?,
-        )?;
-        let nobody = builder()?.with_no_client_auth();
-        Ok(Self { address: address.parse()?, admin: Arc::new(admin), anonymous: Arc::new(nobody) })
+        let KubeconfigTls { admin, anonymous } = KubeconfigTls::read(kubeconfig)?;
+        let address = address.parse()?;
+        Ok(Self { address, admin: Arc::new(admin), anonymous: Arc::new(anonymous) })
     }
 
     pub fn tcp(&self) -> Result<TcpStream> {
@@ -103,14 +87,6 @@ impl RawTlsDialer {
         let _ = connection.write_all(request).and_then(|()| connection.flush());
         read_response(&mut connection)
     }
-}
-
-/// A field of a kubeconfig, written as YAML or as JSON.
-fn kubeconfig_data(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
-    let (_, rest) = kubeconfig.split_once(field).with_context(|| format!("no {field}"))?;
-    let value = rest.trim_start_matches(['"', ':', ' ']);
-    let end = value.find(['"', '\n', ',']).unwrap_or(value.len());
-    Ok(BASE64_STANDARD.decode(value[..end].trim())?)
 }
 
 /// The response on a connection that the server closes after it.

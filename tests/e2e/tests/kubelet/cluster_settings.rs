@@ -1,7 +1,7 @@
 //! Cluster-wide settings: Node settings (97), feature gates (98), the TLS profile, secrets and certificates.
 
 use super::fixture::ControllerFixture;
-use super::{KUBELET, contents, controller_config, wait_for_line};
+use super::{KUBELET, controller_config, wait_for_line};
 use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,7 @@ pub(super) fn settings(fixture: &ControllerFixture) {
     assert!(below.contains("SomeGate: true") && below.contains("20s"), "{below}");
     fixture.apply(&gates(&["OtherGate"]));
     wait_for_line(fixture, "OtherGate: true");
-    assert!(!contents(fixture, KUBELET).unwrap().contains("SomeGate"));
+    assert!(!fixture.rendered_file(KUBELET).unwrap().contains("SomeGate"));
 
     fixture.apply(&node("LowUpdateSlowReaction"));
     wait_for_line(fixture, "nodeStatusUpdateFrequency: 1m0s");
@@ -116,7 +116,7 @@ pub(super) fn secrets_and_certificates(fixture: &ControllerFixture) {
     wait_for_event(fixture, "api-int.c.example.com:22625");
     fixture.kubectl(&["delete", "internalreleaseimage", "cluster"]);
     fixture.wait_until("the cluster's own registry to go", || {
-        let found = contents(fixture, PULL_SECRET)?;
+        let found = fixture.rendered_file(PULL_SECRET)?;
         ensure!(!found.contains("22625") && found.contains("c2Vjb25k"), "{found}");
         Ok(())
     });
@@ -136,7 +136,7 @@ pub(super) fn secrets_and_certificates(fixture: &ControllerFixture) {
 
 fn wait_for_event(fixture: &ControllerFixture, text: &str) {
     fixture.wait_until(&format!("{text} to be in the pull secret of machines"), || {
-        let found = contents(fixture, PULL_SECRET)?;
+        let found = fixture.rendered_file(PULL_SECRET)?;
         ensure!(found.contains(text), "{found}");
         Ok(())
     });

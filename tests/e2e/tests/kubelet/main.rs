@@ -9,9 +9,8 @@ mod cluster_settings;
 mod fixture;
 mod real_kubelet;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, ensure};
 use fixture::ControllerFixture;
-use machinist_e2e::fleet::MachineBehaviour;
 use serde_json::{Value, json};
 
 const KUBELET: &str = "/etc/kubernetes/kubelet.conf";
@@ -32,21 +31,11 @@ fn run_scenarios(mut fixture: ControllerFixture) {
     fixture.apply(&fixture::file("50-worker-mine", "worker", "/etc/mine", "mine"));
     fixture.wait_for_new_config("worker", "");
     templates(&fixture);
-    let quick =
-        MachineBehaviour { apply: 0..=10, reboot: Some(0..=10), ..MachineBehaviour::default() };
-    fixture.populate(2, quick);
-    let base = fixture.wait_for_new_config("worker", "");
+    let base = fixture.populate_quick();
     kubelet_configs(&fixture);
     cluster_settings::settings(&fixture);
     fixture.kubectl(&["delete", "kubeletconfig", "more-pods", "second", "--timeout=60s"]);
-    fixture.wait_until("the first config to be back", || {
-        let rendered = fixture.wait_for_new_config("worker", "");
-        ensure!(rendered == base, "{rendered} is not {base}");
-        Ok(())
-    });
-    let left = fixture.kubectl(&["get", "mc", "-o", "name"]);
-    assert!(!left.contains("-generated-kubelet"), "{left}");
-    fixture.wait_updated("worker");
+    fixture.wait_restored(&base, "-generated-kubelet");
     cluster_settings::secrets_and_certificates(&fixture);
     controller_config_change(&fixture);
     fixture.assert_no_violations();
@@ -56,7 +45,7 @@ fn run_scenarios(mut fixture: ControllerFixture) {
 fn templates(fixture: &ControllerFixture) {
     fixture.apply(&controller_config("10.96.0.10"));
     fixture.wait_until("the templates to be rendered", || {
-        let found = contents(fixture, KUBELET)?;
+        let found = fixture.rendered_file(KUBELET)?;
         ensure!(found.contains("maxPods: 110") && found.contains("10.96.0.10"), "{found}");
         Ok(())
     });
@@ -151,7 +140,7 @@ fn controller_config_change(fixture: &ControllerFixture) {
 
 fn wait_for_line(fixture: &ControllerFixture, line: &str) {
     fixture.wait_until(&format!("{line:?} to be rendered"), || {
-        let found = contents(fixture, KUBELET)?;
+        let found = fixture.rendered_file(KUBELET)?;
         ensure!(found.contains(line), "{found}");
         Ok(())
     });
@@ -175,14 +164,6 @@ fn assert_accepted_condition(fixture: &ControllerFixture, name: &str, status: &s
         );
         Ok(())
     });
-}
-
-/// A file of the config that the workers get.
-fn contents(fixture: &ControllerFixture, path: &str) -> Result<String> {
-    machinist_e2e::machine_config_files::contents(
-        &fixture.get("mc", &fixture.wait_for_new_config("worker", "")),
-        path,
-    )
 }
 
 fn kubelet_config(name: &str, settings: &Value) -> Value {
