@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::cluster;
 use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
 use super::{CommandOutcome, output};
-use crate::client::apply::{last_applied, patch, with_last_applied};
-use crate::client::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
+use crate::kubernetes::apply::{last_applied, patch, with_last_applied};
+use crate::kubernetes::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
 use crate::manifests::{self, ManifestDocument};
 
 /// How often a write is tried again after somebody else was quicker.

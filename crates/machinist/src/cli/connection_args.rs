@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use crate::client::{ConnectionOptions, connect};
+use crate::kubernetes::{ConnectionOptions, connect};
 
 /// Which home of the API is meant.
 #[derive(Debug, Clone, Default, Args)]

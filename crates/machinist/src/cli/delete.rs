@@ -13,7 +13,7 @@ use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, Sessi
 use super::cluster::wait_condition::WaitCondition;
 use super::cluster::{self, usage_error};
 use super::{CommandOutcome, output};
-use crate::client::request::{ACCEPT_JSON, status_code};
+use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use crate::manifests;
 
 /// Delete objects by name, by label, all of a kind, or those of manifests

@@ -9,8 +9,8 @@ use super::cluster::resource_args::ResourceArgs;
 use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
 use super::cluster::{self, usage_error};
 use super::{CommandOutcome, output};
-use crate::client::ServedResource;
-use crate::client::request::{ACCEPT_JSON, with_query};
+use crate::kubernetes::ServedResource;
+use crate::kubernetes::request::{ACCEPT_JSON, with_query};
 
 /// Show everything about objects: metadata, spec, status, conditions and events
 ///

@@ -10,9 +10,9 @@ use super::cluster::session::{ClusterSession, SessionArgs};
 use super::cluster::table::{ServerTable, TablePrinter};
 use super::cluster::{self, usage_error};
 use super::{CommandOutcome, output};
-use crate::client::ServedResource;
-use crate::client::request::{ACCEPT_JSON, ACCEPT_TABLE, with_query};
-use crate::client::watch::{ObjectWatch, WatchEvent, revision};
+use crate::kubernetes::ServedResource;
+use crate::kubernetes::request::{ACCEPT_JSON, ACCEPT_TABLE, with_query};
+use crate::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
 
 /// Show objects of a hub or a Kubernetes: a table, or the objects whole
 ///

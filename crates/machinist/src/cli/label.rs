@@ -9,7 +9,7 @@ use super::cluster;
 use super::cluster::metadata_changes::MetadataChanges;
 use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
 use super::{CommandOutcome, output};
-use crate::client::request::{MERGE_PATCH, status_code, with_query};
+use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
 const MAX_CONFLICT_RETRIES: usize = 5;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::cluster::duration;
-use crate::controller::leader::ElectionConfig;
+use crate::kubernetes::lease::ElectionConfig;
 
 /// The lease; the times are those of the original.
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::cluster::snapshot::{SnapshotKind, deserialize};
 use super::output::OutputFormat;
 use super::{CommandOutcome, cluster, output};
-use crate::client::request::{ACCEPT_JSON, MERGE_PATCH, status_code};
-use crate::client::{ApiClient, ConnectionOptions, ServedResource, ServedResources, connect};
+use crate::kubernetes::request::{ACCEPT_JSON, MERGE_PATCH, status_code};
+use crate::kubernetes::{ApiClient, ConnectionOptions, ServedResource, ServedResources, connect};
 
 /// The group of our kinds.
 const MACHINE_CONFIG_GROUP: &str = "machineconfiguration.openshift.io";

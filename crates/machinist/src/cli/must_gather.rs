@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
-use crate::client::ApiClient;
+use crate::daemon::status;
+use crate::kubernetes::ApiClient;
 use crate::must_gather::{self, Collected};
 
 /// Collect the state of a home, and of this machine, into one archive without secrets
@@ -98,7 +99,9 @@ impl MustGather {
         }
         if is_machine {
             output::print_note("this machine");
-            collected.merge(must_gather::collect_machine(&self.root, redactor).await);
+            let status = status::gather(&self.root).await;
+            let status = status.and_then(|status| Ok(serde_json::to_value(&status)?));
+            collected.merge(must_gather::collect_machine(&self.root, status, redactor));
         }
         Ok(collected)
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::cluster::session::SessionArgs;
 use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
 use super::{CommandOutcome, cluster, output};
-use crate::client::request::{MERGE_PATCH, with_query};
+use crate::kubernetes::request::{MERGE_PATCH, with_query};
 
 /// Keep the machines of a pool as they are until it is resumed
 ///

@@ -23,7 +23,7 @@ use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind, deserialize};
 use super::cluster::{self, usage_error};
 use super::output::{DIMMED, ERROR, HEADING, OutputFormat, WARNING};
 use super::{CommandOutcome, diff, output};
-use crate::client::apply::{last_applied, patch};
+use crate::kubernetes::apply::{last_applied, patch};
 use crate::manifests::{self, ManifestDocument};
 
 /// How many machines are named.

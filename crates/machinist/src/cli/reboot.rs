@@ -13,7 +13,7 @@ use serde_json::json;
 use super::cluster::session::SessionArgs;
 use super::cluster::snapshot::{SnapshotKind, deserialize};
 use super::{CommandOutcome, cluster, output};
-use crate::client::request::{MERGE_PATCH, status_code, with_query};
+use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
 const MAX_CONFLICT_RETRIES: usize = 5;

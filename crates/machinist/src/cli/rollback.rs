@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::cluster::session::{ClusterSession, SessionArgs};
 use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
 use super::{CommandOutcome, cluster, output};
-use crate::client::request::{MERGE_PATCH, status_code, with_query};
+use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
 /// How often a write is tried again after somebody else was quicker.
 const MAX_CONFLICT_RETRIES: usize = 5;

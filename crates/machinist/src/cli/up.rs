@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
+use crate::data_dir::DataDirectory;
 use crate::server::ListenAddresses;
 use crate::telemetry;
-use crate::up::directory::DataDirectory;
 use crate::up::{RunningSystem, UpConfig, kubeconfig};
 
 /// Run everything in one process: the Kubernetes API over its own store, and the controller

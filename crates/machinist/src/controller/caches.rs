@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::generate::caches::GenerateCaches;
 use super::rendered_backup;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// What is known, and kept in step. A clone is the same world.
 #[derive(Debug, Clone, Default)]

@@ -15,11 +15,11 @@ use tokio::sync::{Semaphore, watch};
 
 use super::ControllerOptions;
 use super::caches::Caches;
-use super::events::Recorder;
 use super::generate::AllNotes;
-use super::leader::Leadership;
 use super::metrics::ControllerMetrics;
 use super::render::RenderStatuses;
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::lease::Leadership;
 
 /// How many writes are under way at a time.
 const MAX_CONCURRENT_WRITES: usize = 32;

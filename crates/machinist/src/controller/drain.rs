@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use super::events::EventComponent;
+use super::event_component;
 use super::evict;
 use super::machine_config_node as machine;
 
@@ -97,7 +97,7 @@ impl DrainQueue<'_> {
                 let text = error.to_string();
                 let events = &self.shell.events;
                 events.report_event(
-                    EventComponent::Node,
+                    event_component::NODE,
                     node.as_ref(),
                     true,
                     "DrainRequest",
@@ -291,7 +291,7 @@ async fn report_failure(
     shell.metrics.set_drain_error(&name, retry.alert.then_some(1));
     for warning in retry.warnings {
         shell.events.report_event(
-            EventComponent::Node,
+            event_component::NODE,
             node.as_ref(),
             true,
             warning.reason,

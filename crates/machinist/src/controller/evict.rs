@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::context::{Context, WriteError};
-use super::events::EventComponent;
-use crate::client::cache::Cache;
+use super::event_component;
+use crate::kubernetes::cache::Cache;
 
 /// How many pods of a machine are asked at a time.
 const MAX_CONCURRENT_EVICTIONS: usize = 8;
@@ -139,7 +139,7 @@ fn report_blockers(
         if !before.iter().any(|old| old.pod == blocker.pod && old.budget == blocker.budget) {
             let text = blocker.message_at(&now);
             shell.events.report_event(
-                EventComponent::Node,
+                event_component::NODE,
                 node.as_ref(),
                 true,
                 "DrainBlocked",

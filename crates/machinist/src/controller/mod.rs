@@ -10,13 +10,12 @@
 //! ```
 //!
 //! The loops hold no decision: those are in `machinist_core::{generate, render::sync, update, drain}`. Only the controller that
-//! holds the Lease acts ([`leader`]); whoever loses it forgets everything and starts anew when it leads again.
+//! holds the Lease acts ([`crate::kubernetes::lease`]); whoever loses it forgets everything and starts anew when it leads again.
 
 mod caches;
 mod context;
 mod debounce;
-pub(crate) mod events;
-pub mod leader;
+mod event_component;
 mod metrics;
 
 mod drain;
@@ -45,14 +44,17 @@ use machinist_core::template::TemplateTree;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::listen;
 use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth};
 use caches::WatchContext;
 use context::Context;
-use events::Recorder;
-use leader::{ElectionConfig, Elector};
 use metrics::ControllerMetrics;
 pub use user_data::{EndpointFiles, UserData};
+
+/// The name of the Lease that the leading controller holds.
+const LEASE_NAME: &str = "machine-config-controller";
 
 /// How a controller is to run.
 #[derive(Debug, Clone)]
@@ -92,7 +94,7 @@ pub async fn run(
     }
     let (events, writing) = Recorder::new(client.clone());
     tasks.spawn(writing);
-    let mut elector = Elector::new(client.clone(), options.election.clone());
+    let mut elector = Elector::new(LEASE_NAME, client.clone(), options.election.clone());
     let lead = async {
         loop {
             if let Err(error) = create_namespaces(&client, &options).await {

@@ -9,7 +9,7 @@ use machinist_core::render::pin_image::{ImagePin, plan_pin, set_pinned_image};
 use machinist_core::render::reconcile::RenderPlan;
 
 use super::context::Context;
-use super::events::EventComponent;
+use super::event_component;
 use super::render::{RETRY_DELAY, RenderStatus};
 use super::resolve_tag::{RegistryAuth, TagResolution, TagResolver};
 
@@ -51,7 +51,7 @@ pub(super) async fn pin_image(
                 "osImageURL {image}: cannot find out which image the tag means: {why}; machines may get different ones: name the image by its digest"
             );
             shell.events.report_event(
-                EventComponent::Render,
+                event_component::RENDER,
                 pool,
                 true,
                 "OSImageNotPinned",

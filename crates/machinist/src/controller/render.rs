@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use super::events::EventComponent;
+use super::event_component;
 use super::pin_image::pin_image;
 use super::rendered_backup;
 use super::resolve_tag::TagResolver;
@@ -132,7 +132,7 @@ fn report_failure(
             if before != Some(RenderStatus::Waiting) {
                 let message = error.to_string();
                 shell.events.report_event(
-                    EventComponent::Render,
+                    event_component::RENDER,
                     pool.as_ref(),
                     true,
                     "SelectingAll",
@@ -175,7 +175,7 @@ async fn write_rendered(
         let repaired = shell.write(api.replace(&name, &params, &wanted)).await?;
         let message = format!("{name} was edited; made again from its sources");
         shell.events.report_event(
-            EventComponent::Render,
+            event_component::RENDER,
             pool.as_ref(),
             true,
             "RenderedConfigRepaired",
@@ -216,7 +216,7 @@ fn report_rendered(
     );
     let pool = pool.as_ref();
     shell.events.report_event(
-        EventComponent::Render,
+        event_component::RENDER,
         pool,
         false,
         "RenderedConfigGenerated",
@@ -235,7 +235,7 @@ fn report_rendered(
             made.name_any()
         );
         shell.events.report_event(
-            EventComponent::Render,
+            event_component::RENDER,
             made,
             false,
             "OSImageURLOverridden",

@@ -23,7 +23,7 @@ use machinist_core::rollout::{referenced_configs, removable_configs};
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use super::events::EventComponent;
+use super::event_component;
 
 /// The label of all Secrets that hold rendered configs.
 pub(super) const RENDERED_CONFIG_LABEL: &str = "machinist.dev/rendered-config";
@@ -135,7 +135,7 @@ async fn restore(
         Ok(made) => {
             let message = format!("{name} was deleted though it is needed; made again as it was");
             shell.events.report_event(
-                EventComponent::Render,
+                event_component::RENDER,
                 &made,
                 true,
                 "RenderedConfigRestored",

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use super::events::EventComponent;
+use super::event_component;
 use super::status;
 
 /// Changes within this time are answered together.
@@ -253,7 +253,7 @@ impl PoolReconcile<'_> {
 
     pub(super) fn report_event(&self, reason: &'static str, message: &str) {
         self.context.events.report_event(
-            EventComponent::Node,
+            event_component::NODE,
             self.pool.as_ref(),
             false,
             reason,
@@ -265,7 +265,7 @@ impl PoolReconcile<'_> {
     fn report_once(&self, memory: &mut RolloutReported, reason: &'static str, message: &str) {
         if memory.warnings.insert((self.pool.name_any(), message.to_owned())) {
             self.context.events.report_event(
-                EventComponent::Node,
+                event_component::NODE,
                 self.pool.as_ref(),
                 true,
                 reason,

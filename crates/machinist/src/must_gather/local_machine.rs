@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::Result;
 use machinist_core::redact::Redactor;
+use serde_json::Value;
 
 use super::{Collected, to_pretty_json};
-use crate::daemon::status;
 
 /// How many lines of the daemon's log are collected.
 const LOG_LINES: &str = "5000";
@@ -20,10 +21,11 @@ pub fn is_managed(root: &Path) -> bool {
     DAEMON_DIRS.iter().any(|sign| root.join(sign).exists())
 }
 
-/// Collects what a machine knows about itself.
-pub async fn collect_machine(root: &Path, redactor: &Redactor) -> Collected {
+/// Collects the state of this machine. `status` is what the daemon's state on disk says, or why it cannot be read.
+#[must_use]
+pub fn collect_machine(root: &Path, status: Result<Value>, redactor: &Redactor) -> Collected {
     let mut collected = Collected::default();
-    match status::gather(root).await.and_then(|status| Ok(serde_json::to_value(&status)?)) {
+    match status {
         Ok(mut status) => {
             redactor.redact_object(&mut status);
             collected.add("machine/status.json", to_pretty_json(&status));

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 pub use archive::pack;
 pub use local_machine::{collect_machine, is_managed};
 
-use crate::client::ApiClient;
-use crate::client::request::{ACCEPT_JSON, status_code};
+use crate::kubernetes::ApiClient;
+use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use kinds::{CollectedKind, KINDS};
 
 /// A home that says nothing for this long says nothing.

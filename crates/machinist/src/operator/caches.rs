@@ -17,8 +17,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::client::cache::Cache;
-use crate::client::request::{ACCEPT_METADATA, ApiClient, status_code};
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::request::{ACCEPT_METADATA, ApiClient, status_code};
 
 /// The CA of the API server is in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";

@@ -23,9 +23,9 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::client::request::ApiClient;
-use crate::controller::events::Recorder;
-use crate::controller::leader::{ElectionConfig, Elector};
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::lease::{ElectionConfig, Elector};
+use crate::kubernetes::request::ApiClient;
 use crate::listen;
 use crate::metrics::{MetricsEndpoint, ProcessHealth};
 use caches::OperatorCaches;
@@ -82,7 +82,7 @@ pub async fn run(
     let (events, writing) = Recorder::new(client.clone());
     tasks.spawn(writing);
     let outlets = OperatorReporters { events, metrics };
-    let mut elector = Elector::for_lease(LEASE_NAME, client.clone(), options.election.clone());
+    let mut elector = Elector::new(LEASE_NAME, client.clone(), options.election.clone());
     let lead = async {
         let image = own_image(&client, &options).await?;
         tracing::info!(image, release = options.release, "operator");

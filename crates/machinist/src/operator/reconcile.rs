@@ -22,7 +22,7 @@ use super::metrics::OperatorMetrics;
 use super::report::MACHINE_CONFIGURATIONS_PATH;
 use super::write::ApplyWriter;
 use super::{OperatorOptions, certificates};
-use crate::controller::events::Recorder;
+use crate::kubernetes::events::Recorder;
 
 /// Said where machines cannot be told where the API is.
 const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \

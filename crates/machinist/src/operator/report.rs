@@ -13,13 +13,15 @@ use serde_json::{Value, json};
 
 use super::caches::get_optional;
 use super::reconcile::{Operator, ReconcileReport};
-use crate::controller::events::EventComponent;
+use crate::kubernetes::events::EventComponent;
 
 /// The operator's own kind.
 pub(super) const MACHINE_CONFIGURATIONS_PATH: &str =
     "/apis/operator.openshift.io/v1/machineconfigurations";
 const CONFIG_API_PATH: &str = "/apis/config.openshift.io/v1";
 const CLUSTER_OPERATOR: &str = "machine-config";
+/// The name under which the operator reports events.
+const EVENT_COMPONENT: EventComponent = EventComponent("machineconfigoperator");
 
 impl Operator {
     /// Says what came of a pass, unless it is said already.
@@ -65,7 +67,7 @@ impl Operator {
         let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) else { return };
         let OperatorEvent { reason, warning, message } = news;
         self.reporters.events.report_event(
-            EventComponent::Operator,
+            EVENT_COMPONENT,
             &*own,
             *warning,
             reason,

@@ -8,8 +8,8 @@ use machinist_core::api::names::FIELD_MANAGER;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::client::request::{ACCEPT_JSON, ApiClient, MERGE_PATCH, status_code};
-use crate::controller::leader::Leadership;
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::request::{ACCEPT_JSON, ApiClient, MERGE_PATCH, status_code};
 
 /// How long a write may take at most.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

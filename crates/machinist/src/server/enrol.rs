@@ -20,7 +20,7 @@ use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, Signin
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// A machine fetches the sealed half at once; its certificate need not last.
 const CERTIFICATE_LIFETIME_SECONDS: i64 = 3600;

@@ -23,7 +23,7 @@ use super::image_registry::ImageRegistryNames;
 use super::metrics::ServerMetrics;
 use super::responses::{PoolResponses, ResponseInputs, ServeResult};
 use super::{ApiAccess, FILE_POLL_INTERVAL, ServerOptions};
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// The ConfigMap with the CA of the API server.
 const KUBECONFIG_DATA: &str = "kubeconfig-data";

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::token_file::TokenFile;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// Two servers may count at the same time; one of them then tries again, so often.
 const MAX_CONFLICT_RETRIES: usize = 5;

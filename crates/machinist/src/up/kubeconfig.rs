@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::directory::{DataDirectory, write_private};
 use super::pki::{self, Pki};
+use crate::data_dir::{DataDirectory, write_private};
 
 /// Writes it into the data directory.
 ///

@@ -2,14 +2,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`directory`] | what is where in the data directory |
 //! | [`pki`] | the CA and the certificates, made on the first start and renewed |
 //! | [`kubeconfig`] | the file that clients find the hub with |
 //! | `server` | the machine config server inside |
 //! | [`contents`] | what the hub holds from the start: pools, roles, namespaces |
 
 mod config_server;
-pub mod directory;
 pub mod initial_objects;
 pub mod kubeconfig;
 pub mod pki;
@@ -33,12 +31,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::leader::ElectionConfig;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
+use crate::data_dir::DataDirectory;
+use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
 use crate::metrics::MetricsSource;
 use crate::server::{ListenAddresses, ServerMetrics, tls};
-use directory::DataDirectory;
 use pki::Pki;
 
 /// How often certificates are looked at.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use machinist_hub::auth::ADMIN_GROUP;
 use machinist_hub::auth::certificates::{CertificateAuthority, CertificateInfo, PemKeyPair};
 
-use super::directory::{DataDirectory, write_private};
+use crate::data_dir::{DataDirectory, write_private};
 
 /// All keys and certificates.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use machinist_core::secrets::is_secret_file;
 use serde_json::{Map, Value};
 
 use super::table::{TablePrinter, escape_control};
-use crate::client::apply::LAST_APPLIED;
+use crate::kubernetes::apply::LAST_APPLIED;
 
 /// The longest text that is shown whole, and how much of a longer one is shown.
 const MAX_TEXT: usize = 400;

@@ -9,9 +9,9 @@ use tokio::time::{sleep, timeout};
 
 use super::session::ClusterSession;
 use super::snapshot::{ClusterSnapshot, SnapshotKind};
-use crate::client::ApiClient;
-use crate::client::request::{ACCEPT_JSON, status_code};
-use crate::client::watch::{ObjectWatch, WatchEvent, revision};
+use crate::kubernetes::ApiClient;
+use crate::kubernetes::request::{ACCEPT_JSON, status_code};
+use crate::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
 
 /// What a rollout is about.
 const KINDS: [SnapshotKind; 5] = [

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::resource_args::ResourceArgs;
 use super::session::ClusterSession;
-use crate::client::ServedResource;
+use crate::kubernetes::ServedResource;
 
 /// Objects of one kind that are asked for; no name means all.
 #[derive(Debug)]

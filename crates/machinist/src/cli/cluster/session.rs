@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::resource_args::ResourceArgs;
 use super::usage_error;
 use crate::cli::connection_args::ConnectionArgs;
-use crate::client::request::{ACCEPT_METADATA, with_query};
-use crate::client::{ApiClient, ServedResource, ServedResources};
+use crate::kubernetes::request::{ACCEPT_METADATA, with_query};
+use crate::kubernetes::{ApiClient, ServedResource, ServedResources};
 
 /// Which home, and which namespace in it.
 #[derive(Debug, Clone, Args)]

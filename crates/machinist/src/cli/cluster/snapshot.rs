@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::session::ClusterSession;
 use crate::cli::output;
-use crate::client::ServedResource;
-use crate::client::request::ACCEPT_JSON;
+use crate::kubernetes::ServedResource;
+use crate::kubernetes::request::ACCEPT_JSON;
 
 /// The group of our kinds.
 const GROUP: &str = "machineconfiguration.openshift.io";

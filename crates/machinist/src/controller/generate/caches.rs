@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::super::caches::{WatchContext, follow};
 use super::super::debounce::Debounce;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// One cache a kind; those that the home does not serve are empty.
 #[derive(Debug, Clone, Default)]

@@ -17,9 +17,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::context::Context;
-use super::super::events::EventComponent;
+use super::super::event_component;
 use super::AllNotes;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// One word for problems with an object.
 const REASON_INVALID_SOURCE: &str = "InvalidSource";
@@ -75,7 +75,7 @@ impl Reported {
         };
         if self.warned.get(&key) != Some(&message) {
             shell.events.report_event(
-                EventComponent::Generate,
+                event_component::GENERATE,
                 object,
                 true,
                 reason,
@@ -97,7 +97,7 @@ impl Reported {
             {
                 let (pool, message) = (pool.as_ref(), notes.overridden.join("; "));
                 shell.events.report_event(
-                    EventComponent::Generate,
+                    event_component::GENERATE,
                     pool,
                     true,
                     "GeneratedOverridden",

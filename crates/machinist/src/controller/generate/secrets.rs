@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::context::Context;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// The type and the key of a pull secret.
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 pub use files::EndpointFiles;
 
 /// Changes within this time are answered together.

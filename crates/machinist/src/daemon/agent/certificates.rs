@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::Agent;
 use super::own_node::{has_status_code, with_timeout};
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// How long to wait before a home that has no such kind, or does not show it, is asked again.
 const UNAVAILABLE_RETRY_DELAY: Duration = Duration::from_secs(600);

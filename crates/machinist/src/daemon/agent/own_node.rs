@@ -15,7 +15,7 @@ use machinist_core::daemon::annotations::{self, NodeAnnotationPatch};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::client::cache::Cache;
+use crate::kubernetes::cache::Cache;
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

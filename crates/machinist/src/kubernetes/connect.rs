@@ -13,7 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::up::directory::DataDirectory;
+use crate::data_dir::DataDirectory;
 
 /// How long a home may take to answer for the first time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

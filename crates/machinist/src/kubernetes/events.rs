@@ -15,29 +15,9 @@ const NAMESPACE: &str = "default";
 /// How many different events are remembered for counting.
 const MAX_DEDUPLICATED: usize = 2048;
 
-/// The parts of the controller and the operator, as they sign their events.
+/// Who reports an event: the name that `kubectl describe` shows as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum EventComponent {
-    /// The render loop.
-    Render,
-    /// The generate loop.
-    Generate,
-    /// The rollout and the drain loop: they share a name in the real system too.
-    Node,
-    /// The operator.
-    Operator,
-}
-
-impl EventComponent {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Render => "machineconfigcontroller-rendercontroller",
-            Self::Generate => "machineconfigcontroller-generatecontroller",
-            Self::Node => "machineconfigcontroller-nodecontroller",
-            Self::Operator => "machineconfigoperator",
-        }
-    }
-}
+pub(crate) struct EventComponent(pub(crate) &'static str);
 
 /// One thing that happened.
 #[derive(Debug, Clone)]
@@ -138,11 +118,8 @@ fn build_event(happening: &PendingEvent, now: Timestamp) -> Event {
         reason: Some(happening.reason.to_owned()),
         message: Some(happening.message.chars().take(1024).collect()),
         type_: Some(if happening.warning { "Warning" } else { "Normal" }.to_owned()),
-        source: Some(EventSource {
-            component: Some(happening.component.name().to_owned()),
-            host: None,
-        }),
-        reporting_component: Some(happening.component.name().to_owned()),
+        source: Some(EventSource { component: Some(happening.component.0.to_owned()), host: None }),
+        reporting_component: Some(happening.component.0.to_owned()),
         first_timestamp: Some(time.clone()),
         last_timestamp: Some(time),
         count: Some(1),

@@ -15,9 +15,6 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-/// The name of the Lease.
-pub const LEASE_NAME: &str = "machine-config-controller";
-
 /// How leadership is kept.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
@@ -106,15 +103,9 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// One that has not looked yet.
+    /// Prepares an election for the Lease of this name. Sends no request yet.
     #[must_use]
-    pub fn new(client: Client, election: ElectionConfig) -> Self {
-        Self::for_lease(LEASE_NAME, client, election)
-    }
-
-    /// The same for the Lease of others than controllers.
-    #[must_use]
-    pub fn for_lease(lease: &'static str, client: Client, election: ElectionConfig) -> Self {
+    pub fn new(lease: &'static str, client: Client, election: ElectionConfig) -> Self {
         Self { api: Api::namespaced(client, &election.namespace), lease, election, seen: None }
     }
 

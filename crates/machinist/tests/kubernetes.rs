@@ -2,9 +2,9 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 use http::Method;
-use machinist::client::request::{ACCEPT_JSON, ACCEPT_TABLE, MERGE_PATCH, status_code};
-use machinist::client::watch::{ObjectWatch, WatchEvent, revision};
-use machinist::client::{ApiClient, ServedResource};
+use machinist::kubernetes::request::{ACCEPT_JSON, ACCEPT_TABLE, MERGE_PATCH, status_code};
+use machinist::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
+use machinist::kubernetes::{ApiClient, ServedResource};
 use machinist::up::initial_objects;
 use machinist_hub::auth::UserInfo;
 use machinist_hub::store::{Store, StoreOptions};
