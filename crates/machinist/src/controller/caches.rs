@@ -1,26 +1,23 @@
-//! Everything the controller knows: one cache, and so one watch, for each kind.
+//! The controller's view of the API server: one cache, and so one watch, for each kind.
 
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
     MachineOSConfig, OSImageStream,
 };
-use serde::de::DeserializeOwned;
-use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::generate::caches::GenerateCaches;
 use super::rendered_backup;
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
+use crate::kubernetes::reflectors::{Reflectors, changes_of, wait_until_ready};
 
-/// What is known, and kept in step. A clone is the same world.
+/// All caches. A clone shares them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caches {
     /// The pools.
@@ -46,39 +43,45 @@ pub(super) struct Caches {
 }
 
 impl Caches {
-    /// Starts the watches; they end with the tasks. Kinds that the home does not serve are empty.
-    pub(super) fn start_watches(&self, home: &WatchContext, tasks: &mut JoinSet<()>) {
-        let client = &home.client;
-        tasks.spawn(self.nodes.clone().reflect(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            trim_node,
-        ));
-        follow(&self.pools, home, tasks);
-        follow(&self.configs, home, tasks);
-        follow(&self.machine_config_nodes, home, tasks);
-        follow(&self.controller_configs, home, tasks);
-        follow(&self.os_configs, home, tasks);
-        follow(&self.os_builds, home, tasks);
-        follow(&self.os_image_streams, home, tasks);
-        self.generate.start_watches(home, tasks);
-        let secrets: Api<PartialObjectMeta<Secret>> =
-            Api::namespaced(client.clone(), &home.namespace);
+    /// Starts the watches.
+    pub(super) fn start_watches(
+        &self,
+        client: &Client,
+        namespace: &str,
+        reflectors: &mut Reflectors<'_>,
+    ) {
+        let nodes = Api::all(client.clone());
+        reflectors.watch(&self.nodes, nodes, watcher::Config::default(), trim_node);
+        reflectors.watch_all(&self.pools);
+        reflectors.watch_all(&self.configs);
+        reflectors.watch_optional(&self.machine_config_nodes);
+        reflectors.watch_optional(&self.controller_configs);
+        reflectors.watch_optional(&self.os_configs);
+        reflectors.watch_optional(&self.os_builds);
+        reflectors.watch_optional(&self.os_image_streams);
+        self.generate.start_watches(reflectors);
+        let secrets = Api::namespaced(client.clone(), namespace);
         let labelled = watcher::Config::default().labels(rendered_backup::RENDERED_CONFIG_LABEL);
-        tasks.spawn(self.rendered_backups.clone().reflect(secrets, labelled, strip_managed_fields));
+        reflectors.watch(&self.rendered_backups, secrets, labelled, strip_managed_fields);
     }
 
-    /// Waits until everything has been seen once.
+    /// Waits until every cache has its first list, except those of the generate loop.
     pub(super) async fn wait_until_ready(&self) {
-        self.pools.wait_until_ready().await;
-        self.configs.wait_until_ready().await;
-        self.nodes.wait_until_ready().await;
-        self.machine_config_nodes.wait_until_ready().await;
-        self.controller_configs.wait_until_ready().await;
-        self.os_configs.wait_until_ready().await;
-        self.os_builds.wait_until_ready().await;
-        self.os_image_streams.wait_until_ready().await;
-        self.rendered_backups.wait_until_ready().await;
+        wait_until_ready(self.changes()).await;
+    }
+
+    fn changes(&self) -> Vec<watch::Receiver<u64>> {
+        changes_of(&[
+            &self.pools,
+            &self.configs,
+            &self.nodes,
+            &self.machine_config_nodes,
+            &self.controller_configs,
+            &self.os_configs,
+            &self.os_builds,
+            &self.os_image_streams,
+            &self.rendered_backups,
+        ])
     }
 
     /// The one ControllerConfig, where there is one.
@@ -94,49 +97,7 @@ impl Caches {
     }
 }
 
-/// What the watches need to know about the home.
-pub(super) struct WatchContext {
-    /// How it is asked.
-    pub(super) client: Client,
-    /// The namespace of the system's own objects.
-    pub(super) namespace: String,
-    /// Which of our kinds it serves, by their plural names; more may come.
-    pub(super) served_kinds: watch::Receiver<BTreeSet<String>>,
-}
-
-/// Follows all objects of one of our kinds.
-pub(super) fn follow<K>(cache: &Cache<K>, home: &WatchContext, tasks: &mut JoinSet<()>)
-where
-    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    let following = cache.clone().reflect(
-        Api::all(home.client.clone()),
-        watcher::Config::default(),
-        strip_managed_fields,
-    );
-    let is_served = |served: &BTreeSet<String>| served.contains(K::plural(&()).as_ref());
-    if is_served(&home.served_kinds.borrow()) {
-        tasks.spawn(following);
-        return;
-    }
-    tracing::info!(kind = %K::kind(&()), "the home does not serve this kind");
-    cache.clone().mark_empty();
-    let mut served = home.served_kinds.clone();
-    tasks.spawn(async move {
-        // Until then nobody has one.
-        if served.wait_for(is_served).await.is_ok() {
-            tracing::info!(kind = %K::kind(&()), "the home serves this kind now");
-            following.await;
-        }
-    });
-}
-
-/// Who wrote which field is of no use here, and half of an object's size.
-fn strip_managed_fields<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
-}
-
-/// Images and volumes are most of a Node, and nobody here looks at them.
+/// Images and volumes are most of a Node, and nothing here reads them.
 fn trim_node(node: &mut Node) {
     strip_managed_fields(node);
     if let Some(status) = &mut node.status {

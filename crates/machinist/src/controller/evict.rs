@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::context::{Context, WriteError};
 use super::event_component;
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
 
 /// How many pods of a machine are asked at a time.
 const MAX_CONCURRENT_EVICTIONS: usize = 8;
@@ -167,7 +167,7 @@ async fn list_pods(shell: &Context, node: &str) -> Result<Vec<Pod>, WriteError> 
 
 /// What a drain looks at in a pod is in its metadata and its phase.
 fn trim_pod(pod: &mut Pod) {
-    pod.metadata.managed_fields = None;
+    strip_managed_fields(pod);
     pod.spec = None;
 }
 

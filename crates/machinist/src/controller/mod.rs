@@ -31,7 +31,6 @@ mod rollout;
 mod status;
 mod user_data;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +44,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::events::Recorder;
+use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
+use crate::kubernetes::reflectors::Reflectors;
 use crate::listen;
 use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth};
-use caches::WatchContext;
 use context::Context;
 use metrics::ControllerMetrics;
 pub use user_data::{EndpointFiles, UserData};
@@ -84,6 +84,7 @@ pub async fn run(
 ) -> Result<()> {
     let metrics = ControllerMetrics::default();
     let health = watch::Sender::new(ProcessHealth::Starting);
+    let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--metrics-listen-address").await?;
@@ -105,13 +106,7 @@ pub async fn run(
             tracing::info!(identity = options.election.identity, "leading");
             metrics.set_leading(true);
             let mut term = JoinSet::new();
-            let (has_pods, served) = retry_until_ok(|| discover_kinds(&client)).await;
-            let served = watch::Sender::new(served);
-            let home = WatchContext {
-                client: client.clone(),
-                namespace: options.namespace.clone(),
-                served_kinds: served.subscribe(),
-            };
+            let has_pods = retry_until_ok(|| serves_pods(&client)).await;
             let shell = Context::new(
                 client.clone(),
                 events.clone(),
@@ -120,10 +115,7 @@ pub async fn run(
                 &options,
                 has_pods,
             );
-            start_loops(&shell, &home, &mut term, health.clone());
-            // From here on only those have it who wait for a kind.
-            drop(home);
-            term.spawn(rediscover_kinds(client.clone(), served));
+            start_loops(&shell, &failures, &mut term, health.clone());
             if let Some(user_data) = options.user_data.clone() {
                 term.spawn(user_data::run(shell.clone(), user_data));
             }
@@ -143,11 +135,12 @@ pub async fn run(
 /// Starts all loops of one time of leadership; they end when the tasks are dropped.
 fn start_loops(
     shell: &Context,
-    home: &WatchContext,
+    failures: &FailureLog,
     term: &mut JoinSet<()>,
     health: watch::Sender<ProcessHealth>,
 ) {
-    shell.caches.start_watches(home, term);
+    let mut reflectors = Reflectors::new(shell.client.clone(), failures.clone(), term);
+    shell.caches.start_watches(&shell.client, &shell.namespace, &mut reflectors);
     term.spawn(generate::run(shell.clone()));
     term.spawn(render::run(shell.clone()));
     term.spawn(rollout::run(shell.clone()));
@@ -177,48 +170,10 @@ async fn create_namespaces(client: &Client, options: &ControllerOptions) -> Resu
     Ok(())
 }
 
-/// When the home is asked again for kinds that it did not serve: soon, then less and less often.
-const REDISCOVER_INTERVAL: Duration = Duration::from_secs(2);
-const MAX_REDISCOVER_INTERVAL: Duration = Duration::from_secs(60);
-
-/// The groups of the kinds that are followed.
-const GROUPS: [&str; 3] = [
-    "machineconfiguration.openshift.io/v1",
-    "config.openshift.io/v1",
-    "operator.openshift.io/v1alpha1",
-];
-
-/// Whether the home runs pods, and which of the kinds it serves that are followed.
-async fn discover_kinds(client: &Client) -> Result<(bool, BTreeSet<String>)> {
+/// Whether the API server runs pods. A hub does not.
+async fn serves_pods(client: &Client) -> Result<bool> {
     let core = client.list_core_api_resources("v1").await?;
-    let has_pods = core.resources.iter().any(|resource| resource.name == "pods");
-    let mut served = BTreeSet::new();
-    for group in GROUPS {
-        match client.list_api_group_resources(group).await {
-            Ok(kinds) => served.extend(kinds.resources.into_iter().map(|kind| kind.name)),
-            // Only the first group has to be there.
-            Err(kube::Error::Api(status)) if status.code == 404 && group != GROUPS[0] => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok((has_pods, served))
-}
-
-/// Looks for kinds that come later, for as long as somebody waits for one. A definition that is installed while we run
-/// needs no restart.
-async fn rediscover_kinds(client: Client, served: watch::Sender<BTreeSet<String>>) {
-    let mut pause = REDISCOVER_INTERVAL;
-    while served.receiver_count() > 0 {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_REDISCOVER_INTERVAL);
-        if let Ok((_, now)) = discover_kinds(&client).await {
-            served.send_if_modified(|known| {
-                let is_news = !now.is_subset(known);
-                known.extend(now);
-                is_news
-            });
-        }
-    }
+    Ok(core.resources.iter().any(|resource| resource.name == "pods"))
 }
 
 /// Asks until there is an answer.

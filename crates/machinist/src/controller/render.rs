@@ -19,6 +19,7 @@ use super::event_component;
 use super::pin_image::pin_image;
 use super::rendered_backup;
 use super::resolve_tag::TagResolver;
+use crate::kubernetes::reflectors::publish;
 
 /// A burst of changes is over when nothing came for this long...
 const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -108,11 +109,7 @@ async fn reconcile(shell: &Context, pins: &TagResolver) -> Option<Duration> {
         };
         renders.insert(pool.name_any(), render);
     }
-    shell.render_statuses.send_if_modified(|known| {
-        let is_news = *known != renders;
-        *known = renders;
-        is_news
-    });
+    publish(&shell.render_statuses, renders);
     again
 }
 

@@ -1,21 +1,46 @@
-//! Objects of one kind in memory, kept in step by one watch.
+//! All objects of one kind in memory, kept current by one watch.
 //!
-//! What a process itself writes goes into the cache at once, so that its next decision knows of it, however late
-//! the watch is. Revisions tell which of two versions of an object is the newer one.
+//! Objects that a process writes go into its cache immediately, so that its next decision sees them, however late the watch
+//! is. The resource version decides which of two versions of an object is newer. `reflectors` starts the watches.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
+use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-/// How long to wait after a watch failed, at most.
+use super::error_text::{error_text, refusal_code};
+use super::failure_log::FailureLog;
+
+/// The longest wait after a failed watch.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
+/// A watch that fails less often in a row is not reported: an API server that restarts ends every watch.
+const REPORTED_AFTER: u32 = 3;
+/// How soon a kind that is not served is listed again; after that the wait doubles.
+const NOT_SERVED_BACKOFF: Duration = Duration::from_secs(2);
+const MAX_NOT_SERVED_BACKOFF: Duration = Duration::from_secs(60);
+/// The status code for a kind that is not served.
+const NOT_FOUND: u16 = 404;
+
+/// Drops the managed fields. They are half the size of an object, and only the operator's repair reports read them.
+pub(crate) fn strip_managed_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Whether the API server has to serve the kind of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Served {
+    /// A kind that is not served is a failure.
+    Required,
+    /// A kind that is not served has no objects until its definition is installed.
+    Optional,
+}
 
 /// All objects of a kind, by name (`namespace/name` for those in a namespace). A clone is the same cache.
 pub(crate) struct Cache<K> {
@@ -53,34 +78,62 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Follows the objects of an API for ever. `trim` takes away what nobody reads.
+    /// Keeps the cache current for ever. `trim` drops the fields that nobody reads.
     pub(crate) async fn reflect(self, api: Api<K>, config: watcher::Config, trim: fn(&mut K)) {
-        let mut stream = std::pin::pin!(watcher::watcher(api, config));
-        let mut listed = BTreeMap::new();
-        let mut failures = 0u32;
-        while let Some(event) = stream.next().await {
-            match event {
-                Ok(event) => {
-                    failures = 0;
-                    self.handle_event(event, &mut listed, trim);
-                }
-                Err(error) => {
-                    failures += 1;
-                    let kind = K::kind(&());
-                    // The first failure of a watch is everyday life: a server that restarts.
-                    if failures == 3 {
-                        tracing::warn!(%kind, %error, "cannot watch; trying again");
-                    }
-                    let pause = Duration::from_millis(100 * u64::from(failures.min(20)));
-                    tokio::time::sleep(pause.min(MAX_BACKOFF)).await;
-                }
-            }
-        }
+        self.reflect_reporting(api, config, trim, Served::Required, FailureLog::default()).await;
     }
 
-    /// For a kind that the home does not serve: there are none, until it does.
-    pub(crate) fn mark_empty(self) {
-        self.notify();
+    /// Like [`Self::reflect`], with failures reported to the log of the process.
+    pub(super) async fn reflect_reporting(
+        self,
+        api: Api<K>,
+        config: watcher::Config,
+        trim: fn(&mut K),
+        served: Served,
+        failures: FailureLog,
+    ) {
+        const TASK: &str = "list and watch";
+        let kind = K::kind(&());
+        // A process may have several caches of one kind.
+        let selector = config.field_selector.as_deref().or(config.label_selector.as_deref());
+        let object = [Some(api.resource_url().trim_end_matches('?')), selector];
+        let object = object.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let mut stream = std::pin::pin!(watcher::watcher(api, config));
+        let mut listed = BTreeMap::new();
+        let mut attempts = 0u32;
+        let mut not_served_backoff = NOT_SERVED_BACKOFF;
+        while let Some(event) = stream.next().await {
+            let error = match event {
+                Ok(event) => {
+                    // Init only says that a list is about to be requested.
+                    if !matches!(event, Event::Init) {
+                        attempts = 0;
+                        failures.succeeded(TASK, &object);
+                    }
+                    self.handle_event(event, &mut listed, trim);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if served == Served::Optional
+                && refusal_code(&error) == Some(NOT_FOUND)
+                && self.inner.objects.read().is_empty()
+            {
+                if !self.is_ready() {
+                    tracing::info!(%kind, "the API server does not serve this kind");
+                    self.notify();
+                }
+                tokio::time::sleep(not_served_backoff).await;
+                not_served_backoff = (not_served_backoff * 2).min(MAX_NOT_SERVED_BACKOFF);
+                continue;
+            }
+            attempts += 1;
+            if attempts >= REPORTED_AFTER {
+                failures.failed(TASK, &object, &error_text(&error));
+            }
+            let pause = Duration::from_millis(100 * u64::from(attempts.min(20)));
+            tokio::time::sleep(pause.min(MAX_BACKOFF)).await;
+        }
     }
 
     fn handle_event(
@@ -104,9 +157,9 @@ where
         }
     }
 
-    /// A complete list has come. What was written meanwhile is newer than the list.
+    /// Takes a complete list. Objects that were written in the meantime are newer than the list.
     fn replace(&self, mut listed: BTreeMap<String, Arc<K>>) {
-        let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.inner.objects.write();
         for (name, new) in &mut listed {
             if let Some(old) = objects.get(name).filter(|old| is_newer(old.as_ref(), new)) {
                 *new = Arc::clone(old);
@@ -117,9 +170,9 @@ where
         self.notify();
     }
 
-    /// Takes an object that the watch brought or that we have just written, unless a newer version of it is known.
+    /// Stores an object from the watch or from our own write, unless the cache has a newer version.
     pub(crate) fn upsert(&self, object: K) {
-        let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.inner.objects.write();
         let name = key(&object);
         match objects.get(&name) {
             Some(old) if !is_newer(&object, old) => return,
@@ -130,9 +183,9 @@ where
     }
 
     fn remove(&self, object: &K) {
-        let mut objects = self.inner.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.inner.objects.write();
         let name = key(object);
-        // One of the same name that was made since is another one.
+        // A newer object of the same name is another object.
         if objects.get(&name).is_some_and(|known| is_newer(known.as_ref(), object)) {
             return;
         }
@@ -145,28 +198,34 @@ where
         self.inner.changes.send_modify(|count| *count += 1);
     }
 
-    /// Wakes whoever waits after each change. The value is 0 until the first list is complete.
+    /// Changes with every change of the cache. The value is 0 until the first list is complete.
     #[must_use]
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
 
+    /// Whether the first list is complete.
+    #[must_use]
+    pub(crate) fn is_ready(&self) -> bool {
+        *self.inner.changes.borrow() > 0
+    }
+
     /// Waits for the first list.
     pub(crate) async fn wait_until_ready(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as this cache.
         let _ = self.subscribe().wait_for(|count| *count > 0).await;
     }
 
     /// How many objects there are.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
-        self.inner.objects.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.inner.objects.read().len()
     }
 
     /// All objects by name.
     #[must_use]
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
-        let objects = self.inner.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.inner.objects.read();
         objects.values().cloned().collect()
     }
 
@@ -179,12 +238,12 @@ where
     /// One object.
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
-        let objects = self.inner.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.inner.objects.read();
         objects.get(name).cloned()
     }
 }
 
-/// What an object is known by: its name, and its namespace where it is in one.
+/// The key of an object: its name, after its namespace if it has one.
 fn key<K: Resource>(object: &K) -> String {
     let meta = object.meta();
     let name = meta.name.clone().unwrap_or_default();
@@ -194,8 +253,8 @@ fn key<K: Resource>(object: &K) -> String {
     }
 }
 
-/// Whether one version of an object is newer than another: revisions grow. Those that are no numbers cannot be
-/// compared; then what came last counts.
+/// Whether one version of an object is newer than another. Resource versions grow; where they are not numbers, the version
+/// that came last wins.
 fn is_newer<K: Resource>(a: &K, b: &K) -> bool {
     let revision = |object: &K| object.meta().resource_version.as_ref()?.parse::<u64>().ok();
     match (revision(a), revision(b)) {
@@ -238,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_goes_and_what_was_made_since_stays() {
+    fn a_deletion_removes_an_object_but_not_its_newer_namesake() {
         let cache = Cache::default();
         cache.upsert(node("a", "10"));
         cache.remove(&node("a", "9"));

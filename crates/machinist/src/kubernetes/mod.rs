@@ -12,6 +12,9 @@
 //! | [`discovery`] | asks the API server which resources it serves |
 //! | [`apply`] | client-side apply: the patch that brings an object to its manifest |
 //! | `cache` | all objects of one kind in memory, kept current by one watch |
+//! | `reflectors` | starts the watches of a set of caches |
+//! | `failure_log` | the current failures of a process, each logged once |
+//! | `error_text` | errors of the API server for people |
 //! | `events` | records Kubernetes Events |
 //! | [`lease`] | leader election with a Lease |
 
@@ -19,8 +22,11 @@ pub mod apply;
 pub(crate) mod cache;
 pub mod connect;
 pub mod discovery;
+pub(crate) mod error_text;
 pub(crate) mod events;
+pub(crate) mod failure_log;
 pub mod lease;
+pub(crate) mod reflectors;
 pub mod request;
 pub mod resource;
 pub mod watch;

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use machinist_core::api::names::object;
 use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
@@ -17,13 +17,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
+use crate::kubernetes::failure_log::FailureLog;
+use crate::kubernetes::reflectors::{Reflectors, changes_of};
 use crate::kubernetes::request::{ACCEPT_METADATA, ApiClient, status_code};
 
 /// The CA of the API server is in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What is known, and kept in step.
+/// All caches. A clone shares them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OperatorCaches {
     pub(super) deployments: Cache<Deployment>,
@@ -38,65 +40,43 @@ pub(super) struct OperatorCaches {
 
 impl OperatorCaches {
     /// Starts the watches; they end with the tasks.
-    pub(super) fn start(client: &Client, namespace: &str, tasks: &mut JoinSet<()>) -> Self {
-        let world = Self::default();
+    pub(super) fn start(
+        client: &Client,
+        namespace: &str,
+        failures: &FailureLog,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
+        let caches = Self::default();
+        let mut reflectors = Reflectors::new(client.clone(), failures.clone(), tasks);
         let all = watcher::Config::default;
-        macro_rules! follow {
-            ($cache:ident, $api:expr, $config:expr) => {
-                follow!($cache, $api, $config, strip_managed_fields)
-            };
-            ($cache:ident, $api:expr, $config:expr, $trim:expr) => {
-                tasks.spawn(world.$cache.clone().reflect($api, $config, $trim))
-            };
-        }
-        // Who wrote which field tells who changed what we have to put right.
-        follow!(deployments, Api::namespaced(client.clone(), namespace), all(), |_| {});
-        follow!(daemon_sets, Api::namespaced(client.clone(), namespace), all(), |_| {});
-        follow!(config_maps, Api::namespaced(client.clone(), namespace), all());
+        let own = || client.clone();
+        // Repair reports read the managed fields of these kinds: they say who changed what.
+        let deployments = Api::namespaced(own(), namespace);
+        reflectors.watch(&caches.deployments, deployments, all(), |_| {});
+        let daemon_sets = Api::namespaced(own(), namespace);
+        reflectors.watch(&caches.daemon_sets, daemon_sets, all(), |_| {});
+        reflectors.watch(&caches.controller_configs, Api::all(own()), all(), |_| {});
+        let config_maps = Api::namespaced(own(), namespace);
+        reflectors.watch(&caches.config_maps, config_maps, all(), strip_managed_fields);
         let ours = all().labels("app.kubernetes.io/managed-by=machine-config-operator");
-        follow!(secrets, Api::namespaced(client.clone(), namespace), ours);
-        follow!(controller_configs, Api::all(client.clone()), all(), |_| {});
-        follow!(machine_configurations, Api::all(client.clone()), all());
-        follow!(pools, Api::all(client.clone()), all());
-        world
+        let secrets = Api::namespaced(own(), namespace);
+        reflectors.watch(&caches.secrets, secrets, ours, strip_managed_fields);
+        reflectors.watch_all(&caches.machine_configurations);
+        reflectors.watch_all(&caches.pools);
+        caches
     }
 
-    /// Waits until everything has been seen once.
-    pub(super) async fn wait_until_ready(&self) {
-        self.deployments.wait_until_ready().await;
-        self.daemon_sets.wait_until_ready().await;
-        self.config_maps.wait_until_ready().await;
-        self.secrets.wait_until_ready().await;
-        self.controller_configs.wait_until_ready().await;
-        self.machine_configurations.wait_until_ready().await;
-        self.pools.wait_until_ready().await;
-    }
-
-    /// Wakes whoever waits after a change of anything.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        let sender = watch::Sender::new(0);
-        let receiver = sender.subscribe();
-        for mut one in [
-            self.deployments.subscribe(),
-            self.daemon_sets.subscribe(),
-            self.config_maps.subscribe(),
-            self.secrets.subscribe(),
-            self.controller_configs.subscribe(),
-            self.machine_configurations.subscribe(),
-            self.pools.subscribe(),
-        ] {
-            let sender = sender.clone();
-            tokio::spawn(async move {
-                loop {
-                    tokio::select! {
-                        changed = one.changed() => if changed.is_err() { return },
-                        () = sender.closed() => return,
-                    }
-                    sender.send_modify(|count| *count += 1);
-                }
-            });
-        }
-        receiver
+    /// The change counters of all caches.
+    pub(super) fn changes(&self) -> Vec<watch::Receiver<u64>> {
+        changes_of(&[
+            &self.deployments,
+            &self.daemon_sets,
+            &self.config_maps,
+            &self.secrets,
+            &self.controller_configs,
+            &self.machine_configurations,
+            &self.pools,
+        ])
     }
 
     /// How a part is.
@@ -168,9 +148,4 @@ pub(super) async fn get_optional(home: &ApiClient, path: &str) -> Result<Value> 
         Err(error) if status_code(&error) == Some(404) => Ok(Value::Null),
         answer => answer.with_context(|| format!("cannot read {path}")),
     }
-}
-
-/// Who wrote which field is of no use here.
-fn strip_managed_fields<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
 }

@@ -24,7 +24,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::events::Recorder;
+use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
+use crate::kubernetes::reflectors::{merge_changes, wait_until_ready};
 use crate::kubernetes::request::ApiClient;
 use crate::listen;
 use crate::metrics::{MetricsEndpoint, ProcessHealth};
@@ -72,6 +74,7 @@ pub async fn run(
 ) -> Result<()> {
     let metrics = OperatorMetrics::new(&options.release);
     let health = watch::Sender::new(ProcessHealth::Starting);
+    let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--metrics-listen-address").await?;
@@ -91,7 +94,7 @@ pub async fn run(
             let lead = elector.acquire().await;
             tracing::info!(identity = options.election.identity, "leading");
             let mut term = JoinSet::new();
-            let world = OperatorCaches::start(&client, &options.namespace, &mut term);
+            let world = OperatorCaches::start(&client, &options.namespace, &failures, &mut term);
             let writer =
                 ApplyWriter { client: ApiClient::new(client.clone()), leadership: lead.clone() };
             let operator = Operator::new(writer, &options, &image, world, outlets.clone());
@@ -111,8 +114,8 @@ pub async fn run(
 
 /// Takes pass after pass, for ever.
 async fn run_reconcile_loop(operator: Operator, health: watch::Sender<ProcessHealth>) {
-    let mut changes = operator.caches.subscribe();
-    operator.caches.wait_until_ready().await;
+    let mut changes = merge_changes(operator.caches.changes());
+    wait_until_ready(operator.caches.changes()).await;
     health.send_replace(ProcessHealth::Leading);
     loop {
         let well = operator.reconcile().await;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
@@ -17,17 +17,22 @@ use machinist_core::serve::enrol::SealingConfig;
 use machinist_core::serve::{
     ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, seal, select_config,
 };
+use parking_lot::RwLock;
 use tokio::task::JoinSet;
 
 use super::image_registry::ImageRegistryNames;
 use super::metrics::ServerMetrics;
 use super::responses::{PoolResponses, ResponseInputs, ServeResult};
 use super::{ApiAccess, FILE_POLL_INTERVAL, ServerOptions};
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
+use crate::kubernetes::failure_log::FailureLog;
+use crate::kubernetes::reflectors::{
+    AnyCache, Reflectors, changes_of, merge_changes, wait_until_ready,
+};
 
 /// The ConfigMap with the CA of the API server.
 const KUBECONFIG_DATA: &str = "kubeconfig-data";
-/// Kinds that a home may lack are waited for this long.
+/// How long the start waits for kinds that the API server may lack.
 const OPTIONAL_KIND_TIMEOUT: Duration = Duration::from_secs(3);
 
 type PoolTable = BTreeMap<String, ServeResult<Arc<PoolResponses>>>;
@@ -79,61 +84,43 @@ impl ServerState {
     }
 
     fn table(&self) -> Arc<PoolTable> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.read())
     }
 
     /// Starts the watches; is over when everything has been seen once. They end with the tasks.
     pub(super) async fn start(&self, tasks: &mut JoinSet<()>, figures: ServerMetrics) {
-        let config = watcher::Config::default;
-        let all = || self.client.clone();
-        tasks.spawn(self.pools.clone().reflect(Api::all(all()), config(), strip_managed_fields));
-        tasks.spawn(self.configs.clone().reflect(Api::all(all()), config(), strip_managed_fields));
-        let controller_configs = self.controller_configs.clone();
-        tasks.spawn(controller_configs.reflect(Api::all(all()), config(), strip_managed_fields));
-        tasks.spawn(self.os_configs.clone().reflect(
-            Api::all(all()),
-            config(),
-            strip_managed_fields,
-        ));
-        tasks.spawn(self.os_builds.clone().reflect(
-            Api::all(all()),
-            config(),
-            strip_managed_fields,
-        ));
-        let maps: Api<ConfigMap> = Api::namespaced(all(), &self.options.namespace);
-        let named = config().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
-        tasks.spawn(self.config_maps.clone().reflect(maps, named, strip_managed_fields));
-        self.pools.wait_until_ready().await;
-        self.configs.wait_until_ready().await;
-        self.controller_configs.wait_until_ready().await;
-        self.config_maps.wait_until_ready().await;
-        // Older homes have no such kinds.
-        let _ =
-            tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, self.os_configs.wait_until_ready()).await;
-        let _ =
-            tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, self.os_builds.wait_until_ready()).await;
+        let mut reflectors = Reflectors::new(self.client.clone(), FailureLog::default(), tasks);
+        reflectors.watch_all(&self.pools);
+        reflectors.watch_all(&self.configs);
+        reflectors.watch_all(&self.controller_configs);
+        reflectors.watch_optional(&self.os_configs);
+        reflectors.watch_optional(&self.os_builds);
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.options.namespace);
+        let named = watcher::Config::default().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
+        reflectors.watch(&self.config_maps, maps, named, strip_managed_fields);
+        let required: [&dyn AnyCache; 4] =
+            [&self.pools, &self.configs, &self.controller_configs, &self.config_maps];
+        wait_until_ready(changes_of(&required)).await;
+        // A server without the right to read images still has to serve configs.
+        let optional = wait_until_ready(changes_of(&[&self.os_configs, &self.os_builds]));
+        let _ = tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, optional).await;
         self.rebuild(&figures).await;
         tasks.spawn(self.clone().run(figures));
     }
 
     /// Puts everything together anew after each change, for ever.
     async fn run(self, figures: ServerMetrics) {
-        let (mut pools, mut configs) = (self.pools.subscribe(), self.configs.subscribe());
-        let (mut controller, mut maps) =
-            (self.controller_configs.subscribe(), self.config_maps.subscribe());
-        let (mut os_configs, mut builds) =
-            (self.os_configs.subscribe(), self.os_builds.subscribe());
+        let mut changes = merge_changes(changes_of(&[
+            &self.pools,
+            &self.configs,
+            &self.controller_configs,
+            &self.config_maps,
+            &self.os_configs,
+            &self.os_builds,
+        ]));
         loop {
-            // The caches live as long as we do.
-            tokio::select! {
-                _ = pools.changed() => {}
-                _ = configs.changed() => {}
-                _ = controller.changed() => {}
-                _ = maps.changed() => {}
-                _ = os_configs.changed() => {}
-                _ = builds.changed() => {}
-                () = tokio::time::sleep(FILE_POLL_INTERVAL) => {}
-            }
+            // Files have no watch, so they are read again even if no object changes.
+            let _ = tokio::time::timeout(FILE_POLL_INTERVAL, changes.changed()).await;
             self.rebuild(&figures).await;
         }
     }
@@ -167,7 +154,7 @@ impl ServerState {
             figures.record_change();
             self.prerender(&old, &new);
         }
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        *self.table.write() = Arc::new(new);
     }
 
     /// Makes the answers at once that were asked for before, so that no machine waits for them.
@@ -284,9 +271,4 @@ async fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
     bytes.map_err(|error| {
         ServeError::Kubeconfig(format!("failed to read {}: {error}", path.display()))
     })
-}
-
-/// Who wrote which field is of no use here, and half of an object's size.
-fn strip_managed_fields<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
 }

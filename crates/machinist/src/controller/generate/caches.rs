@@ -1,4 +1,4 @@
-//! What is known of the kinds that MachineConfigs are generated from.
+//! Caches of the kinds that MachineConfigs are generated from.
 
 use kube::Resource;
 use machinist_core::api::config::{
@@ -11,13 +11,12 @@ use machinist_core::api::{
 };
 use machinist_core::container_runtime::registries::RegistryInputs;
 use std::sync::Arc;
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
-use super::super::caches::{WatchContext, follow};
-use super::super::debounce::Debounce;
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::reflectors::Reflectors;
 
-/// One cache a kind; those that the home does not serve are empty.
+/// One cache for each kind; a kind that is not served has an empty cache.
 #[derive(Debug, Clone, Default)]
 pub(in crate::controller) struct GenerateCaches {
     pub(super) container_runtime_configs: Cache<ContainerRuntimeConfig>,
@@ -35,40 +34,33 @@ pub(in crate::controller) struct GenerateCaches {
     pub(super) internal_release_images: Cache<InternalReleaseImage>,
 }
 
-/// Does the same with every cache.
+/// Applies an expression to every cache.
 macro_rules! each {
-    ($kinds:expr, $cache:ident => $does:expr) => {{
-        each!(@one $kinds, $cache => $does;
+    ($caches:expr, $cache:ident => $does:expr) => {{
+        each!(@one $caches, $cache => $does;
             container_runtime_configs images content_source_policies digest_mirror_sets
             tag_mirror_sets cluster_image_policies image_policies cluster_versions
             kubelet_configs api_servers feature_gates node_settings internal_release_images);
     }};
-    (@one $kinds:expr, $cache:ident => $does:expr; $($name:ident)*) => {
+    (@one $caches:expr, $cache:ident => $does:expr; $($name:ident)*) => {
         $({
-            let $cache = &$kinds.$name;
+            let $cache = &$caches.$name;
             $does;
         })*
     };
 }
 
 impl GenerateCaches {
-    /// Starts the watches; they end with the tasks.
-    pub(in crate::controller) fn start_watches(
-        &self,
-        home: &WatchContext,
-        tasks: &mut JoinSet<()>,
-    ) {
-        each!(self, cache => follow(cache, home, tasks));
+    /// Starts the watches.
+    pub(in crate::controller) fn start_watches(&self, reflectors: &mut Reflectors<'_>) {
+        each!(self, cache => reflectors.watch_optional(cache));
     }
 
-    /// Waits until everything has been seen once.
-    pub(in crate::controller) async fn wait_until_ready(&self) {
-        each!(self, cache => cache.wait_until_ready().await);
-    }
-
-    /// A turn is to come after a change of any of them.
-    pub(super) fn subscribe(&self, turns: &Debounce) {
-        each!(self, cache => turns.watch(cache.subscribe()));
+    /// The change counters of all caches.
+    pub(super) fn changes(&self) -> Vec<watch::Receiver<u64>> {
+        let mut changes = Vec::new();
+        each!(self, cache => changes.push(cache.subscribe()));
+        changes
     }
 
     /// Whether the cluster keeps its release images in a registry of its own.

@@ -27,6 +27,7 @@ use machinist_core::generated_config::reconcile::is_generated;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
+use crate::kubernetes::reflectors::{publish, wait_until_ready};
 use report::Reported;
 use secrets::SecretCaches;
 
@@ -56,9 +57,9 @@ pub(super) async fn run(shell: Context) {
     turns.watch(world.pools.subscribe());
     turns.watch(world.configs.subscribe());
     turns.watch(world.controller_configs.subscribe());
-    world.generate.subscribe(&turns);
+    world.generate.changes().into_iter().for_each(|changes| turns.watch(changes));
     world.wait_until_ready().await;
-    world.generate.wait_until_ready().await;
+    wait_until_ready(world.generate.changes()).await;
     let mut memory = Reported::default();
     let mut secrets = SecretCaches::default();
     turns.watch(secrets.subscribe());
@@ -88,12 +89,7 @@ async fn reconcile(shell: &Context, memory: &mut Reported, secrets: &mut SecretC
     }
     turn.find_overridden();
     memory.warn_overridden(shell, &turn.notes);
-    let notes = turn.notes;
-    shell.pool_notes.send_if_modified(|known| {
-        let is_news = *known != notes;
-        *known = notes;
-        is_news
-    });
+    publish(&shell.pool_notes, turn.notes);
     again
 }
 

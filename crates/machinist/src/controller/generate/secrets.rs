@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::context::Context;
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
 
 /// The type and the key of a pull secret.
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -125,8 +125,4 @@ impl SecretCaches {
 
 fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|data| data.0.as_slice())
-}
-
-fn strip_managed_fields(secret: &mut Secret) {
-    secret.metadata.managed_fields = None;
 }

@@ -7,6 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_core::user_data::ServerEndpoint;
 use tokio::sync::watch;
 
+use crate::kubernetes::reflectors::publish;
+
 /// How often the files are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -57,11 +59,7 @@ impl EndpointFiles {
                 }
                 // A file that is being replaced is read the next time.
                 let Ok(endpoint) = self.read() else { continue };
-                sender.send_if_modified(|known| {
-                    let is_new = *known != endpoint;
-                    *known = endpoint;
-                    is_new
-                });
+                publish(&sender, endpoint);
             }
         });
         Ok(receiver)

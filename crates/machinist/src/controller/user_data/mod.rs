@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
-use crate::kubernetes::cache::Cache;
+use crate::kubernetes::cache::{Cache, strip_managed_fields};
 pub use files::EndpointFiles;
 
 /// Changes within this time are answered together.
@@ -55,10 +55,6 @@ pub(super) async fn run(shell: Context, user_data: UserData) {
         }
     };
     tokio::join!(following, keeping);
-}
-
-fn strip_managed_fields(secret: &mut Secret) {
-    secret.metadata.managed_fields = None;
 }
 
 struct UserDataPass<'a> {
