@@ -9,6 +9,7 @@
 mod from_templates;
 mod generators;
 pub mod overridden;
+pub mod policy_status;
 
 pub use from_templates::{missing_base_error, template_error};
 pub use generators::{GENERATORS, GenerateOutput, GenerateSources, Generator, generate};

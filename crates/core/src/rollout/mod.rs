@@ -21,6 +21,7 @@ mod max_unavailable;
 mod membership;
 pub mod node_patches;
 mod policy;
+mod pool_conditions;
 mod pool_status;
 mod rendered_configs;
 mod stream_status;
@@ -35,6 +36,9 @@ pub use membership::{
 pub use policy::{
     MaintenanceWindows, RebootPolicy, RolloutDecision, RolloutHalted, RolloutPolicy,
     RolloutPolicyError, decide_layered_rollout, decide_rollout,
+};
+pub use pool_conditions::{
+    PoolNotes, PoolStatusInputs, RenderStatus, halted_message, is_updated, reported_pool_status,
 };
 pub use pool_status::{pool_status, pool_status_for};
 pub(crate) use rendered_configs::pool_of;
