@@ -1,4 +1,4 @@
-//! What all loops share: the client, what is known, and the right to act.
+//! What all loops share: the client, the caches, the leadership, and the reports of failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,9 @@ use super::caches::Caches;
 use super::generate::AllNotes;
 use super::metrics::ControllerMetrics;
 use super::render::RenderStatuses;
-use crate::kubernetes::events::Recorder;
+use crate::kubernetes::error_text::error_text;
+use crate::kubernetes::events::{EventComponent, Recorder};
+use crate::kubernetes::failure_log::{FailureLog, FailureState};
 use crate::kubernetes::lease::Leadership;
 
 /// How many writes are under way at a time.
@@ -29,13 +31,15 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// What every loop has at hand. A clone shares it.
 #[derive(Clone)]
 pub(super) struct Context {
-    /// The home.
+    /// The client of the API server.
     pub client: Client,
-    /// What is known of it.
+    /// The API server's objects.
     pub caches: Caches,
-    /// Where events go.
+    /// Records events.
     pub events: Recorder,
-    /// The figures.
+    /// The current failures.
+    pub failures: FailureLog,
+    /// The metrics.
     pub metrics: ControllerMetrics,
     /// How the last rendering of each pool went.
     pub render_statuses: watch::Sender<RenderStatuses>,
@@ -45,18 +49,18 @@ pub(super) struct Context {
     pub templates: Arc<TemplateTree>,
     /// The namespace of the system's own objects.
     pub namespace: String,
-    /// Whether the home has pods.
+    /// Whether the API server has pods.
     pub has_pods: bool,
     leadership: Leadership,
-    /// How long a write may take: never longer than others wait after we have stopped to lead, so that a write which was
-    /// sent while we led has arrived, or never will, before anybody else leads.
+    /// How long a write may take. Never longer than others wait after we have lost the lead, so that a write of ours has
+    /// arrived, or never will, before another controller leads.
     write_timeout: Duration,
     permits: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shell").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Context").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
@@ -64,24 +68,24 @@ impl fmt::Debug for Context {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     /// Another controller leads now.
-    #[error("this controller does not lead any more")]
+    #[error("this controller no longer leads")]
     NotLeading,
-    /// The home did not answer.
-    #[error("no answer in time")]
+    /// The API server did not respond.
+    #[error("the API server did not respond in time")]
     Timeout,
-    /// The home refused.
-    #[error(transparent)]
+    /// The API server refused, or cannot be reached.
+    #[error("{}", error_text(.0))]
     Api(#[from] kube::Error),
 }
 
 impl WriteError {
-    /// Whether somebody else wrote meanwhile: what we know is old, and will be new in a moment.
+    /// Whether somebody else wrote in the meantime: our cache is stale, and the watch will update it.
     #[must_use]
     pub(super) fn is_conflict(&self) -> bool {
         self.status_code() == Some(409)
     }
 
-    /// Whether what we know is old: somebody wrote meanwhile, or a test in a patch did not hold.
+    /// Whether our cache is stale: somebody else wrote in the meantime, or a `test` of a JSON patch failed.
     #[must_use]
     pub(super) fn is_stale(&self) -> bool {
         matches!(self.status_code(), Some(409 | 422))
@@ -93,7 +97,7 @@ impl WriteError {
         self.status_code() == Some(404)
     }
 
-    /// The answer's code.
+    /// The status code of the response.
     #[must_use]
     pub(super) fn status_code(&self) -> Option<u16> {
         match self {
@@ -104,10 +108,11 @@ impl WriteError {
 }
 
 impl Context {
-    /// For one time of leadership.
+    /// The context of one term of leadership.
     pub(super) fn new(
         client: Client,
         events: Recorder,
+        failures: FailureLog,
         metrics: ControllerMetrics,
         lead: Leadership,
         options: &ControllerOptions,
@@ -119,6 +124,7 @@ impl Context {
             client,
             caches: Caches::default(),
             events,
+            failures,
             metrics,
             render_statuses: watch::Sender::new(RenderStatuses::default()),
             pool_notes: watch::Sender::new(AllNotes::default()),
@@ -129,6 +135,35 @@ impl Context {
             write_timeout: margin.min(REQUEST_TIMEOUT),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         }
+    }
+
+    /// Reports a failed write: one warning per change of the failure, and one event on the object once it persists.
+    pub(super) fn write_failed<K: Resource<DynamicType = ()>>(
+        &self,
+        task: &'static str,
+        component: EventComponent,
+        about: &K,
+        error: &WriteError,
+    ) -> FailureState {
+        if matches!(error, WriteError::NotLeading) {
+            return FailureState::Recent;
+        }
+        let text = error.to_string();
+        let state = self.failures.failed(task, &about.name_any(), &text);
+        if state == FailureState::BecamePersistent {
+            let message = format!("cannot {task}: {text}");
+            self.events.record(component, about, true, "WriteFailed", message);
+        }
+        state
+    }
+
+    /// Reports a successful write.
+    pub(super) fn write_succeeded<K: Resource<DynamicType = ()>>(
+        &self,
+        task: &'static str,
+        about: &K,
+    ) {
+        self.failures.succeeded(task, &about.name_any());
     }
 
     /// Performs a request if we lead, with a limit on how many there are and how long they take.
@@ -143,20 +178,20 @@ impl Context {
         }
         self.metrics.count_request();
         match tokio::time::timeout(self.write_timeout, request).await {
-            Ok(answer) => Ok(answer?),
+            Ok(response) => Ok(response?),
             Err(_) => Err(WriteError::Timeout),
         }
     }
 
-    /// Patches a machine, if what was decided on is as we know it.
+    /// Patches a machine, unless a field that the decision depends on has changed.
     pub(super) async fn patch_node(
         &self,
         node: &Node,
         patch: &Value,
-        grounds: PatchPreconditions<'_>,
+        preconditions: PatchPreconditions<'_>,
     ) -> Result<Node, WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
-        let steps = serde_json::from_value(Value::Array(guarded_patch(node, patch, grounds)));
+        let steps = serde_json::from_value(Value::Array(guarded_patch(node, patch, preconditions)));
         let steps = Patch::<Node>::Json(steps.unwrap_or_default());
         let name = node.name_any();
         let written = self.write(api.patch(&name, &PatchParams::default(), &steps)).await?;

@@ -1,4 +1,4 @@
-//! When a loop takes its next turn: after a change, when the burst that it belongs to is over.
+//! When a loop takes its next pass: after a change, when the burst that it belongs to is over.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Debounce {
         });
     }
 
-    /// Waits for the next turn: after a change, or after `at_latest`. Whoever gives up waiting misses nothing: the next call
+    /// Waits for the next pass: after a change, or after `at_latest`. Whoever gives up waiting misses nothing: the next call
     /// goes on with the burst that this one had begun to wait for.
     pub(super) async fn next(&mut self, at_latest: Option<Duration>) {
         let end = match self.deadline {
@@ -82,8 +82,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_gives_one_turn_and_a_long_one_does_not_wait_for_ever() {
         let changes = watch::Sender::new(0);
-        let mut turns = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
-        turns.watch(changes.subscribe());
+        let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
+        debounce.watch(changes.subscribe());
         let writer = tokio::spawn(async move {
             for n in 1..100 {
                 changes.send_replace(n);
@@ -92,11 +92,11 @@ mod tests {
             changes
         });
         let start = Instant::now();
-        turns.next(None).await;
+        debounce.next(None).await;
         assert!(start.elapsed() <= Duration::from_millis(700), "{:?}", start.elapsed());
         let changes = writer.await.unwrap();
-        turns.next(None).await;
-        let quiet = turns.next(Some(Duration::from_secs(60)));
+        debounce.next(None).await;
+        let quiet = debounce.next(Some(Duration::from_secs(60)));
         assert!(timeout(Duration::from_secs(50), quiet).await.is_err());
         drop(changes);
     }
@@ -104,16 +104,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_gives_up_waiting_misses_nothing_and_is_not_put_off_for_ever() {
         let changes = watch::Sender::new(0);
-        let mut turns = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
-        turns.watch(changes.subscribe());
+        let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
+        debounce.watch(changes.subscribe());
         changes.send_replace(1);
         let start = Instant::now();
         // Something else is always quicker than the burst is over.
-        while timeout(Duration::from_millis(50), turns.next(None)).await.is_err() {
+        while timeout(Duration::from_millis(50), debounce.next(None)).await.is_err() {
             assert!(start.elapsed() <= Duration::from_millis(600), "the turn was forgotten");
         }
         assert!(start.elapsed() >= Duration::from_millis(100));
-        let nothing = timeout(Duration::from_secs(60), turns.next(None)).await;
+        let nothing = timeout(Duration::from_secs(60), debounce.next(None)).await;
         assert!(nothing.is_err(), "one change, one turn");
     }
 }

@@ -1,6 +1,7 @@
-//! The drain loop: machines ask to be emptied before they change, and to be filled again after.
+//! The drain loop: machines request a drain before they change, and an uncordon afterwards.
 //!
-//! Each request is a task of its own, so that one machine whose pods do not leave holds up nobody else.
+//! Each request is a task of its own, so that one machine whose pods do not leave delays no other. `core::drain` decides what
+//! a request means and when to retry; `evict` performs one attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use machinist_core::drain::{
 use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
@@ -25,56 +27,59 @@ use super::event_component;
 use super::evict;
 use super::machine_config_node as machine;
 
-/// Carries out requests for ever.
-pub(super) async fn run(shell: Context) {
-    let mut turns = Debounce::new(Duration::from_millis(10), Duration::from_millis(50));
-    turns.watch(shell.caches.nodes.subscribe());
-    shell.caches.wait_until_ready().await;
-    let mut desk = DrainQueue {
-        shell: &shell,
+/// The task under which failed writes are reported.
+const TASK: &str = "carry out the drain request";
+
+/// Runs for ever.
+pub(super) async fn run(context: Context) {
+    let mut debounce = Debounce::new(Duration::from_millis(10), Duration::from_millis(50));
+    debounce.watch(context.caches.nodes.subscribe());
+    context.caches.wait_until_ready().await;
+    let mut queue = DrainQueue {
+        context: &context,
         in_progress: BTreeSet::new(),
         invalid_requests: BTreeMap::new(),
         tasks: JoinSet::new(),
     };
-    desk.enqueue_all();
+    queue.enqueue_all();
     loop {
         tokio::select! {
-            () = turns.next(None) => desk.enqueue_all(),
-            Some(done) = desk.tasks.join_next() => {
-                // It may have asked for more while its task was ending. Only this one: thousands may end.
+            () = debounce.next(None) => queue.enqueue_all(),
+            Some(done) = queue.tasks.join_next() => {
+                // The machine may have a new request already. Only this machine is checked: thousands may end at once.
                 if let Ok(name) = done {
-                    desk.in_progress.remove(&name);
-                    desk.enqueue_by_name(&name);
+                    queue.in_progress.remove(&name);
+                    queue.enqueue_by_name(&name);
                 }
             }
         }
     }
 }
 
-/// Who is being served.
+/// The requests in progress.
 struct DrainQueue<'a> {
-    shell: &'a Context,
+    context: &'a Context,
     in_progress: BTreeSet<String>,
-    /// Requests that cannot be understood, by machine, to complain of each once.
+    /// Invalid requests by machine, to report each once.
     invalid_requests: BTreeMap<String, DrainError>,
     tasks: JoinSet<String>,
 }
 
 impl DrainQueue<'_> {
     fn enqueue_all(&mut self) {
-        let nodes = self.shell.caches.nodes.all();
+        let nodes = self.context.caches.nodes.all();
         for node in &nodes {
             self.enqueue(node);
         }
     }
 
     fn enqueue_by_name(&mut self, name: &str) {
-        if let Some(node) = self.shell.caches.nodes.get(name) {
+        if let Some(node) = self.context.caches.nodes.get(name) {
             self.enqueue(&node);
         }
     }
 
-    /// Begins to serve a machine that asks for something.
+    /// Starts a task for a machine that has a request.
     fn enqueue(&mut self, node: &Arc<Node>) {
         let name = node.name_any();
         let request = pending_request(node);
@@ -85,17 +90,19 @@ impl DrainQueue<'_> {
             Ok(DrainRequest::None) => {}
             Ok(_) => {
                 if self.in_progress.insert(name.clone()) {
-                    let shell = self.shell.clone();
-                    self.tasks.spawn(async move {
-                        process_node(&shell, &name).await;
+                    let context = self.context.clone();
+                    let span = tracing::info_span!("drain", node = name);
+                    let task = async move {
+                        process_node(&context, &name).await;
                         name
-                    });
+                    };
+                    self.tasks.spawn(task.instrument(span));
                 }
             }
             Err(error) if self.invalid_requests.get(&name) == Some(&error) => {}
             Err(error) => {
                 let text = error.to_string();
-                let events = &self.shell.events;
+                let events = &self.context.events;
                 events.report_event(
                     event_component::NODE,
                     node.as_ref(),
@@ -109,43 +116,46 @@ impl DrainQueue<'_> {
     }
 }
 
-/// Serves one machine until it asks for nothing more.
-async fn process_node(shell: &Context, name: &str) {
+/// Carries out the requests of one machine until it has none.
+async fn process_node(context: &Context, name: &str) {
     let mut failures = 0usize;
     loop {
-        let Some(node) = shell.caches.nodes.get(name) else {
-            shell.metrics.set_drain_error(name, None);
+        let Some(node) = context.caches.nodes.get(name) else {
+            context.metrics.set_drain_error(name, None);
             return;
         };
         let result = match pending_request(&node) {
-            Ok(DrainRequest::Drain { value }) => drain(shell, &node, &value).await,
-            Ok(DrainRequest::Uncordon { value }) => uncordon(shell, &node, &value).await,
+            Ok(DrainRequest::Drain { value }) => drain(context, &node, &value).await,
+            Ok(DrainRequest::Uncordon { value }) => uncordon(context, &node, &value).await,
             Ok(DrainRequest::None) | Err(_) => return,
         };
         match result {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                failures = 0;
+                context.write_succeeded(TASK, node.as_ref());
+            }
             Err(WriteError::NotLeading) => return,
-            // The watch brings what is new.
-            Err(error) if error.is_stale() => node_changed(shell, &node).await,
+            // Our cache was stale; the watch updates it.
+            Err(error) if error.is_stale() => node_changed(context, &node).await,
             Err(error) => {
-                tracing::warn!(node = name, %error, "cannot serve a drain request");
+                context.write_failed(TASK, event_component::NODE, node.as_ref(), &error);
                 let pause = CORDON_DELAYS[failures.min(CORDON_DELAYS.len() - 1)];
                 failures += 1;
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = node_changed(shell, &node) => {}
+                    () = node_changed(context, &node) => {}
                 }
             }
         }
     }
 }
 
-/// Waits until a machine is not as it was, or is gone.
-async fn node_changed(shell: &Context, node: &Arc<Node>) {
+/// Waits until a machine has changed or is gone.
+async fn node_changed(context: &Context, node: &Arc<Node>) {
     let name = node.name_any();
-    let mut changes = shell.caches.nodes.subscribe();
+    let mut changes = context.caches.nodes.subscribe();
     let is_same = || {
-        let now = shell.caches.nodes.get(&name);
+        let now = context.caches.nodes.get(&name);
         now.is_some_and(|now| now.resource_version() == node.resource_version())
     };
     while is_same() {
@@ -155,87 +165,87 @@ async fn node_changed(shell: &Context, node: &Arc<Node>) {
     }
 }
 
-async fn uncordon(shell: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
+async fn uncordon(context: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
     let annotations = json!({
         annotation::LAST_APPLIED_DRAIN: value,
         annotation::machinist::DRAIN_STARTED: Value::Null,
     });
-    match patch_unschedulable(shell, node, Some(false), annotations).await {
+    match patch_unschedulable(context, node, Some(false), annotations).await {
         Ok(node) => {
-            machine::write_status(shell, &node, &drain_report(DrainProgress::Uncordoned, &node))
+            machine::write_status(context, &node, &drain_report(DrainProgress::Uncordoned, &node))
                 .await;
-            shell.metrics.set_drain_error(&node.name_any(), None);
+            context.metrics.set_drain_error(&node.name_any(), None);
             Ok(())
         }
         Err(error) => {
             if !error.is_stale() {
                 let error = error.to_string();
                 let step = DrainProgress::UncordonFailed { error: &error };
-                machine::write_status(shell, node, &drain_report(step, node)).await;
+                machine::write_status(context, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
     }
 }
 
-async fn drain(shell: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
-    // Where there are no pods, a cordoned machine is an empty one.
-    if !shell.has_pods {
+async fn drain(context: &Context, node: &Arc<Node>, value: &str) -> Result<(), WriteError> {
+    // Without pods a cordoned machine is drained.
+    if !context.has_pods {
         let node = patch_unschedulable(
-            shell,
+            context,
             node,
             Some(true),
             json!({annotation::LAST_APPLIED_DRAIN: value}),
         )
         .await?;
-        machine::write_status(shell, &node, &drain_report(DrainProgress::Drained, &node)).await;
+        machine::write_status(context, &node, &drain_report(DrainProgress::Drained, &node)).await;
         return Ok(());
     }
-    let node = cordon(shell, node).await?;
-    machine::write_status(shell, &node, &drain_report(DrainProgress::Draining, &node)).await;
+    let node = cordon(context, node).await?;
+    machine::write_status(context, &node, &drain_report(DrainProgress::Draining, &node)).await;
     let mut blockers = Vec::new();
     loop {
         match evict::attempt_drain(
-            shell,
+            context,
             &node,
             &mut blockers,
-            request_withdrawn(shell, &node, value),
+            request_withdrawn(context, &node, value),
         )
         .await
         {
             evict::EvictionOutcome::Drained => break,
             evict::EvictionOutcome::Cancelled => return Ok(()),
             evict::EvictionOutcome::Failed(error) => {
-                let pause = report_failure(shell, &node, &error, &blockers).await;
+                let pause = report_failure(context, &node, &error, &blockers).await;
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = request_withdrawn(shell, &node, value) => return Ok(()),
+                    () = request_withdrawn(context, &node, value) => return Ok(()),
                 }
             }
         }
     }
-    shell.metrics.set_drain_error(&node.name_any(), None);
-    // Somebody may have uncordoned it meanwhile: then pods may be back, and it all begins again.
-    let Some(now) = shell.caches.nodes.get(&node.name_any()) else { return Ok(()) };
+    context.metrics.set_drain_error(&node.name_any(), None);
+    // If somebody has uncordoned it, pods may be back, and the drain starts again.
+    let Some(now) = context.caches.nodes.get(&node.name_any()) else { return Ok(()) };
     if now.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true) {
         return Ok(());
     }
     let done =
-        patch_unschedulable(shell, &now, None, json!({annotation::LAST_APPLIED_DRAIN: value}))
+        patch_unschedulable(context, &now, None, json!({annotation::LAST_APPLIED_DRAIN: value}))
             .await?;
-    machine::write_status(shell, &done, &drain_report(DrainProgress::Drained, &done)).await;
+    machine::write_status(context, &done, &drain_report(DrainProgress::Drained, &done)).await;
     Ok(())
 }
 
-/// Cordons a machine, and remembers on it since when it is being drained.
-async fn cordon(shell: &Context, node: &Arc<Node>) -> Result<Arc<Node>, WriteError> {
+/// Cordons a machine, and records on it when the drain started.
+async fn cordon(context: &Context, node: &Arc<Node>) -> Result<Arc<Node>, WriteError> {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     if is_cordoned && node.annotations().contains_key(annotation::machinist::DRAIN_STARTED) {
         return Ok(Arc::clone(node));
     }
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     match patch_unschedulable(
-        shell,
+        context,
         node,
         Some(true),
         json!({annotation::machinist::DRAIN_STARTED: now}),
@@ -247,20 +257,19 @@ async fn cordon(shell: &Context, node: &Arc<Node>) -> Result<Arc<Node>, WriteErr
             if !error.is_stale() {
                 let error = error.to_string();
                 let step = DrainProgress::CordonFailed { error: &error };
-                machine::write_status(shell, node, &drain_report(step, node)).await;
+                machine::write_status(context, node, &drain_report(step, node)).await;
             }
             Err(error)
         }
     }
 }
 
-/// Ends when the machine does not want this drain any more: it asks for something else, somebody uncordoned it, or it is
-/// gone.
-async fn request_withdrawn(shell: &Context, node: &Arc<Node>, value: &str) {
+/// Ends when the drain is no longer wanted: the machine has another request, somebody uncordoned it, or it is gone.
+async fn request_withdrawn(context: &Context, node: &Arc<Node>, value: &str) {
     let name = node.name_any();
-    let mut changes = shell.caches.nodes.subscribe();
+    let mut changes = context.caches.nodes.subscribe();
     let is_wanted = || {
-        shell.caches.nodes.get(&name).is_some_and(|node| {
+        context.caches.nodes.get(&name).is_some_and(|node| {
             let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
             is_cordoned
                 && pending_request(&node) == Ok(DrainRequest::Drain { value: value.to_owned() })
@@ -273,9 +282,9 @@ async fn request_withdrawn(shell: &Context, node: &Arc<Node>, value: &str) {
     }
 }
 
-/// Tells everyone who may want to know that an attempt failed; how long to wait for the next.
+/// Reports a failed attempt in the MachineConfigNode, in metrics and in events. Returns how long to wait for the next one.
 async fn report_failure(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     error: &str,
     blockers: &[DrainBlocker],
@@ -284,13 +293,13 @@ async fn report_failure(
     let now = Time(Timestamp::now());
     let sentences: Vec<String> = blockers.iter().map(|blocker| blocker.message_at(&now)).collect();
     let step = DrainProgress::DrainFailed { error, blockers: &sentences };
-    machine::write_status(shell, node, &drain_report(step, node)).await;
+    machine::write_status(context, node, &drain_report(step, node)).await;
     let started = node.annotations().get(annotation::machinist::DRAIN_STARTED);
     let started = started.and_then(|text| text.parse().ok()).map_or(now.clone(), Time);
     let retry = after_failure(&name, error, &started, &now);
-    shell.metrics.set_drain_error(&name, retry.alert.then_some(1));
+    context.metrics.set_drain_error(&name, retry.alert.then_some(1));
     for warning in retry.warnings {
-        shell.events.report_event(
+        context.events.report_event(
             event_component::NODE,
             node.as_ref(),
             true,
@@ -301,9 +310,9 @@ async fn report_failure(
     retry.after
 }
 
-/// Cordons or uncordons, and writes annotations, in one request, and only if the machine still asks for it.
+/// Cordons or uncordons and writes annotations, in one request, and only if the machine's request is still the same.
 async fn patch_unschedulable(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     unschedulable: Option<bool>,
     annotations: Value,
@@ -312,6 +321,7 @@ async fn patch_unschedulable(
     if let Some(unschedulable) = unschedulable {
         patch["spec"] = json!({"unschedulable": unschedulable});
     }
-    let grounds = PatchPreconditions { annotations: &[annotation::DESIRED_DRAIN], labels: false };
-    Ok(Arc::new(shell.patch_node(node, &patch, grounds).await?))
+    let preconditions =
+        PatchPreconditions { annotations: &[annotation::DESIRED_DRAIN], labels: false };
+    Ok(Arc::new(context.patch_node(node, &patch, preconditions).await?))
 }

@@ -1,4 +1,4 @@
-//! The names under which the controller's loops report events. They are MCO's.
+//! The names under which the controller's loops report events: MCO's, so that tools find them.
 
 use crate::kubernetes::events::EventComponent;
 
@@ -10,3 +10,6 @@ pub(super) const GENERATE: EventComponent =
     EventComponent("machineconfigcontroller-generatecontroller");
 /// The rollout and the drain loop: MCO's node controller is both.
 pub(super) const NODE: EventComponent = EventComponent("machineconfigcontroller-nodecontroller");
+/// The user-data loop, which MCO has not.
+pub(super) const USER_DATA: EventComponent =
+    EventComponent("machineconfigcontroller-userdatacontroller");

@@ -1,4 +1,4 @@
-//! One attempt to empty a machine: ask its pods to leave, wait until they have.
+//! One attempt to drain a machine: evicts its pods and waits until they are gone. Called by the drain loop.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,45 +23,45 @@ use super::context::{Context, WriteError};
 use super::event_component;
 use crate::kubernetes::cache::{Cache, strip_managed_fields};
 
-/// How many pods of a machine are asked at a time.
+/// How many pods of a machine are evicted at a time.
 const MAX_CONCURRENT_EVICTIONS: usize = 8;
 
 /// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum EvictionOutcome {
-    /// The machine is empty.
+    /// No pod is left that has to leave.
     Drained,
-    /// Nobody wants it any more.
+    /// The request was withdrawn.
     Cancelled,
     /// Not in time, or not at all.
     Failed(String),
 }
 
-/// Makes one attempt. `until` ends when nobody wants it any more. `known` are the pods that were in the way so far.
+/// Makes one attempt. `until` ends when the request is withdrawn. `known` are the pods that have blocked it so far.
 pub(super) async fn attempt_drain(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     until: impl Future<Output = ()>,
 ) -> EvictionOutcome {
     tokio::select! {
-        outcome = drain_node(shell, node, known) => outcome,
+        outcome = drain_node(context, node, known) => outcome,
         () = until => EvictionOutcome::Cancelled,
     }
 }
 
 async fn drain_node(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
 ) -> EvictionOutcome {
     let name = node.name_any();
     let mut daemon_sets = DaemonSets::default();
-    let pods = match list_pods(shell, &name).await {
+    let pods = match list_pods(context, &name).await {
         Ok(pods) => pods,
         Err(error) => return EvictionOutcome::Failed(error.to_string()),
     };
-    match daemon_sets.plan(shell, &pods).await {
+    match daemon_sets.plan(context, &pods).await {
         Ok(plan) if plan.is_drained() => {
             known.clear();
             return EvictionOutcome::Drained;
@@ -69,22 +69,22 @@ async fn drain_node(
         Ok(_) => {}
         Err(error) => return EvictionOutcome::Failed(error.to_string()),
     }
-    // Somebody has to leave: from here on a watch says who has.
+    // Pods have to leave. A watch shows when they have.
     let pods: Cache<Pod> = Cache::default();
     let mut watching = JoinSet::new();
-    let api: Api<Pod> = Api::all(shell.client.clone());
+    let api: Api<Pod> = Api::all(context.client.clone());
     let here = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
     watching.spawn(pods.clone().reflect(api, here, trim_pod));
     let deadline = Instant::now() + ATTEMPT_TIMEOUT;
     if timeout_at(deadline, pods.wait_until_ready()).await.is_err() {
         return EvictionOutcome::Failed("the pods of the machine cannot be watched".to_owned());
     }
-    evict_until_gone(shell, node, known, &pods, &mut daemon_sets, deadline).await
+    evict_until_gone(context, node, known, &pods, &mut daemon_sets, deadline).await
 }
 
-/// Asks pods to leave until all that have to have left.
+/// Evicts pods until all that have to leave are gone.
 async fn evict_until_gone(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     pods: &Cache<Pod>,
@@ -92,12 +92,12 @@ async fn evict_until_gone(
     deadline: Instant,
 ) -> EvictionOutcome {
     let mut changes = pods.subscribe();
-    let mut next_ask = Instant::now();
+    let mut next_eviction = Instant::now();
     let mut refused: Vec<(PodRef, Option<String>, String)> = Vec::new();
     loop {
         changes.mark_unchanged();
         let found: Vec<Pod> = pods.all().iter().map(|pod| pod.as_ref().clone()).collect();
-        let plan = match daemon_sets.plan(shell, &found).await {
+        let plan = match daemon_sets.plan(context, &found).await {
             Ok(plan) => plan,
             Err(error) => return EvictionOutcome::Failed(error.to_string()),
         };
@@ -105,29 +105,29 @@ async fn evict_until_gone(
             known.clear();
             return EvictionOutcome::Drained;
         }
-        if Instant::now() >= next_ask && !plan.evict.is_empty() {
-            next_ask = Instant::now() + EVICTION_RETRY;
-            refused = match evict_all(shell, &plan).await {
+        if Instant::now() >= next_eviction && !plan.evict.is_empty() {
+            next_eviction = Instant::now() + EVICTION_RETRY;
+            refused = match evict_all(context, &plan).await {
                 Ok(refused) => refused,
                 Err(error) => return EvictionOutcome::Failed(error),
             };
-            report_blockers(shell, node, known, &refused);
+            report_blockers(context, node, known, &refused);
         }
         if Instant::now() >= deadline {
             let reason = "it is shutting down and does not end";
             let late = plan.wait.iter().map(|pod| (pod.clone(), None, reason.to_owned()));
-            report_blockers(shell, node, known, &late.chain(refused).collect::<Vec<_>>());
+            report_blockers(context, node, known, &late.chain(refused).collect::<Vec<_>>());
             return EvictionOutcome::Failed(blockers_message(known));
         }
-        let wake = if plan.evict.is_empty() { deadline } else { next_ask.min(deadline) };
-        // A change, or the time to ask again: both are worth a look.
+        let wake = if plan.evict.is_empty() { deadline } else { next_eviction.min(deadline) };
+        // Either a change or the time for the next eviction.
         let _ = timeout_at(wake, changes.changed()).await;
     }
 }
 
-/// Remembers who is in the way, and says so at once: an administrator should not have to wait for an hour.
+/// Records the pods that block the drain, and reports new ones immediately: MCO's own report comes after an hour.
 fn report_blockers(
-    shell: &Context,
+    context: &Context,
     node: &Arc<Node>,
     known: &mut Vec<DrainBlocker>,
     refused: &[(PodRef, Option<String>, String)],
@@ -138,7 +138,7 @@ fn report_blockers(
     for blocker in known.iter() {
         if !before.iter().any(|old| old.pod == blocker.pod && old.budget == blocker.budget) {
             let text = blocker.message_at(&now);
-            shell.events.report_event(
+            context.events.report_event(
                 event_component::NODE,
                 node.as_ref(),
                 true,
@@ -159,13 +159,13 @@ fn blockers_message(blockers: &[DrainBlocker]) -> String {
     }
 }
 
-async fn list_pods(shell: &Context, node: &str) -> Result<Vec<Pod>, WriteError> {
-    let api: Api<Pod> = Api::all(shell.client.clone());
+async fn list_pods(context: &Context, node: &str) -> Result<Vec<Pod>, WriteError> {
+    let api: Api<Pod> = Api::all(context.client.clone());
     let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    Ok(shell.write(api.list(&params)).await?.items)
+    Ok(context.write(api.list(&params)).await?.items)
 }
 
-/// What a drain looks at in a pod is in its metadata and its phase.
+/// A drain reads only the metadata and the phase of a pod.
 fn trim_pod(pod: &mut Pod) {
     strip_managed_fields(pod);
     pod.spec = None;
@@ -178,11 +178,11 @@ struct DaemonSets {
 }
 
 impl DaemonSets {
-    /// What has to happen to the pods of a machine.
-    async fn plan(&mut self, shell: &Context, pods: &[Pod]) -> Result<DrainPlan, WriteError> {
+    /// Plans what to do with the pods of a machine.
+    async fn plan(&mut self, context: &Context, pods: &[Pod]) -> Result<DrainPlan, WriteError> {
         for daemon_set in daemon_sets(pods) {
             if let Entry::Vacant(unknown) = self.known.entry(daemon_set) {
-                let exists = daemon_set_exists(shell, unknown.key()).await?;
+                let exists = daemon_set_exists(context, unknown.key()).await?;
                 unknown.insert(exists);
             }
         }
@@ -191,21 +191,24 @@ impl DaemonSets {
     }
 }
 
-async fn daemon_set_exists(shell: &Context, daemon_set: &DaemonSetRef) -> Result<bool, WriteError> {
-    let api: Api<DaemonSet> = Api::namespaced(shell.client.clone(), &daemon_set.namespace);
-    Ok(shell.write(api.get_metadata_opt(&daemon_set.name)).await?.is_some())
+async fn daemon_set_exists(
+    context: &Context,
+    daemon_set: &DaemonSetRef,
+) -> Result<bool, WriteError> {
+    let api: Api<DaemonSet> = Api::namespaced(context.client.clone(), &daemon_set.namespace);
+    Ok(context.write(api.get_metadata_opt(&daemon_set.name)).await?.is_some())
 }
 
-/// Asks all pods that have to go; who refused, by which budget, in which words.
+/// Evicts all pods that have to leave. Returns the refused ones, with the budget that refused them and its message.
 async fn evict_all(
-    shell: &Context,
+    context: &Context,
     plan: &DrainPlan,
 ) -> Result<Vec<(PodRef, Option<String>, String)>, String> {
-    let question = |pod| async move { (pod, evict(shell, pod).await) }.boxed();
-    let questions: Vec<_> = plan.evict.iter().map(question).collect();
-    let mut answers = futures::stream::iter(questions).buffer_unordered(MAX_CONCURRENT_EVICTIONS);
+    let request = |pod| async move { (pod, evict(context, pod).await) }.boxed();
+    let requests: Vec<_> = plan.evict.iter().map(request).collect();
+    let mut responses = futures::stream::iter(requests).buffer_unordered(MAX_CONCURRENT_EVICTIONS);
     let mut refused = Vec::new();
-    while let Some((pod, result)) = answers.next().await {
+    while let Some((pod, result)) = responses.next().await {
         match result {
             Ok(()) => {}
             Err(WriteError::Api(kube::Error::Api(status))) => match eviction_refusal(&status) {
@@ -227,12 +230,12 @@ async fn evict_all(
     Ok(refused)
 }
 
-/// Asks one pod to leave, in its own time; only this one, not a later one of its name.
-async fn evict(shell: &Context, pod: &PodRef) -> Result<(), WriteError> {
-    let api: Api<Pod> = Api::namespaced(shell.client.clone(), &pod.namespace);
+/// Evicts one pod with its own grace period. The UID protects a later pod of the same name.
+async fn evict(context: &Context, pod: &PodRef) -> Result<(), WriteError> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
     let uid = Some(pod.uid.clone()).filter(|uid| !uid.is_empty());
     let preconditions = uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None });
     let delete_options = Some(DeleteParams { preconditions, ..DeleteParams::default() });
     let params = EvictParams { delete_options, ..EvictParams::default() };
-    shell.write(api.evict(&pod.name, &params)).await.map(drop)
+    context.write(api.evict(&pod.name, &params)).await.map(drop)
 }

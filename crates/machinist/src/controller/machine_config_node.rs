@@ -1,5 +1,5 @@
-//! MachineConfigNodes: where each machine is in an update. What is said there must never hold up the update itself, so
-//! failures are only logged.
+//! Writes MachineConfigNodes: how far each machine is in an update. They must never hold up the update itself, so a failed
+//! write is only reported.
 
 use std::sync::Arc;
 
@@ -16,44 +16,59 @@ use serde_json::json;
 
 use super::context::{Context, WriteError};
 
-/// Makes the object of a machine that has none.
-pub(super) async fn create(shell: &Context, node: &Node, pool: &str) {
-    let api: Api<MachineConfigNode> = Api::all(shell.client.clone());
+/// Creates the object of a machine that has none.
+pub(super) async fn create(context: &Context, node: &Node, pool: &str) {
+    let api: Api<MachineConfigNode> = Api::all(context.client.clone());
     let object = new_machine_config_node(node, pool);
-    match shell.write(api.create(&PostParams::default(), &object)).await {
-        Ok(made) => shell.caches.machine_config_nodes.upsert(made),
+    match context.write(api.create(&PostParams::default(), &object)).await {
+        Ok(made) => {
+            report_success(context, "create the MachineConfigNode", node);
+            context.caches.machine_config_nodes.upsert(made);
+        }
         Err(error) if error.is_conflict() => {}
-        Err(error) => log_failure(node, &error),
+        Err(error) => report_failure(context, "create the MachineConfigNode", node, &error),
     }
 }
 
-/// Says which pool a machine is in and which config it is to have.
-pub(super) async fn set_desired_config(shell: &Context, node: &Node, pool: &str, config: &str) {
-    let Some(object) = shell.caches.machine_config_nodes.get(&node.name_any()) else { return };
+/// Records the pool and the desired config of a machine.
+pub(super) async fn set_desired_config(context: &Context, node: &Node, pool: &str, config: &str) {
+    let Some(object) = context.caches.machine_config_nodes.get(&node.name_any()) else { return };
     if object.spec.config_version.desired == config && object.spec.pool.name == pool {
         return;
     }
     let patch = json!({"spec": {"pool": {"name": pool}, "configVersion": {"desired": config}}});
-    match shell.merge_patch(&node.name_any(), &patch).await {
-        Ok(written) => shell.caches.machine_config_nodes.upsert(written),
-        Err(error) => log_failure(node, &error),
+    match context.merge_patch(&node.name_any(), &patch).await {
+        Ok(written) => {
+            report_success(context, "write the MachineConfigNode", node);
+            context.caches.machine_config_nodes.upsert(written);
+        }
+        Err(error) => report_failure(context, "write the MachineConfigNode", node, &error),
     }
 }
 
-/// Reports a step of a machine.
-pub(super) async fn write_status(shell: &Context, node: &Arc<Node>, report: &NodeReport) {
-    let Some(object) = shell.caches.machine_config_nodes.get(&node.name_any()) else { return };
+/// Records a step of a machine.
+pub(super) async fn write_status(context: &Context, node: &Arc<Node>, report: &NodeReport) {
+    let Some(object) = context.caches.machine_config_nodes.get(&node.name_any()) else { return };
     let Some(status) = apply_report(&object, node, report, &Time(Timestamp::now())) else { return };
     let patch = json!({
         "metadata": {"resourceVersion": object.resource_version()},
         "status": status,
     });
-    match shell.merge_patch_status(&node.name_any(), &patch).await {
-        Ok(written) => shell.caches.machine_config_nodes.upsert(written),
-        Err(error) => log_failure(node, &error),
+    match context.merge_patch_status(&node.name_any(), &patch).await {
+        Ok(written) => {
+            report_success(context, "write the MachineConfigNode status", node);
+            context.caches.machine_config_nodes.upsert(written);
+        }
+        Err(error) => report_failure(context, "write the MachineConfigNode status", node, &error),
     }
 }
 
-fn log_failure(node: &Node, error: &WriteError) {
-    tracing::debug!(node = node.name_any(), %error, "cannot write the MachineConfigNode");
+fn report_success(context: &Context, task: &'static str, node: &Node) {
+    context.failures.succeeded(task, &node.name_any());
+}
+
+fn report_failure(context: &Context, task: &'static str, node: &Node, error: &WriteError) {
+    if !error.is_conflict() && !matches!(error, WriteError::NotLeading) {
+        context.failures.failed(task, &node.name_any(), &error.to_string());
+    }
 }

@@ -1,16 +1,17 @@
-//! The controller: pools get their rendered configs, and machines get their pool's config.
+//! The controller: renders the configs of pools and rolls them out to machines.
 //!
 //! ```text
-//!  API ─ world (one watch a kind) ─┬─ generate → MachineConfigs out of mirrors, policies, settings
-//!                                  ├─ render ──→ rendered configs, who points at them
-//!                                  ├─ rollout ─→ targets on machines, status of pools
-//!                                  ├─ drain ───→ cordon, evict, uncordon
-//!                                  ├─ history ─→ rendered configs kept, restored, removed
-//!                                  └─ user_data ─→ Secrets with the pointer configs of pools
+//!  API server ─ caches ─┬─ generate ────────→ MachineConfigs from mirrors, policies, kubelet settings, templates
+//!                       ├─ render ──────────→ rendered configs, and the pools that point at them
+//!                       ├─ rollout ─────────→ desired configs on machines, status of pools
+//!                       ├─ drain ───────────→ cordon, evict, uncordon
+//!                       ├─ rendered_backup ─→ rendered configs backed up, restored, removed
+//!                       └─ user_data ───────→ Secrets with the pointer configs of pools
 //! ```
 //!
-//! The loops hold no decision: those are in `machinist_core::{generate, render::sync, update, drain}`. Only the controller that
-//! holds the Lease acts ([`crate::kubernetes::lease`]); whoever loses it forgets everything and starts anew when it leads again.
+//! The loops hold no decision: those are in `machinist_core::{generate, render, rollout, drain}`. Only the controller that
+//! holds the Lease acts ([`crate::kubernetes::lease`]). A controller that loses it drops all state, and starts from nothing
+//! when it leads again.
 
 mod caches;
 mod context;
@@ -35,7 +36,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -43,12 +44,13 @@ use machinist_core::template::TemplateTree;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::Reflectors;
 use crate::listen;
-use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth};
+use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth, Readiness};
 use context::Context;
 use metrics::ControllerMetrics;
 pub use user_data::{EndpointFiles, UserData};
@@ -56,27 +58,27 @@ pub use user_data::{EndpointFiles, UserData};
 /// The name of the Lease that the leading controller holds.
 const LEASE_NAME: &str = "machine-config-controller";
 
-/// How a controller is to run.
+/// How a controller runs.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
     /// The namespace of the system's own objects.
     pub namespace: String,
-    /// The templates that the MachineConfigs of every machine are made from.
+    /// The templates of the MachineConfigs that every machine gets.
     pub templates: Arc<TemplateTree>,
-    /// How it comes to lead.
+    /// How it takes part in the leader election.
     pub election: ElectionConfig,
-    /// Where figures are served, if anywhere.
+    /// Where metrics are served, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
-    /// Figures of others in the same process, for the same page.
+    /// Metrics of other components in the same process, for the same endpoint.
     pub extra_metrics: Vec<MetricsSource>,
-    /// What machines are pointed at, where pointer configs are wanted.
+    /// Where machines fetch their configs, if pointer configs are wanted.
     pub user_data: Option<UserData>,
 }
 
-/// Runs until `stop` ends. It outlives API servers that go away and leases that are lost.
+/// Runs until `stop` ends. It survives restarts of the API server and lost leases.
 ///
 /// # Errors
-/// It cannot begin: the address for its figures is taken.
+/// The address for its metrics is taken.
 pub async fn run(
     client: Client,
     options: ControllerOptions,
@@ -87,41 +89,44 @@ pub async fn run(
     let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
-        let listener = listen::bind(address, "--metrics-listen-address").await?;
+        let listener = listen::bind(address, "--metrics-listen").await?;
         let mut sources = options.extra_metrics.clone();
         sources.push(metrics.source());
-        let page = MetricsEndpoint { sources, health: Some(health.subscribe()) };
-        tasks.spawn(page.serve(listener));
+        let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
+        tasks.spawn(MetricsEndpoint { sources, health: Some(readiness) }.serve(listener));
     }
-    let (events, writing) = Recorder::new(client.clone());
-    tasks.spawn(writing);
-    let mut elector = Elector::new(LEASE_NAME, client.clone(), options.election.clone());
+    let (events, writer) = Recorder::new(client.clone(), failures.clone());
+    tasks.spawn(writer);
+    let election = options.election.clone();
+    let mut elector = Elector::new(LEASE_NAME, client.clone(), election, failures.clone());
     let lead = async {
         loop {
-            if let Err(error) = create_namespaces(&client, &options).await {
-                tracing::debug!(error = format!("{error:#}"), "cannot prepare the namespace");
-            }
+            ensure_namespaces(&client, &options, &failures).await;
             health.send_replace(ProcessHealth::Standby);
             let lead = elector.acquire().await;
             tracing::info!(identity = options.election.identity, "leading");
             metrics.set_leading(true);
             let mut term = JoinSet::new();
-            let has_pods = retry_until_ok(|| serves_pods(&client)).await;
-            let shell = Context::new(
+            let has_pods = retry_until_ok(&failures, || serves_pods(&client)).await;
+            let context = Context::new(
                 client.clone(),
                 events.clone(),
+                failures.clone(),
                 metrics.clone(),
                 lead.clone(),
                 &options,
                 has_pods,
             );
-            start_loops(&shell, &failures, &mut term, health.clone());
+            start_loops(&context, &mut term, health.clone());
             if let Some(user_data) = options.user_data.clone() {
-                term.spawn(user_data::run(shell.clone(), user_data));
+                term.spawn(user_data::run(context.clone(), user_data));
             }
             elector.renew_until_lost(&lead).await;
             metrics.set_leading(false);
-            tracing::warn!("this controller does not lead any more");
+            // Nobody is left who could report a recovery.
+            drop(term);
+            failures.clear();
+            tracing::warn!(identity = options.election.identity, "no longer leading");
         }
     };
     tokio::select! {
@@ -132,57 +137,69 @@ pub async fn run(
     Ok(())
 }
 
-/// Starts all loops of one time of leadership; they end when the tasks are dropped.
-fn start_loops(
-    shell: &Context,
-    failures: &FailureLog,
-    term: &mut JoinSet<()>,
-    health: watch::Sender<ProcessHealth>,
-) {
-    let mut reflectors = Reflectors::new(shell.client.clone(), failures.clone(), term);
-    shell.caches.start_watches(&shell.client, &shell.namespace, &mut reflectors);
-    term.spawn(generate::run(shell.clone()));
-    term.spawn(render::run(shell.clone()));
-    term.spawn(rollout::run(shell.clone()));
-    term.spawn(drain::run(shell.clone()));
-    term.spawn(rendered_backup::run(shell.clone()));
-    let world = shell.caches.clone();
+/// Starts all loops of one term of leadership; they end when the tasks are dropped.
+fn start_loops(context: &Context, term: &mut JoinSet<()>, health: watch::Sender<ProcessHealth>) {
+    let client = context.client.clone();
+    let mut reflectors = Reflectors::new(client, context.failures.clone(), term);
+    context.caches.start_watches(&context.client, &context.namespace, &mut reflectors);
+    term.spawn(generate::run(context.clone()));
+    term.spawn(render::run(context.clone()));
+    term.spawn(rollout::run(context.clone()));
+    term.spawn(drain::run(context.clone()));
+    term.spawn(rendered_backup::run(context.clone()));
+    let caches = context.caches.clone();
     term.spawn(async move {
-        world.wait_until_ready().await;
+        caches.wait_until_ready().await;
         health.send_replace(ProcessHealth::Leading);
     });
 }
 
-/// Makes the namespaces that the controller writes to, where they are missing.
-async fn create_namespaces(client: &Client, options: &ControllerOptions) -> Result<()> {
-    let api: Api<Namespace> = Api::all(client.clone());
+/// Creates the namespaces that the controller writes to, where they are missing. A failure is only reported: the namespaces
+/// may exist although we must not read them.
+async fn ensure_namespaces(client: &Client, options: &ControllerOptions, failures: &FailureLog) {
+    const TASK: &str = "create the namespace";
     let user_data = options.user_data.as_ref().map(|user_data| &user_data.namespace);
     for name in [&options.namespace, &options.election.namespace].into_iter().chain(user_data) {
-        if api.get_opt(name).await?.is_none() {
-            let mut namespace = Namespace::default();
-            namespace.metadata.name = Some(name.clone());
-            match api.create(&PostParams::default(), &namespace).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                answer => drop(answer.with_context(|| format!("create the namespace {name}"))?),
-            }
+        match ensure_namespace(client, name).await {
+            Ok(()) => failures.succeeded(TASK, name),
+            Err(error) => drop(failures.failed(TASK, name, &error_text(&error))),
         }
     }
-    Ok(())
+}
+
+async fn ensure_namespace(client: &Client, name: &str) -> kube::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    if api.get_opt(name).await?.is_some() {
+        return Ok(());
+    }
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    match api.create(&PostParams::default(), &namespace).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        created => created.map(drop),
+    }
 }
 
 /// Whether the API server runs pods. A hub does not.
-async fn serves_pods(client: &Client) -> Result<bool> {
+async fn serves_pods(client: &Client) -> kube::Result<bool> {
     let core = client.list_core_api_resources("v1").await?;
     Ok(core.resources.iter().any(|resource| resource.name == "pods"))
 }
 
-/// Asks until there is an answer.
-async fn retry_until_ok<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
+/// Repeats a request until it succeeds.
+async fn retry_until_ok<T, F: Future<Output = kube::Result<T>>>(
+    failures: &FailureLog,
+    request: impl Fn() -> F,
+) -> T {
+    const TASK: &str = "discover the served resources";
     loop {
-        match ask().await {
-            Ok(answer) => return answer,
+        match request().await {
+            Ok(response) => {
+                failures.succeeded(TASK, "");
+                return response;
+            }
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "no answer yet");
+                failures.failed(TASK, "", &error_text(&error));
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }

@@ -1,4 +1,4 @@
-//! What the rollout loop writes on the machines of a pool.
+//! Writes of the rollout loop to the machines of a pool: desired configs, reboot approvals, labels and taints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +16,25 @@ use machinist_core::rollout::{RolloutDecision, RolloutPolicy};
 use serde_json::{Value, json};
 
 use super::context::WriteError;
+use super::event_component;
 use super::machine_config_node as machine;
 use super::rollout::PoolReconcile;
 
-/// How many machines are tended in one turn beside those that get a config, so that a large pool does not keep the
-/// others waiting.
+/// How many housekeeping writes one pass makes, so that a large pool does not delay the others.
 const MAX_MAINTAINED_PER_PASS: usize = 256;
+/// How many machines are written at a time.
+const MAX_CONCURRENT_WRITES: usize = 32;
+/// The task under which failed writes are reported.
+const TASK: &str = "write the machine";
 
-/// The name of the machine that was written, or why it was not. Empty for what is not worth an event.
+/// The name of the written machine, or why the write failed. The name is empty if the write needs no event.
 type NodeWrite = Result<String, WriteError>;
 
-/// Annotations to write; those without a value go.
+/// Annotations to write; those without a value are removed.
 type AnnotationUpdates = BTreeMap<String, Option<String>>;
 
 impl PoolReconcile<'_> {
-    /// Sends machines to the target; how many writes failed.
+    /// Sends machines to the target. Returns how many writes failed.
     pub(super) async fn send(&self, names: &[String], target: &str) -> usize {
         let more =
             RolloutPolicy::from_annotations(self.pool).map(|policy| policy.node_annotations());
@@ -39,7 +43,7 @@ impl PoolReconcile<'_> {
         if let Some(topology) = config.and_then(|config| control_plane_topology(&config)) {
             more.insert(annotation::CONTROL_PLANE_TOPOLOGY.to_owned(), Some(topology));
         }
-        let write = |node| self.send_one(node, target, &more).boxed();
+        let write = |node| self.reported(node, self.send_one(node, target, &more).boxed()).boxed();
         let (sent, failed) = self.all(self.members_named(names).map(write).collect()).await;
         let (reason, what) = match self.layering.target(self.pool).image {
             None => ("SetDesiredConfig", format!("MachineConfig: {target}")),
@@ -60,13 +64,13 @@ impl PoolReconcile<'_> {
 
     async fn send_one(&self, node: &Node, target: &str, more: &AnnotationUpdates) -> NodeWrite {
         if let Some(labels) = self.missing_labels(node) {
-            // It is in another pool from now on, and not sent anywhere.
+            // From now on it is in another pool, which sends it its config.
             return self.patch_node(node, labels).await.map(|_| String::new());
         }
         machine::set_desired_config(self.context, node, &self.pool.name_any(), target).await;
         let mut patch = target_patch(node, self.layering.target(self.pool));
         for (key, value) in more {
-            // What is not there need not be removed.
+            // An annotation that is missing need not be removed.
             if value.is_some() || node.annotations().contains_key(key) {
                 patch["metadata"]["annotations"][key] = json!(value);
             }
@@ -74,11 +78,11 @@ impl PoolReconcile<'_> {
         self.send_patch(node, patch).await
     }
 
-    /// What a machine that booted straight into a custom pool lacks to be in it.
+    /// The labels that a machine lacks that was booted for a custom pool.
     fn missing_labels(&self, node: &Node) -> Option<Value> {
-        let world = &self.context.caches;
+        let caches = &self.context.caches;
         let first = node.annotations().get(annotation::FIRST_PIVOT_CONFIG)?;
-        let (config, pools) = (world.configs.get(first)?, world.pools.all());
+        let (config, pools) = (caches.configs.get(first)?, caches.pools.all());
         custom_pool_labels(
             node,
             |_| Some(config.as_ref()),
@@ -86,10 +90,11 @@ impl PoolReconcile<'_> {
         )
     }
 
-    /// Lets machines restart that wait for it; how many writes failed.
+    /// Allows machines that wait for a reboot to restart. Returns how many writes failed.
     pub(super) async fn allow_restart(&self, names: &[String], target: &str) -> usize {
         let patch = json!({"metadata": {"annotations": {ours::REBOOT_APPROVED: target}}});
-        let write = |node| self.send_patch(node, patch.clone()).boxed();
+        let write =
+            |node| self.reported(node, self.send_patch(node, patch.clone()).boxed()).boxed();
         let (allowed, failed) = self.all(self.members_named(names).map(write).collect()).await;
         if !allowed.is_empty() {
             let text = format!("Restart allowed for {}", allowed.join(", "));
@@ -98,7 +103,7 @@ impl PoolReconcile<'_> {
         failed
     }
 
-    /// Keeps taints, labels and MachineConfigNodes in order; whether there is more to do.
+    /// Keeps taints, labels and MachineConfigNodes current. Returns whether there is more to do.
     pub(super) async fn tend(&self, decision: &RolloutDecision, exists: bool) -> bool {
         let pool = self.pool.name_any();
         let paused = self.pool.spec.paused == Some(true);
@@ -117,8 +122,11 @@ impl PoolReconcile<'_> {
         let more = writes.len() > MAX_MAINTAINED_PER_PASS;
         writes.truncate(MAX_MAINTAINED_PER_PASS);
         let writes = writes.into_iter().map(|(node, patch)| match patch {
-            None => machine::create(self.context, node, &pool).map(|()| Ok(String::new())).boxed(),
-            Some(patch) => self.patch_node(node, patch).boxed(),
+            None => {
+                let create = machine::create(self.context, node, &pool);
+                create.map(|()| Ok(String::new())).boxed()
+            }
+            Some(patch) => self.reported(node, self.patch_node(node, patch).boxed()).boxed(),
         });
         self.all(writes.collect()).await;
         more
@@ -133,34 +141,43 @@ impl PoolReconcile<'_> {
         names.iter().filter_map(move |name| by_name.get(name.as_str()).copied())
     }
 
-    /// Performs writes side by side; what succeeded, and how many failed.
+    /// Performs writes concurrently. Returns the names of the written machines, and how many writes failed.
     async fn all(&self, writes: Vec<BoxFuture<'_, NodeWrite>>) -> (Vec<String>, usize) {
-        let mut answers = futures::stream::iter(writes).buffered(32);
-        let (mut good, mut failed) = (Vec::new(), 0);
-        while let Some(answer) = answers.next().await {
-            match answer {
+        let mut results = futures::stream::iter(writes).buffered(MAX_CONCURRENT_WRITES);
+        let (mut written, mut failed) = (Vec::new(), 0);
+        while let Some(result) = results.next().await {
+            match result {
                 Ok(name) if name.is_empty() => {}
-                Ok(name) => good.push(name),
-                // Our view was old; it is new in a moment.
-                Err(error) if error.is_stale() || error.is_not_found() => failed += 1,
-                Err(error) => {
-                    self.log_failure("cannot write a machine", &error);
-                    failed += 1;
-                }
+                Ok(name) => written.push(name),
+                Err(_) => failed += 1,
             }
         }
-        (good, failed)
+        (written, failed)
     }
 
-    /// Patches a machine, unless somebody has sent it elsewhere or moved it to another pool since we looked.
+    /// Performs one write and reports how it went.
+    async fn reported(&self, node: &Node, write: BoxFuture<'_, NodeWrite>) -> NodeWrite {
+        let result = write.await;
+        match &result {
+            Ok(_) => self.context.write_succeeded(TASK, node),
+            // Our cache was stale; the watch updates it.
+            Err(error) if error.is_stale() || error.is_not_found() => {}
+            Err(error) => {
+                self.context.write_failed(TASK, event_component::NODE, node, error);
+            }
+        }
+        result
+    }
+
+    /// Patches a machine, unless its desired config or its pool has changed since we read it.
     async fn send_patch(&self, node: &Node, patch: Value) -> NodeWrite {
-        let grounds =
+        let preconditions =
             PatchPreconditions { annotations: &[annotation::DESIRED_CONFIG], labels: true };
-        self.context.patch_node(node, &patch, grounds).await?;
+        self.context.patch_node(node, &patch, preconditions).await?;
         Ok(node.name_any())
     }
 
-    /// Patches a machine, unless it changed in any way since we looked: for what can wait.
+    /// Patches a machine, unless it has changed in any way since we read it: for writes that can wait.
     async fn patch_node(&self, node: &Node, mut patch: Value) -> NodeWrite {
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
         let written: Node = self.context.merge_patch(&node.name_any(), &patch).await?;

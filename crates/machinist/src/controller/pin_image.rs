@@ -1,4 +1,4 @@
-//! Rendered configs whose image is named by a tag get the image by its digest beside it.
+//! Pins images: a rendered config that names its OS image by a tag also gets the digest. Called by the render loop.
 
 use std::time::Duration;
 
@@ -7,27 +7,29 @@ use kube::api::PostParams;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::render::pin_image::{ImagePin, plan_pin, set_pinned_image};
 use machinist_core::render::reconcile::RenderPlan;
+use machinist_core::rollout::RenderStatus;
 
 use super::context::Context;
 use super::event_component;
-use super::render::{RETRY_DELAY, RenderStatus};
+use super::render::RETRY_DELAY;
 use super::resolve_tag::{RegistryAuth, TagResolution, TagResolver};
 
-/// After a registry that could not say which image a tag means.
+/// The task under which failed writes are reported.
+const TASK: &str = "write the pinned image";
+/// The wait after a registry did not resolve a tag.
 const REGISTRY_RETRY_DELAY: Duration = Duration::from_secs(15);
 
-/// An image that is named by a tag is pinned before any machine may have it. Says whether the pool has to
-/// wait for that, and when to look again.
+/// Pins an image before any machine gets it. Returns whether the pool has to wait for that, and when to try again.
 pub(super) async fn pin_image(
-    shell: &Context,
-    pins: &TagResolver,
+    context: &Context,
+    tags: &TagResolver,
     pool: &MachineConfigPool,
-    todo: &mut RenderPlan,
+    plan: &mut RenderPlan,
 ) -> (RenderStatus, Option<Duration>) {
     let present = pool.spec.configuration.as_ref().and_then(|it| it.name.as_deref());
-    let present = present.and_then(|name| shell.caches.configs.get(name));
-    let Some(new) = todo.create.as_mut() else {
-        return (RenderStatus::Rendered, pin_later(shell, pins, &todo.rendered).await);
+    let present = present.and_then(|name| context.caches.configs.get(name));
+    let Some(new) = plan.create.as_mut() else {
+        return (RenderStatus::Rendered, pin_later(context, tags, &plan.rendered).await);
     };
     let tagged = match plan_pin(new, present.as_deref()) {
         ImagePin::NotNeeded => return (RenderStatus::Rendered, None),
@@ -37,20 +39,20 @@ pub(super) async fn pin_image(
         }
         ImagePin::Resolve(tagged) => tagged,
     };
-    match pins.resolve(&tagged, RegistryAuth::from_cluster(shell).await) {
+    match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await) {
         TagResolution::Resolved(digest) => {
             set_pinned_image(new, tagged.by_digest(&digest));
             (RenderStatus::Rendered, None)
         }
         TagResolution::Resolving => (RenderStatus::Waiting, Some(RETRY_DELAY)),
-        // Nobody waits for a registry that does not answer: the original would not ask it. A host that
-        // unpacks images itself takes none without a digest.
+        // A registry that does not respond must not block the pool: MCO does not ask it. A host that unpacks images itself
+        // rejects an image without a digest.
         TagResolution::Failed(why) => {
             let image = new.spec.os_image_url.clone().unwrap_or_default();
             let message = format!(
                 "osImageURL {image}: cannot find out which image the tag means: {why}; machines may get different ones: name the image by its digest"
             );
-            shell.events.report_event(
+            context.events.report_event(
                 event_component::RENDER,
                 pool,
                 true,
@@ -62,26 +64,29 @@ pub(super) async fn pin_image(
     }
 }
 
-/// Pins the image of a config that was made when the registry could not say which it is. Says when to look
-/// again, if that is still so.
-async fn pin_later(shell: &Context, pins: &TagResolver, rendered: &str) -> Option<Duration> {
-    let made = shell.caches.configs.get(rendered)?;
+/// Pins the image of a config that was rendered while the registry did not resolve its tag. Returns when to try again, if
+/// it still does not.
+async fn pin_later(context: &Context, tags: &TagResolver, rendered: &str) -> Option<Duration> {
+    let made = context.caches.configs.get(rendered)?;
     let ImagePin::Resolve(tagged) = plan_pin(&made, None) else { return None };
-    let digest = match pins.resolve(&tagged, RegistryAuth::from_cluster(shell).await) {
+    let digest = match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await) {
         TagResolution::Resolved(digest) => digest,
         TagResolution::Resolving => return Some(RETRY_DELAY),
         TagResolution::Failed(_) => return Some(REGISTRY_RETRY_DELAY),
     };
     let mut wanted = made.as_ref().clone();
     set_pinned_image(&mut wanted, tagged.by_digest(&digest));
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
-    match shell.write(api.replace(rendered, &PostParams::default(), &wanted)).await {
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
+    match context.write(api.replace(rendered, &PostParams::default(), &wanted)).await {
         Ok(written) => {
-            shell.caches.configs.upsert(written);
+            context.write_succeeded(TASK, made.as_ref());
+            context.caches.configs.upsert(written);
             None
         }
         Err(error) => {
-            tracing::debug!(rendered, %error, "cannot write which image the tag means");
+            if !error.is_conflict() {
+                context.write_failed(TASK, event_component::RENDER, made.as_ref(), &error);
+            }
             Some(RETRY_DELAY)
         }
     }

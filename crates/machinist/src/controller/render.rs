@@ -1,4 +1,6 @@
-//! The render loop: whenever a source changes, the pools get their rendered configs.
+//! The render loop: renders the configs of all pools whenever a source changes.
+//!
+//! `core::render::reconcile` decides; this performs the writes and reports how they went.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +13,9 @@ use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::ImageSources;
 use machinist_core::render::reconcile::{ReconcileError, RenderInputs, RenderPlan};
+use machinist_core::rollout::RenderStatus;
 use serde_json::json;
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
@@ -21,63 +25,53 @@ use super::rendered_backup;
 use super::resolve_tag::TagResolver;
 use crate::kubernetes::reflectors::publish;
 
-/// A burst of changes is over when nothing came for this long...
+/// A burst of changes ends when there was none for this long...
 const DEBOUNCE: Duration = Duration::from_millis(150);
-/// ...but nobody waits longer than this.
+/// ...but rendering never waits longer than this.
 const MAX_WAIT: Duration = Duration::from_millis(700);
-/// After a write that failed.
+/// The wait after a failed write.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How the rendering of a pool went last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RenderStatus {
-    /// The pool has its config.
-    Rendered,
-    /// Something else has to happen first.
-    Waiting,
-    /// There is nothing to render.
-    NoSources(String),
-    /// The sources are bad.
-    Failed(String),
-}
+/// The task under which failed writes are reported.
+const TASK: &str = "write the rendered config";
 
-/// By the names of the pools.
+/// The result of the last attempt, by pool.
 pub(super) type RenderStatuses = BTreeMap<String, RenderStatus>;
 
-/// What the controller calls itself in what it makes.
+/// The controller's version, in the objects that it creates.
 pub(super) const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
 
-/// Renders for ever.
-pub(super) async fn run(shell: Context) {
-    let world = &shell.caches;
-    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
-    turns.watch(world.pools.subscribe());
-    turns.watch(world.configs.subscribe());
-    turns.watch(world.controller_configs.subscribe());
-    turns.watch(world.os_image_streams.subscribe());
-    world.wait_until_ready().await;
-    let (mut again, pins) = (Some(RETRY_DELAY), TagResolver::default());
+/// Runs for ever.
+pub(super) async fn run(context: Context) {
+    let caches = &context.caches;
+    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    debounce.watch(caches.pools.subscribe());
+    debounce.watch(caches.configs.subscribe());
+    debounce.watch(caches.controller_configs.subscribe());
+    debounce.watch(caches.os_image_streams.subscribe());
+    caches.wait_until_ready().await;
+    let (mut retry, tags) = (Some(RETRY_DELAY), TagResolver::default());
     loop {
-        turns.next(again).await;
-        again = reconcile(&shell, &pins).await;
+        debounce.next(retry).await;
+        retry = reconcile(&context, &tags).await;
     }
 }
 
-/// Renders all pools once; when it has to be looked at again by itself.
-async fn reconcile(shell: &Context, pins: &TagResolver) -> Option<Duration> {
-    let world = &shell.caches;
-    let configs = world.configs.all();
+/// Renders all pools once. Returns when to render again even if nothing changes.
+async fn reconcile(context: &Context, tags: &TagResolver) -> Option<Duration> {
+    let caches = &context.caches;
+    let configs = caches.configs.all();
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
-    let (controller_config, streams) = (world.controller_config(), world.streams());
-    let worker = world.pools.get(object::POOL_WORKER);
+    let (controller_config, streams) = (caches.controller_config(), caches.streams());
+    let worker = caches.pools.get(object::POOL_WORKER);
     let system = ImageSources {
         controller_config: controller_config.as_deref(),
         streams: streams.as_deref(),
         worker: worker.as_deref(),
     };
-    let mut renders = RenderStatuses::new();
-    let mut again = None;
-    for pool in world.pools.all() {
+    let mut statuses = RenderStatuses::new();
+    let mut retry = None;
+    for pool in caches.pools.all() {
         if pool.metadata.deletion_timestamp.is_some() {
             continue;
         }
@@ -88,29 +82,65 @@ async fn reconcile(shell: &Context, pins: &TagResolver) -> Option<Duration> {
             version: VERSION,
             overrides: ValidationOverrides::default(),
         };
-        let render = match machinist_core::render::reconcile::reconcile(&inputs) {
-            Ok(mut todo) => {
-                let overridden = todo.os_image_overridden;
-                shell.metrics.set_os_image_overridden(&pool.name_any(), overridden);
-                let (pinned, later) = pin_image(shell, pins, &pool, &mut todo).await;
-                again = earlier(again, later);
-                match pinned {
-                    RenderStatus::Rendered => {
-                        if let Err(error) = write_rendered(shell, &pool, todo).await {
-                            again = earlier(again, Some(RETRY_DELAY));
-                            tracing::debug!(pool = pool.name_any(), %error, "cannot write what was rendered");
-                        }
-                        RenderStatus::Rendered
-                    }
-                    waits => waits,
-                }
+        let name = pool.name_any();
+        let span = tracing::info_span!("render", pool = name);
+        let status = match machinist_core::render::reconcile::reconcile(&inputs) {
+            Ok(plan) => {
+                context.metrics.set_os_image_overridden(&name, plan.os_image_overridden);
+                let (status, later) = carry_out(context, tags, &pool, plan).instrument(span).await;
+                retry = earlier(retry, later);
+                status
             }
-            Err(error) => report_failure(shell, &pool, &error),
+            Err(error) => span.in_scope(|| report_failure(context, &pool, &error)),
         };
-        renders.insert(pool.name_any(), render);
+        statuses.insert(name, status);
     }
-    publish(&shell.render_statuses, renders);
-    again
+    publish(&context.render_statuses, statuses);
+    retry
+}
+
+/// Performs the plan for one pool. Returns when to try again, if that is needed.
+async fn carry_out(
+    context: &Context,
+    tags: &TagResolver,
+    pool: &Arc<MachineConfigPool>,
+    mut plan: RenderPlan,
+) -> (RenderStatus, Option<Duration>) {
+    let (status, later) = pin_image(context, tags, pool, &mut plan).await;
+    if status != RenderStatus::Rendered {
+        return (status, later);
+    }
+    match write_rendered(context, pool, plan).await {
+        Ok(()) => {
+            context.write_succeeded(TASK, pool.as_ref());
+            (RenderStatus::Rendered, later)
+        }
+        Err(error) => {
+            let retry = earlier(later, Some(RETRY_DELAY));
+            (write_failure_status(context, pool, &error), retry)
+        }
+    }
+}
+
+/// The status of a pool whose config could not be written. One failed attempt leaves the pool's condition alone: an API
+/// server that restarts is no problem of the pool.
+fn write_failure_status(
+    context: &Context,
+    pool: &Arc<MachineConfigPool>,
+    error: &WriteError,
+) -> RenderStatus {
+    if error.is_conflict() {
+        return RenderStatus::Waiting;
+    }
+    let state = context.write_failed(TASK, event_component::RENDER, pool.as_ref(), error);
+    if state.is_persistent() {
+        let name = pool.name_any();
+        RenderStatus::WriteFailed(format!(
+            "Failed to store the rendered config of pool {name}: {error}"
+        ))
+    } else {
+        RenderStatus::Waiting
+    }
 }
 
 fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
@@ -118,17 +148,17 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 }
 
 fn report_failure(
-    shell: &Context,
+    context: &Context,
     pool: &Arc<MachineConfigPool>,
     error: &ReconcileError,
 ) -> RenderStatus {
     let name = pool.name_any();
     match error {
         ReconcileError::EmptySelector => {
-            let before = shell.render_statuses.borrow().get(&name).cloned();
+            let before = context.render_statuses.borrow().get(&name).cloned();
             if before != Some(RenderStatus::Waiting) {
                 let message = error.to_string();
-                shell.events.report_event(
+                context.events.report_event(
                     event_component::RENDER,
                     pool.as_ref(),
                     true,
@@ -146,61 +176,61 @@ fn report_failure(
     }
 }
 
-/// Writes what has to be written: first the config, then who points at it.
+/// Writes what has to be written: first the config, then the pool that points at it.
 async fn write_rendered(
-    shell: &Context,
+    context: &Context,
     pool: &Arc<MachineConfigPool>,
-    todo: RenderPlan,
+    plan: RenderPlan,
 ) -> Result<(), WriteError> {
-    let world = &shell.caches;
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
+    let caches = &context.caches;
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
     let params = PostParams::default();
-    if let Some(wanted) = todo.create {
-        match shell.write(api.create(&params, &wanted)).await {
+    if let Some(wanted) = plan.create {
+        match context.write(api.create(&params, &wanted)).await {
             Ok(made) => {
-                report_rendered(shell, pool, &made, todo.annotated_by.as_deref());
-                rendered_backup::back_up(shell, &made).await?;
-                world.configs.upsert(made);
+                report_rendered(context, pool, &made, plan.annotated_by.as_deref());
+                rendered_backup::back_up(context, &made).await?;
+                caches.configs.upsert(made);
             }
-            // Somebody was quicker; the watch brings it.
+            // It exists already; the watch brings it.
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
         }
     }
-    if let Some(wanted) = todo.repair {
+    if let Some(wanted) = plan.repair {
         let name = wanted.name_any();
-        let repaired = shell.write(api.replace(&name, &params, &wanted)).await?;
+        let repaired = context.write(api.replace(&name, &params, &wanted)).await?;
         let message = format!("{name} was edited; made again from its sources");
-        shell.events.report_event(
+        context.events.report_event(
             event_component::RENDER,
             pool.as_ref(),
             true,
             "RenderedConfigRepaired",
             message,
         );
-        world.configs.upsert(repaired);
+        caches.configs.upsert(repaired);
     }
     let mut patch = json!({});
-    if let Some(configuration) = todo.set_configuration {
+    if let Some(configuration) = plan.set_configuration {
         patch["spec"] = json!({"configuration": {
             "name": configuration.name,
             "source": configuration.source,
         }});
     }
-    if todo.end_rollback {
+    if plan.end_rollback {
         let gone = [annotation::machinist::ROLLED_BACK_FROM, annotation::machinist::ROLLED_BACK_TO];
         patch["metadata"]["annotations"] =
             gone.iter().map(|key| ((*key).to_owned(), serde_json::Value::Null)).collect();
     }
     if patch.as_object().is_some_and(|patch| !patch.is_empty()) {
         patch["metadata"]["resourceVersion"] = json!(pool.resource_version());
-        world.pools.upsert(shell.merge_patch(&pool.name_any(), &patch).await?);
+        caches.pools.upsert(context.merge_patch(&pool.name_any(), &patch).await?);
     }
     Ok(())
 }
 
 fn report_rendered(
-    shell: &Context,
+    context: &Context,
     pool: &Arc<MachineConfigPool>,
     made: &MachineConfig,
     annotated_by: Option<&str>,
@@ -212,7 +242,7 @@ fn report_rendered(
         made.name_any()
     );
     let pool = pool.as_ref();
-    shell.events.report_event(
+    context.events.report_event(
         event_component::RENDER,
         pool,
         false,
@@ -220,7 +250,7 @@ fn report_rendered(
         message,
     );
     if !annotation(annotation::OS_IMAGE_URL_OVERRIDDEN).is_empty() {
-        let base = shell.caches.controller_config();
+        let base = context.caches.controller_config();
         let was = base.and_then(|cc| cc.spec.os_image_url.clone()).unwrap_or_default();
         let is = made.spec.os_image_url.clone().unwrap_or_default();
         let via = annotated_by.map_or_else(
@@ -231,7 +261,7 @@ fn report_rendered(
             "OSImageURL was overridden via {via} in {} (was: {was} is: {is})",
             made.name_any()
         );
-        shell.events.report_event(
+        context.events.report_event(
             event_component::RENDER,
             made,
             false,

@@ -1,7 +1,8 @@
-//! Rendered configs are kept, so that one which somebody deletes can be made again byte for byte, also when its sources
-//! have long changed; and those that nobody needs any more are removed.
+//! The loop that backs up rendered configs, restores deleted ones byte for byte, and removes unused ones.
 //!
-//! A rendered config may hold secrets, so it is kept in Secrets: its JSON, compressed, in parts that fit.
+//! A machine may need a rendered config whose sources have long changed, so it cannot be rendered again. A rendered config
+//! may hold secrets, so the backup is in Secrets: its JSON, compressed, in parts that fit. `core::rollout` decides which
+//! configs are needed.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -20,79 +21,109 @@ use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::object;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::rollout::{referenced_configs, removable_configs};
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
 use super::event_component;
+use crate::kubernetes::error_text::error_text;
+use crate::kubernetes::failure_log::FailureState;
 
 /// The label of all Secrets that hold rendered configs.
 pub(super) const RENDERED_CONFIG_LABEL: &str = "machinist.dev/rendered-config";
-/// How many parts there are.
+/// The number of parts.
 const PARTS_ANNOTATION: &str = "machinist.dev/parts";
-/// A part must fit into a Secret with its base64.
+/// The size of a part. With its base64 it has to fit into a Secret.
 const MAX_PART_SIZE: usize = 700 * 1024;
-/// The entry of the Secret.
+/// The key in the Secret.
 const DATA_KEY: &str = "config.json.gz";
-/// How many rendered configs of a pool are kept although nobody needs them.
+/// How many unused rendered configs of a pool are kept.
 const MAX_UNUSED_CONFIGS: usize = 10;
-/// Nothing larger than this is taken from a Secret that says it is a rendered config.
+/// The largest config that is unpacked: a Secret could be a decompression bomb.
 const MAX_UNPACKED_SIZE: u64 = 16 * 1024 * 1024;
-/// After a write that failed.
+/// The task under which failures are reported.
+const TASK: &str = "back up, restore and remove rendered configs";
+/// The wait after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Keeps, restores and removes for ever.
-pub(super) async fn run(shell: Context) {
-    let world = &shell.caches;
-    let mut turns = Debounce::new(Duration::from_millis(200), Duration::from_secs(2));
-    turns.watch(world.pools.subscribe());
-    turns.watch(world.configs.subscribe());
-    turns.watch(world.nodes.subscribe());
-    world.wait_until_ready().await;
-    let mut told = BTreeSet::new();
-    let mut again = true;
+/// Runs for ever.
+pub(super) async fn run(context: Context) {
+    let caches = &context.caches;
+    let mut debounce = Debounce::new(Duration::from_millis(200), Duration::from_secs(2));
+    debounce.watch(caches.pools.subscribe());
+    debounce.watch(caches.configs.subscribe());
+    debounce.watch(caches.nodes.subscribe());
+    caches.wait_until_ready().await;
+    let mut reported = BTreeSet::new();
+    let mut is_retry = true;
     loop {
-        turns.next(again.then_some(RETRY_DELAY)).await;
-        again = match reconcile(&shell, &mut told).await {
-            Ok(()) => false,
-            Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "cannot keep rendered configs");
-                true
-            }
-        };
+        debounce.next(is_retry.then_some(RETRY_DELAY)).await;
+        let span = tracing::info_span!("rendered_backup");
+        is_retry = !reconcile(&context, &mut reported).instrument(span).await;
     }
 }
 
-async fn reconcile(shell: &Context, told: &mut BTreeSet<String>) -> Result<()> {
-    let world = &shell.caches;
-    let (pools, nodes, configs) = (world.pools.all(), world.nodes.all(), world.configs.all());
+/// Looks at all rendered configs once. Returns whether all went well; one config that fails does not stop the others.
+async fn reconcile(context: &Context, reported: &mut BTreeSet<String>) -> bool {
+    let caches = &context.caches;
+    let (pools, nodes, configs) = (caches.pools.all(), caches.nodes.all(), caches.configs.all());
     let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
     let nodes: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
+    let mut all_well = true;
     let is_rendered =
         |config: &&MachineConfig| config.name_any().starts_with(object::RENDERED_PREFIX);
     let rendered: Vec<&MachineConfig> =
         configs.iter().map(AsRef::as_ref).filter(is_rendered).collect();
     for name in referenced_configs(&pools, &nodes) {
-        match world.configs.get(&name) {
-            Some(config) => back_up(shell, &config).await?,
-            None => restore(shell, &pools, &name, told).await?,
-        }
+        let result = match caches.configs.get(&name) {
+            Some(config) => back_up(context, &config).await.map_err(Into::into),
+            None => restore(context, &pools, &name, reported).await,
+        };
+        all_well &= report_result(context, &name, result);
     }
-    let machines = world.machine_config_nodes.all();
+    let machines = caches.machine_config_nodes.all();
     for name in removable_configs(&pools, &nodes, &machines, &rendered, MAX_UNUSED_CONFIGS) {
-        remove(shell, &name).await?;
+        let result = remove(context, &name).await;
+        all_well &= report_result(context, &name, result);
     }
-    Ok(())
+    all_well
 }
 
-/// Keeps a rendered config, unless it is kept already.
-pub(super) async fn back_up(shell: &Context, config: &MachineConfig) -> Result<(), WriteError> {
-    if existing_part(shell, &config.name_any(), 0).is_some() {
+/// Reports the result for one config. Returns whether it went well.
+fn report_result(context: &Context, name: &str, result: Result<()>) -> bool {
+    let Err(error) = result else {
+        context.failures.succeeded(TASK, name);
+        return true;
+    };
+    if matches!(error.downcast_ref(), Some(WriteError::NotLeading)) {
+        return false;
+    }
+    let text = format!("{error:#}");
+    let state = context.failures.failed(TASK, name, &text);
+    if let Some(config) = context.caches.configs.get(name)
+        && state == FailureState::BecamePersistent
+    {
+        let message = format!("cannot {TASK}: {text}");
+        context.events.record(
+            event_component::RENDER,
+            config.as_ref(),
+            true,
+            "WriteFailed",
+            message,
+        );
+    }
+    false
+}
+
+/// Backs up a rendered config, unless there is a backup.
+pub(super) async fn back_up(context: &Context, config: &MachineConfig) -> Result<(), WriteError> {
+    if existing_part(context, &config.name_any(), 0).is_some() {
         return Ok(());
     }
-    let api: Api<Secret> = Api::namespaced(shell.client.clone(), &shell.namespace);
-    // The first part last: where it is, all are.
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
+    // The first part is written last: if it exists, all parts do.
     for secret in pack(config).into_iter().rev() {
-        match shell.write(api.create(&PostParams::default(), &secret)).await {
+        match context.write(api.create(&PostParams::default(), &secret)).await {
             Err(error) if !error.is_conflict() => return Err(error),
             _ => {}
         }
@@ -100,29 +131,34 @@ pub(super) async fn back_up(shell: &Context, config: &MachineConfig) -> Result<(
     Ok(())
 }
 
-/// Makes a rendered config again that somebody deleted though it is needed.
+/// Restores a rendered config that was deleted although a machine or a pool needs it.
 async fn restore(
-    shell: &Context,
+    context: &Context,
     pools: &[&MachineConfigPool],
     name: &str,
-    told: &mut BTreeSet<String>,
+    reported: &mut BTreeSet<String>,
 ) -> Result<()> {
-    let Some(first) = existing_part(shell, name, 0) else {
-        // What a pool points at now, the render loop makes.
+    let Some(first) = existing_part(context, name, 0) else {
+        // The render loop renders what a pool points at.
         let targets = |pool: &&MachineConfigPool| {
             pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref()) == Some(name)
         };
-        if !pools.iter().any(targets) && told.insert(name.to_owned()) {
-            tracing::warn!(name, "a machine has a rendered config that is gone and was never kept");
+        if !pools.iter().any(targets) && reported.insert(name.to_owned()) {
+            tracing::warn!(
+                config = name,
+                "a machine has a rendered config that is deleted and has no backup"
+            );
         }
         return Ok(());
     };
     let parts: usize =
         first.annotations().get(PARTS_ANNOTATION).and_then(|n| n.parse().ok()).unwrap_or(1);
-    let api: Api<Secret> = Api::namespaced(shell.client.clone(), &shell.namespace);
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let mut bytes = Vec::new();
     for part in 0..parts {
-        let secret = api.get(&part_name(name, part)).await.context("get a kept part")?;
+        let secret = api.get(&part_name(name, part)).await.map_err(|error| {
+            anyhow!("cannot read Secret {}: {}", part_name(name, part), error_text(&error))
+        })?;
         let data = secret.data.and_then(|mut data| data.remove(DATA_KEY)).unwrap_or_default();
         bytes.extend(data.0);
     }
@@ -130,18 +166,18 @@ async fn restore(
     let owner =
         pools.iter().find(|pool| name.starts_with(&format!("rendered-{}-", pool.name_any())));
     fix_owner(&mut config, owner.copied());
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
-    match shell.write(api.create(&PostParams::default(), &config)).await {
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
+    match context.write(api.create(&PostParams::default(), &config)).await {
         Ok(made) => {
             let message = format!("{name} was deleted though it is needed; made again as it was");
-            shell.events.report_event(
+            context.events.report_event(
                 event_component::RENDER,
                 &made,
                 true,
                 "RenderedConfigRestored",
                 message,
             );
-            shell.caches.configs.upsert(made);
+            context.caches.configs.upsert(made);
         }
         Err(error) if error.is_conflict() => {}
         Err(error) => return Err(error.into()),
@@ -149,7 +185,7 @@ async fn restore(
     Ok(())
 }
 
-/// A pool of the same name may be another one by now; an owner that is gone would take the config with it.
+/// Sets the owner to the present pool: if the owner's UID is gone, the garbage collector deletes the config.
 fn fix_owner(config: &mut MachineConfig, pool: Option<&MachineConfigPool>) {
     let uid = pool.and_then(|pool| pool.metadata.uid.clone());
     config.metadata.owner_references = match (config.metadata.owner_references.take(), uid) {
@@ -163,26 +199,27 @@ fn fix_owner(config: &mut MachineConfig, pool: Option<&MachineConfigPool>) {
     };
 }
 
-async fn remove(shell: &Context, name: &str) -> Result<()> {
-    let Some(config) = shell.caches.configs.get(name) else { return Ok(()) };
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
-    // Only the one that was looked at.
+async fn remove(context: &Context, name: &str) -> Result<()> {
+    let Some(config) = context.caches.configs.get(name) else { return Ok(()) };
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
+    // Only the version that the decision was made on.
     let preconditions = Preconditions {
         uid: config.metadata.uid.clone(),
         resource_version: config.resource_version(),
     };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match shell.write(api.delete(name, &params)).await {
-        Ok(_) => tracing::info!(name, "removed a rendered config that nobody needs"),
+    match context.write(api.delete(name, &params)).await {
+        Ok(_) => tracing::info!(config = name, "removed an unused rendered config"),
         Err(error) if error.is_not_found() || error.is_conflict() => {}
         Err(error) => return Err(error.into()),
     }
-    let secrets: Api<Secret> = Api::namespaced(shell.client.clone(), &shell.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     for part in 0.. {
-        if existing_part(shell, name, part).is_none() {
+        if existing_part(context, name, part).is_none() {
             break;
         }
-        match shell.write(secrets.delete(&part_name(name, part), &DeleteParams::default())).await {
+        match context.write(secrets.delete(&part_name(name, part), &DeleteParams::default())).await
+        {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
@@ -190,23 +227,23 @@ async fn remove(shell: &Context, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A part that is known to be there.
+/// The metadata of a part, if it exists.
 fn existing_part(
-    shell: &Context,
+    context: &Context,
     name: &str,
     part: usize,
 ) -> Option<Arc<PartialObjectMeta<Secret>>> {
-    shell.caches.rendered_backups.get_in(&shell.namespace, &part_name(name, part))
+    context.caches.rendered_backups.get_in(&context.namespace, &part_name(name, part))
 }
 
 fn part_name(name: &str, part: usize) -> String {
     format!("{name}.{part}")
 }
 
-/// The Secrets that hold a config.
+/// The Secrets of a backup.
 fn pack(config: &MachineConfig) -> Vec<Secret> {
     let mut kept = config.clone();
-    // What the server says of an object, it says anew of the next.
+    // The API server sets all other metadata again.
     kept.metadata = ObjectMeta {
         name: config.metadata.name.clone(),
         annotations: config.metadata.annotations.clone(),
@@ -216,7 +253,7 @@ fn pack(config: &MachineConfig) -> Vec<Secret> {
     };
     let json = serde_json::to_vec(&kept).unwrap_or_default();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing into memory does not fail.
+    // Writing to memory cannot fail.
     let _ = encoder.write_all(&json);
     let bytes = encoder.finish().unwrap_or_default();
     let parts: Vec<&[u8]> = bytes.chunks(MAX_PART_SIZE).collect();
@@ -236,14 +273,14 @@ fn pack(config: &MachineConfig) -> Vec<Secret> {
     parts.iter().enumerate().map(secret).collect()
 }
 
-/// The config that the parts hold.
+/// The config in a backup.
 fn unpack(bytes: &[u8], name: &str) -> Result<MachineConfig> {
     let mut json = Vec::new();
     GzDecoder::new(bytes).take(MAX_UNPACKED_SIZE).read_to_end(&mut json).context("decompress")?;
-    // What does not fit might be quoted, and may be secret.
+    // The parser's error might quote a secret.
     let config: MachineConfig = serde_json::from_slice(&json)
-        .map_err(|_| anyhow!("the parts of {name} hold no MachineConfig"))?;
-    ensure!(config.name_any() == name, "the parts of {name} hold {}", config.name_any());
+        .map_err(|_| anyhow!("the backup of {name} is not a MachineConfig"))?;
+    ensure!(config.name_any() == name, "the backup of {name} holds {}", config.name_any());
     Ok(config)
 }
 
@@ -277,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_comes_back_as_it_was_in_one_part_or_in_more() {
+    fn a_backup_in_one_part_or_more_restores_the_config() {
         for (size, count) in [(10, 1), (1_500_000, 2)] {
             let parts = pack(&config(size));
             assert_eq!(parts.len(), count);
@@ -289,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_another_config_is_refused() {
+    fn a_backup_of_another_config_is_rejected() {
         let parts = pack(&config(10));
         assert!(unpack(&joined(&parts), "rendered-worker-2").is_err());
         assert!(unpack(b"nonsense", "rendered-worker-1").is_err());

@@ -1,9 +1,9 @@
-//! Asks registries which image a tag means. Nobody waits for an answer: it is asked for beside the
-//! rendering, and taken when it is there.
+//! Resolves the tag of an OS image to a digest, at its registry. The request runs concurrently to rendering, which takes the
+//! result when it is there. Called by `pin_image`.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
@@ -16,149 +16,173 @@ use kube::{Api, Client, Config};
 use machinist_core::api::names::object;
 use machinist_core::os::credentials;
 use machinist_core::render::pin_image::{AuthChallenge, TaggedImage, is_digest};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-use super::context::Context;
+use super::context::{Context, WriteError};
 use super::generate::DOCKER_CONFIG_KEY;
 
-/// How long a registry may take for all of it: a pool waits for it.
+/// How long a registry may take for all requests together: a pool waits for it.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an answer counts: the configs of several pools that come together get the same.
+/// How long a digest is valid: configs of several pools that are rendered together get the same.
 const CACHE_TTL: Duration = Duration::from_secs(60);
-/// After a question that failed.
+/// The wait after a failed request.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
-/// An answer with a token is not larger than this.
+/// The largest token response that is read.
 const MAX_TOKEN_RESPONSE: usize = 1 << 20;
-/// The forms in which an image may be described: those of one machine's kind, and of several.
+/// The accepted manifests: of one architecture, and of several.
 const ACCEPT_MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
-/// The header in which a registry says what it holds.
+/// The task under which failed reads are reported.
+const READ_PULL_SECRET: &str = "read the pull secret";
+/// The header with the digest of a manifest.
 const DIGEST_HEADER: &str = "docker-content-digest";
 
-/// What is needed to ask.
+/// The credentials and the settings for registries.
 #[derive(Clone, Default)]
 pub(super) struct RegistryAuth {
     /// The pull secret.
     pub pull_secret: Option<Value>,
-    /// Registries that speak no TLS, or show a certificate that nobody has to trust.
+    /// Registries without TLS, or with a certificate that is not verified.
     pub insecure_registries: Vec<String>,
 }
 
 impl fmt::Debug for RegistryAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Means").field("insecure", &self.insecure_registries).finish_non_exhaustive()
+        f.debug_struct("RegistryAuth")
+            .field("insecure", &self.insecure_registries)
+            .finish_non_exhaustive()
     }
 }
 
 impl RegistryAuth {
-    /// What the home says. What cannot be read is left out: many registries want nothing.
-    pub(super) async fn from_cluster(shell: &Context) -> Self {
-        let pull_secret = pull_secret(shell).await;
-        let image = shell.caches.generate.images.get(object::CLUSTER);
+    /// Reads them from the API server. A pull secret that cannot be read is left out: many registries need none.
+    pub(super) async fn from_cluster(context: &Context) -> Self {
+        let pull_secret = pull_secret(context).await;
+        let image = context.caches.generate.images.get(object::CLUSTER);
         let sources = image.and_then(|image| image.spec.registry_sources.clone());
         let insecure = sources.and_then(|it| it.insecure_registries).unwrap_or_default();
         Self { pull_secret, insecure_registries: insecure }
     }
 }
 
-/// The pull secret that the ControllerConfig names; where it names none, that of the whole system.
-async fn pull_secret(shell: &Context) -> Option<Value> {
-    let config = shell.caches.controller_config();
+/// The pull secret that the ControllerConfig names; by default that of the cluster.
+async fn pull_secret(context: &Context) -> Option<Value> {
+    let config = context.caches.controller_config();
     let reference = config.and_then(|config| config.spec.pull_secret.clone()).unwrap_or_default();
     let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
     let name = reference.name.as_deref().unwrap_or(object::PULL_SECRET);
-    let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
-    let secret = shell.write(api.get(name)).await.ok()?;
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let secret = match context.write(api.get(name)).await {
+        Ok(secret) => {
+            context.failures.succeeded(READ_PULL_SECRET, name);
+            secret
+        }
+        Err(error) => {
+            if !error.is_not_found() && !matches!(error, WriteError::NotLeading) {
+                context.failures.failed(READ_PULL_SECRET, name, &error.to_string());
+            }
+            return None;
+        }
+    };
     serde_json::from_slice(&secret.data?.get(DOCKER_CONFIG_KEY)?.0).ok()
 }
 
 /// What is known about a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TagResolution {
-    /// It is being asked about.
+    /// The request is under way.
     Resolving,
     /// The digest.
     Resolved(String),
-    /// Why it is not known.
+    /// Why it cannot be resolved.
     Failed(String),
 }
 
-/// Asks, and remembers for a while. A clone knows the same.
+/// Resolves tags and caches the results. A clone shares the cache.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TagResolver {
     cache: Arc<Mutex<HashMap<String, (TagResolution, Instant)>>>,
 }
 
 impl TagResolver {
-    /// What a tag means, as far as that is known; begins to find out if it is not.
-    pub(super) fn resolve(&self, tagged: &TaggedImage, means: RegistryAuth) -> TagResolution {
+    /// The digest of a tag, as far as it is known; starts a request if it is not.
+    pub(super) fn resolve(&self, tagged: &TaggedImage, auth: RegistryAuth) -> TagResolution {
         let key = format!("{}/{}:{}", tagged.host, tagged.repository, tagged.tag);
         let mut all = self.lock();
         if let Some((known, since)) = all.get(&key) {
-            let counts = match known {
+            let valid = match known {
                 TagResolution::Resolving => REGISTRY_TIMEOUT * 2,
                 TagResolution::Resolved(_) => CACHE_TTL,
                 TagResolution::Failed(_) => RETRY_DELAY,
             };
-            if since.elapsed() < counts {
+            if since.elapsed() < valid {
                 return known.clone();
             }
         }
         all.insert(key.clone(), (TagResolution::Resolving, Instant::now()));
         drop(all);
-        let (pins, tagged) = (self.clone(), tagged.clone());
+        let (resolver, tagged) = (self.clone(), tagged.clone());
         tokio::spawn(async move {
-            let asked = tokio::time::timeout(REGISTRY_TIMEOUT, fetch_digest(&tagged, &means)).await;
-            let known = match asked {
+            let request = fetch_digest(&tagged, &auth);
+            let known = match tokio::time::timeout(REGISTRY_TIMEOUT, request).await {
                 Ok(Ok(digest)) => TagResolution::Resolved(digest),
                 Ok(Err(error)) => TagResolution::Failed(format!("{error:#}")),
-                Err(_) => TagResolution::Failed(format!("{} does not answer", tagged.host)),
+                Err(_) => TagResolution::Failed(format!("{} does not respond", tagged.host)),
             };
-            tracing::info!(image = key, answer = ?known, "asked the registry which image a tag means");
-            pins.lock().insert(key, (known, Instant::now()));
+            match &known {
+                TagResolution::Failed(error) => {
+                    tracing::warn!(image = key, error, "cannot resolve the tag of an OS image");
+                }
+                known => {
+                    tracing::info!(image = key, digest = ?known, "resolved the tag of an OS image")
+                }
+            }
+            resolver.lock().insert(key, (known, Instant::now()));
         });
         TagResolution::Resolving
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (TagResolution, Instant)>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (TagResolution, Instant)>> {
+        self.cache.lock()
     }
 }
 
-async fn fetch_digest(tagged: &TaggedImage, means: &RegistryAuth) -> anyhow::Result<String> {
+async fn fetch_digest(tagged: &TaggedImage, auth: &RegistryAuth) -> anyhow::Result<String> {
     let TaggedImage { host, repository, tag } = tagged;
-    let is_insecure = means.insecure_registries.iter().any(|one| one == host);
+    let is_insecure = auth.insecure_registries.iter().any(|one| one == host);
     let path = format!("/v2/{repository}/manifests/{tag}");
-    let mut answer = send(&format!("https://{host}{path}"), is_insecure, None).await;
+    let mut response = send(&format!("https://{host}{path}"), is_insecure, None).await;
     let mut scheme = "https";
-    if is_insecure && answer.is_err() {
+    if is_insecure && response.is_err() {
         scheme = "http";
-        answer = send(&format!("http://{host}{path}"), true, None).await;
+        response = send(&format!("http://{host}{path}"), true, None).await;
     }
-    let mut answer = answer?;
-    if answer.status() == StatusCode::UNAUTHORIZED {
-        let shown = answer.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
+    let mut response = response?;
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let shown = response.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
         let challenge = shown.and_then(|shown| AuthChallenge::parse(shown, repository));
-        let user = means.pull_secret.as_ref().and_then(|it| credentials(it, host, repository));
+        let user = auth.pull_secret.as_ref().and_then(|it| credentials(it, host, repository));
         let had_one = user.is_some();
         let header = authorization(challenge, user, is_insecure).await?;
-        answer = send(&format!("{scheme}://{host}{path}"), is_insecure, Some(header)).await?;
-        if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && had_one {
+        response = send(&format!("{scheme}://{host}{path}"), is_insecure, Some(header)).await?;
+        if matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && had_one
+        {
             anyhow::bail!(
                 "{host} does not accept the credentials of the pull secret: correct its entry for {host}"
             );
         }
     }
-    let status = answer.status();
-    anyhow::ensure!(status.is_success(), "{host} answers {status}");
-    let digest = answer.headers().get(DIGEST_HEADER).and_then(|it| it.to_str().ok());
+    let status = response.status();
+    anyhow::ensure!(status.is_success(), "{host} responded {status}");
+    let digest = response.headers().get(DIGEST_HEADER).and_then(|it| it.to_str().ok());
     match digest.filter(|digest| is_digest(digest)) {
         Some(digest) => Ok(digest.to_owned()),
-        None => anyhow::bail!("{host} does not say which image it is"),
+        None => anyhow::bail!("{host} sends no digest"),
     }
 }
 
-/// What to show to a registry that wants to know who asks.
+/// The credentials that a registry requires.
 async fn authorization(
     challenge: Option<AuthChallenge>,
     user: Option<String>,
@@ -168,38 +192,38 @@ async fn authorization(
     let text = match challenge {
         Some(AuthChallenge::Basic) => basic.ok_or_else(|| {
             anyhow::anyhow!(
-                "the registry wants a password, and the pull secret has none for it: add an entry"
+                "the registry requires a password, and the pull secret has none for it: add an entry"
             )
         })?,
         Some(AuthChallenge::Bearer { url }) => {
             anyhow::ensure!(
                 is_insecure || url.starts_with("https://"),
-                "the registry has its tokens given out without TLS: nobody is told a password there"
+                "the registry's token service has no TLS: no password is sent there"
             );
             let header = basic.map(|basic| sensitive_header(&basic)).transpose()?;
-            let answer = send(&url, is_insecure, header).await?;
-            let status = answer.status();
-            anyhow::ensure!(status.is_success(), "whoever gives out tokens answers {status}");
-            let body = Limited::new(answer.into_body(), MAX_TOKEN_RESPONSE).collect().await;
-            let body = body.map_err(|_| anyhow::anyhow!("a token that is too large"))?.to_bytes();
+            let response = send(&url, is_insecure, header).await?;
+            let status = response.status();
+            anyhow::ensure!(status.is_success(), "the token service responded {status}");
+            let body = Limited::new(response.into_body(), MAX_TOKEN_RESPONSE).collect().await;
+            let body = body.map_err(|_| anyhow::anyhow!("the token response is too large"))?.to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             let token = ["token", "access_token"].iter().find_map(|name| body[*name].as_str());
-            let token = token.ok_or_else(|| anyhow::anyhow!("no token came"))?;
+            let token = token.ok_or_else(|| anyhow::anyhow!("the token service sent no token"))?;
             format!("Bearer {token}")
         }
-        None => anyhow::bail!("the registry wants to know who asks, in a way nobody knows here"),
+        None => anyhow::bail!("the registry requires an unknown authentication scheme"),
     };
     sensitive_header(&text)
 }
 
 fn sensitive_header(text: &str) -> anyhow::Result<HeaderValue> {
     let header = HeaderValue::try_from(text);
-    let mut header = header.map_err(|_| anyhow::anyhow!("a password that is no text"))?;
+    let mut header = header.map_err(|_| anyhow::anyhow!("the password is not text"))?;
     header.set_sensitive(true);
     Ok(header)
 }
 
-/// One request. The client is that for the API: it trusts whom the machine trusts.
+/// Sends one request. It uses kube's client, which trusts the CAs of this machine.
 async fn send(
     url: &str,
     is_insecure: bool,

@@ -1,4 +1,6 @@
-//! The rollout loop: who gets the new config now, and what the pools say.
+//! The rollout loop: sends machines to their pool's config and writes the status of pools.
+//!
+//! `core::rollout` decides who goes next. Woken by changes of pools, machines, configs and the other loops' results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,82 +15,87 @@ use machinist_core::api::{
 };
 use machinist_core::rollout::{
     MembershipError, PoolAssignment, PoolLayering, RolloutDecision, RolloutPolicy, assign_nodes,
-    decide_layered_rollout, max_unavailable,
+    decide_layered_rollout, halted_message, is_updated, max_unavailable,
 };
 use serde_json::json;
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
 use super::event_component;
 use super::status;
 
-/// Changes within this time are answered together.
+/// A burst of changes ends when there was none for this long...
 const DEBOUNCE: Duration = Duration::from_millis(50);
+/// ...but a pass never waits longer than this.
 const MAX_WAIT: Duration = Duration::from_millis(250);
-/// A turn looks at every machine, so that many machines are looked at less often while they are busy: the work of a rollout
-/// grows with them, not with their square. The end of a burst is answered after [`QUIET`] as ever.
+/// A pass looks at every machine. With many machines there are fewer passes during a burst, so that the work of a rollout
+/// grows with the number of machines and not with its square. The end of a burst is still handled after [`DEBOUNCE`].
 const MAX_WAIT_PER_MACHINE: Duration = Duration::from_micros(120);
-/// After something that did not work.
+/// Tasks under which failed writes are reported.
+const WRITE_STATUS: &str = "write the pool status";
+const WRITE_ANNOTATIONS: &str = "write the pool annotations";
+/// The wait after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What the loop remembers from one turn to the next, to say things once.
+/// What the loop has reported, so that it reports everything once.
 #[derive(Debug, Default)]
 struct RolloutReported {
-    /// What was said about a pool and still holds: (pool, message).
+    /// Warnings that still hold: (pool, message).
     warnings: BTreeSet<(String, String)>,
-    /// The config that each pool was last seen going to, and whether it had arrived.
+    /// The last known target of each pool, and whether all its machines had it.
     targets: BTreeMap<String, (String, bool)>,
 }
 
-/// When the loop has to look again although nothing changed.
+/// When the loop has to run again even if nothing changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Requeue(Duration);
 
-/// Rolls out for ever.
-pub(super) async fn run(shell: Context) {
-    let world = &shell.caches;
-    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
-    turns.watch(world.pools.subscribe());
-    turns.watch(world.nodes.subscribe());
-    turns.watch(world.configs.subscribe());
-    turns.watch(world.machine_config_nodes.subscribe());
-    turns.watch(world.controller_configs.subscribe());
-    turns.watch(world.os_configs.subscribe());
-    turns.watch(world.os_builds.subscribe());
-    turns.watch(world.os_image_streams.subscribe());
-    turns.watch(shell.render_statuses.subscribe());
-    turns.watch(shell.pool_notes.subscribe());
-    world.wait_until_ready().await;
-    let mut memory = RolloutReported::default();
+/// Runs for ever.
+pub(super) async fn run(context: Context) {
+    let caches = &context.caches;
+    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    debounce.watch(caches.pools.subscribe());
+    debounce.watch(caches.nodes.subscribe());
+    debounce.watch(caches.configs.subscribe());
+    debounce.watch(caches.machine_config_nodes.subscribe());
+    debounce.watch(caches.controller_configs.subscribe());
+    debounce.watch(caches.os_configs.subscribe());
+    debounce.watch(caches.os_builds.subscribe());
+    debounce.watch(caches.os_image_streams.subscribe());
+    debounce.watch(context.render_statuses.subscribe());
+    debounce.watch(context.pool_notes.subscribe());
+    caches.wait_until_ready().await;
+    let mut reported = RolloutReported::default();
     let mut again = Some(Duration::ZERO);
     loop {
-        turns.set_max_wait(max_wait(world.nodes.len()));
-        turns.next(again).await;
-        again = reconcile(&shell, &mut memory).await.map(|Requeue(after)| after);
+        debounce.set_max_wait(max_wait(caches.nodes.len()));
+        debounce.next(again).await;
+        again = reconcile(&context, &mut reported).await.map(|Requeue(after)| after);
     }
 }
 
-/// How long a burst of changes may last before it is answered.
+/// How long a burst of changes may last before a pass runs.
 fn max_wait(machines: usize) -> Duration {
     MAX_WAIT.max(MAX_WAIT_PER_MACHINE.saturating_mul(u32::try_from(machines).unwrap_or(u32::MAX)))
 }
 
-/// Looks at all pools once.
-async fn reconcile(shell: &Context, memory: &mut RolloutReported) -> Option<Requeue> {
-    let world = &shell.caches;
-    let (pools, nodes) = (world.pools.all(), world.nodes.all());
+/// Reconciles all pools once.
+async fn reconcile(context: &Context, reported: &mut RolloutReported) -> Option<Requeue> {
+    let caches = &context.caches;
+    let (pools, nodes) = (caches.pools.all(), caches.nodes.all());
     let assignment = assign_nodes(&pools, &nodes);
-    let machine_config_nodes = world.machine_config_nodes.all();
-    let (os_configs, os_builds) = (world.os_configs.all(), world.os_builds.all());
+    let machine_config_nodes = caches.machine_config_nodes.all();
+    let (os_configs, os_builds) = (caches.os_configs.all(), caches.os_builds.all());
     let os_configs: Vec<&MachineOSConfig> = os_configs.iter().map(AsRef::as_ref).collect();
     let os_builds: Vec<&MachineOSBuild> = os_builds.iter().map(AsRef::as_ref).collect();
-    shell.metrics.set_pool_alerts(&assignment.kept_by_master);
+    context.metrics.set_pool_alerts(&assignment.kept_by_master);
     let mut again = None;
     for pool in &pools {
         let name = pool.name_any();
         let none = Vec::new();
-        let turn = PoolReconcile {
-            context: shell,
+        let pass = PoolReconcile {
+            context: context,
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
             problems: membership_problems(&assignment, &name),
@@ -96,24 +103,25 @@ async fn reconcile(shell: &Context, memory: &mut RolloutReported) -> Option<Requ
             machine_config_nodes: &machine_config_nodes,
             now: Time(Timestamp::now()),
         };
-        let next = turn.reconcile(memory).await;
+        let span = tracing::info_span!("rollout", pool = name, config = pass.target());
+        let next = pass.reconcile(reported).instrument(span).await;
         again = [again, next].into_iter().flatten().min();
     }
     again
 }
 
-/// What keeps machines out of a pool that they may belong to.
+/// What keeps machines out of a pool.
 fn membership_problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
     let concerns = |error: &&MembershipError| match error {
         MembershipError::MultipleCustomPools { pools, .. } => pools.iter().any(|pool| pool == name),
         MembershipError::InvalidSelector { pool, .. } => pool == name,
     };
     let texts = assignment.errors.iter().filter(concerns).map(ToString::to_string);
-    // The same selector is wrong for every machine.
+    // An invalid selector is an error for every machine.
     texts.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
-/// One pool in one turn.
+/// One pool in one pass.
 pub(super) struct PoolReconcile<'a> {
     pub(super) context: &'a Context,
     pub(super) pool: &'a Arc<MachineConfigPool>,
@@ -125,34 +133,34 @@ pub(super) struct PoolReconcile<'a> {
 }
 
 impl PoolReconcile<'_> {
-    async fn reconcile(&self, memory: &mut RolloutReported) -> Option<Requeue> {
+    async fn reconcile(&self, reported: &mut RolloutReported) -> Option<Requeue> {
         let selector = self.pool.spec.node_selector.as_ref();
         if selector.is_some_and(selector::is_empty) {
             let message =
                 "This machineconfigpool is selecting all nodes. A non-empty selector is required.";
-            self.report_once(memory, "SelectingAll", message);
+            self.report_once(reported, "SelectingAll", message);
             return None;
         }
         let mut problems = self.problems.clone();
         for problem in &problems {
-            self.report_once(memory, "Membership", problem);
+            self.report_once(reported, "Membership", problem);
         }
         let decision = match self.decide() {
             Ok(decision) => Some(decision),
             Err(problem) => {
-                self.report_once(memory, "RolloutPolicy", &problem);
+                self.report_once(reported, "RolloutPolicy", &problem);
                 problems.push(problem);
                 None
             }
         };
-        // What has been put right is worth saying again when it comes back.
+        // A problem that is solved is reported again if it comes back.
         let name = self.pool.name_any();
-        memory.warnings.retain(|(pool, message)| *pool != name || problems.contains(message));
+        reported.warnings.retain(|(pool, message)| *pool != name || problems.contains(message));
         let mut again = None;
         if let Some(decision) = &decision {
             again = self.apply_decision(decision).await;
             if let Some(halted) = decision.halted.as_ref() {
-                problems.extend(status::halted_message(halted));
+                problems.extend(halted_message(halted));
             }
         }
         let result = status::write_status(
@@ -166,10 +174,14 @@ impl PoolReconcile<'_> {
         )
         .await;
         match result {
-            Ok(Some(written)) => self.report_progress(memory, &written),
-            Ok(None) => {}
+            Ok(written) => {
+                self.context.write_succeeded(WRITE_STATUS, self.pool.as_ref());
+                if let Some(written) = written {
+                    self.report_progress(reported, &written);
+                }
+            }
             Err(error) => {
-                self.log_failure("cannot write the status of the pool", &error);
+                self.write_failed(WRITE_STATUS, &error);
                 again = Some(
                     again.map_or(Requeue(RETRY_DELAY), |a: Requeue| a.min(Requeue(RETRY_DELAY))),
                 );
@@ -193,7 +205,7 @@ impl PoolReconcile<'_> {
         configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
     }
 
-    /// Writes what was decided.
+    /// Performs the decision.
     async fn apply_decision(&self, decision: &RolloutDecision) -> Option<Requeue> {
         let mut again = decision.wake.as_ref().map(|wake| {
             let until = wake.0.duration_since(self.now.0);
@@ -210,11 +222,17 @@ impl PoolReconcile<'_> {
                 "annotations": decision.memory,
             }});
             match self.context.merge_patch(&self.pool.name_any(), &patch).await {
-                Ok(written) => self.context.caches.pools.upsert(written),
-                Err(error) => self.log_failure("cannot write the annotations of the pool", &error),
+                Ok(written) => {
+                    self.context.write_succeeded(WRITE_ANNOTATIONS, self.pool.as_ref());
+                    self.context.caches.pools.upsert(written);
+                    // The annotations have to be stored before anything follows from them.
+                    sooner(Requeue(Duration::ZERO));
+                }
+                Err(error) => {
+                    self.write_failed(WRITE_ANNOTATIONS, &error);
+                    sooner(Requeue(RETRY_DELAY));
+                }
             }
-            // What was to be remembered is remembered before anything follows from it.
-            sooner(Requeue(Duration::ZERO));
             return again;
         }
         let target = self.target();
@@ -232,11 +250,11 @@ impl PoolReconcile<'_> {
         again
     }
 
-    fn report_progress(&self, memory: &mut RolloutReported, written: &MachineConfigPool) {
+    fn report_progress(&self, reported: &mut RolloutReported, written: &MachineConfigPool) {
         let name = self.pool.name_any();
         let target = self.target().to_owned();
-        let done = status::is_updated(written);
-        let before = memory.targets.insert(name.clone(), (target.clone(), done));
+        let done = is_updated(written);
+        let before = reported.targets.insert(name.clone(), (target.clone(), done));
         if target.is_empty() || before == Some((target.clone(), done)) {
             return;
         }
@@ -261,9 +279,9 @@ impl PoolReconcile<'_> {
         );
     }
 
-    /// A warning that is not repeated every turn.
-    fn report_once(&self, memory: &mut RolloutReported, reason: &'static str, message: &str) {
-        if memory.warnings.insert((self.pool.name_any(), message.to_owned())) {
+    /// A warning that is not repeated every pass.
+    fn report_once(&self, reported: &mut RolloutReported, reason: &'static str, message: &str) {
+        if reported.warnings.insert((self.pool.name_any(), message.to_owned())) {
             self.context.events.report_event(
                 event_component::NODE,
                 self.pool.as_ref(),
@@ -274,9 +292,10 @@ impl PoolReconcile<'_> {
         }
     }
 
-    pub(super) fn log_failure(&self, what: &str, error: &WriteError) {
-        if !matches!(error, WriteError::NotLeading) && !error.is_conflict() {
-            tracing::warn!(pool = self.pool.name_any(), %error, "{what}");
+    /// Reports a failed write of the pool. A conflict is none: the watch brings the newer pool, and another pass with it.
+    fn write_failed(&self, task: &'static str, error: &WriteError) {
+        if !error.is_conflict() {
+            self.context.write_failed(task, event_component::NODE, self.pool.as_ref(), error);
         }
     }
 }
@@ -286,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_machines_are_looked_at_less_often() {
+    fn many_machines_make_passes_rarer() {
         assert_eq!(max_wait(3), MAX_WAIT);
         assert_eq!(max_wait(5_000), Duration::from_millis(600));
     }

@@ -1,4 +1,4 @@
-//! What happened, as Kubernetes Events: for `kubectl describe` and for three in the morning.
+//! Records Kubernetes Events, which `kubectl describe` shows with the object. Used by the controller and the operator.
 
 use std::collections::HashMap;
 
@@ -10,23 +10,26 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-/// Events about objects that are in no namespace are here.
+use super::error_text::error_text;
+use super::failure_log::FailureLog;
+
+/// The namespace of events about objects that are in no namespace.
 const NAMESPACE: &str = "default";
-/// How many different events are remembered for counting.
+/// How many different events are remembered. A repeated event raises its count instead of becoming a new object.
 const MAX_DEDUPLICATED: usize = 2048;
 
 /// Who reports an event: the name that `kubectl describe` shows as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct EventComponent(pub(crate) &'static str);
 
-/// One thing that happened.
+/// An event that is not written yet.
 #[derive(Debug, Clone)]
 struct PendingEvent {
-    /// Who says so.
+    /// Who reports it.
     pub component: EventComponent,
-    /// What it is about.
+    /// The object it is about.
     pub involved_object: ObjectReference,
-    /// Whether somebody should look.
+    /// Whether a person should look at it.
     pub warning: bool,
     /// One word.
     pub reason: &'static str,
@@ -34,20 +37,20 @@ struct PendingEvent {
     pub message: String,
 }
 
-/// Sends events away without waiting for them: an event that is lost must never stop a rollout.
+/// Queues events without waiting for their writes: a lost event must never stop a rollout.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     sender: mpsc::Sender<PendingEvent>,
 }
 
 impl Recorder {
-    /// A recorder, and the task that writes.
-    pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+    /// A recorder, and the task that writes its events.
+    pub(crate) fn new(client: Client, failures: FailureLog) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Self { sender }, write(client, receiver))
+        (Self { sender }, write(client, receiver, failures))
     }
 
-    /// Reports something about an object.
+    /// Logs something about an object and records it as an event.
     pub(crate) fn report_event<K: Resource<DynamicType = ()>>(
         &self,
         component: EventComponent,
@@ -63,8 +66,20 @@ impl Recorder {
         } else {
             tracing::info!(kind = %K::kind(&()), name, reason, message);
         }
+        self.record(component, about, warning, reason, message);
+    }
+
+    /// Records an event about an object that is in the log already.
+    pub(crate) fn record<K: Resource<DynamicType = ()>>(
+        &self,
+        component: EventComponent,
+        about: &K,
+        warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
         let about = about.object_ref(&());
-        // When more happens than can be written, the log above has it.
+        // If more happens than can be written, the log still has it.
         let _ = self.sender.try_send(PendingEvent {
             component,
             involved_object: about,
@@ -77,36 +92,40 @@ impl Recorder {
 
 type EventKey = (EventComponent, Option<String>, Option<String>, &'static str, String);
 
-async fn write(client: Client, mut receiver: mpsc::Receiver<PendingEvent>) {
+async fn write(client: Client, mut receiver: mpsc::Receiver<PendingEvent>, failures: FailureLog) {
+    const TASK: &str = "record events";
     let api: Api<Event> = Api::namespaced(client, NAMESPACE);
     let mut known: HashMap<EventKey, (String, i32)> = HashMap::new();
-    while let Some(happening) = receiver.recv().await {
-        let PendingEvent { component, involved_object: about, reason, message, .. } = &happening;
+    while let Some(pending) = receiver.recv().await {
+        let PendingEvent { component, involved_object: about, reason, message, .. } = &pending;
         let key = (*component, about.kind.clone(), about.name.clone(), *reason, message.clone());
         if let Some((name, count)) = known.get_mut(&key) {
             *count += 1;
             let now = Time(Timestamp::now());
             let patch = Patch::Merge(json!({"count": *count, "lastTimestamp": now}));
-            // It may have expired; then it is a new one.
+            // An event that has expired is created again.
             if api.patch(name, &PatchParams::default(), &patch).await.is_ok() {
                 continue;
             }
         }
-        let event = build_event(&happening, Timestamp::now());
+        let event = build_event(&pending, Timestamp::now());
         match api.create(&PostParams::default(), &event).await {
             Ok(event) => {
+                failures.succeeded(TASK, "");
                 if known.len() >= MAX_DEDUPLICATED {
                     known.clear();
                 }
                 known.insert(key, (event.name_any(), 1));
             }
-            Err(error) => tracing::debug!(%error, "cannot write an event"),
+            Err(error) => {
+                failures.failed(TASK, "", &error_text(&error));
+            }
         }
     }
 }
 
-fn build_event(happening: &PendingEvent, now: Timestamp) -> Event {
-    let name = happening.involved_object.name.clone().unwrap_or_default();
+fn build_event(pending: &PendingEvent, now: Timestamp) -> Event {
+    let name = pending.involved_object.name.clone().unwrap_or_default();
     let time = Time(now);
     Event {
         metadata: ObjectMeta {
@@ -114,12 +133,12 @@ fn build_event(happening: &PendingEvent, now: Timestamp) -> Event {
             namespace: Some(NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
-        involved_object: happening.involved_object.clone(),
-        reason: Some(happening.reason.to_owned()),
-        message: Some(happening.message.chars().take(1024).collect()),
-        type_: Some(if happening.warning { "Warning" } else { "Normal" }.to_owned()),
-        source: Some(EventSource { component: Some(happening.component.0.to_owned()), host: None }),
-        reporting_component: Some(happening.component.0.to_owned()),
+        involved_object: pending.involved_object.clone(),
+        reason: Some(pending.reason.to_owned()),
+        message: Some(pending.message.chars().take(1024).collect()),
+        type_: Some(if pending.warning { "Warning" } else { "Normal" }.to_owned()),
+        source: Some(EventSource { component: Some(pending.component.0.to_owned()), host: None }),
+        reporting_component: Some(pending.component.0.to_owned()),
         first_timestamp: Some(time.clone()),
         last_timestamp: Some(time),
         count: Some(1),

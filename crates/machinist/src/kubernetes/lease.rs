@@ -1,13 +1,12 @@
-//! Who of several controllers acts: the one that holds the Lease.
+//! Leader election: of several processes only the holder of the Lease acts.
 //!
-//! Clocks of different machines are not compared. A Lease counts as given up when *we* have seen no change of it for as
-//! long as it is valid, by our own monotonic clock. A leader that cannot renew in time stops acting before anybody else
-//! may begin, and every write asks first whether we still lead ([`Lead::holds`]).
+//! Clocks of different machines are never compared. A Lease counts as abandoned when *we* have seen no change of it for as
+//! long as it is valid, by our own monotonic clock. A leader that cannot renew in time stops acting before another process
+//! may start, and every write first asks [`Leadership::is_leading`]. Used by the controller and the operator.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -15,31 +14,37 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-/// How leadership is kept.
+use super::error_text::error_text;
+use super::failure_log::FailureLog;
+
+/// The task under which failures are reported.
+const TASK: &str = "hold the Lease";
+
+/// How a process takes part in the election.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
     /// The namespace of the Lease.
     pub namespace: String,
-    /// Our own name; nobody else has it.
+    /// The identity of this process; it has to be unique.
     pub identity: String,
     /// How long a Lease is valid without being renewed.
     pub duration: Duration,
-    /// How long a leader goes on without having renewed; shorter than `duration`.
+    /// How long a leader acts without having renewed; shorter than `duration`.
     pub renew_deadline: Duration,
     /// How often to try.
     pub retry_period: Duration,
 }
 
-/// The state of a Lease, and since when we have seen it so.
+/// A Lease, and since when it has not changed.
 #[derive(Debug, Clone)]
 struct ObservedLease {
     spec: LeaseSpec,
     since: Instant,
 }
 
-/// Our hold on the Lease. A clone is the same hold.
+/// The right to act while we hold the Lease. A clone shares it.
 #[derive(Debug, Clone)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     /// Until when we hold it.
     until: Arc<watch::Sender<Instant>>,
 }
@@ -51,12 +56,12 @@ impl Leadership {
 
     /// Whether we may act.
     #[must_use]
-    pub fn is_leading(&self) -> bool {
+    pub(crate) fn is_leading(&self) -> bool {
         Instant::now() < *self.until.borrow()
     }
 
     /// Waits until we may act no longer.
-    pub async fn wait_until_lost(&self) {
+    pub(crate) async fn wait_until_lost(&self) {
         loop {
             let until = *self.until.borrow();
             if Instant::now() >= until {
@@ -71,7 +76,7 @@ impl Leadership {
     }
 }
 
-/// Whether a Lease may be taken: it is ours, nobody's, or was not renewed for as long as it is valid.
+/// Whether we may take a Lease: it is ours, free, or was not renewed for as long as it is valid.
 fn can_acquire(seen: &ObservedLease, identity: &str, now: Instant) -> bool {
     let holder = seen.spec.holder_identity.as_deref().unwrap_or_default();
     let seconds = seen.spec.lease_duration_seconds.unwrap_or_default();
@@ -79,7 +84,7 @@ fn can_acquire(seen: &ObservedLease, identity: &str, now: Instant) -> bool {
     holder.is_empty() || holder == identity || now.duration_since(seen.since) > valid
 }
 
-/// What we write into a Lease that we take or renew.
+/// The spec of a Lease that we take or renew.
 fn renewed_spec(old: &LeaseSpec, election: &ElectionConfig, now: Timestamp) -> LeaseSpec {
     let is_ours = old.holder_identity.as_ref() == Some(&election.identity);
     let transitions = old.lease_transitions.unwrap_or_default();
@@ -93,70 +98,88 @@ fn renewed_spec(old: &LeaseSpec, election: &ElectionConfig, now: Timestamp) -> L
     }
 }
 
-/// Tries for the Lease, and keeps it.
+/// Acquires the Lease and renews it.
 #[derive(Debug)]
-pub struct Elector {
+pub(crate) struct Elector {
     api: Api<Lease>,
     lease: &'static str,
     election: ElectionConfig,
     seen: Option<ObservedLease>,
+    failures: FailureLog,
 }
 
 impl Elector {
     /// Prepares an election for the Lease of this name. Sends no request yet.
     #[must_use]
-    pub fn new(lease: &'static str, client: Client, election: ElectionConfig) -> Self {
-        Self { api: Api::namespaced(client, &election.namespace), lease, election, seen: None }
+    pub(crate) fn new(
+        lease: &'static str,
+        client: Client,
+        election: ElectionConfig,
+        failures: FailureLog,
+    ) -> Self {
+        let api = Api::namespaced(client, &election.namespace);
+        Self { api, lease, election, seen: None, failures }
     }
 
     /// Waits until we lead.
-    pub async fn acquire(&mut self) -> Leadership {
-        let mut told = String::new();
+    pub(crate) async fn acquire(&mut self) -> Leadership {
+        let mut reported = String::new();
         loop {
             let start = Instant::now();
-            match self.try_acquire_or_renew().await {
-                Ok(true) => return Leadership::with_deadline(start + self.election.renew_deadline),
-                Ok(false) => {
+            match self.attempt().await {
+                Some(true) => {
+                    return Leadership::with_deadline(start + self.election.renew_deadline);
+                }
+                Some(false) => {
                     let holder = self.holder();
-                    if told != holder {
-                        tracing::info!(holder, "another one leads; standing by");
-                        told = holder;
+                    if reported != holder {
+                        tracing::info!(holder, "another process leads; standing by");
+                        reported = holder;
                     }
                 }
-                Err(error) => {
-                    tracing::debug!(error = format!("{error:#}"), "cannot take the lease");
-                }
+                None => {}
             }
             tokio::time::sleep(self.election.retry_period).await;
         }
     }
 
-    /// Renews until we have lost the Lease to another or could not renew in time.
-    pub async fn renew_until_lost(&mut self, lead: &Leadership) {
+    /// Renews until another process holds the Lease, or we could not renew in time.
+    pub(crate) async fn renew_until_lost(&mut self, lead: &Leadership) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.election.retry_period) => {}
                 () = lead.wait_until_lost() => return,
             }
             let start = Instant::now();
-            let attempt =
-                tokio::time::timeout(self.election.renew_deadline, self.try_acquire_or_renew());
-            match attempt.await {
-                Ok(Ok(true)) => lead.extend(start + self.election.renew_deadline),
-                Ok(Ok(false)) => {
+            match self.attempt().await {
+                Some(true) => lead.extend(start + self.election.renew_deadline),
+                Some(false) => {
                     lead.extend(start);
                     return;
                 }
-                Ok(Err(error)) => {
-                    tracing::debug!(error = format!("{error:#}"), "cannot renew the lease");
-                }
-                Err(_) => {}
+                None => {}
             }
         }
     }
 
-    /// Gives the Lease back, so that another need not wait.
-    pub async fn release(&mut self) {
+    /// One attempt to take or renew the Lease: whether it is ours now, or nothing if that is not known.
+    async fn attempt(&mut self) -> Option<bool> {
+        let deadline = self.election.renew_deadline;
+        let attempt = tokio::time::timeout(deadline, self.try_acquire_or_renew()).await;
+        let error = match attempt {
+            Ok(Ok(is_ours)) => {
+                self.failures.succeeded(TASK, self.lease);
+                return Some(is_ours);
+            }
+            Ok(Err(error)) => error_text(&error),
+            Err(_) => format!("no response in {deadline:?}"),
+        };
+        self.failures.failed(TASK, self.lease, &error);
+        None
+    }
+
+    /// Gives the Lease back, so that the next leader need not wait until it expires.
+    pub(crate) async fn release(&mut self) {
         let Ok(lease) = self.api.get(self.lease).await else { return };
         let mut lease = lease;
         let Some(spec) = &mut lease.spec else { return };
@@ -166,7 +189,11 @@ impl Elector {
         spec.holder_identity = None;
         spec.lease_duration_seconds = Some(1);
         if let Err(error) = self.api.replace(self.lease, &PostParams::default(), &lease).await {
-            tracing::debug!(%error, "cannot give the lease back");
+            tracing::warn!(
+                lease = self.lease,
+                error = error_text(&error),
+                "cannot release the Lease"
+            );
         }
     }
 
@@ -175,10 +202,9 @@ impl Elector {
         seen.and_then(|seen| seen.spec.holder_identity.clone()).unwrap_or_default()
     }
 
-    /// One attempt to take or renew; whether it is ours now.
-    async fn try_acquire_or_renew(&mut self) -> Result<bool> {
+    async fn try_acquire_or_renew(&mut self) -> kube::Result<bool> {
         let now = Timestamp::now();
-        let Some(lease) = self.api.get_opt(self.lease).await.context("get the lease")? else {
+        let Some(lease) = self.api.get_opt(self.lease).await? else {
             let lease = Lease {
                 metadata: ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() },
                 spec: Some(renewed_spec(&LeaseSpec::default(), &self.election, now)),
@@ -190,9 +216,9 @@ impl Elector {
             Some(seen) if seen.spec == spec => seen,
             _ => ObservedLease { spec: spec.clone(), since: Instant::now() },
         };
-        let may = can_acquire(&seen, &self.election.identity, Instant::now());
+        let is_available = can_acquire(&seen, &self.election.identity, Instant::now());
         self.seen = Some(seen);
-        if !may {
+        if !is_available {
             return Ok(false);
         }
         let mut lease = lease;
@@ -201,12 +227,12 @@ impl Elector {
     }
 }
 
-/// A conflict means that somebody was quicker.
-fn accepted(answer: kube::Result<Lease>) -> Result<bool> {
-    match answer {
+/// A conflict means that another process was quicker.
+fn accepted(written: kube::Result<Lease>) -> kube::Result<bool> {
+    match written {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-        Err(error) => Err(error).context("write the lease"),
+        Err(error) => Err(error),
     }
 }
 
@@ -234,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_only_when_it_is_free_ours_or_given_up() {
+    fn a_lease_is_taken_only_if_it_is_free_ours_or_abandoned() {
         let since = Instant::now();
         let later = |seconds| since + Duration::from_secs(seconds);
         let seen = |holder| ObservedLease { spec: held_by(holder), since };
@@ -252,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ends_by_itself() {
+    fn leadership_ends_by_itself() {
         let lead = Leadership::with_deadline(Instant::now() + Duration::from_secs(60));
         assert!(lead.is_leading());
         lead.extend(Instant::now());

@@ -1,4 +1,4 @@
-//! The page that figures and health are read from.
+//! The HTTP endpoint that serves the metrics and the health of a process.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -8,15 +8,15 @@ use tokio::sync::watch;
 
 use super::{MetricsSource, render};
 
-/// How a process is that may have to wait for another to step back.
+/// The state of a process that takes part in a leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ProcessHealth {
-    /// It has not reached the API yet.
+    /// It has not reached the API server yet.
     #[default]
     Starting,
-    /// Another one leads; this one is ready to take over.
+    /// Another process leads, or this one has not filled its caches yet.
     Standby,
-    /// It leads, and has seen everything once.
+    /// It leads, and its caches are filled.
     Leading,
 }
 
@@ -33,31 +33,58 @@ impl ProcessHealth {
 /// What a process serves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricsEndpoint {
-    /// Its figures.
+    /// Its metrics.
     pub(crate) sources: Vec<MetricsSource>,
-    /// How it is; without it, it is ready when it listens.
-    pub(crate) health: Option<watch::Receiver<ProcessHealth>>,
+    /// Whether it is ready; without this a process is ready as soon as it listens.
+    pub(crate) health: Option<Readiness>,
+}
+
+/// What `/readyz` reports.
+#[derive(Debug, Clone)]
+pub(crate) struct Readiness {
+    /// Whether the process leads.
+    pub(crate) health: watch::Receiver<ProcessHealth>,
+    /// What fails right now, a line each.
+    pub(crate) failures: watch::Receiver<Vec<String>>,
+}
+
+impl Readiness {
+    /// Failures make a process unready only until it leads: a leader that cannot write one object still does the rest of its
+    /// work, and nobody else could do it better.
+    fn response(&self) -> (StatusCode, String) {
+        let health = *self.health.borrow();
+        let (status, text) = health.status();
+        let failures = self.failures.borrow();
+        if failures.is_empty() {
+            return (status, text.to_owned());
+        }
+        let status = match health {
+            ProcessHealth::Leading => status,
+            ProcessHealth::Starting | ProcessHealth::Standby => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, format!("{text}; failing:\n{}\n", failures.join("\n")))
+    }
 }
 
 impl MetricsEndpoint {
     /// Serves `/metrics`, `/healthz` and `/readyz` until it is dropped.
     pub(crate) async fn serve(self, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "figures at /metrics, health at /healthz and /readyz");
+            tracing::info!(%address, "serving /metrics, /healthz and /readyz");
         }
         if let Err(error) = axum::serve(listener, self.router()).await {
-            tracing::warn!(%error, "figures are not served any more");
+            tracing::warn!(%error, "the metrics endpoint has stopped");
         }
     }
 
     fn router(self) -> Router {
         let Self { sources, health } = self;
         let ready = move || {
-            let answer = match &health {
-                Some(health) => health.borrow().status(),
-                None => (StatusCode::OK, "ok"),
+            let response = match &health {
+                Some(health) => health.response(),
+                None => (StatusCode::OK, "ok".to_owned()),
             };
-            std::future::ready(answer)
+            std::future::ready(response)
         };
         Router::new()
             .route("/metrics", get(move || std::future::ready(render(&sources))))
@@ -71,9 +98,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_the_lease_is_ready_and_who_starts_is_not() {
+    fn a_process_that_waits_for_the_lease_is_ready() {
         assert_eq!(ProcessHealth::Starting.status().0, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(ProcessHealth::Standby.status(), (StatusCode::OK, "standing by"));
         assert_eq!(ProcessHealth::Leading.status(), (StatusCode::OK, "leading"));
+    }
+
+    #[test]
+    fn failures_are_named_and_keep_a_process_from_becoming_ready() {
+        let (health, failures) =
+            (watch::Sender::new(ProcessHealth::Standby), watch::Sender::new(Vec::new()));
+        let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
+        assert_eq!(readiness.response(), (StatusCode::OK, "standing by".to_owned()));
+        failures.send_replace(vec!["list nodes: forbidden".to_owned()]);
+        let text = "standing by; failing:\nlist nodes: forbidden\n".to_owned();
+        assert_eq!(readiness.response(), (StatusCode::SERVICE_UNAVAILABLE, text));
+        health.send_replace(ProcessHealth::Leading);
+        assert_eq!(readiness.response().0, StatusCode::OK);
+        assert!(readiness.response().1.starts_with("leading; failing:"));
     }
 }

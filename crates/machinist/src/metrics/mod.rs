@@ -1,7 +1,7 @@
-//! Figures and health of a process: what every process serves at `/metrics`, `/healthz` and `/readyz`, in one place.
+//! Metrics and health of a process, served at `/metrics`, `/healthz` and `/readyz`.
 //!
-//! A process has one page and one or more sources of figures: `machinist up` shows those of the hub, of the controller and of the
-//! machine config server on one.
+//! A process has one endpoint and one or more sources of metrics: `machinist up` serves those of the hub, the controller and
+//! the machine config server together.
 
 mod endpoint;
 
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
-pub(crate) use endpoint::{MetricsEndpoint, ProcessHealth};
+pub(crate) use endpoint::{MetricsEndpoint, ProcessHealth, Readiness};
 
-/// Something that has figures. A clone has the same.
+/// Something that has metrics. A clone shares them.
 #[derive(Clone)]
 pub struct MetricsSource {
     write: Arc<dyn Fn(&mut String) + Send + Sync>,
@@ -21,31 +21,31 @@ pub struct MetricsSource {
 
 impl fmt::Debug for MetricsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").finish_non_exhaustive()
+        f.debug_struct("MetricsSource").finish_non_exhaustive()
     }
 }
 
 impl MetricsSource {
-    /// Whatever can write its figures, families and samples, to the end of a text.
+    /// `write` appends metric families and their samples to a text.
     pub fn new(write: impl Fn(&mut String) + Send + Sync + 'static) -> Self {
         Self { write: Arc::new(write) }
     }
 }
 
-/// Writes what a registry holds to the end of a text.
+/// Appends the metrics of a registry to a text.
 pub(crate) fn append_registry(registry: &Registry, text: &mut String) {
-    // Writing into a String does not fail.
+    // Writing to a String cannot fail.
     let _ = encode_registry(text, registry);
 }
 
-/// The figures of all sources as one text.
+/// The metrics of all sources as one text.
 #[must_use]
 pub fn render(sources: &[MetricsSource]) -> String {
     let mut text = String::new();
     for source in sources {
         (source.write)(&mut text);
     }
-    // Writing into a String does not fail.
+    // Writing to a String cannot fail.
     let _ = encode_eof(&mut text);
     text
 }
@@ -56,7 +56,7 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     #[test]
-    fn several_sources_end_once() {
+    fn several_sources_share_one_end_marker() {
         let source = |name: &'static str| {
             let mut registry = Registry::default();
             registry.register(name, "Help", Gauge::<i64>::default());

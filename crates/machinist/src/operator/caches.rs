@@ -120,22 +120,23 @@ impl OperatorCaches {
 
 /// What the cluster says about itself.
 pub(super) async fn read_cluster(
-    home: &ApiClient,
-    world: &OperatorCaches,
+    client: &ApiClient,
+    caches: &OperatorCaches,
     namespace: &str,
 ) -> Result<ClusterFacts> {
     let config = |plural: &str| format!("/apis/config.openshift.io/v1/{plural}/cluster");
-    let info = get_optional(home, "/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
-    let mut authority = world.config_map_data(namespace, ROOT_CA);
-    let machines = home
+    let info =
+        get_optional(client, "/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
+    let mut authority = caches.config_map_data(namespace, ROOT_CA);
+    let machines = client
         .get_as("/api/v1/nodes?limit=2", ACCEPT_METADATA)
         .await
         .context("cannot count the machines")?;
     Ok(ClusterFacts {
-        infrastructure: get_optional(home, &config("infrastructures")).await?,
-        network: get_optional(home, &config("networks")).await?,
-        dns: get_optional(home, &config("dnses")).await?,
-        proxy: get_optional(home, &config("proxies")).await?,
+        infrastructure: get_optional(client, &config("infrastructures")).await?,
+        network: get_optional(client, &config("networks")).await?,
+        dns: get_optional(client, &config("dnses")).await?,
+        proxy: get_optional(client, &config("proxies")).await?,
         cluster_info: info["data"]["kubeconfig"].as_str().map(str::to_owned),
         api_ca: authority.remove("ca.crt").unwrap_or_default(),
         is_single_node: machines["items"].as_array().is_some_and(|items| items.len() == 1),
@@ -143,8 +144,8 @@ pub(super) async fn read_cluster(
 }
 
 /// An object; null where there is none, or no such kind.
-pub(super) async fn get_optional(home: &ApiClient, path: &str) -> Result<Value> {
-    match home.get(path).await {
+pub(super) async fn get_optional(client: &ApiClient, path: &str) -> Result<Value> {
+    match client.get(path).await {
         Err(error) if status_code(&error) == Some(404) => Ok(Value::Null),
         answer => answer.with_context(|| format!("cannot read {path}")),
     }

@@ -66,7 +66,7 @@ pub(super) async fn reconcile_certificates(
             });
         };
         tracing::info!(step = step_certificate(&step), "certificates of the server");
-        let news = events::certificate_event(&step);
+        let event = events::certificate_event(&step);
         match step {
             CertificateStep::CreateCa => {
                 kept.current = Some(CertificateAuthority::generate("machine-config-server")?)
@@ -85,12 +85,12 @@ pub(super) async fn reconcile_certificates(
                 let pair = CertificateAuthority::from_pem(signer)?
                     .issue_server("machine-config-server", names)?;
                 writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
-                news.iter().for_each(tell);
+                event.iter().for_each(tell);
                 continue;
             }
         }
         writer.apply(&signer_object(namespace, &kept)).await?;
-        news.iter().for_each(tell);
+        event.iter().for_each(tell);
     }
     bail!("the certificates of the server do not settle: remove Secret {SERVER_CA} to begin anew")
 }

@@ -1,7 +1,6 @@
-//! One pass: everything is looked at and applied once.
+//! One pass: observes everything and applies everything once. Called by the loop in `mod.rs`.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Error, Result, ensure};
 use machinist_core::api::names::{annotation, object};
@@ -15,6 +14,7 @@ use machinist_core::operator::settings::OperatorSettings;
 use machinist_core::operator::{
     self as core, ManagementState, events::OperatorEvent, repair_report,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::caches::{self, OperatorCaches, get_optional};
@@ -23,12 +23,17 @@ use super::report::MACHINE_CONFIGURATIONS_PATH;
 use super::write::ApplyWriter;
 use super::{OperatorOptions, certificates};
 use crate::kubernetes::events::Recorder;
+use crate::kubernetes::failure_log::{FailureLog, FailureState};
 
-/// Said where machines cannot be told where the API is.
+/// The tasks under which failures are reported.
+const RECONCILE: &str = "reconcile";
+const READ_NAMESPACE: &str = "read the own namespace";
+const WRITE_STATUS: &str = "write the operator status";
+/// The note if machines cannot be told where the API server is.
 const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
                          apiServerURL in ConfigMap machinist-settings";
 
-/// An operator in its time of leadership.
+/// An operator during one term of leadership.
 #[derive(Debug)]
 pub(super) struct Operator {
     pub(super) writer: ApplyWriter,
@@ -37,36 +42,37 @@ pub(super) struct Operator {
     pub(super) release: String,
     pub(super) image: String,
     pub(super) reporters: OperatorReporters,
-    /// What has been there: what is missing of it was deleted by somebody.
+    /// Objects that have existed: one that is missing now was deleted by somebody else.
     existing: Mutex<BTreeSet<ManagedObject>>,
 }
 
-/// What is kept, and told about when somebody changes it.
+/// An object that is repaired, and reported, when somebody changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ManagedObject {
     ControllerConfig,
     Component(OperatorComponent),
 }
 
-/// Where is told what happens. A clone tells the same.
+/// Where the operator reports. A clone shares it.
 #[derive(Debug, Clone)]
 pub(super) struct OperatorReporters {
     pub(super) events: Recorder,
+    pub(super) failures: FailureLog,
     pub(super) metrics: OperatorMetrics,
 }
 
-/// What came of a pass.
+/// The result of a pass.
 #[derive(Debug, Default)]
 pub(super) struct ReconcileReport {
-    /// The parts that there are to be, and how they are.
+    /// The wanted components and their state.
     pub(super) components: Vec<(OperatorComponent, ComponentStatus)>,
     /// What went wrong.
     pub(super) failure: Option<OperatorFailure>,
-    /// What else is to be known.
+    /// A note for the condition.
     pub(super) note: Option<&'static str>,
 }
 
-/// Where a pass failed.
+/// Names the task in which a pass failed.
 trait TaskContext<T> {
     fn in_task(self, task: &'static str) -> Result<T, OperatorFailure>;
 }
@@ -82,48 +88,58 @@ impl Operator {
         writer: ApplyWriter,
         options: &OperatorOptions,
         image: &str,
-        world: OperatorCaches,
-        outlets: OperatorReporters,
+        caches: OperatorCaches,
+        reporters: OperatorReporters,
     ) -> Self {
         Self {
             writer,
-            caches: world,
+            caches: caches,
             namespace: options.namespace.clone(),
             release: options.release.clone(),
             image: image.to_owned(),
-            reporters: outlets,
+            reporters: reporters,
             existing: Mutex::default(),
         }
     }
 
-    /// Looks at everything once; whether all went well.
+    /// Runs one pass. Returns whether it succeeded.
     pub(super) async fn reconcile(&self) -> bool {
+        let failures = &self.reporters.failures;
         let owner = match self.owner().await {
             Ok(Some(owner)) => owner,
-            // We are being deinstalled: what is gone stays gone.
+            // We are being uninstalled: nothing is created again.
             Ok(None) => return true,
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "cannot read the own namespace");
+                failures.failed(READ_NAMESPACE, &self.namespace, &format!("{error:#}"));
                 return false;
             }
         };
+        failures.succeeded(READ_NAMESPACE, &self.namespace);
         let mut done = ReconcileReport::default();
         if let Err(failure) = self.reconcile_components(&owner, &mut done).await {
-            tracing::warn!(task = failure.task, message = failure.message, "a pass failed");
+            failures.failed(RECONCILE, "", &format!("{}: {}", failure.task, failure.message));
             done.failure = Some(failure);
+        } else {
+            failures.succeeded(RECONCILE, "");
         }
-        let well = done.failure.is_none();
+        let succeeded = done.failure.is_none();
         self.reporters.metrics.record_pass(done.failure.as_ref().map(|failure| failure.task));
         match self.write_status(&owner, &done).await {
-            Ok(()) => well,
+            Ok(()) => {
+                failures.succeeded(WRITE_STATUS, "");
+                succeeded
+            }
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "cannot say how the system is");
+                let error = format!("{error:#}");
+                if failures.failed(WRITE_STATUS, "", &error) == FailureState::BecamePersistent {
+                    self.report_write_failure(&error);
+                }
                 false
             }
         }
     }
 
-    /// The owner of what is outside of the namespace; none when the namespace is going.
+    /// The owner of objects outside of the namespace; none while the namespace is being deleted.
     async fn owner(&self) -> Result<Option<Value>> {
         let namespace =
             get_optional(&self.writer.client, &format!("/api/v1/namespaces/{}", self.namespace))
@@ -141,7 +157,7 @@ impl Operator {
         let own = self.caches.machine_configurations.get(object::CLUSTER);
         if own.is_none() {
             self.writer.create(&core::machine_configuration(owner)).await.in_task("Apply")?;
-            // What happens in this pass is told about it, and the watch may be late.
+            // Events of this pass are about this object, and the watch may be late.
             let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}", object::CLUSTER);
             let made = get_optional(&self.writer.client, &path).await.in_task("Apply")?;
             self.caches
@@ -151,7 +167,7 @@ impl Operator {
         let spec = own.as_ref().map(|own| &own.spec);
         let management =
             ManagementState::from_spec(spec.and_then(|spec| spec.management_state.as_deref()));
-        // Until it is known which parts there are to be, all are.
+        // Until the settings are read, all components are wanted.
         done.components = self.component_statuses(&OperatorComponent::ALL);
         let settings = OperatorSettings::read(
             &self.caches.config_map_data(&self.namespace, core::SETTINGS_CONFIG_MAP),
@@ -202,13 +218,13 @@ impl Operator {
         if let Some(endpoint) = &inputs.endpoint {
             let names = server_names(&endpoint.server, &inputs.settings.server_names);
             let overlap = inputs.settings.certificate_overlap;
-            let news = |news: &OperatorEvent| self.report_event(news);
+            let event = |event: &OperatorEvent| self.report_event(event);
             let kept = certificates::reconcile_certificates(
                 &self.writer,
                 &self.namespace,
                 &names,
                 overlap,
-                &news,
+                &event,
             )
             .await;
             let kept = kept.in_task("Certificates")?;
@@ -217,7 +233,7 @@ impl Operator {
         }
         let mut failed = Ok(());
         if self.may_write_controller_config(&done.components) {
-            // The parts do not wait for it.
+            // The components do not wait for it.
             failed = self.write_controller_config(&inputs, &cluster, &bundle, owner).await;
         }
         for part in updatable_components(&done.components, &self.release) {
@@ -241,8 +257,8 @@ impl Operator {
             .collect()
     }
 
-    /// The controller of a release reads its ControllerConfig first: that of another release waits for it, but
-    /// certificates go on being handed out.
+    /// Whether the ControllerConfig of this release may be written: only once its controller runs, since an older controller
+    /// could not read it. Within a release it is always written, so that certificates stay current.
     fn may_write_controller_config(&self, parts: &[(OperatorComponent, ComponentStatus)]) -> bool {
         let Some(found) = self.caches.controller_configs.get(object::CONTROLLER_CONFIG) else {
             return true;
@@ -294,7 +310,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Tells what applying an object changed, if anything.
+    /// Reports what applying an object changed, if anything.
     fn report_repair(
         &self,
         thing: ManagedObject,
@@ -303,16 +319,16 @@ impl Operator {
         written: &Value,
     ) {
         let existed = !self.existing().insert(thing);
-        if let Some(news) = repair_report::apply_event(wanted, found, written, existed) {
-            if news.warning {
+        if let Some(event) = repair_report::apply_event(wanted, found, written, existed) {
+            if event.warning {
                 self.reporters.metrics.count_repair();
             }
-            self.report_event(&news);
+            self.report_event(&event);
         }
     }
 
     fn existing(&self) -> MutexGuard<'_, BTreeSet<ManagedObject>> {
-        self.existing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.existing.lock()
     }
 
     async fn remove_components(
@@ -321,7 +337,7 @@ impl Operator {
         parts: &[OperatorComponent],
     ) -> Result<(), OperatorFailure> {
         for part in parts {
-            // What we take away ourselves was not deleted by somebody.
+            // Our own removal is no deletion by somebody else.
             self.existing().remove(&ManagedObject::Component(*part));
             if self.caches.component_status(&self.namespace, *part).present {
                 self.writer.delete(&inputs.manifest(*part)).await.in_task("Apply")?;
@@ -331,7 +347,7 @@ impl Operator {
     }
 }
 
-/// Where machines reach the cluster: as it is said, else by the cluster's own words.
+/// Where machines reach the cluster: as set, else as the cluster describes itself.
 fn endpoint(settings: &OperatorSettings, cluster: &ClusterFacts) -> Option<ClusterEndpoints> {
     let api_server = settings.api_server_url.clone().or_else(|| cluster.api_server())?;
     let server = settings.server_url.clone().or_else(|| cluster.server(&api_server))?;

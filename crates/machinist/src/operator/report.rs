@@ -1,4 +1,4 @@
-//! What the operator says: conditions on MachineConfiguration `cluster`, and a ClusterOperator where there are any.
+//! Reports the state of the system: conditions on MachineConfiguration `cluster`, and a ClusterOperator if the kind is served.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -24,9 +24,9 @@ const CLUSTER_OPERATOR: &str = "machine-config";
 const EVENT_COMPONENT: EventComponent = EventComponent("machineconfigoperator");
 
 impl Operator {
-    /// Says what came of a pass, unless it is said already.
+    /// Writes the result of a pass, unless the status says it already.
     pub(super) async fn write_status(&self, owner: &Value, done: &ReconcileReport) -> Result<()> {
-        // Somebody deletes it while we look; the watch brings news of it, and another pass with it.
+        // It was just deleted; the watch starts another pass.
         let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) else {
             return Ok(());
         };
@@ -53,8 +53,8 @@ impl Operator {
             let about =
                 || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
             self.writer.merge(&path, &patch).await.with_context(about)?;
-            for news in condition_events(&before, &after) {
-                self.report_event(&news);
+            for event in condition_events(&before, &after) {
+                self.report_event(&event);
             }
         }
         let arrived =
@@ -63,9 +63,9 @@ impl Operator {
     }
 
     /// An event about the operator's own object.
-    pub(super) fn report_event(&self, news: &OperatorEvent) {
+    pub(super) fn report_event(&self, event: &OperatorEvent) {
         let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) else { return };
-        let OperatorEvent { reason, warning, message } = news;
+        let OperatorEvent { reason, warning, message } = event;
         self.reporters.events.report_event(
             EVENT_COMPONENT,
             &*own,
@@ -73,6 +73,14 @@ impl Operator {
             reason,
             message.as_str(),
         );
+    }
+
+    /// Records a failed status write: the condition cannot report it.
+    pub(super) fn report_write_failure(&self, error: &str) {
+        if let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) {
+            let message = format!("cannot write the operator status: {error}");
+            self.reporters.events.record(EVENT_COMPONENT, &*own, true, "WriteFailed", message);
+        }
     }
 
     async fn write_cluster_operator_status(
@@ -97,8 +105,8 @@ impl Operator {
             found = get_optional(&self.writer.client, &path).await?;
         }
         let status = cluster_operator_status(&found, conditions, arrived, &self.namespace);
-        let is_said = |field: &str| found["status"][field] == status[field];
-        if ["conditions", "versions", "relatedObjects"].into_iter().all(is_said) {
+        let is_same = |field: &str| found["status"][field] == status[field];
+        if ["conditions", "versions", "relatedObjects"].into_iter().all(is_same) {
             return Ok(());
         }
         let patch = json!({"status": status});

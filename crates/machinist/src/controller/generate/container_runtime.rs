@@ -26,44 +26,44 @@ use super::{GeneratePass, GenerateResult};
 
 /// Generates for all objects, each for its pools, and tells them how it went.
 pub(super) async fn reconcile(
-    turn: &mut GeneratePass<'_>,
-    memory: &mut Reported,
+    pass: &mut GeneratePass<'_>,
+    reported: &mut Reported,
 ) -> GenerateResult {
-    let shell = turn.context;
-    let objects = shell.caches.generate.container_runtime_configs.all();
+    let context = pass.context;
+    let objects = context.caches.generate.container_runtime_configs.all();
     let (going, staying): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object.meta().deletion_timestamp.is_some());
     for object in &going {
-        finalize(shell, object).await?;
+        finalize(context, object).await?;
     }
-    let planned = plan(turn, &staying);
+    let planned = plan(pass, &staying);
     for (object, planned) in staying.iter().zip(planned) {
         let outcome = match &planned {
             Ok(planned) => {
-                write_config(shell, object, planned).await?;
+                write_config(context, object, planned).await?;
                 Ok(())
             }
             Err(problem) => {
-                for role in roles(turn, object) {
-                    turn.add_problem(&role, &problem.to_string());
+                for role in roles(pass, object) {
+                    pass.add_problem(&role, &problem.to_string());
                 }
-                memory.warn(shell, object.as_ref(), problem);
+                reported.warn(context, object.as_ref(), problem);
                 Err(problem)
             }
         };
-        write_status(shell, object, outcome).await?;
+        write_status(context, object, outcome).await?;
     }
     Ok(())
 }
 
 fn plan(
-    turn: &GeneratePass<'_>,
+    pass: &GeneratePass<'_>,
     objects: &[Arc<ContainerRuntimeConfig>],
 ) -> Vec<Result<RuntimeConfigOutput, GenerateError>> {
-    let configs = turn.context.caches.configs.all();
+    let configs = pass.context.caches.configs.all();
     let objects: Vec<&ContainerRuntimeConfig> = objects.iter().map(AsRef::as_ref).collect();
-    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
-    let exists = |name: &str| turn.context.caches.configs.get(name).is_some();
+    let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
+    let exists = |name: &str| pass.context.caches.configs.get(name).is_some();
     let base = |pool: &str| BaseFiles::for_pool(pool, configs.iter().map(AsRef::as_ref));
     generate_all(&objects, &pools, exists, base)
 }
@@ -71,7 +71,7 @@ fn plan(
 /// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
 /// first: so nothing is ever made that nobody would remove.
 async fn write_config(
-    shell: &Context,
+    context: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     planned: &RuntimeConfigOutput,
 ) -> GenerateResult {
@@ -81,7 +81,7 @@ async fn write_config(
     for name in generated_names(object)
         .filter(|name| CONTAINER_RUNTIME_NAMING.is_name(name) && !names.contains(*name))
     {
-        remove(shell, name).await?;
+        remove(context, name).await?;
     }
     let foreign =
         object.finalizers().iter().filter(|name| !CONTAINER_RUNTIME_NAMING.is_own_finalizer(name));
@@ -94,23 +94,23 @@ async fn write_config(
             "finalizers": finalizers,
             "annotations": {annotation::MC_NAME_SUFFIX: planned.suffix},
         }});
-        let written = shell.merge_patch(&object.name_any(), &patch).await?;
-        shell.caches.generate.container_runtime_configs.upsert(written);
+        let written = context.merge_patch(&object.name_any(), &patch).await?;
+        context.caches.generate.container_runtime_configs.upsert(written);
     }
     for made in &planned.generated {
         let owner = object.controller_owner_ref(&());
-        ensure(shell, &with_ownership(made.machine_config.clone(), VERSION, owner)).await?;
+        ensure(context, &with_ownership(made.machine_config.clone(), VERSION, owner)).await?;
     }
     Ok(())
 }
 
 /// Removes what was made of an object that is to go, and lets it go.
-async fn finalize(shell: &Context, object: &Arc<ContainerRuntimeConfig>) -> GenerateResult {
+async fn finalize(context: &Context, object: &Arc<ContainerRuntimeConfig>) -> GenerateResult {
     if generated_names(object).next().is_none() {
         return Ok(());
     }
     for name in generated_names(object) {
-        remove(shell, name).await?;
+        remove(context, name).await?;
     }
     let left: Vec<&String> = object
         .finalizers()
@@ -121,7 +121,7 @@ async fn finalize(shell: &Context, object: &Arc<ContainerRuntimeConfig>) -> Gene
         "resourceVersion": object.resource_version(),
         "finalizers": left,
     }});
-    match shell.merge_patch::<ContainerRuntimeConfig>(&object.name_any(), &patch).await {
+    match context.merge_patch::<ContainerRuntimeConfig>(&object.name_any(), &patch).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -133,8 +133,8 @@ fn generated_names(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &Str
 }
 
 /// The pools that an object is for, or was.
-fn roles(turn: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
-    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+fn roles(pass: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
+    let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let selector = object.spec.machine_config_pool_selector.as_ref();
     let member = NamedSource { metadata: &object.metadata, selector };
     let selected = CONTAINER_RUNTIME_NAMING.pools(&member, &pools).unwrap_or_default();
@@ -148,11 +148,11 @@ fn roles(turn: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<S
 
 /// Says on the object how it went, unless it says so already.
 async fn write_status(
-    shell: &Context,
+    context: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     outcome: Result<(), &GenerateError>,
 ) -> GenerateResult {
-    let kinds = &shell.caches.generate;
+    let kinds = &context.caches.generate;
     // It may have been written a moment ago.
     let latest = kinds.container_runtime_configs.get(&object.name_any());
     let object = latest.as_ref().unwrap_or(object);
@@ -167,7 +167,7 @@ async fn write_status(
         "metadata": {"resourceVersion": object.resource_version()},
         "status": {"observedGeneration": object.meta().generation, "conditions": after},
     });
-    let written = shell.merge_patch_status(&object.name_any(), &patch).await?;
+    let written = context.merge_patch_status(&object.name_any(), &patch).await?;
     kinds.container_runtime_configs.upsert(written);
     Ok(())
 }

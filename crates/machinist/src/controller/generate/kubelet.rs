@@ -1,4 +1,4 @@
-//! What kubelets are told: `97-` by the Node settings, `98-` by the FeatureGate, `99-` by
+//! What kubelets are reported: `97-` by the Node settings, `98-` by the FeatureGate, `99-` by
 //! KubeletConfigs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,45 +28,45 @@ use super::{GeneratePass, GenerateResult};
 
 /// Generates for all pools, and tells the objects how it went.
 pub(super) async fn reconcile(
-    turn: &mut GeneratePass<'_>,
-    memory: &mut Reported,
+    pass: &mut GeneratePass<'_>,
+    reported: &mut Reported,
 ) -> GenerateResult {
-    let shell = turn.context;
-    let (going, staying): (Vec<_>, Vec<_>) = shell
+    let context = pass.context;
+    let (going, staying): (Vec<_>, Vec<_>) = context
         .caches
         .generate
         .kubelet_configs
         .all()
         .into_iter()
         .partition(|config| config.meta().deletion_timestamp.is_some());
-    let decided = decide(turn, &going, &staying);
-    for settings in shell.caches.generate.node_settings.all() {
+    let decided = decide(pass, &going, &staying);
+    for settings in context.caches.generate.node_settings.all() {
         let message = wrong_name_message(&settings.name_any())
             .or_else(|| decided.refused.as_ref().map(|refused| refused.message.clone()));
-        memory.warn_prohibited(shell, settings.as_ref(), message);
+        reported.warn_prohibited(context, settings.as_ref(), message);
     }
     if let Some(refused) = &decided.refused {
-        turn.add_problem(object::POOL_WORKER, &refused.generate_error().to_string());
+        pass.add_problem(object::POOL_WORKER, &refused.generate_error().to_string());
     }
     for name in &decided.remove {
-        remove(shell, name).await?;
+        remove(context, name).await?;
     }
     for (config, finalizers) in &decided.deleted {
-        finalize(shell, config, finalizers).await?;
+        finalize(context, config, finalizers).await?;
     }
     for made in decided.cluster_configs {
         match made {
             Ok(made) => {
-                ensure(shell, &with_ownership(made.machine_config, VERSION, None)).await?;
+                ensure(context, &with_ownership(made.machine_config, VERSION, None)).await?;
             }
-            Err((pool, problem)) => turn.add_problem(&pool, &problem),
+            Err((pool, problem)) => pass.add_problem(&pool, &problem),
         }
     }
     for (config, plan) in staying.iter().zip(decided.plans) {
         let mut warnings = Vec::new();
         let outcome = match &plan {
             Ok(plan) => {
-                write_config(shell, config, plan).await?;
+                write_config(context, config, plan).await?;
                 warnings.extend(plan.generated.iter().flat_map(|made| made.warnings.clone()));
                 // Each pool has the same ones.
                 warnings.sort();
@@ -75,14 +75,14 @@ pub(super) async fn reconcile(
             }
             Err(problem) => {
                 for role in roles(config) {
-                    turn.add_problem(&role, &problem.to_string());
+                    pass.add_problem(&role, &problem.to_string());
                 }
-                memory.warn(shell, config.as_ref(), problem);
+                reported.warn(context, config.as_ref(), problem);
                 Err(problem.to_string())
             }
         };
         let outcome = outcome.as_ref().copied().map_err(String::as_str);
-        write_status(shell, config, outcome, &warnings).await?;
+        write_status(context, config, outcome, &warnings).await?;
     }
     Ok(())
 }
@@ -103,13 +103,13 @@ struct KubeletPlan {
 }
 
 fn decide(
-    turn: &GeneratePass<'_>,
+    pass: &GeneratePass<'_>,
     going: &[Arc<KubeletConfig>],
     staying: &[Arc<KubeletConfig>],
 ) -> KubeletPlan {
-    let shell = turn.context;
-    let kinds = &shell.caches.generate;
-    let Some(controller_config) = shell.caches.controller_config() else {
+    let context = pass.context;
+    let kinds = &context.caches.generate;
+    let Some(controller_config) = context.caches.controller_config() else {
         let plans = staying.iter().map(|config| Err(missing_base_error(config))).collect();
         return KubeletPlan { plans, ..KubeletPlan::default() };
     };
@@ -119,7 +119,7 @@ fn decide(
     let gates: BTreeMap<String, bool> =
         feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default();
     let mut sources = KubeletSources {
-        templates: &shell.templates,
+        templates: &context.templates,
         inputs: TemplateInputs {
             controller_config: &controller_config,
             // No kubelet configuration holds it.
@@ -131,16 +131,16 @@ fn decide(
     };
     // Everything below is made from what is in effect, and not from what was refused.
     let present =
-        shell.caches.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
+        context.caches.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
     let refused = refused_latency_change(&sources, present.as_deref());
     if let Some(refused) = &refused {
         sources.node = Some(&refused.in_effect);
     }
-    let machine_configs = shell.caches.configs.all();
-    let pools: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+    let machine_configs = context.caches.configs.all();
+    let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let machine_configs: Vec<&MachineConfig> = machine_configs.iter().map(AsRef::as_ref).collect();
     let configs: Vec<&KubeletConfig> = staying.iter().map(AsRef::as_ref).collect();
-    let world = KubeletSnapshot {
+    let caches = KubeletSnapshot {
         configs: &configs,
         pools: &pools,
         machine_configs: &machine_configs,
@@ -148,21 +148,23 @@ fn decide(
         has_feature_gate: feature_gate.is_some(),
         version: VERSION,
     };
-    let mut decided =
-        KubeletPlan { plans: machinist_core::kubelet::reconcile(&world), ..KubeletPlan::default() };
+    let mut decided = KubeletPlan {
+        plans: machinist_core::kubelet::reconcile(&caches),
+        ..KubeletPlan::default()
+    };
     for config in going {
-        let removal = removal(&world, config);
+        let removal = removal(&caches, config);
         decided.remove.extend(removal.remove);
         decided.deleted.push((Arc::clone(config), removal.finalizers));
     }
-    decided.remove.extend(orphaned_configs(&world));
+    decided.remove.extend(orphaned_configs(&caches));
     decided.remove.sort();
     decided.remove.dedup();
     decided.refused.clone_from(&refused);
     for pool in pools.iter().map(|pool| pool.name_any()) {
         if node.is_some() {
             let name = format!("97-{pool}-generated-kubelet");
-            let there = shell.caches.configs.get(&name);
+            let there = context.caches.configs.get(&name);
             let present = there.and_then(|it| it.spec.kernel_arguments.clone()).unwrap_or_default();
             let made = node_config(&sources, &pool, &present);
             let made = made.map_err(|error| (pool.clone(), format!("Node cluster: {error}")));
@@ -181,12 +183,12 @@ fn decide(
 /// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
 /// first: so nothing is ever made that nobody would remove.
 async fn write_config(
-    shell: &Context,
+    context: &Context,
     config: &Arc<KubeletConfig>,
     plan: &KubeletConfigPlan,
 ) -> GenerateResult {
     for name in &plan.remove {
-        remove(shell, name).await?;
+        remove(context, name).await?;
     }
     let suffix = config.annotations().get(annotation::MC_NAME_SUFFIX);
     if suffix != Some(&plan.suffix) || config.finalizers() != plan.finalizers.as_slice() {
@@ -195,18 +197,18 @@ async fn write_config(
             "finalizers": plan.finalizers,
             "annotations": {annotation::MC_NAME_SUFFIX: plan.suffix},
         }});
-        let written = shell.merge_patch(&config.name_any(), &patch).await?;
-        shell.caches.generate.kubelet_configs.upsert(written);
+        let written = context.merge_patch(&config.name_any(), &patch).await?;
+        context.caches.generate.kubelet_configs.upsert(written);
     }
     for made in &plan.generated {
-        ensure(shell, &made.machine_config).await?;
+        ensure(context, &made.machine_config).await?;
     }
     Ok(())
 }
 
 /// Lets an object go.
 async fn finalize(
-    shell: &Context,
+    context: &Context,
     config: &Arc<KubeletConfig>,
     finalizers: &[String],
 ) -> GenerateResult {
@@ -217,7 +219,7 @@ async fn finalize(
         "resourceVersion": config.resource_version(),
         "finalizers": finalizers,
     }});
-    match shell.merge_patch::<KubeletConfig>(&config.name_any(), &patch).await {
+    match context.merge_patch::<KubeletConfig>(&config.name_any(), &patch).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -239,12 +241,12 @@ fn roles(config: &KubeletConfig) -> BTreeSet<String> {
 
 /// Says on the object how it went, unless it says so already.
 async fn write_status(
-    shell: &Context,
+    context: &Context,
     config: &Arc<KubeletConfig>,
     outcome: Result<(), &str>,
     warnings: &[String],
 ) -> GenerateResult {
-    let cache = &shell.caches.generate.kubelet_configs;
+    let cache = &context.caches.generate.kubelet_configs;
     // It may have been written a moment ago.
     let latest = cache.get(&config.name_any());
     let config = latest.as_ref().unwrap_or(config);
@@ -257,7 +259,7 @@ async fn write_status(
         "metadata": {"resourceVersion": config.resource_version()},
         "status": {"observedGeneration": after.observed_generation, "conditions": after.conditions},
     });
-    let written = shell.merge_patch_status(&config.name_any(), &patch).await?;
+    let written = context.merge_patch_status(&config.name_any(), &patch).await?;
     cache.upsert(written);
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! The generate loop: MachineConfigs that are made out of something easier to write.
+//! The generate loop: generates MachineConfigs from kinds that are easier to write.
 //!
-//! Each kind of source has a driver that asks a pure generator of `machinist_core` and writes what it
-//! returns, where it differs from what is there. An object that cannot be carried out is told so, and
-//! what was made of it before stays. A new kind of source is a cache in [`kinds`], a driver, and a
-//! line in [`pass`]; templates come first, since others build on what they make.
+//! Each kind of source has a driver, which calls a pure generator of `machinist_core` and writes its result where it differs.
+//! An invalid source gets that reported in its status, and what was generated from it before stays. A new kind of source
+//! is a cache in [`caches`], a driver, and a line in [`reconcile`]; templates come first, since other drivers build on them.
 
 pub(super) mod caches;
 mod container_runtime;
@@ -24,6 +23,8 @@ use machinist_core::api::{MachineConfig, MachineConfigPool, selector};
 use machinist_core::generate::overridden::{OverriddenFile, overridden};
 use machinist_core::generated_config::legacy_names::superseded;
 use machinist_core::generated_config::reconcile::is_generated;
+use machinist_core::rollout::PoolNotes;
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
@@ -31,69 +32,71 @@ use crate::kubernetes::reflectors::{publish, wait_until_ready};
 use report::Reported;
 use secrets::SecretCaches;
 
-/// A burst of changes is over when nothing came for this long...
+/// A burst of changes ends when there was none for this long...
 const DEBOUNCE: Duration = Duration::from_millis(50);
-/// ...but nobody waits longer than this.
+/// ...but a pass never waits longer than this.
 const MAX_WAIT: Duration = Duration::from_millis(300);
-/// After a write that failed.
+/// The task under which failed writes are reported; the object is the driver.
+const TASK: &str = "write generated MachineConfigs";
+/// The wait after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What a pool should say about what is generated for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct PoolNotes {
-    /// Objects that cannot be carried out.
-    pub(super) problems: Vec<String>,
-    /// Files that a person writes as well.
-    pub(super) overridden: Vec<String>,
-}
-
-/// By the names of the pools.
+/// The notes of all pools, by name.
 pub(super) type AllNotes = BTreeMap<String, PoolNotes>;
 
-/// Generates for ever.
-pub(super) async fn run(shell: Context) {
-    let world = &shell.caches;
-    let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
-    turns.watch(world.pools.subscribe());
-    turns.watch(world.configs.subscribe());
-    turns.watch(world.controller_configs.subscribe());
-    world.generate.changes().into_iter().for_each(|changes| turns.watch(changes));
-    world.wait_until_ready().await;
-    wait_until_ready(world.generate.changes()).await;
-    let mut memory = Reported::default();
+/// Runs for ever.
+pub(super) async fn run(context: Context) {
+    let caches = &context.caches;
+    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    debounce.watch(caches.pools.subscribe());
+    debounce.watch(caches.configs.subscribe());
+    debounce.watch(caches.controller_configs.subscribe());
+    caches.generate.changes().into_iter().for_each(|changes| debounce.watch(changes));
+    caches.wait_until_ready().await;
+    wait_until_ready(caches.generate.changes()).await;
+    let mut reported = Reported::default();
     let mut secrets = SecretCaches::default();
-    turns.watch(secrets.subscribe());
-    let mut again = true;
+    debounce.watch(secrets.subscribe());
+    let mut is_retry = true;
     loop {
-        turns.next(again.then_some(RETRY_DELAY)).await;
-        again = reconcile(&shell, &mut memory, &mut secrets).await;
+        debounce.next(is_retry.then_some(RETRY_DELAY)).await;
+        is_retry = reconcile(&context, &mut reported, &mut secrets).await;
     }
 }
 
-/// Generates everything once; whether it has to be tried again by itself.
-async fn reconcile(shell: &Context, memory: &mut Reported, secrets: &mut SecretCaches) -> bool {
-    let mut turn = GeneratePass::new(shell);
-    let mut again = false;
-    // One that fails must not keep the others from their turn.
-    for outcome in [
-        templates::reconcile(&mut turn, memory, secrets).await,
-        registries::reconcile(&mut turn, memory).await,
-        container_runtime::reconcile(&mut turn, memory).await,
-        kubelet::reconcile(&mut turn, memory).await,
-        turn.remove_superseded().await,
+/// Generates everything once. Returns whether it has to be tried again even if nothing changes.
+async fn reconcile(context: &Context, reported: &mut Reported, secrets: &mut SecretCaches) -> bool {
+    let mut pass = GeneratePass::new(context);
+    let span = |driver: &'static str| tracing::info_span!("generate", driver);
+    let mut is_retry = false;
+    // A driver that fails must not keep the others from running.
+    for (driver, result) in [
+        (
+            "templates",
+            templates::reconcile(&mut pass, reported, secrets).instrument(span("templates")).await,
+        ),
+        (
+            "registries",
+            registries::reconcile(&mut pass, reported).instrument(span("registries")).await,
+        ),
+        (
+            "container runtime",
+            container_runtime::reconcile(&mut pass, reported)
+                .instrument(span("container runtime"))
+                .await,
+        ),
+        ("kubelet", kubelet::reconcile(&mut pass, reported).instrument(span("kubelet")).await),
+        ("superseded names", pass.remove_superseded().await),
     ] {
-        if let Err(error) = outcome {
-            again |= !error.is_stale();
-            tracing::debug!(%error, "cannot write what was generated");
-        }
+        is_retry |= pass.report_writes(driver, result);
     }
-    turn.find_overridden();
-    memory.warn_overridden(shell, &turn.notes);
-    publish(&shell.pool_notes, turn.notes);
-    again
+    pass.find_overridden();
+    reported.warn_overridden(context, &pass.notes);
+    publish(&context.pool_notes, pass.notes);
+    is_retry
 }
 
-/// One turn: what it found to say about the pools.
+/// One pass, with the notes for the pools.
 struct GeneratePass<'a> {
     context: &'a Context,
     pools: Vec<std::sync::Arc<MachineConfigPool>>,
@@ -101,13 +104,36 @@ struct GeneratePass<'a> {
 }
 
 impl<'a> GeneratePass<'a> {
-    fn new(shell: &'a Context) -> Self {
-        let mut pools = shell.caches.pools.all();
+    fn new(context: &'a Context) -> Self {
+        let mut pools = context.caches.pools.all();
         pools.retain(|pool| pool.metadata.deletion_timestamp.is_none());
-        Self { context: shell, pools, notes: AllNotes::new() }
+        Self { context: context, pools, notes: AllNotes::new() }
     }
 
-    /// Says something about all pools that take MachineConfigs of a role.
+    /// Reports how the writes of a driver went. Returns whether they have to be tried again.
+    fn report_writes(&mut self, driver: &'static str, result: GenerateResult) -> bool {
+        let failures = &self.context.failures;
+        let error = match result {
+            Ok(()) => {
+                failures.succeeded(TASK, driver);
+                return false;
+            }
+            // After a conflict the watch brings the newer object, and another pass with it.
+            Err(error) if error.is_conflict() || matches!(error, WriteError::NotLeading) => {
+                return false;
+            }
+            Err(error) => error.to_string(),
+        };
+        if failures.failed(TASK, driver, &error).is_persistent() {
+            for pool in &self.pools {
+                let notes = self.notes.entry(pool.name_any()).or_default();
+                notes.write_failures.push(format!("cannot {TASK} ({driver}): {error}"));
+            }
+        }
+        true
+    }
+
+    /// Adds a problem to all pools that select MachineConfigs of a role.
     fn add_problem(&mut self, role: &str, problem: &str) {
         for pool in &self.pools {
             if selects_role(pool, role) {
@@ -117,7 +143,7 @@ impl<'a> GeneratePass<'a> {
         }
     }
 
-    /// What is there under a name of today need not be there under one of old.
+    /// Removes MachineConfigs under old names whose successors exist.
     async fn remove_superseded(&self) -> GenerateResult {
         let pools: Vec<&MachineConfigPool> = self.pools.iter().map(AsRef::as_ref).collect();
         let configs = &self.context.caches.configs;
@@ -134,7 +160,7 @@ impl<'a> GeneratePass<'a> {
             configs.filter(|config: &&MachineConfig| !config.name_any().starts_with("rendered-"))
         };
         for pool in &self.pools {
-            // A pool that selects nothing says so itself.
+            // A pool whose selector is invalid has that reported by rendering.
             let Ok(found) = overridden(pool, sources(), is_generated) else { continue };
             if !found.is_empty() {
                 let notes = self.notes.entry(pool.name_any()).or_default();
@@ -144,7 +170,7 @@ impl<'a> GeneratePass<'a> {
     }
 }
 
-/// Whether a pool takes the MachineConfigs of a role.
+/// Whether a pool selects the MachineConfigs of a role.
 fn selects_role(pool: &MachineConfigPool, role: &str) -> bool {
     let labels = [(machinist_core::api::names::label::ROLE.to_owned(), role.to_owned())].into();
     let selector = pool.spec.machine_config_selector.as_ref();

@@ -21,50 +21,50 @@ use super::{GeneratePass, GenerateResult};
 
 /// Generates for all pools, removes what nobody wants any more, and tells objects how it went.
 pub(super) async fn reconcile(
-    turn: &mut GeneratePass<'_>,
-    memory: &mut Reported,
+    pass: &mut GeneratePass<'_>,
+    reported: &mut Reported,
 ) -> GenerateResult {
-    let shell = turn.context;
-    let about = shell.caches.generate.image_objects();
+    let context = pass.context;
+    let about = context.caches.generate.image_objects();
     let inputs = about.inputs();
-    let before = fingerprint(turn, &inputs);
-    if let Some((known, problem)) = &memory.registries
+    let before = fingerprint(pass, &inputs);
+    if let Some((known, problem)) = &reported.registries
         && *known == before
     {
-        problem.iter().for_each(|problem| add_problem_to_all(turn, problem));
+        problem.iter().for_each(|problem| add_problem_to_all(pass, problem));
         return Ok(());
     }
-    memory.registries = None;
-    let (wrote, problem) = match made(turn, &inputs) {
+    reported.registries = None;
+    let (wrote, problem) = match made(pass, &inputs) {
         Ok(made) => {
-            memory
-                .write_image_statuses(shell, made.release_not_blocked.as_ref(), &made.conflicts)
+            reported
+                .write_image_statuses(context, made.release_not_blocked.as_ref(), &made.conflicts)
                 .await;
             let wrote =
-                write(turn, &made, about.image.as_deref().and_then(owner_reference)).await?;
+                write(pass, &made, about.image.as_deref().and_then(owner_reference)).await?;
             (wrote, made.release_not_blocked)
         }
         Err(problem) => {
-            memory.write_image_statuses(shell, Some(&problem), &[]).await;
+            reported.write_image_statuses(context, Some(&problem), &[]).await;
             (false, Some(problem))
         }
     };
-    problem.iter().for_each(|problem| add_problem_to_all(turn, problem));
-    // What was written brings another turn, which looks at it once more.
-    memory.registries = (!wrote).then_some((before, problem));
+    problem.iter().for_each(|problem| add_problem_to_all(pass, problem));
+    // What was written brings another pass, which looks at it once more.
+    reported.registries = (!wrote).then_some((before, problem));
     Ok(())
 }
 
 /// Everything that the outcome depends on, in one number: pools change many times during a rollout,
 /// and thousands of mirrors need not be looked at every time.
-fn fingerprint(turn: &GeneratePass<'_>, inputs: &RegistryInputs<'_>) -> u64 {
+fn fingerprint(pass: &GeneratePass<'_>, inputs: &RegistryInputs<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     inputs.hash_versions(&mut hasher);
-    for pool in &turn.pools {
+    for pool in &pass.pools {
         let meta = pool.meta();
         (&meta.name, &meta.labels, meta.generation).hash(&mut hasher);
     }
-    for config in turn.context.caches.configs.all() {
+    for config in pass.context.caches.configs.all() {
         let meta = config.meta();
         let name = meta.name.as_deref().unwrap_or_default();
         if BaseFiles::is_base_config(name) || is_generated_registries(&config) {
@@ -75,11 +75,11 @@ fn fingerprint(turn: &GeneratePass<'_>, inputs: &RegistryInputs<'_>) -> u64 {
 }
 
 fn made(
-    turn: &GeneratePass<'_>,
+    pass: &GeneratePass<'_>,
     inputs: &RegistryInputs<'_>,
 ) -> Result<RegistriesOutput, GenerateError> {
-    let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
-    let configs = turn.context.caches.configs.all();
+    let all: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
+    let configs = pass.context.caches.configs.all();
     let with_base = |pool: &'_ MachineConfigPool| {
         BaseFiles::for_pool(&pool.name_any(), configs.iter().map(AsRef::as_ref))
     };
@@ -90,22 +90,22 @@ fn made(
 
 /// Writes what is wanted; whether anything had to be.
 async fn write(
-    turn: &GeneratePass<'_>,
+    pass: &GeneratePass<'_>,
     made: &RegistriesOutput,
     owner: Option<OwnerReference>,
 ) -> Result<bool, WriteError> {
-    let shell = turn.context;
+    let context = pass.context;
     let mut wrote = false;
     let mut wanted = BTreeSet::new();
     for generated in &made.generated {
         let config = with_ownership(generated.machine_config.clone(), VERSION, owner.clone());
-        wrote |= ensure(shell, &config).await?;
+        wrote |= ensure(context, &config).await?;
         wanted.insert(config.name_any());
     }
-    for config in shell.caches.configs.all() {
+    for config in context.caches.configs.all() {
         let config: &MachineConfig = &config;
         if is_generated_registries(config) && !wanted.contains(&config.name_any()) {
-            remove(shell, &config.name_any()).await?;
+            remove(context, &config.name_any()).await?;
             wrote = true;
         }
     }
@@ -119,10 +119,10 @@ fn is_generated_registries(config: &MachineConfig) -> bool {
 }
 
 /// Mirrors are for all pools, and so is the news that they are wrong.
-fn add_problem_to_all(turn: &mut GeneratePass<'_>, problem: &GenerateError) {
-    let all: Vec<&MachineConfigPool> = turn.pools.iter().map(AsRef::as_ref).collect();
+fn add_problem_to_all(pass: &mut GeneratePass<'_>, problem: &GenerateError) {
+    let all: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let roles: Vec<String> = target_pools(&all).iter().map(|pool| pool.name_any()).collect();
     for role in roles {
-        turn.add_problem(&role, &problem.to_string());
+        pass.add_problem(&role, &problem.to_string());
     }
 }

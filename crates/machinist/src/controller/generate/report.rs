@@ -1,4 +1,4 @@
-//! What objects and pools are told about what is generated from them, each thing once.
+//! Reports on sources and pools what is generated from them, each thing once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Resource, ResourceExt as _};
-use machinist_core::api::names::condition::settings::{FAILURE, PENDING};
-use machinist_core::api::{Condition, Nullable};
+use machinist_core::api::Condition;
+use machinist_core::api::names::condition::settings::FAILURE;
 use machinist_core::container_runtime::ScopeConflict;
+use machinist_core::generate::policy_status::{PendingReason, pending_conditions};
 use machinist_core::generated_config::GenerateError;
 use machinist_core::generated_config::status::conditions;
 use serde::de::DeserializeOwned;
@@ -21,22 +22,23 @@ use super::super::event_component;
 use super::AllNotes;
 use crate::kubernetes::cache::Cache;
 
-/// One word for problems with an object.
+/// The event reason for an invalid source.
 const REASON_INVALID_SOURCE: &str = "InvalidSource";
-/// The real system's word for a step that it does not take.
+/// MCO's event reason for a change that it refuses.
 const REASON_ACTION_PROHIBITED: &str = "ActionProhibited";
+/// The task under which failed status writes are reported.
+const WRITE_STATUS: &str = "write the status";
 
-/// What was said, so that it is not said again.
+/// What was reported, so that it is not reported again.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
-    /// What the registries were last made from, and what was wrong.
+    /// The fingerprint of the inputs of the last registries pass, and its problem.
     pub(super) registries: Option<(u64, Option<GenerateError>)>,
-    /// By the object.
+    /// The last warning of each object.
     warned: BTreeMap<String, String>,
-    /// By the object: what was written into its status. Some definitions of these kinds keep nothing
-    /// of it.
+    /// The last status written to each object. Some CRDs of these kinds drop parts of it, so the object cannot be compared.
     written: BTreeMap<String, Value>,
-    /// By the pool.
+    /// The last list of overridden files of each pool.
     overridden: BTreeMap<String, Vec<String>>,
 }
 
@@ -44,26 +46,26 @@ impl Reported {
     /// Warns about an object, once.
     pub(super) fn warn<K: Resource<DynamicType = ()>>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         object: &K,
         problem: &GenerateError,
     ) {
-        self.warn_once(shell, object, REASON_INVALID_SOURCE, Some(problem.to_string()));
+        self.warn_once(context, object, REASON_INVALID_SOURCE, Some(problem.to_string()));
     }
 
-    /// Says that what an object asks for is not done, once; and forgets it when it is over.
+    /// Warns once that a change is refused; without a message the warning is over.
     pub(super) fn warn_prohibited<K: Resource<DynamicType = ()>>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         object: &K,
         message: Option<String>,
     ) {
-        self.warn_once(shell, object, REASON_ACTION_PROHIBITED, message);
+        self.warn_once(context, object, REASON_ACTION_PROHIBITED, message);
     }
 
     fn warn_once<K: Resource<DynamicType = ()>>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         object: &K,
         reason: &'static str,
         message: Option<String>,
@@ -74,7 +76,7 @@ impl Reported {
             return;
         };
         if self.warned.get(&key) != Some(&message) {
-            shell.events.report_event(
+            context.events.report_event(
                 event_component::GENERATE,
                 object,
                 true,
@@ -85,18 +87,18 @@ impl Reported {
         }
     }
 
-    /// Warns pools about files that somebody else writes as well, once.
-    pub(super) fn warn_overridden(&mut self, shell: &Context, notes: &AllNotes) {
+    /// Warns pools once about files that a hand-written MachineConfig writes as well.
+    pub(super) fn warn_overridden(&mut self, context: &Context, notes: &AllNotes) {
         self.overridden.retain(|pool, _| notes.contains_key(pool));
         for (name, notes) in notes {
             if self.overridden.get(name) == Some(&notes.overridden) {
                 continue;
             }
             if let Some(pool) =
-                shell.caches.pools.get(name).filter(|_| !notes.overridden.is_empty())
+                context.caches.pools.get(name).filter(|_| !notes.overridden.is_empty())
             {
                 let (pool, message) = (pool.as_ref(), notes.overridden.join("; "));
-                shell.events.report_event(
+                context.events.report_event(
                     event_component::GENERATE,
                     pool,
                     true,
@@ -108,29 +110,28 @@ impl Reported {
         }
     }
 
-    /// Tells the objects about images how it went. A failure to tell must not keep anybody from
-    /// generating.
+    /// Writes the status of mirrors, registries and image policies. A failed write must not stop generating.
     pub(super) async fn write_image_statuses(
         &mut self,
-        shell: &Context,
+        context: &Context,
         problem: Option<&GenerateError>,
         conflicts: &[ScopeConflict],
     ) {
-        let kinds = &shell.caches.generate;
-        self.write_setting_statuses(shell, &kinds.images, problem).await;
-        self.write_setting_statuses(shell, &kinds.content_source_policies, problem).await;
-        self.write_setting_statuses(shell, &kinds.digest_mirror_sets, problem).await;
-        self.write_setting_statuses(shell, &kinds.tag_mirror_sets, problem).await;
+        let kinds = &context.caches.generate;
+        self.write_setting_statuses(context, &kinds.images, problem).await;
+        self.write_setting_statuses(context, &kinds.content_source_policies, problem).await;
+        self.write_setting_statuses(context, &kinds.digest_mirror_sets, problem).await;
+        self.write_setting_statuses(context, &kinds.tag_mirror_sets, problem).await;
         for object in kinds.cluster_image_policies.all() {
             let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
             if let Some(problem) = problem {
-                self.warn(shell, object.as_ref(), problem);
+                self.warn(context, object.as_ref(), problem);
             }
-            let said = problem.map(|problem| ("InvalidPolicy", problem.to_string()));
+            let pending = problem.map(invalid_policy);
             let status = object.status.as_ref().and_then(|status| status.conditions.as_deref());
-            if let Some(status) = pending_status(status, said, object.meta().generation) {
+            if let Some(status) = pending_status(status, pending, object.meta().generation) {
                 self.write_cluster_status(
-                    shell,
+                    context,
                     &kinds.cluster_image_policies,
                     object.as_ref(),
                     status,
@@ -141,28 +142,36 @@ impl Reported {
         for object in kinds.image_policies.all() {
             let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
             if let Some(problem) = problem {
-                self.warn(shell, object.as_ref(), problem);
+                self.warn(context, object.as_ref(), problem);
             }
             let conflict = conflicts.iter().find(|conflict| {
                 conflict.name == object.name_any()
                     && Some(&conflict.namespace) == object.namespace().as_ref()
             });
-            let said = problem
-                .map(|problem| ("InvalidPolicy", problem.to_string()))
-                .or_else(|| conflict.map(|it| (ScopeConflict::REASON, it.message())));
+            let pending = problem.map(invalid_policy).or_else(|| {
+                conflict.map(|conflict| PendingReason {
+                    reason: ScopeConflict::REASON,
+                    message: conflict.message(),
+                })
+            });
             let status = object.status.as_ref().and_then(|status| status.conditions.as_deref());
-            if let Some(status) = pending_status(status, said, object.meta().generation) {
-                self.write_namespaced_status(shell, &kinds.image_policies, object.as_ref(), status)
-                    .await;
+            if let Some(status) = pending_status(status, pending, object.meta().generation) {
+                self.write_namespaced_status(
+                    context,
+                    &kinds.image_policies,
+                    object.as_ref(),
+                    status,
+                )
+                .await;
             }
         }
     }
 
-    /// Tells objects with a list of `Success` and `Failure`: the one that the problem is about, and
-    /// those that had one before.
+    /// Writes the status of objects with `Success` and `Failure` conditions: of the one that the problem is about, and of
+    /// those that had a problem before.
     async fn write_setting_statuses<K>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         cache: &Cache<K>,
         problem: Option<&GenerateError>,
     ) where
@@ -171,7 +180,7 @@ impl Reported {
         for object in cache.all() {
             let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
             if let Some(problem) = problem {
-                self.warn(shell, object.as_ref(), problem);
+                self.warn(context, object.as_ref(), problem);
             }
             let status = serde_json::to_value(object.as_ref()).unwrap_or_default();
             let before = status.pointer("/status/conditions").cloned().unwrap_or_default();
@@ -183,26 +192,26 @@ impl Reported {
             let after = conditions(&before, problem.map_or(Ok(()), Err), &Time(Timestamp::now()));
             if after != before {
                 let status = json!({"conditions": after});
-                self.write_cluster_status(shell, cache, object.as_ref(), status).await;
+                self.write_cluster_status(context, cache, object.as_ref(), status).await;
             }
         }
     }
 
     async fn write_cluster_status<K>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         cache: &Cache<K>,
         object: &K,
         status: Value,
     ) where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope> + CacheObject,
     {
-        self.write_status(shell, cache, Api::all(shell.client.clone()), object, status).await;
+        self.write_status(context, cache, Api::all(context.client.clone()), object, status).await;
     }
 
     async fn write_namespaced_status<K>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         cache: &Cache<K>,
         object: &K,
         status: Value,
@@ -210,13 +219,13 @@ impl Reported {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + CacheObject,
     {
         let namespace = object.namespace().unwrap_or_default();
-        let api = Api::namespaced(shell.client.clone(), &namespace);
-        self.write_status(shell, cache, api, object, status).await;
+        let api = Api::namespaced(context.client.clone(), &namespace);
+        self.write_status(context, cache, api, object, status).await;
     }
 
     async fn write_status<K>(
         &mut self,
-        shell: &Context,
+        context: &Context,
         cache: &Cache<K>,
         api: Api<K>,
         object: &K,
@@ -231,17 +240,21 @@ impl Reported {
         }
         let patch = Patch::Merge(json!({"status": status}));
         let name = object.name_any();
-        match shell.write(api.patch_status(&name, &PatchParams::default(), &patch)).await {
+        match context.write(api.patch_status(&name, &PatchParams::default(), &patch)).await {
             Ok(written) => {
+                context.write_succeeded(WRITE_STATUS, object);
                 self.written.insert(key, without_times);
                 cache.upsert(written);
             }
-            Err(error) => tracing::debug!(name, %error, "cannot write the status"),
+            Err(error) => {
+                let component = event_component::GENERATE;
+                context.write_failed(WRITE_STATUS, component, object, &error);
+            }
         }
     }
 }
 
-/// What a cache can keep.
+/// A kind whose status can be written.
 pub(super) trait CacheObject:
     Clone + fmt::Debug + DeserializeOwned + serde::Serialize + Send + Sync + 'static
 {
@@ -251,7 +264,7 @@ impl<K: Clone + fmt::Debug + DeserializeOwned + serde::Serialize + Send + Sync +
 {
 }
 
-/// What a status says, whenever it was said.
+/// A status without its times.
 fn without_timestamps(status: &Value) -> Value {
     let mut status = status.clone();
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
@@ -269,34 +282,17 @@ fn is_about<K: Resource<DynamicType = ()>>(object: &K, problem: &GenerateError) 
     }
 }
 
-/// The status of an image policy that is not, or not wholly, in effect; none where it says so already,
-/// and an empty one where that is over.
+fn invalid_policy(problem: &GenerateError) -> PendingReason {
+    PendingReason { reason: "InvalidPolicy", message: problem.to_string() }
+}
+
+/// The status patch of an image policy, if it needs one. Null removes the conditions.
 fn pending_status(
     before: Option<&[Condition]>,
-    said: Option<(&str, String)>,
+    pending: Option<PendingReason>,
     generation: Option<i64>,
 ) -> Option<Value> {
-    let before = before.unwrap_or_default();
-    let ours = before.iter().find(|condition| condition.type_ == PENDING);
-    let Some((reason, message)) = said else {
-        return ours.map(|_| json!({"conditions": null}));
-    };
-    let says_it = |condition: &Condition| {
-        condition.message.as_deref() == Some(&message)
-            && condition.reason.as_deref() == Some(reason)
-            && condition.observed_generation == generation
-    };
-    if ours.is_some_and(says_it) {
-        return None;
-    }
-    let condition = Condition {
-        type_: PENDING.to_owned(),
-        status: "False".to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        observed_generation: generation,
-        last_transition_time: Nullable::Set(Time(Timestamp::now())),
-        ..Condition::default()
-    };
-    Some(json!({"conditions": [condition]}))
+    let now = Time(Timestamp::now());
+    let conditions = pending_conditions(before.unwrap_or_default(), pending, generation, &now)?;
+    Some(json!({"conditions": (!conditions.is_empty()).then_some(conditions)}))
 }

@@ -56,7 +56,7 @@ impl SecretCaches {
     /// one.
     pub(super) async fn pull_secret(
         &mut self,
-        shell: &Context,
+        context: &Context,
         config: &ControllerConfig,
     ) -> Result<Option<Vec<u8>>, String> {
         // The tasks that ended with their Secrets need not be kept in mind.
@@ -67,11 +67,11 @@ impl SecretCaches {
         };
         let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
         let name = reference.name.as_deref().unwrap_or_default();
-        let has_registry = shell.caches.generate.has_internal_registry();
+        let has_registry = context.caches.generate.has_internal_registry();
         self.watched.retain(|(in_, called), _| {
             (in_ == namespace && called == name) || (has_registry && called == AUTH_SECRET)
         });
-        let secret = self.get(shell, namespace, name).await.map_err(|error| {
+        let secret = self.get(context, namespace, name).await.map_err(|error| {
             format!("cannot read the pull secret {namespace}/{name} of spec.pullSecret: {error}")
         })?;
         let found = secret.type_.as_deref().unwrap_or_default();
@@ -82,8 +82,8 @@ impl SecretCaches {
         if !has_registry {
             return Ok(Some(data.to_vec()));
         }
-        let auth = self.get(shell, &shell.namespace, AUTH_SECRET).await.map_err(|error| {
-            format!("could not get IRI auth secret {}/{AUTH_SECRET}: {error}", shell.namespace)
+        let auth = self.get(context, &context.namespace, AUTH_SECRET).await.map_err(|error| {
+            format!("could not get IRI auth secret {}/{AUTH_SECRET}: {error}", context.namespace)
         })?;
         let password = value(&auth, PASSWORD_KEY).unwrap_or_default();
         with_internal_registry(data, password, config).map(Some)
@@ -92,12 +92,12 @@ impl SecretCaches {
     /// A Secret as the watch has it or, until the watch has begun, as the home has it.
     async fn get(
         &mut self,
-        shell: &Context,
+        context: &Context,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Secret>, String> {
         let key = (namespace.to_owned(), name.to_owned());
-        let api: Api<Secret> = Api::namespaced(shell.client.clone(), namespace);
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
         if !self.watched.contains_key(&key) {
             self.start_watch(key.clone(), api.clone());
         }
@@ -106,7 +106,7 @@ impl SecretCaches {
         {
             return followed.cache.get_in(namespace, name).ok_or_else(|| "it is not there".into());
         }
-        shell.write(api.get(name)).await.map(Arc::new).map_err(|error| error.to_string())
+        context.write(api.get(name)).await.map(Arc::new).map_err(|error| error.to_string())
     }
 
     fn start_watch(&mut self, key: (String, String), api: Api<Secret>) {

@@ -22,37 +22,37 @@ use super::{GeneratePass, GenerateResult};
 
 /// Fills the templates in, where there is a ControllerConfig, and tells it how it went.
 pub(super) async fn reconcile(
-    turn: &mut GeneratePass<'_>,
-    memory: &mut Reported,
+    pass: &mut GeneratePass<'_>,
+    reported: &mut Reported,
     secrets: &mut SecretCaches,
 ) -> GenerateResult {
-    let shell = turn.context;
-    let Some(config) = shell.caches.controller_config() else { return Ok(()) };
+    let context = pass.context;
+    let Some(config) = context.caches.controller_config() else { return Ok(()) };
     if config.meta().deletion_timestamp.is_some() {
         return Ok(());
     }
     let (generation, now) = (config.meta().generation, Time(Timestamp::now()));
     if let Some(begun) = running(config.status.as_ref(), generation, VERSION, &now) {
-        write_status(shell, &config, &begun).await?;
+        write_status(context, &config, &begun).await?;
     }
-    let outcome = match render_templates(shell, &config, secrets).await {
+    let outcome = match render_templates(context, &config, secrets).await {
         Ok(all) => {
             for made in &all {
-                ensure(shell, &made.machine_config).await?;
+                ensure(context, &made.machine_config).await?;
             }
             Ok(())
         }
         Err(message) => {
             let problem = template_error(message.clone());
-            for role in roles(shell) {
-                turn.add_problem(&role, &problem.to_string());
+            for role in roles(context) {
+                pass.add_problem(&role, &problem.to_string());
             }
-            memory.warn(shell, config.as_ref(), &problem);
+            reported.warn(context, config.as_ref(), &problem);
             Err(message)
         }
     };
     // It may have been written a moment ago.
-    let config = shell.caches.controller_config().unwrap_or(config);
+    let config = context.caches.controller_config().unwrap_or(config);
     let outcome = outcome.as_ref().copied().map_err(String::as_str);
     let given = certificates(&config.spec);
     let now = Time(Timestamp::now());
@@ -60,31 +60,31 @@ pub(super) async fn reconcile(
     if config.status.as_ref() == Some(&after) {
         return Ok(());
     }
-    write_status(shell, &config, &after).await
+    write_status(context, &config, &after).await
 }
 
 async fn render_templates(
-    shell: &Context,
+    context: &Context,
     config: &ControllerConfig,
     secrets: &mut SecretCaches,
 ) -> Result<Vec<GeneratedConfig>, String> {
-    let pull_secret = secrets.pull_secret(shell, config).await?;
-    let api_server = shell.caches.generate.api_servers.get(object::CLUSTER);
+    let pull_secret = secrets.pull_secret(context, config).await?;
+    let api_server = context.caches.generate.api_servers.get(object::CLUSTER);
     let inputs = TemplateInputs {
         controller_config: config,
         pull_secret: pull_secret.as_deref(),
         api_server: api_server.as_deref(),
     };
-    template::generate(&shell.templates, &inputs, VERSION).map_err(|error| error.to_string())
+    template::generate(&context.templates, &inputs, VERSION).map_err(|error| error.to_string())
 }
 
 /// The roles that templates made MachineConfigs for before.
-fn roles(shell: &Context) -> BTreeSet<String> {
+fn roles(context: &Context) -> BTreeSet<String> {
     let is_of_templates =
         |owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
             owner.kind == ControllerConfig::kind(&())
         };
-    let configs = shell.caches.configs.all();
+    let configs = context.caches.configs.all();
     let made =
         configs.iter().filter(|config| config.owner_references().iter().any(is_of_templates));
     made.filter_map(|config| config.labels().get(label::ROLE).cloned()).collect()
@@ -92,7 +92,7 @@ fn roles(shell: &Context) -> BTreeSet<String> {
 
 /// Writes the status of the ControllerConfig.
 async fn write_status(
-    shell: &Context,
+    context: &Context,
     config: &Arc<ControllerConfig>,
     status: &ControllerConfigStatus,
 ) -> GenerateResult {
@@ -104,7 +104,7 @@ async fn write_status(
             "controllerCertificates": status.controller_certificates,
         },
     });
-    let written = shell.merge_patch_status(&config.name_any(), &patch).await?;
-    shell.caches.controller_configs.upsert(written);
+    let written = context.merge_patch_status(&config.name_any(), &patch).await?;
+    context.caches.controller_configs.upsert(written);
     Ok(())
 }

@@ -8,29 +8,29 @@ use machinist_core::generated_config::reconcile::replacement;
 use super::super::context::{Context, WriteError};
 
 /// Brings a MachineConfig to what it should be; whether anything had to be written.
-pub(super) async fn ensure(shell: &Context, wanted: &MachineConfig) -> Result<bool, WriteError> {
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
+pub(super) async fn ensure(context: &Context, wanted: &MachineConfig) -> Result<bool, WriteError> {
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
     let name = wanted.name_any();
     let params = PostParams::default();
-    let written = match shell.caches.configs.get(&name) {
-        None => shell.write(api.create(&params, wanted)).await?,
+    let written = match context.caches.configs.get(&name) {
+        None => context.write(api.create(&params, wanted)).await?,
         Some(found) => match replacement(&found, wanted) {
             None => return Ok(false),
-            Some(new) => shell.write(api.replace(&name, &params, &new)).await?,
+            Some(new) => context.write(api.replace(&name, &params, &new)).await?,
         },
     };
-    shell.caches.configs.upsert(written);
+    context.caches.configs.upsert(written);
     tracing::info!(name, "generated");
     Ok(true)
 }
 
 /// Deletes a MachineConfig; one that is gone already is as good.
-pub(super) async fn remove(shell: &Context, name: &str) -> Result<(), WriteError> {
-    if shell.caches.configs.get(name).is_none() {
+pub(super) async fn remove(context: &Context, name: &str) -> Result<(), WriteError> {
+    if context.caches.configs.get(name).is_none() {
         return Ok(());
     }
-    let api: Api<MachineConfig> = Api::all(shell.client.clone());
-    match shell.write(api.delete(name, &DeleteParams::default())).await {
+    let api: Api<MachineConfig> = Api::all(context.client.clone());
+    match context.write(api.delete(name, &DeleteParams::default())).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => {
             tracing::info!(name, "removed what was generated");

@@ -1,4 +1,4 @@
-//! Where machines are pointed at, out of files: the CA and the token may be replaced at any time.
+//! Reads the endpoint of the machine config server from files: the CA and the token may be replaced at any time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,32 +7,33 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_core::user_data::ServerEndpoint;
 use tokio::sync::watch;
 
+use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::reflectors::publish;
 
-/// How often the files are looked at.
+/// How often the files are read again.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What an endpoint is read from.
+/// The files of an endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointFiles {
-    /// Where machines reach the server.
+    /// The URL of the server.
     pub url: String,
-    /// The certificates to trust.
+    /// The CA bundle to trust.
     pub ca: Option<PathBuf>,
     /// The provisioning token.
     pub token: Option<PathBuf>,
 }
 
 impl EndpointFiles {
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// The URL is none, or a file cannot be read.
+    /// The URL is invalid, or a file cannot be read.
     pub fn read(&self) -> Result<ServerEndpoint> {
         let is_url = ["https://", "http://"].iter().any(|scheme| self.url.starts_with(scheme));
         ensure!(
             is_url && !self.url.contains(char::is_whitespace),
-            "{:?} is no address of a machine config server; write https://HOST:22623",
+            "{:?} is not the address of a machine config server; write https://HOST:22623",
             self.url
         );
         let authority = self.ca.as_deref().map(read_text).transpose()?;
@@ -45,11 +46,13 @@ impl EndpointFiles {
         })
     }
 
-    /// Reads them, and goes on looking at them for as long as somebody listens.
+    /// Reads the files again and again, for as long as the receiver lives.
     ///
     /// # Errors
-    /// They cannot be read now.
+    /// The files cannot be read now.
     pub fn watch(self) -> Result<watch::Receiver<ServerEndpoint>> {
+        const TASK: &str = "read the files of the machine config server";
+        let failures = FailureLog::default();
         let (sender, receiver) = watch::channel(self.read()?);
         tokio::spawn(async move {
             loop {
@@ -57,9 +60,14 @@ impl EndpointFiles {
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = sender.closed() => return,
                 }
-                // A file that is being replaced is read the next time.
-                let Ok(endpoint) = self.read() else { continue };
-                publish(&sender, endpoint);
+                match self.read() {
+                    Ok(endpoint) => {
+                        failures.succeeded(TASK, &self.url);
+                        publish(&sender, endpoint);
+                    }
+                    // A file that is just being replaced is read the next time.
+                    Err(error) => drop(failures.failed(TASK, &self.url, &format!("{error:#}"))),
+                }
             }
         });
         Ok(receiver)
@@ -78,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_ones_are_named() {
+    fn errors_name_the_url_or_the_file() {
         let missing = Some(PathBuf::from("/does/not/exist"));
         let files = |url: &str, authority: Option<PathBuf>| {
             let url = url.to_owned();

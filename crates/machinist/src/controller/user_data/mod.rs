@@ -1,4 +1,4 @@
-//! The user-data loop: every pool has a Secret with the pointer config of its machines, and it is as it should be.
+//! The user-data loop: keeps a Secret with the pointer config of every pool. `core::user_data` decides what it holds.
 
 mod files;
 
@@ -11,74 +11,84 @@ use kube::{Api, ResourceExt as _};
 use machinist_core::api::MachineConfigPool;
 use machinist_core::user_data::{ServerEndpoint, secret};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
-use super::context::{Context, WriteError};
+use super::context::Context;
 use super::debounce::Debounce;
+use super::event_component;
 use crate::kubernetes::cache::{Cache, strip_managed_fields};
+use crate::kubernetes::reflectors::Reflectors;
 pub use files::EndpointFiles;
 
-/// Changes within this time are answered together.
+/// A burst of changes ends when there was none for this long...
 const DEBOUNCE: Duration = Duration::from_millis(50);
+/// ...but a pass never waits longer than this.
 const MAX_WAIT: Duration = Duration::from_millis(500);
-/// After something that did not work.
+/// The tasks under which failed writes are reported.
+const WRITE: &str = "write the pointer config Secret";
+const REMOVE: &str = "remove the orphaned pointer config Secret";
+/// The wait after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Where machines are pointed at, and where the Secrets are.
+/// Where machines fetch their configs, and where the Secrets are.
 #[derive(Debug, Clone)]
 pub struct UserData {
     /// The namespace of the Secrets.
     pub namespace: String,
-    /// Where machines ask; it may change, with the server's certificate or its token.
+    /// The machine config server. It changes with the server's certificate or its token.
     pub endpoint: watch::Receiver<ServerEndpoint>,
 }
 
-/// Keeps the Secrets for ever.
-pub(super) async fn run(shell: Context, user_data: UserData) {
-    let api: Api<Secret> = Api::namespaced(shell.client.clone(), &user_data.namespace);
+/// Runs for ever.
+pub(super) async fn run(context: Context, user_data: UserData) {
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), &user_data.namespace);
     let secrets: Cache<Secret> = Cache::default();
-    // All of the namespace: one that lost its label is to be seen, too.
-    let following =
-        secrets.clone().reflect(api.clone(), watcher::Config::default(), strip_managed_fields);
-    let keeping = async {
-        shell.caches.pools.wait_until_ready().await;
-        secrets.wait_until_ready().await;
-        let mut turns = Debounce::new(DEBOUNCE, MAX_WAIT);
-        turns.watch(shell.caches.pools.subscribe());
-        turns.watch(secrets.subscribe());
-        turns.watch(user_data.endpoint.clone());
-        let mut again = Some(Duration::ZERO);
-        loop {
-            turns.next(again).await;
-            let pass = UserDataPass { shell: &shell, api: &api, secrets: &secrets };
-            let endpoint = user_data.endpoint.borrow().clone();
-            again = (!pass.reconcile(&user_data.namespace, &endpoint).await).then_some(RETRY_DELAY);
-        }
-    };
-    tokio::join!(following, keeping);
+    // All Secrets of the namespace: one that lost its label has to be found as well.
+    let mut tasks = JoinSet::new();
+    let mut reflectors =
+        Reflectors::new(context.client.clone(), context.failures.clone(), &mut tasks);
+    let config = watcher::Config::default();
+    reflectors.watch(&secrets, api.clone(), config, strip_managed_fields);
+    context.caches.pools.wait_until_ready().await;
+    secrets.wait_until_ready().await;
+    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    debounce.watch(context.caches.pools.subscribe());
+    debounce.watch(secrets.subscribe());
+    debounce.watch(user_data.endpoint.clone());
+    let mut retry = Some(Duration::ZERO);
+    loop {
+        debounce.next(retry).await;
+        let pass = UserDataPass { context: &context, api: &api, secrets: &secrets };
+        let endpoint = user_data.endpoint.borrow().clone();
+        let reconcile = pass.reconcile(&user_data.namespace, &endpoint);
+        let all_well = reconcile.instrument(tracing::info_span!("user_data")).await;
+        retry = (!all_well).then_some(RETRY_DELAY);
+    }
 }
 
 struct UserDataPass<'a> {
-    shell: &'a Context,
+    context: &'a Context,
     api: &'a Api<Secret>,
     secrets: &'a Cache<Secret>,
 }
 
 impl UserDataPass<'_> {
-    /// Looks at all pools once; says whether all is well.
+    /// Looks at all pools once. Returns whether all writes succeeded.
     async fn reconcile(&self, namespace: &str, endpoint: &ServerEndpoint) -> bool {
-        let pools = self.shell.caches.pools.all();
-        let mut well = true;
+        let pools = self.context.caches.pools.all();
+        let mut all_well = true;
         for pool in &pools {
             if pool.metadata.deletion_timestamp.is_none() {
-                well &= self.ensure_secret(namespace, endpoint, pool).await;
+                all_well &= self.ensure_secret(namespace, endpoint, pool).await;
             }
         }
         for secret in self.secrets.all() {
             if secret::is_orphan(&secret, pools.iter().map(AsRef::as_ref)) {
-                well &= self.remove_secret(&secret).await;
+                all_well &= self.remove_secret(&secret).await;
             }
         }
-        well
+        all_well
     }
 
     async fn ensure_secret(
@@ -94,17 +104,24 @@ impl UserDataPass<'_> {
         };
         let parameters = PostParams::default();
         let written = match present {
-            Some(_) => self.shell.write(self.api.replace(&name, &parameters, &desired)).await,
-            None => self.shell.write(self.api.create(&parameters, &desired)).await,
+            Some(_) => self.context.write(self.api.replace(&name, &parameters, &desired)).await,
+            None => self.context.write(self.api.create(&parameters, &desired)).await,
         };
         match written {
             Ok(mut written) => {
                 strip_managed_fields(&mut written);
                 self.secrets.upsert(written);
-                tracing::info!(secret = name, pool = pool.name_any(), "pointer config written");
+                self.context.write_succeeded(WRITE, pool);
+                tracing::info!(secret = name, pool = pool.name_any(), "wrote the pointer config");
                 true
             }
-            Err(error) => self.log_failure(&name, &error),
+            Err(error) => {
+                // After a conflict the watch brings the newer Secret, and another pass with it.
+                if !error.is_conflict() {
+                    self.context.write_failed(WRITE, event_component::USER_DATA, pool, &error);
+                }
+                false
+            }
         }
     }
 
@@ -112,18 +129,15 @@ impl UserDataPass<'_> {
         let (name, uid) = (secret.name_any(), secret.uid());
         let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
-        match self.shell.write(self.api.delete(&name, &parameters)).await {
-            Ok(_) => true,
-            Err(error) if error.is_not_found() => true,
-            Err(error) => self.log_failure(&name, &error),
+        match self.context.write(self.api.delete(&name, &parameters)).await {
+            Err(error) if !error.is_not_found() => {
+                self.context.write_failed(REMOVE, event_component::USER_DATA, secret, &error);
+                false
+            }
+            Ok(_) | Err(_) => {
+                self.context.write_succeeded(REMOVE, secret);
+                true
+            }
         }
-    }
-
-    fn log_failure(&self, name: &str, error: &WriteError) -> bool {
-        // What we know is old: the watch brings the newer one, and another turn with it.
-        if !error.is_conflict() {
-            tracing::warn!(secret = name, %error, "cannot keep the pointer config");
-        }
-        false
     }
 }
