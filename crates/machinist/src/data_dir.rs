@@ -30,7 +30,9 @@ impl DataDirectory {
         let state = given(state_home).or_else(|| given(home).map(|home| home.join(".local/state")));
         match state {
             Some(state) => Ok(Self::at(state.join("machinist"))),
-            None => bail!("neither XDG_STATE_HOME nor HOME is set: name a directory with --data"),
+            None => {
+                bail!("neither XDG_STATE_HOME nor HOME is set: name a directory with --data-dir")
+            }
         }
     }
 

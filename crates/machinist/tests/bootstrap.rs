@@ -62,7 +62,7 @@ fn files(folder: &str) -> Vec<String> {
 fn the_folder_is_what_the_server_serves_from() {
     let site = BootstrapFixture::new();
     let out = site.path("out");
-    let (code, stdout, stderr) = bootstrap(&["--manifests", EXAMPLE, "--out", &out]);
+    let (code, stdout, stderr) = bootstrap(&["-f", EXAMPLE, "--out", &out]);
     assert_eq!(code, 0, "{stderr}");
     let names: Vec<(&str, &str)> =
         stdout.lines().map(|line| line.split_once("  ").unwrap()).collect();
@@ -130,7 +130,7 @@ fn bad_input_is_told_and_nothing_is_written() {
     ] {
         let site = BootstrapFixture::new();
         let (path, out) = (site.write("a.yaml", text), site.path("out"));
-        let (code, stdout, stderr) = bootstrap(&["--manifests", &path, "--out", &out]);
+        let (code, stdout, stderr) = bootstrap(&["-f", &path, "--out", &out]);
         assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
         for part in parts {
             assert!(stderr.contains(part), "{part} is not in {stderr}");
@@ -152,7 +152,7 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
     let rendered = |file: &str| {
         let out = site.path("out");
         let (code, stdout, stderr) =
-            bootstrap(&["--manifests", EXAMPLE, "--out", &out, "--pull-secret", file]);
+            bootstrap(&["-f", EXAMPLE, "--out", &out, "--pull-secret", file]);
         assert_eq!(code, 0, "{stderr}");
         assert!(!stderr.contains("aHVudGVyMg") && !stdout.contains("aHVudGVyMg"));
         stdout
@@ -161,12 +161,10 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
     // It may lie among the manifests, as installers leave it.
     fs::copy(root().join(EXAMPLE), site.dir.path().join("raw/a.yaml")).unwrap();
     let (folder, out) = (site.path("raw"), site.path("out"));
-    let (code, _, stderr) =
-        bootstrap(&["--manifests", &folder, "--out", &out, "--pull-secret", &raw]);
+    let (code, _, stderr) = bootstrap(&["-f", &folder, "--out", &out, "--pull-secret", &raw]);
     assert_eq!(code, 0, "{stderr}");
     let broken = site.write("broken.json", "{\"auths\": {\"hunter2\"");
-    let (code, _, stderr) =
-        bootstrap(&["--manifests", EXAMPLE, "--out", &out, "--pull-secret", &broken]);
+    let (code, _, stderr) = bootstrap(&["-f", EXAMPLE, "--out", &out, "--pull-secret", &broken]);
     assert!(code == 1 && stderr.contains("broken.json") && !stderr.contains("hunter2"), "{stderr}");
 }
 
@@ -182,7 +180,7 @@ fn a_pool_of_an_administrator_takes_the_place_of_the_one_that_comes_with_every_s
     site.write("in/mine.yaml", &pool("  maxUnavailable: 3\n"));
     site.write("in/worker.machineconfigpool.yaml", &pool(""));
     let (manifests, out) = (site.path("in"), site.path("out"));
-    let (code, _, stderr) = bootstrap(&["--manifests", &manifests, "--out", &out]);
+    let (code, _, stderr) = bootstrap(&["-f", &manifests, "--out", &out]);
     assert_eq!(code, 0, "{stderr}");
     let written = fs::read_to_string(format!("{out}/machine-pools/worker.yaml")).unwrap();
     assert!(written.contains("maxUnavailable: 3"), "{written}");

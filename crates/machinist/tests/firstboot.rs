@@ -77,7 +77,7 @@ fn a_file_that_is_no_config_is_named_and_not_quoted() {
 #[test]
 fn a_config_may_be_given_in_a_file() {
     let root = root(None);
-    let output = firstboot(root.path(), &["--file", "../../examples/chrony.yaml"]);
+    let output = firstboot(root.path(), &["-f", "../../examples/chrony.yaml"]);
     assert!(output.status.success(), "{output:?}");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["config"], "50-worker-chrony");
@@ -133,14 +133,14 @@ fn what_ignition_would_have_written_can_be_written_too() {
     let root = root(None);
     let file = write_config(root.path(), &json!({"fips": true}));
     has_fips(root.path(), "1\n");
-    let output = firstboot(root.path(), &["--file", &file, "--write"]);
+    let output = firstboot(root.path(), &["-f", &file, "--write"]);
     assert!(output.status.success(), "{output:?}");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(said["written"].as_u64() > Some(0), "{said}");
     assert_eq!(fs::read_to_string(root.path().join("etc/greeting")).unwrap(), "hello");
     let file = write_config(root.path(), &json!({"fips": false}));
     has_fips(root.path(), "0\n");
-    let output = firstboot(root.path(), &["--file", &file, "--write"]);
+    let output = firstboot(root.path(), &["-f", &file, "--write"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("FIPS"), "{output:?}");
 }

@@ -22,7 +22,7 @@ struct UpProcess {
 impl UpProcess {
     fn start(data: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
-            .args(["up", "--api-listen", "127.0.0.1:0", "--data"])
+            .args(["up", "--api-listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             .args(more)
             .stdin(Stdio::null())
@@ -109,20 +109,20 @@ async fn a_backup_can_be_restored() {
     let pause = Patch::Merge(json!({"spec": {"paused": true}}));
     pools(&data).await.patch("master", &PatchParams::default(), &pause).await.unwrap();
     let (data_text, file_text) = (data.to_str().unwrap(), file.to_str().unwrap());
-    let output = machinist(&["hub", "backup", "--data", data_text, file_text]);
+    let output = machinist(&["hub", "backup", "--data-dir", data_text, file_text]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     up.stop();
 
     let other = folder.path().join("other");
     let other_text = other.to_str().unwrap();
-    let output = machinist(&["hub", "restore", "--data", other_text, file_text]);
+    let output = machinist(&["hub", "restore", "--data-dir", other_text, file_text]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let again = machinist(&["hub", "restore", "--data", other_text, file_text]);
+    let again = machinist(&["hub", "restore", "--data-dir", other_text, file_text]);
     assert_eq!(again.status.code(), Some(1), "a store is not written over");
     let up = UpProcess::start(&other, &[]);
     assert!(pools(&other).await.get("master").await.unwrap().spec.paused == Some(true));
-    let token = machinist(&["hub", "token", "--data", other_text, "--role", "viewer"]);
+    let token = machinist(&["hub", "token", "--data-dir", other_text, "--role", "viewer"]);
     assert!(String::from_utf8(token.stdout).unwrap().trim().contains('.'));
     up.stop();
 }
@@ -133,7 +133,7 @@ fn two_cannot_share_a_directory() {
     let data = folder.path().join("data");
     let up = UpProcess::start(&data, &[]);
     let output =
-        machinist(&["up", "--api-listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+        machinist(&["up", "--api-listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("in use"));
     up.stop();
@@ -144,11 +144,11 @@ fn two_cannot_share_a_directory() {
 fn the_token_that_machines_join_with_is_not_given_away() {
     let folder = tempfile::tempdir().unwrap();
     let mut up = Command::new(env!("CARGO_BIN_EXE_machinist"));
-    up.args(["up", "--api-listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--data"]);
+    up.args(["up", "--api-listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--data-dir"]);
     up.arg(folder.path().join("data")).args(["--server-anonymous", "--server-join-token-file"]);
     let output = up.arg(folder.path().join("token")).output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("add --server-sealed"), "{said}");
+    assert!(said.contains("add --server-sealed-url"), "{said}");
     assert!(!folder.path().join("data").exists());
 }

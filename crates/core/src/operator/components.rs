@@ -66,7 +66,7 @@ impl ComponentInputs {
             "controller".to_owned(),
             format!("--namespace={}", self.namespace),
             format!("--profile={}", self.settings.profile.as_str()),
-            format!("--metrics-listen-address=[::]:{}", port::METRICS_LOCAL),
+            format!("--metrics-listen=[::]:{}", port::METRICS_LOCAL),
         ];
         let (mut volumes, mut mounts) = (vec![], vec![]);
         if let Some(endpoint) = &self.endpoint {

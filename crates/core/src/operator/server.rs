@@ -36,7 +36,7 @@ impl ComponentInputs {
         }
         if self.settings.sealed {
             args.push(format!("--sealed-url={url}"));
-            args.push(format!("--sealed-ca={BUNDLE_DIR}/{BUNDLE_KEY}"));
+            args.push(format!("--sealed-ca-file={BUNDLE_DIR}/{BUNDLE_KEY}"));
             volumes.push(json!({"name": "server-ca", "configMap": {"name": SERVER_CA}}));
             mounts.push(json!({"name": "server-ca", "mountPath": BUNDLE_DIR, "readOnly": true}));
         }
@@ -88,8 +88,10 @@ mod tests {
         let first_boot = OperatorSettings { first_boot: true, ..OperatorSettings::default() };
         let all = OperatorSettings { sealed: true, first_boot: true, ..token.clone() };
         let token_file = "--server-token-file=/etc/machinist/server-token/token";
-        let (url, ca) =
-            ("--sealed-url=https://a:22623", "--sealed-ca=/etc/machinist/server-ca/ca-bundle.crt");
+        let (url, ca) = (
+            "--sealed-url=https://a:22623",
+            "--sealed-ca-file=/etc/machinist/server-ca/ca-bundle.crt",
+        );
         let program = "--first-boot-url=https://a:22623";
         for (settings, server, controller) in [
             (OperatorSettings::default(), &[][..], &[][..]),

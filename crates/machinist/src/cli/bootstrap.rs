@@ -31,12 +31,12 @@ const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
 /// is touched again when the cluster is there. Bad input writes nothing.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist bootstrap --manifests examples/kubelet-config.yaml --out bootstrap"
+    after_help = "Example:\n  machinist bootstrap -f examples/kubelet-config.yaml --out bootstrap"
 )]
 pub(super) struct BootstrapArgs {
     /// The manifests: a folder or a file; may be given more than once
-    #[arg(long, value_name = "DIR", required = true, alias = "manifest-dir")]
-    manifests: Vec<PathBuf>,
+    #[arg(short, long, aliases = ["manifests", "manifest-dir"], value_name = "PATH", required = true)]
+    filename: Vec<PathBuf>,
 
     #[command(flatten)]
     templates: TemplateArgs,
@@ -76,7 +76,7 @@ impl BootstrapArgs {
     }
 
     fn documents(&self) -> Result<Vec<ManifestDocument>> {
-        let documents = manifests::read(&self.manifests)?;
+        let documents = manifests::read(&self.filename)?;
         let is_pull_secret = |document: &ManifestDocument| {
             self.pull_secret
                 .as_deref()

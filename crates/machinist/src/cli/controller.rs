@@ -46,8 +46,13 @@ pub(super) struct ControllerArgs {
     templates: TemplateArgs,
 
     /// Where /metrics, /healthz and /readyz are served
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8797")]
-    metrics_listen_address: SocketAddr,
+    #[arg(
+        long,
+        alias = "metrics-listen-address",
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:8797"
+    )]
+    metrics_listen: SocketAddr,
 
     /// Where machines reach the machine config server, such as https://host:22623: every pool then has a Secret
     /// POOL-user-data-managed with the pointer config of its machines
@@ -88,7 +93,7 @@ impl ControllerArgs {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
-            metrics_listen: Some(self.metrics_listen_address),
+            metrics_listen: Some(self.metrics_listen),
             extra_metrics: Vec::new(),
             user_data: None,
         })

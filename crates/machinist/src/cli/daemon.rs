@@ -71,8 +71,8 @@ pub(super) struct DaemonStartArgs {
     root: PathBuf,
 
     /// Where /metrics and /healthz are served, such as 127.0.0.1:8797 [default: nowhere]
-    #[arg(long, value_name = "ADDR:PORT", alias = "metrics-url")]
-    listen: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR:PORT", aliases = ["listen", "metrics-url"])]
+    metrics_listen: Option<SocketAddr>,
 
     /// Keep the machine's Node: there is no kubelet that does
     #[arg(long)]
@@ -91,7 +91,7 @@ pub(super) struct DaemonStartArgs {
     kubelet_healthz_endpoint: http::Uri,
 
     /// Bring the machine to the MachineConfig or Ignition config in this file, restart it, and end, without
-    /// an API: the same as machinist firstboot --write --file FILE
+    /// an API: the same as machinist firstboot --write -f FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "register"])]
     once_from: Option<PathBuf>,
 
@@ -153,7 +153,7 @@ impl DaemonStartArgs {
         Ok(DaemonOptions {
             name: self.node_name.clone().map_or_else(host_name, Ok)?,
             root: self.root.clone(),
-            metrics_listen: self.listen,
+            metrics_listen: self.metrics_listen,
             registration: self.register.then_some(registration),
             drift_policy: self.drift,
             kubelet_healthz: self

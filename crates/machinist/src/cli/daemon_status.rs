@@ -111,11 +111,11 @@ pub(super) struct DaemonPlanArgs {
     connection: ConnectionArgs,
 
     /// The config: a MachineConfig or an Ignition config, in a file or -
-    #[arg(short, long, value_name = "CONFIG")]
-    file: Option<PathBuf>,
+    #[arg(short, long, alias = "file", value_name = "PATH")]
+    filename: Option<PathBuf>,
 
     /// What is said about changes, with -f: a MachineConfiguration in a file
-    #[arg(long, value_name = "PATH", requires = "file")]
+    #[arg(long, value_name = "PATH", requires = "filename")]
     policy: Option<PathBuf>,
 
     /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
@@ -133,7 +133,7 @@ pub(super) struct DaemonPlanArgs {
 
 impl DaemonPlanArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let (config, settings) = match &self.file {
+        let (config, settings) = match &self.filename {
             Some(file) => (once::read_config(file)?, self.settings()?),
             None => self.desired()?,
         };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
 use http::Method;
+use machinist_core::duration::parse_duration;
 use serde_json::{Value, json};
 
-use super::cluster::duration;
 use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
 use super::cluster::wait_condition::WaitCondition;
 use super::cluster::{self, usage_error};
@@ -42,7 +42,7 @@ pub(super) struct Delete {
     wait: bool,
 
     /// How long to wait for each [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]

@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use machinist_core::api::names::object;
+use machinist_core::duration::parse_duration;
 use machinist_core::serve::enrol::{
     ENROLMENT_LABEL, EnrolmentRecord, EnrolmentState, SECRET_PREFIX,
 };
 use serde_json::json;
 
-use super::cluster::duration;
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
 use crate::{enrol, telemetry};
@@ -36,7 +36,7 @@ pub(super) struct EnrolArgs {
     name: Option<String>,
 
     /// How long to wait until somebody approves it: 10m, 1h [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }
 

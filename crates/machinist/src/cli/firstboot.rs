@@ -31,15 +31,15 @@ const DEFAULT_POOL: &str = object::POOL_WORKER;
 #[derive(Debug, Args)]
 #[command(
     alias = "firstboot-complete-machineconfig",
-    after_help = "Example:\n  machinist firstboot --no-reboot --root /tmp/machine\n  machinist firstboot --file config.yaml --write"
+    after_help = "Example:\n  machinist firstboot --skip-reboot --root /tmp/machine\n  machinist firstboot -f config.yaml --write"
 )]
 pub(super) struct FirstBootArgs {
     /// A MachineConfig to complete instead, in a file or -
-    #[arg(long, value_name = "FILE", alias = "machineconfig-file")]
-    file: Option<PathBuf>,
+    #[arg(short, long, aliases = ["file", "machineconfig-file"], value_name = "PATH")]
+    filename: Option<PathBuf>,
 
     /// Write the files, units and users of FILE too, as Ignition would have; then the machine restarts
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "filename")]
     write: bool,
 
     /// Join the home that /etc/kubernetes/kubeconfig describes, with an identity of the machine's own
@@ -55,8 +55,8 @@ pub(super) struct FirstBootArgs {
     node_name: Option<String>,
 
     /// Do not restart the machine; nor is one whose root is not /
-    #[arg(long)]
-    no_reboot: bool,
+    #[arg(long, alias = "no-reboot")]
+    skip_reboot: bool,
 
     /// The root of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -69,14 +69,14 @@ pub(super) struct FirstBootArgs {
 
 impl FirstBootArgs {
     /// What `machinist daemon start --once-from` is: everything that a config says, and then a restart.
-    pub(super) fn once_from(file: PathBuf, root: PathBuf, no_reboot: bool) -> Self {
+    pub(super) fn once_from(filename: PathBuf, root: PathBuf, skip_reboot: bool) -> Self {
         Self {
-            file: Some(file),
+            filename: Some(filename),
             write: true,
             join: false,
             pool: DEFAULT_POOL.to_owned(),
             node_name: None,
-            no_reboot,
+            skip_reboot,
             root,
             output: OutputFormat::Text,
         }
@@ -85,7 +85,7 @@ impl FirstBootArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         telemetry::init_logging();
         let joining = self.join.then(|| self.join_options()).transpose()?;
-        let config = self.file.as_deref().map(once::read_config).transpose()?;
+        let config = self.filename.as_deref().map(once::read_config).transpose()?;
         let birth = FirstBootOptions {
             root: self.root.clone(),
             config,
@@ -120,7 +120,7 @@ impl FirstBootArgs {
     }
 
     fn reboot(&self) -> Result<()> {
-        if self.no_reboot { Ok(()) } else { systemctl(&["reboot"]) }
+        if self.skip_reboot { Ok(()) } else { systemctl(&["reboot"]) }
     }
 
     fn join_options(&self) -> Result<JoinOptions> {

@@ -4,12 +4,14 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use machinist_core::duration::parse_duration;
 use machinist_hub::store::Store;
 use serde_json::{Value, json};
 
@@ -97,7 +99,7 @@ async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
 ///
 /// The directory must have no store yet. Clients list again after a restore.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist hub restore --data /tmp/machinist hub.backup")]
+#[command(after_help = "Example:\n  machinist hub restore --data-dir /tmp/machinist hub.backup")]
 pub(super) struct Restore {
     #[command(flatten)]
     data_dir: DataDirArgs,
@@ -113,7 +115,7 @@ impl Restore {
         Store::restore(&self.file, &directory.store())?;
         let place = directory.path().display();
         output::print(&format!(
-            "restored into {place}; start it with machinist up --data {place}\n"
+            "restored into {place}; start it with machinist up --data-dir {place}\n"
         ))?;
         Ok(CommandOutcome::Done)
     }
@@ -123,7 +125,7 @@ impl Restore {
 ///
 /// Its text is printed this once; the hub keeps only a hash of it.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 3600")]
+#[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 1h")]
 pub(super) struct HubTokenArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
@@ -133,8 +135,8 @@ pub(super) struct HubTokenArgs {
     role: TokenRoleArg,
 
     /// How many seconds it lasts [default: a day for bootstrap, else for ever]
-    #[arg(long, value_name = "SECONDS")]
-    ttl: Option<u32>,
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
+    ttl: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -149,6 +151,14 @@ enum TokenRoleArg {
     Bootstrap,
 }
 
+/// Parses a duration. A number alone means seconds, as earlier versions took it.
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
+        Err(_) => parse_duration(text),
+    }
+}
+
 impl HubTokenArgs {
     fn run(&self) -> Result<CommandOutcome> {
         let role = match self.role {
@@ -157,7 +167,7 @@ impl HubTokenArgs {
             TokenRoleArg::Controller => "controller",
             TokenRoleArg::Bootstrap => "bootstrap",
         };
-        let asked = json!({"role": role, "ttlSeconds": self.ttl});
+        let asked = json!({"role": role, "ttlSeconds": self.ttl.map(|ttl| ttl.as_secs())});
         let made: Value = runtime()?.block_on(async {
             let client = hub_client(&self.data_dir).await?;
             let request = http::Request::post("/machinist/v1/tokens")

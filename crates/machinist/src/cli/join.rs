@@ -79,12 +79,12 @@ pub(super) struct JoinArgs {
     keep_identity: bool,
 
     /// The program that the service runs [default: this one]
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
+    #[arg(long, alias = "program", value_name = "PATH")] // words: keep
+    binary: Option<PathBuf>,
 
     /// Where the daemon serves /metrics and /healthz, such as 127.0.0.1:8797 [default: nowhere]
-    #[arg(long, value_name = "ADDR:PORT")]
-    listen: Option<String>,
+    #[arg(long, alias = "listen", value_name = "ADDR:PORT")]
+    metrics_listen: Option<String>,
 
     /// The root of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -102,11 +102,10 @@ impl JoinArgs {
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let mut labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         labels.insert(format!("{NODE_ROLE_PREFIX}{}", self.pool), String::new());
-        let program = match &self.program {
-            Some(program) => std::path::absolute(program)?,
-            None => {
-                std::env::current_exe().context("--program: cannot tell where this program is")?
-            }
+        let binary = match &self.binary {
+            Some(binary) => std::path::absolute(binary)?,
+            None => std::env::current_exe()
+                .context("cannot find the path of this binary: name it with --binary")?,
         };
         let joining = JoinOptions {
             name,
@@ -114,8 +113,8 @@ impl JoinArgs {
             labels,
             has_kubelet: self.kubelet,
             keep_identity: self.keep_identity,
-            binary: program,
-            metrics_listen: self.listen.clone(),
+            binary,
+            metrics_listen: self.metrics_listen.clone(),
             start_now: true,
         };
         let joined = runtime()?.block_on(join::join(&given, &joining))?;

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use machinist_core::duration::parse_duration;
 
-use super::cluster::duration;
 use crate::kubernetes::lease::ElectionConfig;
 
 /// The lease; the times are those of the original.
 #[derive(Debug, Args)]
 pub(super) struct LeaseArgs {
     /// How long the lease is valid without being renewed
-    #[arg(long, value_name = "TIME", default_value = "137s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "137s", value_parser = parse_duration)]
     lease_duration: Duration,
 
     /// How long to go on leading without having renewed it
-    #[arg(long, value_name = "TIME", default_value = "107s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "107s", value_parser = parse_duration)]
     lease_renew_deadline: Duration,
 
     /// How often to try to take or renew it
-    #[arg(long, value_name = "TIME", default_value = "26s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "26s", value_parser = parse_duration)]
     lease_retry_period: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `machinist move`: from a hub to a cluster, or back, without touching a machine.
+//! `machinist migrate`: from a hub to a cluster, or back, without touching a machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ const KINDS: [(&str, &str); 20] = [
 /// old home keeps everything; stop its controller before machines join the new one.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist move --from hub.kubeconfig --to ~/.kube/config --dry-run"
+    after_help = "Example:\n  machinist migrate --from hub.kubeconfig --to ~/.kube/config --dry-run"
 )]
 pub(super) struct MigrateArgs {
     /// The kubeconfig of the home to leave

@@ -4,6 +4,9 @@
 //! error, 2 wrong usage, 3 a clear "no" (a change that a machine would refuse).
 
 mod adopt;
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+mod aliases_test;
 mod apply;
 mod bootstrap;
 mod cluster;
@@ -132,6 +135,7 @@ enum CliCommand {
     Resume(pause::Resume),
     Reboot(reboot::RebootArgs),
     Adopt(adopt::Adopt),
+    #[command(alias = "move")]
     Migrate(migrate::MigrateArgs),
     MustGather(must_gather::MustGather),
     Join(join::JoinArgs),

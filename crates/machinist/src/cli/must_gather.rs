@@ -25,7 +25,7 @@ use crate::must_gather::{self, Collected};
 /// all the same; the exit code is then 1.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  machinist must-gather\n  machinist must-gather -o gathered.tar.gz\n  machinist must-gather --file gathered.tar.gz -o json"
+    after_help = "Examples:\n  machinist must-gather\n  machinist must-gather -o gathered.tar.gz\n  machinist must-gather --out gathered.tar.gz -o json"
 )]
 pub(super) struct MustGather {
     #[command(flatten)]
@@ -36,8 +36,8 @@ pub(super) struct MustGather {
     output: Option<String>,
 
     /// The archive, where the summary is wanted as JSON
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, alias = "file", value_name = "FILE")]
+    out: Option<PathBuf>,
 
     /// The root of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
@@ -51,7 +51,7 @@ impl MustGather {
         let folder = format!("machinist-must-gather-{stamp}");
         let is_json = self.output.as_deref() == Some("json");
         let named = self.output.as_deref().filter(|_| !is_json).map(PathBuf::from);
-        let file = self.file.clone().or(named);
+        let file = self.out.clone().or(named);
         let file = file.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
         let redactor = Redactor::new(random_key()?);
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

@@ -29,11 +29,11 @@ pub(super) struct OnceArgs {
     root: PathBuf,
 
     /// The config: a MachineConfig or an Ignition config, in a file or -
-    #[arg(short, long, value_name = "CONFIG", required_unless_present = "recover")]
-    file: Option<PathBuf>,
+    #[arg(short, long, alias = "file", value_name = "PATH", required_unless_present = "recover")]
+    filename: Option<PathBuf>,
 
     /// Only put right what an interrupted run has left
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with = "filename")]
     recover: bool,
 
     /// The form of the answer
@@ -43,7 +43,7 @@ pub(super) struct OnceArgs {
 
 impl OnceArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let config = self.file.as_deref().map(read_config).transpose()?;
+        let config = self.filename.as_deref().map(read_config).transpose()?;
         let root = transaction::open_root(&self.root)?;
         let Some(config) = config else {
             return self.recover(transaction::recover(&root)?.as_ref());

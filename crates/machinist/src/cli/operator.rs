@@ -47,8 +47,13 @@ pub(super) struct OperatorArgs {
     lease: LeaseArgs,
 
     /// Where /metrics, /healthz and /readyz are served
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8797")]
-    metrics_listen_address: SocketAddr,
+    #[arg(
+        long,
+        alias = "metrics-listen-address",
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:8797"
+    )]
+    metrics_listen: SocketAddr,
 }
 
 impl OperatorArgs {
@@ -60,7 +65,7 @@ impl OperatorArgs {
             pod: self.pod_name.clone(),
             release: self.release_version.clone(),
             election: self.lease.election(self.namespace.clone(), identity())?,
-            metrics_listen: Some(self.metrics_listen_address),
+            metrics_listen: Some(self.metrics_listen),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -16,7 +16,7 @@ use crate::controller::EndpointFiles;
 /// POOL-user-data-managed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist pointer --pool worker --server https://hub.example.com:22623"
+    after_help = "Example:\n  machinist pointer --pool worker --server-url https://hub.example.com:22623"
 )]
 pub(super) struct PointerArgs {
     /// The pool that the machine is to be in
@@ -24,8 +24,8 @@ pub(super) struct PointerArgs {
     pool: String,
 
     /// Where machines reach the machine config server
-    #[arg(long, value_name = "URL")]
-    server: String,
+    #[arg(long, alias = "server", value_name = "URL")]
+    server_url: String,
 
     /// The certificates that the server's is signed with
     #[arg(long, value_name = "FILE")]
@@ -70,7 +70,7 @@ impl PointerArgs {
             bail!("--pool: {:?} is no name of a pool: {problem}", self.pool);
         }
         let files = EndpointFiles {
-            url: self.server.clone(),
+            url: self.server_url.clone(),
             ca: self.ca_file.clone(),
             token: self.token_file.clone(),
         };

@@ -87,8 +87,8 @@ struct ListenArgs {
     logtostderr: Option<Option<bool>>,
 
     /// Where /metrics, /healthz and /readyz are served [default: nowhere]
-    #[arg(long, value_name = "ADDR:PORT")]
-    metrics_listen_address: Option<SocketAddr>,
+    #[arg(long, alias = "metrics-listen-address", value_name = "ADDR:PORT")]
+    metrics_listen: Option<SocketAddr>,
 
     /// The status for a pool that there is none of: 404, or 500 and 503, on which Ignition waits
     #[arg(long, value_name = "STATUS", default_value_t = 404, value_parser = parse_unknown_pool)]
@@ -116,12 +116,18 @@ struct ListenArgs {
 
     /// Split configs: everyone gets what is no secret, enrolled machines the rest. The URL of this server
     /// as machines reach it, such as https://api-int.example.com:22623
-    #[arg(long, value_name = "URL", help_heading = "Access", requires = "sealed_ca")]
+    #[arg(long, value_name = "URL", help_heading = "Access", requires = "sealed_ca_file")]
     sealed_url: Option<String>,
 
     /// Whom machines trust at that URL; it may be replaced at any time
-    #[arg(long, value_name = "FILE", help_heading = "Access", requires = "sealed_url")]
-    sealed_ca: Option<PathBuf>,
+    #[arg(
+        long,
+        alias = "sealed-ca",
+        value_name = "FILE",
+        help_heading = "Access",
+        requires = "sealed_url"
+    )]
+    sealed_ca_file: Option<PathBuf>,
 
     /// Have machines fetch machinist from this server and complete their first boot with it: kernel
     /// arguments, the OS image. The URL of this server as machines reach it
@@ -149,7 +155,7 @@ impl ListenArgs {
         let address = self.listen_address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
         let at = |port: u16| Some(ListenAddress::Address(SocketAddr::new(address, port)));
-        let metrics = self.metrics_listen_address.map(ListenAddress::Address);
+        let metrics = self.metrics_listen.map(ListenAddress::Address);
         let (secure, insecure, metrics) = match server::inherited_sockets()? {
             Some(opened) => (opened.secure, opened.insecure, opened.metrics.or(metrics)),
             None => (at(self.secure_port), at(self.insecure_port), metrics),
@@ -175,10 +181,12 @@ impl ListenArgs {
     }
 
     fn enrolment(&self) -> Result<Option<EnrolmentOptions>> {
-        let (Some(url), Some(file)) = (&self.sealed_url, &self.sealed_ca) else { return Ok(None) };
+        let (Some(url), Some(file)) = (&self.sealed_url, &self.sealed_ca_file) else {
+            return Ok(None);
+        };
         ensure!(url.starts_with("https://"), "--sealed-url {url}: it has to begin with https://");
         let authority = std::fs::read_to_string(file)
-            .with_context(|| format!("--sealed-ca: cannot read {}", file.display()))?;
+            .with_context(|| format!("--sealed-ca-file: cannot read {}", file.display()))?;
         let authority_file = Some(file.clone());
         Ok(Some(EnrolmentOptions {
             url: url.trim_end_matches('/').to_owned(),
@@ -272,7 +280,7 @@ fn write_termination_log(error: &anyhow::Error) {
 ///
 /// The folder holds machine-pools/NAME.yaml, machine-configs/NAME.yaml and
 /// controller-config/machine-config-controller.yaml; with --require-token also provisioning-tokens.yaml,
-/// which machinist token create --file writes.
+/// which machinist token create --tokens-file writes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist server bootstrap --server-basedir bootstrap --bootstrap-kubeconfig kubeconfig --cert tls.crt --key tls.key"

@@ -11,11 +11,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use machinist_core::api::names::object;
+use machinist_core::duration::parse_duration;
 use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::provisioning_token::{self, SECRET_PREFIX, SECRET_TYPE, TOKEN_LABEL};
 use rustls::crypto::ring::default_provider;
 
-use super::cluster::duration;
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
 use crate::server::TokenFile;
@@ -53,13 +53,13 @@ struct TokenStoreArgs {
 
     /// Keep tokens in this file instead of a home: provisioning-tokens.yaml in the folder that machinist
     /// server bootstrap serves
-    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
-    file: Option<PathBuf>,
+    #[arg(long, alias = "file", value_name = "FILE", conflicts_with = "kubeconfig")]
+    tokens_file: Option<PathBuf>,
 }
 
 impl TokenStoreArgs {
     async fn open(&self) -> Result<CliTokenStore> {
-        if let Some(path) = &self.file {
+        if let Some(path) = &self.tokens_file {
             return Ok(CliTokenStore::File(TokenFile::new(path.clone())));
         }
         let api = Api::namespaced(self.connection.client().await?, &self.namespace);
@@ -128,7 +128,7 @@ impl CliTokenStore {
 /// A machine brings it in the header "Authorization: Bearer TOKEN", which a pointer config names in
 /// httpHeaders, or in the URL as ?token=TOKEN.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist token create --pool worker --expires 24h --uses 20")]
+#[command(after_help = "Example:\n  machinist token create --pool worker --ttl 24h --uses 20")]
 pub(super) struct CreateTokenArgs {
     #[command(flatten)]
     store: TokenStoreArgs,
@@ -142,16 +142,16 @@ pub(super) struct CreateTokenArgs {
     all_pools: bool,
 
     /// How long it is valid: 30m, 24h
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration::parse)]
-    expires: Duration,
+    #[arg(long, alias = "expires", value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
+    ttl: Duration,
 
     /// How often it may be used [default: as often as one likes]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     uses: Option<u32>,
 
     /// A network that it may be used from (repeatable) [default: all]
-    #[arg(long, value_name = "NETWORK")]
-    from: Vec<IpNetwork>,
+    #[arg(long, alias = "from", value_name = "NETWORK")]
+    allow_from: Vec<IpNetwork>,
 }
 
 impl CreateTokenArgs {
@@ -162,12 +162,12 @@ impl CreateTokenArgs {
             bail!("this machine has no random numbers");
         }
         let mut new = provisioning_token::generate_token(random);
-        let lifetime = SignedDuration::try_from(self.expires).context("--expires")?;
-        let expires = Timestamp::now().checked_add(lifetime).context("--expires")?;
+        let lifetime = SignedDuration::try_from(self.ttl).context("--ttl")?;
+        let expires = Timestamp::now().checked_add(lifetime).context("--ttl")?;
         new.token.expires = Some(expires);
         new.token.pools.clone_from(&self.pool);
         new.token.max_uses = self.uses;
-        new.token.networks.clone_from(&self.from);
+        new.token.networks.clone_from(&self.allow_from);
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(format!("{SECRET_PREFIX}{}", new.token.id)),

@@ -19,7 +19,9 @@ use crate::up::{RunningSystem, UpConfig, kubeconfig};
 /// The first start makes the data directory with a CA, certificates and a kubeconfig, and the pools
 /// master and worker. A later start finds everything as it was. Stops on Ctrl-C and SIGTERM.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist up --data /tmp/machinist --api-listen 127.0.0.1:0")]
+#[command(
+    after_help = "Example:\n  machinist up --data-dir /tmp/machinist --api-listen 127.0.0.1:0"
+)]
 pub(super) struct UpArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
@@ -57,19 +59,24 @@ pub(super) struct UpArgs {
 
     /// Split configs: only enrolled machines get secrets. The URL at which machines reach the machine
     /// config server, such as https://10.0.0.1:22623
-    #[arg(long, value_name = "URL", requires = "server_listen", value_parser = parse_url)]
-    server_sealed: Option<String>,
+    #[arg(long, alias = "server-sealed", value_name = "URL", requires = "server_listen", value_parser = parse_url)]
+    server_sealed_url: Option<String>,
 
     /// Where /metrics (of the hub, the controller and the machine config server), /healthz and /readyz are served, such as 127.0.0.1:8797 [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<SocketAddr>,
     /// Have machines fetch machinist from the machine config server, complete their first boot with it,
     /// and join: kernel arguments, the OS image, the daemon. The URL at which machines reach the server
-    #[arg(long, value_name = "URL", requires = "server_join_token_file")]
-    server_first_boot: Option<String>,
+    #[arg(
+        long,
+        alias = "server-first-boot",
+        value_name = "URL",
+        requires = "server_join_token_file"
+    )]
+    server_first_boot_url: Option<String>,
 
     /// A file with the bootstrap token that new machines join with (machinist hub token --role
-    /// bootstrap); whoever may read a config can read it, with --server-sealed only enrolled machines; it
+    /// bootstrap); whoever may read a config can read it, with --server-sealed-url only enrolled machines; it
     /// may be replaced at any time
     #[arg(long, value_name = "FILE")]
     server_join_token_file: Option<PathBuf>,
@@ -79,15 +86,15 @@ pub(super) struct UpArgs {
 #[derive(Debug, Args)]
 pub(super) struct DataDirArgs {
     /// The data directory [default: $XDG_STATE_HOME/machinist, else ~/.local/state/machinist]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[arg(long, alias = "data", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 impl DataDirArgs {
     /// The directory that is meant.
     pub(super) fn directory(&self) -> Result<DataDirectory> {
-        if let Some(path) = &self.data {
-            let path = std::path::absolute(path).context("--data")?;
+        if let Some(path) = &self.data_dir {
+            let path = std::path::absolute(path).context("--data-dir")?;
             return Ok(DataDirectory::at(path));
         }
         let variable = |name| std::env::var(name).ok();
@@ -114,7 +121,7 @@ fn parse_san(text: &str) -> Result<String, String> {
 impl UpArgs {
     /// Whether anybody who asks would get the token that machines join with.
     fn exposes_join_token(&self) -> bool {
-        let is_open = self.server_anonymous && self.server_sealed.is_none();
+        let is_open = self.server_anonymous && self.server_sealed_url.is_none();
         is_open && self.server_join_token_file.is_some()
     }
 
@@ -122,7 +129,7 @@ impl UpArgs {
         telemetry::init_logging();
         ensure!(
             !self.exposes_join_token(),
-            "--server-join-token-file: with --server-anonymous everyone on the network could read the token: add --server-sealed, so that only enrolled machines get it, or leave --server-anonymous out"
+            "--server-join-token-file: with --server-anonymous everyone on the network could read the token: add --server-sealed-url, so that only enrolled machines get it, or leave --server-anonymous out"
         );
         let config = UpConfig {
             directory: self.data_dir.directory()?,
@@ -134,9 +141,9 @@ impl UpArgs {
             server_insecure_listen: self.server_insecure_listen,
             server_anonymous: self.server_anonymous,
             server_token_file: self.server_token_file.clone(),
-            server_sealed: self.server_sealed.clone(),
+            server_sealed: self.server_sealed_url.clone(),
             metrics_listen: self.metrics_listen,
-            server_first_boot: self.server_first_boot.clone(),
+            server_first_boot: self.server_first_boot_url.clone(),
             server_join_token_file: self.server_join_token_file.clone(),
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use machinist_core::duration::parse_duration;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::cluster;
-use super::cluster::duration;
 use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
 use super::cluster::wait_condition::WaitCondition;
 use super::{CommandOutcome, output};
@@ -34,7 +34,7 @@ pub(super) struct WaitArgs {
     goal: WaitCondition,
 
     /// How long to wait for all of them together; 0 only looks
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
 
     #[command(flatten)]

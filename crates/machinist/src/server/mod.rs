@@ -268,7 +268,7 @@ async fn serve(
         serving.spawn(listen::run(listener, None, Arc::clone(&pages), most, stop.clone()));
     }
     if let Some(place) = &listen.metrics_listen {
-        let listener = sockets::listen(place, "--metrics-listen-address").await?;
+        let listener = sockets::listen(place, "--metrics-listen").await?;
         let page =
             MetricsEndpoint { sources: vec![listen.metrics_registry.source()], health: None };
         beside.spawn(page.serve(listener));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::fixture::{ConfigServerProcess, MASTER, ServerFixture};
 
 fn file(site: &ServerFixture) -> String {
-    format!("--file={}", site.path("base/provisioning-tokens.yaml").display())
+    format!("--tokens-file={}", site.path("base/provisioning-tokens.yaml").display())
 }
 
 fn status(server: &ConfigServerProcess, token: &str) -> u16 {
@@ -47,7 +47,7 @@ fn tokens_without_an_api() {
     assert_eq!(status(&server, &create(&["--pool=arbiter"])), 403);
     assert_eq!(status(&server, &create(&["--pool=master", "--from=192.0.2.0/24"])), 403);
     assert_eq!(status(&server, &create(&["--pool=master", "--from=127.0.0.0/8"])), 200);
-    let short = create(&["--pool=master", "--expires=1s"]);
+    let short = create(&["--pool=master", "--ttl=1s"]);
     let start = Instant::now();
     while status(&server, &short) == 200 {
         assert!(start.elapsed() < Duration::from_secs(20), "it does not end");

@@ -9,7 +9,7 @@ use crate::fixture::{MASTER, ServerFixture, exchange};
 #[test]
 fn metrics() {
     let site = ServerFixture::new();
-    let server = site.serve(&["--metrics-listen-address=127.0.0.1:0"]);
+    let server = site.serve(&["--metrics-listen=127.0.0.1:0"]);
     let line = server.wait_for("(metrics-listen-address)");
     let address: SocketAddr = line.rsplit("address=").next().unwrap().parse().unwrap();
     server.get(MASTER, "*/*");

@@ -44,7 +44,7 @@ fn serve(site: &ServerFixture) -> ConfigServerProcess {
     site.write("ca.crt", site.ca.certificate());
     let ca = site.path("ca.crt");
     // Any free port: which one is known only when it listens, so the test tells the machine.
-    site.serve(&["--sealed-url=https://127.0.0.1:1", "--sealed-ca", ca.to_str().unwrap()])
+    site.serve(&["--sealed-url=https://127.0.0.1:1", "--sealed-ca-file", ca.to_str().unwrap()])
 }
 
 /// Does what Ignition does with files.
@@ -83,7 +83,7 @@ fn a_machine_gets_its_secrets_by_its_own_key() {
     let refused = enrol(&root);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let file = site.path("base/provisioning-tokens.yaml");
-    let file = format!("--file={}", file.display());
+    let file = format!("--tokens-file={}", file.display());
     let token = site.machinist(&["token", "create", &file, "--pool=master", "--uses=1"]);
     fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
     let done = enrol(&root);

@@ -15,7 +15,6 @@
 //! | [`follow`] | the same, kept in step |
 
 pub(super) mod describe;
-pub(super) mod duration;
 pub(super) mod follow;
 pub(super) mod metadata_changes;
 pub(super) mod query;

@@ -175,7 +175,7 @@ pub(crate) async fn run(
     metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
-        let listener = listen::bind(address, "--listen").await?;
+        let listener = listen::bind(address, "--metrics-listen").await?;
         let page = MetricsEndpoint { sources: vec![metrics.source()], health: None };
         tasks.spawn(page.serve(listener));
     }

@@ -79,7 +79,7 @@ pub(crate) async fn join(given: &Value, joining: &JoinOptions) -> Result<JoinRep
         );
     }
     if !joining.binary.exists() {
-        bail!("--program {}: there is no such program", joining.binary.display());
+        bail!("--binary {}: there is no such file", joining.binary.display());
     }
     let kubeconfig = if joining.keep_identity {
         given.clone()

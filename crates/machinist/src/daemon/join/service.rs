@@ -51,7 +51,7 @@ fn unit_text(joining: &JoinOptions) -> String {
         }
     }
     if let Some(listen) = &joining.metrics_listen {
-        let _ = write!(command, " --listen {listen}");
+        let _ = write!(command, " --metrics-listen {listen}");
     }
     format!(
         "# Written by machinist join; machinist leave removes it.\n\

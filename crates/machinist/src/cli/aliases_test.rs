@@ -1,0 +1,72 @@
+//! Every retired command and flag name still parses, and no help text shows it.
+
+use clap::{CommandFactory as _, Parser as _};
+
+use super::Cli;
+
+/// A command line with a retired name, and that name.
+const RETIRED: [(&str, &str); 31] = [
+    ("move --from a --to b", "move"),
+    ("controller --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
+    ("operator --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
+    ("server start --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
+    ("server bootstrap --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
+    ("server start --sealed-url https://a --sealed-ca f", "--sealed-ca"),
+    ("server bootstrap --sealed-url https://a --sealed-ca f", "--sealed-ca"),
+    ("daemon start --listen 127.0.0.1:1", "--listen"),
+    ("daemon --listen 127.0.0.1:1", "--listen"),
+    ("daemon start --metrics-url 127.0.0.1:1", "--metrics-url"),
+    ("daemon start --root-mount /rootfs", "--root-mount"),
+    ("daemon plan --file f", "--file"),
+    ("join --kubeconfig k --listen 127.0.0.1:1", "--listen"),
+    ("join --kubeconfig k --program p", "--program"), // words: keep
+    ("join --kubeconfig k --role worker", "--role"),
+    ("up --data d", "--data"),
+    ("up --server-listen 127.0.0.1:1 --server-sealed https://a", "--server-sealed"),
+    ("up --server-join-token-file f --server-first-boot https://a", "--server-first-boot"),
+    ("hub backup --data d f", "--data"),
+    ("hub restore --data d f", "--data"),
+    ("hub token --data d --role viewer", "--data"),
+    ("once --root r --file f", "--file"),
+    ("firstboot --file f --no-reboot", "--file"),
+    ("firstboot --no-reboot", "--no-reboot"),
+    ("firstboot-complete-machineconfig --machineconfig-file f", "--machineconfig-file"),
+    ("token create --file f --pool worker", "--file"),
+    ("token create --pool worker --expires 1h", "--expires"),
+    ("token create --pool worker --from 10.0.0.0/8", "--from"),
+    ("must-gather --file f", "--file"),
+    ("pointer --pool worker --server https://a", "--server"),
+    ("bootstrap --manifests d --out o", "--manifests"),
+];
+
+#[test]
+fn retired_names_parse_and_are_not_shown() {
+    for (line, retired) in RETIRED {
+        let words = std::iter::once("machinist").chain(line.split(' '));
+        assert!(Cli::try_parse_from(words).is_ok(), "machinist {line}");
+
+        let mut command = Cli::command();
+        command.build();
+        let mut names = line.split(' ').take_while(|word| !word.starts_with("--"));
+        let found = names.try_fold(&command, |command, name| command.find_subcommand(name));
+        // The last words of some lines are arguments, not commands.
+        let mut shown = match found {
+            Some(found) => found.clone(),
+            None => unreachable!("machinist {line}: no such command"),
+        };
+        let help = shown.render_long_help().to_string();
+        let shows = |text: &str| text.split([' ', '=', '\n']).any(|word| word == retired);
+        let usage = help.split("Example").next().unwrap_or_default();
+        assert!(!shows(usage), "machinist {line}: --help shows {retired}");
+    }
+    let help = Cli::command().render_long_help().to_string();
+    assert!(!help.contains("\n  move"), "{help}");
+}
+
+#[test]
+fn a_bare_number_is_still_a_ttl_in_seconds() {
+    let parses = |ttl: &str| {
+        Cli::try_parse_from(["machinist", "hub", "token", "--role", "viewer", "--ttl", ttl]).is_ok()
+    };
+    assert!(parses("3600") && parses("1h") && !parses("soon"));
+}
