@@ -34,5 +34,6 @@ pub mod metrics;
 pub mod must_gather;
 pub mod operator;
 pub mod server;
+mod systemd_notify;
 pub mod telemetry;
 pub mod up;

@@ -1,18 +1,28 @@
-//! The log of the processes.
+//! Logging of every process. Called once by each command, before it does anything else.
 
 use std::io::IsTerminal as _;
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-/// Logs go to standard error; `MACHINIST_LOG` chooses what is in them.
-pub fn init_logging() {
+/// The format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// One JSON object per line, for log collectors
+    Json,
+}
+
+/// Sends log lines to standard error. `MACHINIST_LOG` selects them by level and module.
+pub fn init_logging(format: LogFormat) {
     let filter =
         EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let ansi = std::io::stderr().is_terminal();
-    // A second start of the log is no harm: the first one goes on.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(ansi)
-        .with_writer(std::io::stderr)
-        .try_init();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second call fails and changes nothing: the first logger stays in use.
+    let _ = match format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
 }

@@ -8,14 +8,17 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
 use machinist_core::user_data::secret;
+use tokio::sync::watch;
 
 use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
 use super::lease_args::LeaseArgs;
+use super::log_args::LogArgs;
 use super::signals::shutdown_signal;
 use super::template_args::TemplateArgs;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
-use crate::telemetry;
+use crate::metrics::ProcessHealth;
+use crate::systemd_notify;
 
 /// Run the controller: render pools, roll configs out, drain machines, report
 ///
@@ -41,6 +44,9 @@ pub(super) struct ControllerArgs {
 
     #[command(flatten)]
     lease: LeaseArgs,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     #[command(flatten)]
     templates: TemplateArgs,
@@ -74,13 +80,22 @@ pub(super) struct ControllerArgs {
 
 impl ControllerArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        self.log.init();
         let mut options = self.options()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             options.user_data = self.user_data()?;
             let client = self.connection.long_running_client().await?;
             let stop = shutdown_signal()?;
+            let mut health = options.health.subscribe();
+            tokio::spawn(async move {
+                // A controller that waits for the lease is ready, too: it takes over when it gets it.
+                let is_ready = |health: &ProcessHealth| *health != ProcessHealth::Starting;
+                if health.wait_for(is_ready).await.is_ok() {
+                    systemd_notify::ready();
+                }
+            });
+            systemd_notify::start_watchdog(|| std::future::ready(true));
             controller::run(client, options, stop).await?;
             Ok(CommandOutcome::Done)
         })
@@ -96,6 +111,7 @@ impl ControllerArgs {
             metrics_listen: Some(self.metrics_listen),
             extra_metrics: Vec::new(),
             user_data: None,
+            health: watch::Sender::default(),
         })
     }
 

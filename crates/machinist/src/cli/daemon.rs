@@ -13,10 +13,11 @@ use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
 use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs};
 use super::firstboot::FirstBootArgs;
+use super::log_args::LogArgs;
 use super::signals::shutdown_signal;
 use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
 use crate::daemon::join::paths::JoinPaths;
-use crate::telemetry;
+use crate::systemd_notify;
 
 /// Run the daemon of this machine, and ask what it is doing
 ///
@@ -74,6 +75,9 @@ pub(super) struct DaemonStartArgs {
     #[arg(long, value_name = "ADDR:PORT", aliases = ["listen", "metrics-url"])]
     metrics_listen: Option<SocketAddr>,
 
+    #[command(flatten)]
+    log: LogArgs,
+
     /// Keep the machine's Node: there is no kubelet that does
     #[arg(long)]
     register: bool,
@@ -121,7 +125,7 @@ impl DaemonStartArgs {
             let (file, root) = (file.clone(), self.root.clone());
             return FirstBootArgs::once_from(file, root, self.skip_reboot).run();
         }
-        telemetry::init_logging();
+        self.log.init();
         // One thread: a daemon that does nothing must cost nothing.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -134,6 +138,8 @@ impl DaemonStartArgs {
                 told.await;
                 waiting.cancel();
             });
+            // On the only thread of the runtime: a step that blocks it for the whole timeout is stuck.
+            systemd_notify::start_watchdog(|| std::future::ready(true));
             loop {
                 let client = self.connection.long_running_client().await?;
                 match agent::run(client, self.options()?, stop.clone()).await? {

@@ -17,7 +17,8 @@ use serde_json::json;
 
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
-use crate::{enrol, telemetry};
+use crate::enrol;
+use crate::telemetry::{self, LogFormat};
 
 /// Fetch the sealed half of this machine's config: enrol with a key of its own, wait, write
 ///
@@ -42,7 +43,7 @@ pub(super) struct EnrolArgs {
 
 impl EnrolArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        telemetry::init_logging(LogFormat::Text);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = self.name.as_deref().unwrap_or(&host);
         let options = enrol::EnrolOptions { root: &self.root, name, timeout: self.timeout };

@@ -15,7 +15,7 @@ use super::output::OutputFormat;
 use super::{CommandOutcome, once, output};
 use crate::daemon::first_boot::{FirstBootOptions, FirstBootRefused, FirstBootReport, complete};
 use crate::daemon::join::{JoinOptions, SERVICE};
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 
 /// The pool of machines about which nothing is said.
 const DEFAULT_POOL: &str = object::POOL_WORKER;
@@ -83,7 +83,7 @@ impl FirstBootArgs {
     }
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        telemetry::init_logging(LogFormat::Text);
         let joining = self.join.then(|| self.join_options()).transpose()?;
         let config = self.filename.as_deref().map(once::read_config).transpose()?;
         let birth = FirstBootOptions {

@@ -13,7 +13,7 @@ use super::daemon::host_name;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
 use crate::daemon::join::{self, JoinOptions, credentials};
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 
 /// Have this machine join a hub or a Kubernetes: an identity of its own, a service, a Node
 ///
@@ -97,7 +97,7 @@ pub(super) struct JoinArgs {
 
 impl JoinArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        telemetry::init_logging(LogFormat::Text);
         let given = self.join_kubeconfig()?;
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let mut labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
@@ -192,7 +192,7 @@ pub(super) struct LeaveArgs {
 
 impl LeaveArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        telemetry::init_logging(LogFormat::Text);
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let left = runtime()?.block_on(async {
             let client = match &self.kubeconfig {

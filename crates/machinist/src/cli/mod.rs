@@ -33,6 +33,7 @@ mod ignition;
 mod join;
 mod label;
 mod lease_args;
+mod log_args;
 mod man;
 mod migrate;
 mod must_gather;

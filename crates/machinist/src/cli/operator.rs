@@ -10,9 +10,9 @@ use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
 use super::controller::identity;
 use super::lease_args::LeaseArgs;
+use super::log_args::LogArgs;
 use super::signals::shutdown_signal;
 use crate::operator::{self, OperatorOptions};
-use crate::telemetry;
 
 /// Run the operator: deploy controller, server and daemons into a Kubernetes, and keep them so
 ///
@@ -46,6 +46,9 @@ pub(super) struct OperatorArgs {
     #[command(flatten)]
     lease: LeaseArgs,
 
+    #[command(flatten)]
+    log: LogArgs,
+
     /// Where /metrics, /healthz and /readyz are served
     #[arg(
         long,
@@ -58,7 +61,7 @@ pub(super) struct OperatorArgs {
 
 impl OperatorArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        self.log.init();
         let options = OperatorOptions {
             namespace: self.namespace.clone(),
             image: self.image.clone(),

@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
+use super::log_args::LogArgs;
 use super::signals::shutdown_signal;
 use crate::manifests;
 use crate::server::{
     self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenOptions,
     ManifestDirectory, ServedBinary, ServerOptions, ServingIdentity, tls,
 };
-use crate::telemetry;
+use crate::systemd_notify;
 use crate::up::raise_file_limit;
 
 /// Where the installer leaves the APIServer object, whose TLS profile counts while there is no API.
@@ -77,6 +78,9 @@ struct ListenArgs {
     /// The release that is served, for the log
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     /// How much is logged; taken for the sake of those who pass it
     #[arg(long, value_name = "LEVEL", hide = true)]
@@ -244,7 +248,7 @@ pub(super) struct ServerStartArgs {
 
 impl ServerStartArgs {
     fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        self.listen.log.init();
         ensure!(!self.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
         let options = ServerOptions {
             namespace: self.namespace.clone(),
@@ -260,7 +264,8 @@ impl ServerStartArgs {
         let (listen, identity) = (self.listen.listen()?, self.listen.identity());
         let done = run_until_signal(|stop| async {
             let client = self.connection.long_running_client().await?;
-            server::start(client, options, listen, identity, |_| {}, stop).await
+            let ready = |_| systemd_notify::ready();
+            server::start(client, options, listen, identity, ready, stop).await
         });
         if let Err(error) = &done {
             write_termination_log(error);
@@ -308,7 +313,7 @@ pub(super) struct ServerBootstrapArgs {
 
 impl ServerBootstrapArgs {
     fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        self.listen.log.init();
         if !self.bootstrap_kubeconfig.exists() {
             bail!("kubeconfig not found at location: {}", self.bootstrap_kubeconfig.display());
         }
@@ -324,7 +329,9 @@ impl ServerBootstrapArgs {
         if self.listen.tls_cipher_suites.is_empty() {
             listen.tls = installer_tls_settings(Path::new(API_SERVER));
         }
-        run_until_signal(|stop| server::bootstrap(folder, listen, identity, stop))
+        run_until_signal(|stop| {
+            server::bootstrap(folder, listen, identity, |_| systemd_notify::ready(), stop)
+        })
     }
 }
 
@@ -359,6 +366,7 @@ fn run_until_signal<F: Future<Output = Result<()>>>(
             told.await;
             waiting.cancel();
         });
+        systemd_notify::start_watchdog(|| std::future::ready(true));
         serve(stop).await.context("Machine Config Server exited with error")?;
         Ok(CommandOutcome::Done)
     })

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::systemd_notify;
+
 /// Ends when the process is told to stop; it listens from now on.
 pub(super) fn shutdown_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -12,5 +14,6 @@ pub(super) fn shutdown_signal() -> Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+        systemd_notify::stopping();
     })
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
+use super::log_args::LogArgs;
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
 use crate::data_dir::DataDirectory;
 use crate::server::ListenAddresses;
-use crate::telemetry;
+use crate::systemd_notify;
 use crate::up::{RunningSystem, UpConfig, kubeconfig};
 
 /// Run everything in one process: the Kubernetes API over its own store, and the controller
@@ -40,6 +41,9 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     templates: TemplateArgs,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     /// Where the machine config server listens with TLS, such as 0.0.0.0:22623 [default: nowhere]
     #[arg(long, value_name = "ADDR:PORT")]
@@ -126,7 +130,7 @@ impl UpArgs {
     }
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging();
+        self.log.init();
         ensure!(
             !self.exposes_join_token(),
             "--server-join-token-file: with --server-anonymous everyone on the network could read the token: add --server-sealed-url, so that only enrolled machines get it, or leave --server-anonymous out"
@@ -156,6 +160,7 @@ impl UpArgs {
                 system.is_new,
             ))?;
             system.run().await?;
+            systemd_notify::stopping();
             output::print("Stopping.\n")?;
             system.stop().await;
             Ok(CommandOutcome::Done)

@@ -73,6 +73,8 @@ pub struct ControllerOptions {
     pub extra_metrics: Vec<MetricsSource>,
     /// Where machines fetch their configs, if pointer configs are wanted.
     pub user_data: Option<UserData>,
+    /// How the controller is, for `/readyz` and for whoever reports readiness to systemd.
+    pub(crate) health: watch::Sender<ProcessHealth>,
 }
 
 /// Runs until `stop` ends. It survives restarts of the API server and lost leases.
@@ -85,7 +87,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let metrics = ControllerMetrics::default();
-    let health = watch::Sender::new(ProcessHealth::Starting);
+    let health = options.health.clone();
     let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {

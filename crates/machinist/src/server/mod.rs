@@ -209,6 +209,7 @@ pub async fn bootstrap(
     folder: ManifestDirectory,
     listen: ListenOptions,
     identity: ServingIdentity,
+    ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
     let certificate = certificate(&identity).await?;
@@ -221,7 +222,7 @@ pub async fn bootstrap(
     let door = AccessControl::new(listen.access.clone(), Some(tokens));
     let pages = Routes::new(source, door, listen.unknown_pool_status, figures, registrar);
     let pages = pages.with_binary(program);
-    serve(pages, listen, identity, (certificate, acceptor), |_| {}, stop).await
+    serve(pages, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
 /// The certificate to begin with.

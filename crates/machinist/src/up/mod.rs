@@ -29,14 +29,16 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
 use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
-use crate::metrics::MetricsSource;
+use crate::metrics::{MetricsSource, ProcessHealth};
 use crate::server::{ListenAddresses, ServerMetrics, tls};
+use crate::systemd_notify;
 use pki::Pki;
 
 /// How often certificates are looked at.
@@ -58,7 +60,8 @@ async fn run_controller(
     templates: Arc<TemplateTree>,
     user_data: Option<UserData>,
     metrics_listen: Option<SocketAddr>,
-    more_figures: Vec<MetricsSource>,
+    extra_metrics: Vec<MetricsSource>,
+    health: watch::Sender<ProcessHealth>,
     stop: CancellationToken,
 ) {
     let who = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
@@ -74,8 +77,9 @@ async fn run_controller(
             retry_period: Duration::from_secs(26),
         },
         metrics_listen,
-        extra_metrics: more_figures,
+        extra_metrics,
         user_data,
+        health,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
         tracing::error!(error = format!("{error:#}"), "the controller has ended");
@@ -163,6 +167,7 @@ pub struct RunningSystem {
     certificate: HubServingCertificate,
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
+    controller_health: watch::Sender<ProcessHealth>,
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
     config_server_certificate: tls::ConfigServerCertificate,
     stopping: CancellationToken,
@@ -240,15 +245,17 @@ impl RunningSystem {
             // Tried before the controller does it: there it would only be a line in the log.
             listen::bind(address, "--metrics-listen").await?;
         }
-        let mut figures_beside = vec![hub_metrics(&hub)];
-        figures_beside.extend(is_wanted.then(|| figures.source()));
+        let health = watch::Sender::default();
+        let mut extra_metrics = vec![hub_metrics(&hub)];
+        extra_metrics.extend(is_wanted.then(|| figures.source()));
         let (templates, place) = (Arc::clone(&config.templates), config.metrics_listen);
         let control = run_controller(
             hub.clone(),
             templates,
             user_data,
             place,
-            figures_beside,
+            extra_metrics,
+            health.clone(),
             stopping.clone(),
         );
         let controller = tokio::spawn(control);
@@ -260,6 +267,7 @@ impl RunningSystem {
             certificate,
             server,
             controller,
+            controller_health: health,
             config_server,
             config_server_certificate,
             stopping,
@@ -282,6 +290,7 @@ impl RunningSystem {
     /// # Errors
     /// Signals cannot be waited for.
     pub async fn run(&mut self) -> Result<()> {
+        self.notify_systemd();
         let mut tick = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
         tick.tick().await;
         loop {
@@ -295,6 +304,28 @@ impl RunningSystem {
                 }
             }
         }
+    }
+
+    /// Reports readiness once the controller leads with full caches, and feeds the watchdog while the
+    /// store can be read and the API is served.
+    fn notify_systemd(&self) {
+        let mut health = self.controller_health.subscribe();
+        tokio::spawn(async move {
+            if health.wait_for(|health| *health == ProcessHealth::Leading).await.is_ok() {
+                systemd_notify::ready();
+            }
+        });
+        let (store, server) = (self.store.clone(), self.server.abort_handle());
+        let stopping = self.stopping.clone();
+        systemd_notify::start_watchdog(move || {
+            let store = store.clone();
+            // While the hub stops, the API ends before the process does.
+            let is_served = !server.is_finished() || stopping.is_cancelled();
+            async move {
+                let read = tokio::task::spawn_blocking(move || drop(store.list("", None, Some(1))));
+                read.await.is_ok() && is_served
+            }
+        });
     }
 
     fn renew_certificates(&mut self) -> Result<()> {

@@ -63,6 +63,7 @@ use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
 use crate::listen;
 use crate::metrics::MetricsEndpoint;
+use crate::systemd_notify;
 use certificates::ClusterCertificates;
 use disk::MachineDisk;
 pub(crate) use heartbeat::{NodeRegistration, new_node};
@@ -179,6 +180,8 @@ pub(crate) async fn run(
         let page = MetricsEndpoint { sources: vec![metrics.source()], health: None };
         tasks.spawn(page.serve(listener));
     }
+    // The Node may be out of reach for long; waiting for it here would block the units after this one.
+    systemd_notify::ready();
     let (reporter, reporting) = Reporter::new(client.clone());
     tasks.spawn(reporting);
     let own = OwnNode::new(client.clone(), &options.name);

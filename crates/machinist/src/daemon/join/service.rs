@@ -62,10 +62,15 @@ fn unit_text(joining: &JoinOptions) -> String {
          After=network-online.target\n\
          \n\
          [Service]\n\
+         Type=notify\n\
          ExecStart={command}\n\
          Restart=always\n\
          RestartSec=2\n\
-         # What has begun is brought to its end.\n\
+         # A daemon that is stuck this long is killed and started again; the journal makes that safe.\n\
+         WatchdogSec=300\n\
+         # Recovery from an interrupted change comes before readiness.\n\
+         TimeoutStartSec=600\n\
+         # A change that has begun is finished first.\n\
          TimeoutStopSec=600\n\
          KillMode=mixed\n\
          \n\

@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use machinist_core::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET};
 use machinist_core::os::pull_secret;
 
+use crate::systemd_notify;
+
 /// Where programs are.
 const BINARY_DIRS: [&str; 6] =
     ["usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "bin", "sbin"];
@@ -106,6 +108,7 @@ impl HostCommands {
         };
         command.args(arguments.iter().map(AsRef::as_ref));
         command.env("LC_ALL", "C").env("RPMOSTREE_CLIENT_ID", "machine-config-operator");
+        systemd_notify::VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| {
             format!("cannot run {program}: install it on this machine, or in its image")

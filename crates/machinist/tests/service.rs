@@ -1,0 +1,141 @@
+//! Processes as systemd runs them: readiness, watchdog and JSON logs of the real binary.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// No step of these tests takes this long on a working machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A service with a notify socket; killed when it is dropped.
+struct Service {
+    child: Child,
+    socket: UnixDatagram,
+}
+
+impl Service {
+    fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let path = dir.join("notify.socket");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_machinist"))
+            .args(arguments)
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "400000")
+            .env_remove("WATCHDOG_PID")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { child, socket }
+    }
+
+    /// Reads messages until `wanted` arrives.
+    fn wait_for(&self, wanted: &str) {
+        let start = Instant::now();
+        let mut buffer = [0; 4096];
+        while start.elapsed() < TIMEOUT {
+            let size = self.socket.recv(&mut buffer).unwrap();
+            let message = std::str::from_utf8(&buffer[..size]).unwrap();
+            if message.lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+        panic!("{wanted} did not arrive");
+    }
+
+    /// Stops the service; returns its log.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.wait_for("STOPPING=1");
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_hub_notifies_systemd_and_logs_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let service = Service::start(
+        dir.path(),
+        &[
+            "up",
+            "--api-listen=127.0.0.1:0",
+            "--metrics-listen=127.0.0.1:0",
+            "--log-format=json",
+            "--data-dir",
+            data.to_str().unwrap(),
+        ],
+    );
+    service.wait_for("READY=1");
+    service.wait_for("WATCHDOG=1");
+    service.wait_for("WATCHDOG=1");
+    let log = service.stop();
+    assert!(!log.is_empty());
+    for line in log.lines() {
+        let entry: Value = serde_json::from_str(line).expect(line);
+        assert!(entry["message"].is_string() && entry["level"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn the_daemon_is_ready_before_it_reaches_the_api_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, kubeconfig) = (dir.path().join("root"), dir.path().join("kubeconfig"));
+    let boot_id = root.join("proc/sys/kernel/random");
+    std::fs::create_dir_all(&boot_id).unwrap();
+    std::fs::create_dir_all(root.join("etc")).unwrap();
+    std::fs::write(boot_id.join("boot_id"), "1b4e28ba-2fa1-11d2-883f-0016d3cca427\n").unwrap();
+    std::fs::write(
+        &kubeconfig,
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+         clusters: [{name: a, cluster: {server: 'https://127.0.0.1:9'}}]\n\
+         users: [{name: a, user: {token: t}}]\n\
+         contexts: [{name: a, context: {cluster: a, user: a}}]\n",
+    )
+    .unwrap();
+    let (root, kubeconfig) = (root.to_str().unwrap(), kubeconfig.to_str().unwrap());
+    let service = Service::start(
+        dir.path(),
+        &["daemon", "start", "--kubeconfig", kubeconfig, "--root", root, "--node-name=a"],
+    );
+    service.wait_for("READY=1");
+    service.wait_for("WATCHDOG=1");
+    service.stop();
+}
+
+#[test]
+fn a_notify_socket_that_does_not_exist_does_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
+        .args(["up", "--api-listen=127.0.0.1:0", "--data-dir"])
+        .arg(dir.path().join("data"))
+        .env("NOTIFY_SOCKET", dir.path().join("missing.socket"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Machinist is up"), "{line}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
