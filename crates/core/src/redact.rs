@@ -59,8 +59,7 @@ impl Redactor {
         digest.update((self.key.len() as u64).to_be_bytes());
         digest.update(&self.key);
         digest.update(bytes);
-        let digest: String =
-            digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let digest = crate::hex::hex(&digest.finalize()[..8]);
         format!("<removed: {} bytes, digest {digest}>", bytes.len())
     }
 

@@ -22,9 +22,8 @@ pub fn empty_config() -> MachineConfig {
 #[must_use]
 pub fn from_ignition(ignition: Value) -> MachineConfig {
     let digest = Sha256::digest(ignition.to_string().as_bytes());
-    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let mut config = MachineConfig::default();
-    config.metadata.name = Some(format!("ignition-{hex}"));
+    config.metadata.name = Some(format!("ignition-{}", crate::hex::hex(&digest[..8])));
     config.spec.config = Some(ignition);
     config
 }

@@ -304,16 +304,12 @@ fn shown_file(file: &File, secret: bool) -> ShownContents {
 
 fn shown_bytes(bytes: Vec<u8>) -> ShownContents {
     use sha2::Digest as _;
-    use std::fmt::Write as _;
     match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => ShownContents::Text { text },
         not_text => {
             let bytes =
                 not_text.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
-            let mut sha256 = String::new();
-            for byte in sha2::Sha256::digest(&bytes) {
-                let _ = write!(sha256, "{byte:02x}");
-            }
+            let sha256 = crate::hex::hex(&sha2::Sha256::digest(&bytes));
             ShownContents::Binary { size: bytes.len(), sha256 }
         }
     }

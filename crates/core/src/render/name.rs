@@ -18,16 +18,10 @@ const SALT: [u8; 80] = [
 /// The name of the rendered config with this spec. The spec must have all seven of its fields.
 #[must_use]
 pub fn rendered_name(pool: &str, spec: &Value) -> String {
-    use std::fmt::Write as _;
     let mut hasher = Md5::new();
     hasher.update(SALT);
     hasher.update(to_go_yaml(spec));
-    let mut name = format!("rendered-{pool}-");
-    for byte in hasher.finalize() {
-        // Writing to a String cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    format!("rendered-{pool}-{}", crate::hex::hex(&hasher.finalize()))
 }
 
 #[cfg(test)]

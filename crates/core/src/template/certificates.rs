@@ -80,7 +80,7 @@ fn shown(name: &X509Name<'_>) -> String {
         KNOWN.iter().any(|(known, ..)| *known == number)
     };
     let others = all.iter().rev().filter(|it| !is_known(it)).map(|it| {
-        let bytes: String = encoded(&value(it)).iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = crate::hex::hex(&encoded(&value(it)));
         format!("{}=#{bytes}", it.attr_type().to_id_string())
     });
     known.chain(others).collect::<Vec<_>>().join(",")

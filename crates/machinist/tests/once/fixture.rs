@@ -144,7 +144,7 @@ fn add(found: &mut TreeSnapshot, root: &Path, folder: &str) {
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    machinist_core::hex::hex(&Sha256::digest(bytes))
 }
 
 /// What two snapshots differ in.

@@ -92,7 +92,9 @@ pub(super) async fn run_directly(run: &[String], limit: Duration) -> Result<(), 
     let (program, arguments) = run.split_first().ok_or("no program")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    systemd_notify::VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in systemd_notify::VARIABLES {
+        command.env_remove(name);
+    }
     let ended = timeout(limit, command.kill_on_drop(true).status()).await;
     match ended.map_err(|_| format!("it has not ended after {}s", limit.as_secs()))? {
         Ok(status) if status.success() => Ok(()),

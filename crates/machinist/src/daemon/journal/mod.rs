@@ -50,7 +50,7 @@ impl Journal {
     /// The journal of a plan.
     pub(super) fn new(plan: ApplyPlan) -> Result<Self> {
         let digest = Sha256::digest(serde_json::to_vec(&plan)?);
-        let token = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let token = machinist_core::hex::hex(&digest[..8]);
         Ok(Self { version: VERSION, token, plan })
     }
 

@@ -108,7 +108,9 @@ impl HostCommands {
         };
         command.args(arguments.iter().map(AsRef::as_ref));
         command.env("LC_ALL", "C").env("RPMOSTREE_CLIENT_ID", "machine-config-operator");
-        systemd_notify::VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in systemd_notify::VARIABLES {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| {
             format!("cannot run {program}: install it on this machine, or in its image")

@@ -124,7 +124,7 @@ fn digest(file: &mut File) -> io::Result<(u64, String)> {
         hasher.update(&buffer[..count]);
         size += count as u64;
     }
-    let sha256 = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = machinist_core::hex::hex(&hasher.finalize());
     Ok((size, sha256))
 }
 
