@@ -1,7 +1,7 @@
-//! The folder that a first control plane is served from, written so that nobody ever finds half of it.
+//! Writes the directory that `machinist server bootstrap` serves, so that a reader never sees half of it.
 //!
-//! Everything is written and synced beside its place first, and then moved there, in an order in which
-//! whoever reads a pool finds what it points at. A folder may be written again while it is served.
+//! All files are written and synced in a staging directory and then renamed, configs before the pools that
+//! name them. The directory may be written again while it is served. Called by `machinist bootstrap`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -13,21 +13,21 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::names::object::RENDERED_PREFIX;
 use machinist_core::bootstrap::{BootstrapFile, DIRECTORIES};
 
-/// Rendered configs hold pull secrets and keys: they are not for everyone.
+/// Rendered configs contain pull secrets and keys, so other users must not read them.
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 
-/// Writes the files, and removes those of an earlier run that are no longer wanted. Other files in the
-/// folder, such as certificates and tokens, are left alone.
+/// Writes the files, and removes stale files of an earlier run. Other files in the directory, such as
+/// certificates and tokens, stay.
 ///
 /// # Errors
-/// Something cannot be written; what is there is then as it was, or newer file by file.
+/// A file cannot be written. Each existing file is then either the old or the new version.
 pub fn write(out: &Path, files: &[BootstrapFile]) -> Result<()> {
     let is_new = !out.exists();
     fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let stage = out.join(format!(".bootstrap-{}", std::process::id()));
     let done = stage_all(&stage, files).and_then(|()| move_into_place(&stage, out, files));
-    // Nothing is left to be done about what cannot be removed.
+    // A staging directory that cannot be removed does no harm.
     let _ = fs::remove_dir_all(&stage);
     if done.is_err() && is_new {
         let _ = fs::remove_dir(out);
@@ -38,11 +38,11 @@ pub fn write(out: &Path, files: &[BootstrapFile]) -> Result<()> {
 
 fn stage_all(stage: &Path, files: &[BootstrapFile]) -> Result<()> {
     create_directory(stage)?;
-    for folder in DIRECTORIES {
-        create_directory(&stage.join(folder))?;
+    for directory in DIRECTORIES {
+        create_directory(&stage.join(directory))?;
     }
-    for BootstrapFile { directory: folder, name, text } in files {
-        let path = stage.join(folder).join(name);
+    for BootstrapFile { directory, name, text } in files {
+        let path = stage.join(directory).join(name);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(FILE_MODE);
         let written = options.open(&path).and_then(|mut file| {
@@ -55,43 +55,43 @@ fn stage_all(stage: &Path, files: &[BootstrapFile]) -> Result<()> {
 }
 
 fn move_into_place(stage: &Path, out: &Path, files: &[BootstrapFile]) -> Result<()> {
-    for folder in DIRECTORIES {
-        let ours: Vec<&BootstrapFile> =
-            files.iter().filter(|file| file.directory == folder).collect();
-        if ours.is_empty() {
+    for directory in DIRECTORIES {
+        let selected: Vec<&BootstrapFile> =
+            files.iter().filter(|file| file.directory == directory).collect();
+        if selected.is_empty() {
             continue;
         }
-        let place = out.join(folder);
-        create_directory(&place)?;
-        for file in ours {
-            let to = place.join(&file.name);
-            fs::rename(stage.join(folder).join(&file.name), &to)
+        let target = out.join(directory);
+        create_directory(&target)?;
+        for file in selected {
+            let to = target.join(&file.name);
+            fs::rename(stage.join(directory).join(&file.name), &to)
                 .with_context(|| format!("cannot write {}", to.display()))?;
         }
-        fsync_directory(&place)?;
+        fsync_directory(&target)?;
     }
     fsync_directory(out)
 }
 
-/// Pools that are gone, then the configs that nobody points at any more.
+/// Removes stale pools first, then the configs that they named.
 fn remove_stale(out: &Path, files: &[BootstrapFile]) -> Result<()> {
-    for folder in DIRECTORIES.iter().rev() {
-        let wanted: BTreeSet<&str> = files
+    for directory in DIRECTORIES.iter().rev() {
+        let expected: BTreeSet<&str> = files
             .iter()
-            .filter(|file| file.directory == *folder)
+            .filter(|file| file.directory == *directory)
             .map(|it| it.name.as_str())
             .collect();
-        let place = out.join(folder);
-        let entries = match fs::read_dir(&place) {
+        let target = out.join(directory);
+        let entries = match fs::read_dir(&target) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            entries => entries.with_context(|| place.display().to_string())?,
+            entries => entries.with_context(|| target.display().to_string())?,
         };
         for entry in entries {
-            let entry = entry.with_context(|| place.display().to_string())?;
+            let entry = entry.with_context(|| target.display().to_string())?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let is_ours = *folder != "machine-configs" || name.starts_with(RENDERED_PREFIX);
-            if is_ours && name.ends_with(".yaml") && !wanted.contains(name) {
+            let is_ours = *directory != "machine-configs" || name.starts_with(RENDERED_PREFIX);
+            if is_ours && name.ends_with(".yaml") && !expected.contains(name) {
                 let path = entry.path();
                 fs::remove_file(&path)
                     .with_context(|| format!("cannot remove {}", path.display()))?;
@@ -108,21 +108,21 @@ fn create_directory(path: &Path) -> Result<()> {
     }
 }
 
-fn fsync_directory(folder: &Path) -> Result<()> {
-    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.with_context(|| format!("cannot sync {}", folder.display()))
+fn fsync_directory(directory: &Path) -> Result<()> {
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    synced.with_context(|| format!("cannot sync {}", directory.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(folder: &'static str, name: &str, text: &str) -> BootstrapFile {
-        BootstrapFile { directory: folder, name: name.to_owned(), text: text.to_owned() }
+    fn file(directory: &'static str, name: &str, text: &str) -> BootstrapFile {
+        BootstrapFile { directory, name: name.to_owned(), text: text.to_owned() }
     }
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn a_second_run_replaces_the_first_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("new/bootstrap");
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("new/bootstrap");
         write(
             &out,
             &[
@@ -159,12 +159,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("out");
-        let error = write(&out, &[file("machine-pools", "no/such/folder.yaml", "a")]).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("out");
+        let error =
+            write(&out, &[file("machine-pools", "no/such/directory.yaml", "a")]).unwrap_err();
         assert!(format!("{error:#}").contains("cannot write"), "{error:#}");
         assert!(!out.exists());
-        // A file in the place of a folder: what is there stays as it is.
+        // A file in place of a directory: the existing files stay.
         fs::write(&out, "file").unwrap();
         assert!(write(&out, &[file("machine-pools", "a.yaml", "a")]).is_err());
         assert_eq!(fs::read_to_string(&out).unwrap(), "file");

@@ -1,4 +1,4 @@
-//! The data directory: what is where, readable by its owner alone.
+//! The data directory of a hub: paths of its files, which only the owner can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -20,11 +20,11 @@ impl DataDirectory {
         Self { root }
     }
 
-    /// The directory of a user who names none: `$XDG_STATE_HOME/machinist`, else
+    /// The default directory of a user: `$XDG_STATE_HOME/machinist`, else
     /// `~/.local/state/machinist`.
     ///
     /// # Errors
-    /// The user has no home.
+    /// Neither variable is set.
     pub fn user_default(state_home: Option<&str>, home: Option<&str>) -> Result<Self> {
         let given = |text: Option<&str>| text.map(PathBuf::from).filter(|path| path.is_absolute());
         let state = given(state_home).or_else(|| given(home).map(|home| home.join(".local/state")));
@@ -36,19 +36,19 @@ impl DataDirectory {
         }
     }
 
-    /// Its path.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// The store.
+    /// The directory of the store.
     #[must_use]
     pub fn store(&self) -> PathBuf {
         self.root.join("store")
     }
 
-    /// Keys and certificates.
+    /// The directory of keys and certificates.
     #[must_use]
     pub fn pki(&self) -> PathBuf {
         self.root.join("pki")
@@ -72,30 +72,30 @@ impl DataDirectory {
         self.root.join("audit.log")
     }
 
-    /// Makes it if it is not there; says whether it was made.
+    /// Creates the directory if it does not exist; returns whether it was created.
     ///
     /// # Errors
-    /// It cannot be made, or is open to others.
+    /// It cannot be created, or others can read it.
     pub fn create(&self) -> Result<bool> {
         let is_new = !self.root.exists();
-        for folder in [self.root.clone(), self.pki()] {
+        for directory in [self.root.clone(), self.pki()] {
             let mut builder = fs::DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(&folder);
-            made.with_context(|| format!("cannot make {}", folder.display()))?;
-            let mode = fs::metadata(&folder)?.permissions().mode();
+            let made = builder.recursive(true).mode(0o700).create(&directory);
+            made.with_context(|| format!("cannot create {}", directory.display()))?;
+            let mode = fs::metadata(&directory)?.permissions().mode();
             if mode & 0o077 != 0 {
-                fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))
-                    .with_context(|| format!("others can read {}", folder.display()))?;
+                fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))
+                    .with_context(|| format!("others can read {}", directory.display()))?;
             }
         }
         Ok(is_new)
     }
 }
 
-/// Writes a file for its owner alone: the old one is there until the new one is complete.
+/// Replaces a file atomically, readable only for its owner.
 ///
 /// # Errors
-/// The disk does not take it.
+/// The file cannot be written.
 pub fn write_private(path: &Path, contents: &str) -> Result<()> {
     let mut part = path.to_owned().into_os_string();
     part.push(".part");
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_user_keeps_it() {
+    fn the_default_follows_the_environment() {
         let path = |state, home| DataDirectory::user_default(state, home).map(|d| d.root).ok();
         assert_eq!(path(Some("/s"), Some("/h")), Some("/s/machinist".into()));
         assert_eq!(path(Some("rel"), Some("/h")), Some("/h/.local/state/machinist".into()));
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn only_its_owner_reads_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = DataDirectory::at(folder.path().join("a/b"));
+    fn only_the_owner_can_read_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::at(temporary.path().join("a/b"));
         assert!(directory.create().unwrap());
         assert!(!directory.create().unwrap());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -1,25 +1,28 @@
-//! The imperative shell: every process of Machinist, in one binary.
+//! All processes and commands of Machinist, in one binary.
 //!
-//! It observes API objects and disks, calls the pure decisions in `machinist-core`, and performs them. It holds no
-//! decision itself. The processes do not import one another; they meet through API objects.
+//! This crate observes the API server and the machine, lets `machinist-core` decide, and performs the
+//! decisions. It decides nothing itself. The processes do not import one another; they communicate through
+//! API objects.
 //!
-//! | module | purpose |
+//! | module | what it is for |
 //! |---|---|
-//! | [`bootstrap`] | the directory that a first control plane is served from: `machinist bootstrap` |
-//! | [`cli`] | the commands, a file each |
-//! | [`controller`] | renders configs for pools and rolls them out to machines: `machinist controller` |
-//! | [`daemon`] | what runs on a machine: `machinist daemon`, `once`, `join`, `leave` |
+//! | [`bootstrap`] | writes the directory that `machinist server bootstrap` serves |
+//! | [`cli`] | the commands, one file each |
+//! | [`controller`] | renders pools and rolls their configs out to machines: `machinist controller` |
+//! | [`daemon`] | applies configs to a machine: `machinist daemon`, `once`, `join`, `leave` |
+//! | [`enrol`] | enrols a new machine, which gets the sealed part of its config: `machinist enrol` |
 //! | [`data_dir`] | the paths of a hub's data directory |
-//! | [`enrol`] | enrols a new machine, which then gets the sealed half of its config: `machinist enrol` |
-//! | [`kubernetes`] | shared Kubernetes plumbing: client, caches, leases, events |
-//! | `listen` | ports on every address, IPv4 and IPv6 |
+//! | [`kubernetes`] | shared Kubernetes plumbing: connection, requests, caches, lease, events |
+//! | `listen` | listening sockets for IPv4 and IPv6 |
 //! | [`manifests`] | reads manifests from files, directories and standard input |
-//! | [`metrics`] | the HTTP endpoint for metrics and health of a process |
-//! | [`must_gather`] | collects the state of everything in one archive, without secrets: `machinist must-gather` |
+//! | [`metrics`] | the endpoint for metrics and health of every process |
+//! | [`must_gather`] | collects the state of cluster and machine into an archive without secrets: `machinist must-gather` |
 //! | [`operator`] | deploys the other components into a Kubernetes cluster: `machinist operator` |
+//! | `random` | secrets from the system's CSPRNG |
 //! | [`server`] | serves Ignition configs to machines on their first boot: `machinist server` |
-//! | [`telemetry`] | the log |
-//! | [`up`] | everything in one process: `machinist up` |
+//! | `systemd_notify` | readiness and watchdog of systemd services |
+//! | [`telemetry`] | logging |
+//! | [`up`] | hub, controller and server in one process: `machinist up` |
 
 pub mod bootstrap;
 pub mod cli;
@@ -33,6 +36,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod must_gather;
 pub mod operator;
+mod random;
 pub mod server;
 mod systemd_notify;
 pub mod telemetry;

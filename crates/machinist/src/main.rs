@@ -1,4 +1,4 @@
-//! The `machinist` program: the first word chooses the room.
+//! The `machinist` binary. Everything is in the library.
 
 use std::process::ExitCode;
 

@@ -125,7 +125,7 @@ fn pools_get_what_they_select() {
     assert!(!text(&output.stdout).contains("99-master-generated-registries"));
     let output = generate(&["nobody"]);
     assert_exit(&output, 1);
-    assert!(text(&output.stderr).contains("pools there: master, worker"));
+    assert!(text(&output.stderr).contains("which contain master, worker"));
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn plan_matches_rollout(fixture: &AdminFixture) {
         fixture
             .run_expecting(1, &["plan", "--delete", "mc/nowhere"])
             .1
-            .contains("nowhere is not there")
+            .contains("nowhere does not exist")
     );
     fixture.run_expecting(2, &["plan", "--delete", "nowhere"]);
     assert_eq!(objects(), untouched);
@@ -212,7 +212,7 @@ fn pause_and_resume(fixture: &AdminFixture) {
         (&json!(1), &json!(3))
     );
     let text = fixture.run(&["resume", "worker"]);
-    assert!(text.starts_with("worker goes on; 3 machines to get "), "{text}");
+    assert!(text.starts_with("worker is resumed; 3 machines to get "), "{text}");
     fixture.wait_for_rollout();
     assert!(
         fixture
@@ -220,7 +220,7 @@ fn pause_and_resume(fixture: &AdminFixture) {
             .starts_with("worker is not paused; all 3 machines have ")
     );
     assert!(
-        fixture.run_expecting(1, &["pause", "nowhere"]).1.contains("pools there: master, worker")
+        fixture.run_expecting(1, &["pause", "nowhere"]).1.contains("existing pools: master, worker")
     );
 }
 
@@ -229,7 +229,7 @@ fn rollback(fixture: &AdminFixture) {
     let newest = fixture.target();
     let text = fixture.run(&["rollback", "worker"]);
     assert!(
-        text.contains(&format!("goes back from {newest} to ")) && text.contains("--undo"),
+        text.contains(&format!("rolls back from {newest} to ")) && text.contains("--undo"),
         "{text}"
     );
     let older = fixture.wait_for_rollout();
@@ -245,10 +245,10 @@ fn rollback(fixture: &AdminFixture) {
     fixture.run_expecting(3, &["rollback", "worker", "--to", &older]);
     fixture.run(&["rollback", "worker", "--undo"]);
     assert_eq!(fixture.wait_for_rollout(), newest);
-    assert!(fixture.run(&["rollback", "worker", "--undo"]).contains("was not rolled back"));
+    assert!(fixture.run(&["rollback", "worker", "--undo"]).contains("is not rolled back"));
     fixture.run(&["rollback", "worker", "--to", &older]);
     assert_eq!(fixture.wait_for_rollout(), older);
-    // A change of the pool's MachineConfigs ends the rollback.
+    // A change of its MachineConfigs ends it.
     fixture.apply(&file("51-motd", "/etc/motd", "goodbye"));
     let forward = fixture.wait_for_rollout();
     assert!(forward != older && forward != newest);
@@ -269,10 +269,10 @@ fn deferred_reboots(fixture: &AdminFixture) {
     );
     assert_eq!(status["pending"][0]["waiting"], json!({"reason": "restartPending"}));
     let text = fixture.run(&["reboot", "sim-00001"]);
-    assert!(text.starts_with("sim-00001 restarts for rendered-worker-"), "{text}");
+    assert!(text.starts_with("sim-00001 reboots into rendered-worker-"), "{text}");
     fixture.wait_until("it to be through", |status| status["machines"]["updated"] == json!(1));
     let (_, refused) = fixture.run_expecting(3, &["reboot", "sim-00001"]);
-    assert!(refused.contains("waits for no restart"), "{refused}");
+    assert!(refused.contains("does not wait for a reboot"), "{refused}");
     let node = fixture.api_server.get(&format!("{NODES}/sim-00001")).body;
     let ours =
         |key: &str| node["metadata"]["annotations"].get(format!("machinist.dev/{key}")).cloned();
@@ -295,9 +295,8 @@ fn stops_at_a_bad_config(fixture: &AdminFixture) {
     fixture.run(&["annotate", "mcp", "worker", &format!("machinist.dev/bad-configs={after}")]);
     fixture.apply(&bad);
     let (text, _) = fixture.run_expecting(3, &["rollout", "status", "worker", "--watch"]);
-    assert!(text.contains(&format!("{after} is remembered as bad")), "{text}");
-    let lines =
-        fixture.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
+    assert!(text.contains(&format!("{after} is marked as bad")), "{text}");
+    let lines = fixture.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last["pools"][0]["halted"]["reason"], json!("badConfig"));
     fixture.run(&["annotate", "mcp", "worker", "machinist.dev/bad-configs-"]);

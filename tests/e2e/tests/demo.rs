@@ -138,6 +138,6 @@ fn an_unknown_argument_lists_the_valid_ones() -> Result<()> {
     let output = Command::new(cache::source_root().join("scripts/demo")).arg("clouds").output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(2), "{text}");
-    ensure!(text.contains("[folders|machines]"), "{text}");
+    ensure!(text.contains("[directories|machines]"), "{text}");
     Ok(())
 }

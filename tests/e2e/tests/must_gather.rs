@@ -140,7 +140,7 @@ fn check_unreachable_api_server(lab: &Lab, api_server: &ApiServer) {
     let arguments = ["must-gather", "-o", file, "--kubeconfig", gone, "--root", root];
     let output = api_server.machinist(&arguments).unwrap();
     assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.stderr.contains("answers no question"), "{output:?}");
+    assert!(output.stderr.contains("returns no objects"), "{output:?}");
     assert!(!Path::new(file).exists());
     // On a machine there is still something to collect.
     fs::create_dir_all(Path::new(root).join("etc/machine-config-daemon")).unwrap();

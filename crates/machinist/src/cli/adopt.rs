@@ -1,4 +1,4 @@
-//! `machinist adopt`: may a running cluster be taken over?
+//! `machinist adopt`: checks whether Machinist can take over a running cluster.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ use super::pool_inputs::of_kind;
 use super::{CommandOutcome, cluster, output};
 use crate::manifests::{self, ManifestDocument};
 
-/// Say whether a running cluster can be taken over without touching a machine
+/// Check whether Machinist can take over a running cluster without changing a machine
 ///
-/// Every pool is rendered as this controller would do it and compared with the rendered config that the pool has. Nothing
-/// is written. The exit code is 3 when a pool would change.
+/// Renders every pool as the controller would, and compares the result with the rendered config that the
+/// pool has. Nothing is written. The exit code is 3 if a pool would change.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist adopt --check\n\n\
         Others:\n  machinist adopt --check -f collected/ -o json")]
 pub(super) struct Adopt {
-    /// Look, and write nothing; there is nothing else that this command does
+    /// Check and write nothing. Required, because it is all that this command does
     #[arg(long, required = true)]
     check: bool,
 
-    /// Manifests instead of the home (pools, MachineConfigs with the rendered ones, the ControllerConfig, the OSImageStream): a
-    /// file, a folder or - for standard input; may be given more than once
+    /// Read these manifests instead of the API server: pools, MachineConfigs including rendered ones, the
+    /// ControllerConfig, the OSImageStream. A file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 
@@ -53,7 +53,7 @@ impl Adopt {
         let (pools, configs, controller_config, streams) =
             if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
         if pools.is_empty() {
-            bail!("there is no MachineConfigPool; nothing to take over");
+            bail!("there is no MachineConfigPool: nothing to take over");
         }
         let (controller_config, streams) = (controller_config.as_ref(), streams.as_ref());
         let system = ImageSources { controller_config, streams, worker: None };
@@ -67,9 +67,9 @@ impl Adopt {
     }
 
     fn from_cluster(&self) -> Result<AdoptInputs> {
-        let world = cluster::block_on(async { self.session.connect().await?.world().await })?;
-        let controller_config = world.controller_config().cloned();
-        Ok((world.pools, world.configs, controller_config, world.streams))
+        let snapshot = cluster::block_on(async { self.session.connect().await?.snapshot().await })?;
+        let controller_config = snapshot.controller_config().cloned();
+        Ok((snapshot.pools, snapshot.configs, controller_config, snapshot.streams))
     }
 
     fn from_manifests(&self) -> Result<AdoptInputs> {
@@ -88,16 +88,16 @@ type AdoptInputs =
 
 fn text(verdicts: &[AdoptionVerdict], safe: bool) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     for verdict in verdicts {
         let now = verdict.now.as_deref().unwrap_or("nothing");
         let pool = &verdict.pool;
         let _ = match &verdict.outcome {
             adopt::AdoptionOutcome::Same => {
-                writeln!(text, "{HEADING}{pool}{HEADING:#}: stays at {now}")
+                writeln!(text, "{HEADING}{pool}{HEADING:#}: keeps {now}")
             }
             adopt::AdoptionOutcome::Empty => {
-                writeln!(text, "{HEADING}{pool}{HEADING:#}: has nothing, and gets nothing")
+                writeln!(text, "{HEADING}{pool}{HEADING:#}: has no config and gets none")
             }
             adopt::AdoptionOutcome::Unrenderable { problem } => {
                 writeln!(
@@ -125,9 +125,9 @@ fn text(verdicts: &[AdoptionVerdict], safe: bool) -> String {
         }
     }
     text += if safe {
-        "No machine would be touched.\n"
+        "No machine would change.\n"
     } else {
-        "Machines would be touched. Put the sources right, or pause the pools before you take over.\n"
+        "Machines would change. Correct the sources, or pause the pools before you take over.\n"
     };
     text
 }

@@ -1,4 +1,4 @@
-//! `machinist apply`: objects as their manifests say.
+//! `machinist apply`: creates and updates objects from manifests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,26 +15,26 @@ use crate::kubernetes::apply::{last_applied, patch, with_last_applied};
 use crate::kubernetes::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
 use crate::manifests::{self, ManifestDocument};
 
-/// How often a write is tried again after somebody else was quicker.
+/// How often a write is retried after a conflict with another writer.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
-/// Make objects as their manifests say: create what is missing, change what differs
+/// Create or update objects from manifests
 ///
-/// What an earlier apply has set and the manifest no longer has is removed; what others have set
-/// stays. It keeps the same record as kubectl apply, so the two may be used in turn. Lists are
-/// replaced as a whole. All manifests are read and checked before the first write.
+/// Fields that an earlier apply set and the manifest no longer contains are removed; fields that others
+/// set stay. The record is the same as that of kubectl apply, so both can be used on the same object.
+/// Lists are replaced as a whole. All manifests are checked before the first write.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist apply -f examples/chrony.yaml")]
 pub(super) struct ApplyArgs {
-    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    /// The manifests: a file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
-    /// Let the server check everything, and change nothing
+    /// Let the API server check everything, and change nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = ApplyOutputFormat::Text)]
     output: ApplyOutputFormat,
 
@@ -50,7 +50,7 @@ enum ApplyOutputFormat {
     Yaml,
 }
 
-/// What became of an object.
+/// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ApplyResult {
     Created,
@@ -62,7 +62,7 @@ impl ApplyArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.filename)?;
         if documents.is_empty() {
-            bail!("there are no objects in these files");
+            bail!("these files contain no objects");
         }
         cluster::block_on(async {
             let session = self.session.connect().await?;
@@ -91,7 +91,7 @@ impl ApplyArgs {
         loop {
             tries += 1;
             match self.try_apply(session, target, &wanted).await {
-                // Somebody changed, made or removed it in between: look again.
+                // Another writer created, changed or deleted it in between: read it again.
                 Err(error)
                     if tries < MAX_CONFLICT_RETRIES
                         && matches!(status_code(&error), Some(404 | 409)) => {}
@@ -117,12 +117,12 @@ impl ApplyArgs {
                 let list = target.resource.path(target.namespace.as_deref(), None);
                 let made =
                     session.client.write(Method::POST, &query(&list), ACCEPT_JSON, wanted).await;
-                // Whatever else is missing (the namespace) does not come by asking again.
-                let answer = made.map_err(|error| match status_code(&error) {
+                // Something else is missing, such as the namespace: a retry does not help.
+                let response = made.map_err(|error| match status_code(&error) {
                     Some(404) => anyhow!("{error:#}"),
                     _ => error,
                 })?;
-                return Ok((ApplyResult::Created, print_warnings(answer)));
+                return Ok((ApplyResult::Created, print_warnings(response)));
             }
             Err(error) => return Err(error),
         };
@@ -131,11 +131,11 @@ impl ApplyArgs {
             return Ok((ApplyResult::Unchanged, live));
         }
         let path = query(&target.path());
-        let answer = session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+        let response = session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
         let revision = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
-        let is_same = !self.dry_run && revision(&answer.body) == revision(&live);
+        let is_same = !self.dry_run && revision(&response.body) == revision(&live);
         let change = if is_same { ApplyResult::Unchanged } else { ApplyResult::Configured };
-        Ok((change, print_warnings(answer)))
+        Ok((change, print_warnings(response)))
     }
 
     fn show(&self, target: &ObjectTarget<'_>, change: ApplyResult, object: &Value) -> Result<()> {
@@ -159,19 +159,19 @@ impl ApplyArgs {
     }
 }
 
-/// The object of an answer; what the server warns of is told.
-fn print_warnings(answer: JsonResponse) -> Value {
-    for warning in &answer.warnings {
+/// The object in a response. Prints the warnings of the server.
+fn print_warnings(response: JsonResponse) -> Value {
+    for warning in &response.warnings {
         output::print_warning(warning);
     }
-    answer.body
+    response.body
 }
 
 impl ClusterSession {
-    /// The objects of manifests, each with its place in the home. All faults are told at once.
+    /// The objects in manifests with their targets. One error names all problems.
     ///
     /// # Errors
-    /// One of them cannot be an object of this home.
+    /// A manifest is incomplete, or the API server does not serve its kind.
     pub(super) fn manifests(
         &self,
         documents: &[ManifestDocument],
@@ -204,24 +204,25 @@ impl ClusterSession {
             ("metadata.name", document.name()),
         ] {
             if value.is_empty() {
-                bail!("{field}: is missing: say what the object is");
+                bail!("{field}: is missing: add it");
             }
         }
         let (version, kind) = (document.api_version(), document.kind());
         let resource = self.resources.by_kind(version, kind).with_context(|| {
-            format!("the server has no kind {kind} in {version}: correct apiVersion and kind, or install its CustomResourceDefinition first")
+            format!("the API server does not serve {kind} in {version}: correct apiVersion and kind, or install its CustomResourceDefinition first")
         })?;
         let mut target = self.target(resource, document.name());
         let mut object = document.value.clone();
         if !resource.namespaced {
             return Ok((target, object));
         }
-        let own = object.pointer("/metadata/namespace").and_then(Value::as_str);
-        if let Some(own) = own.filter(|own| !own.is_empty()) {
-            if let Some(named) = self.explicit_namespace.as_ref().filter(|named| *named != own) {
-                bail!("metadata.namespace: is {own}, but --namespace is {named}: leave one out");
+        let declared = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        if let Some(declared) = declared.filter(|name| !name.is_empty()) {
+            if let Some(named) = self.explicit_namespace.as_ref().filter(|named| *named != declared)
+            {
+                bail!("metadata.namespace: is {declared}, but --namespace is {named}: remove one");
             }
-            target.namespace = Some(own.to_owned());
+            target.namespace = Some(declared.to_owned());
         } else if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("namespace".to_owned(), self.namespace.clone().into());
         }

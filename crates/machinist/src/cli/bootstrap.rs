@@ -1,4 +1,4 @@
-//! `machinist bootstrap`: what the machines of a first control plane start from.
+//! `machinist bootstrap`: the rendered configs for the first control-plane machines of a new cluster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,42 +19,42 @@ use super::output::{self, OutputFormat};
 use super::template_args::TemplateArgs;
 use crate::manifests::{self, ManifestDocument, ManifestText};
 
-/// What the controller calls itself in what it makes, and so do we.
+/// The version annotation of rendered configs; it must be the same as the controller's.
 const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
 
-/// Render the pools of a cluster that is being made, for its first control-plane machines
+/// Render the pools of a new cluster for its first control-plane machines
 ///
-/// The manifests hold the ControllerConfig machine-config-controller and whatever pools, MachineConfigs,
+/// The manifests contain the ControllerConfig machine-config-controller and the pools, MachineConfigs,
 /// KubeletConfigs, ContainerRuntimeConfigs, mirrors, policies and cluster settings (FeatureGate, Node,
-/// APIServer) the cluster starts with. The folder that is written is what `machinist server bootstrap`
-/// serves from; the rendered configs have the names that the controller gives them later, so no machine
-/// is touched again when the cluster is there. Bad input writes nothing.
+/// APIServer) of the cluster. `machinist server bootstrap` serves from the output directory. The
+/// controller later gives the rendered configs the same names, so no machine changes when it takes over.
+/// Invalid input writes nothing.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist bootstrap -f examples/kubelet-config.yaml --out bootstrap"
 )]
 pub(super) struct BootstrapArgs {
-    /// The manifests: a folder or a file; may be given more than once
+    /// The manifests: a file or a directory (repeatable)
     #[arg(short, long, aliases = ["manifests", "manifest-dir"], value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
     #[command(flatten)]
     templates: TemplateArgs,
 
-    /// The folder to write; what an earlier run wrote there is replaced, other files stay
+    /// The output directory; files of an earlier run are replaced, other files stay
     #[arg(long, value_name = "DIR", alias = "dest-dir")]
     out: PathBuf,
 
-    /// The pull secret: a Secret of type kubernetes.io/dockerconfigjson, or the JSON with "auths" itself
-    /// [default: the Secret among the manifests that the ControllerConfig names]
+    /// A file with the pull secret: a Secret of type kubernetes.io/dockerconfigjson, or its JSON with
+    /// "auths" [default: the Secret in the manifests that the ControllerConfig names]
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
 
-    /// Take an empty Node `cluster` for granted where the manifests hold none, as OpenShift's clusters have one
+    /// Assume an empty config.openshift.io Node `cluster`, which OpenShift clusters have, if the manifests have none
     #[arg(long)]
     default_node_config: bool,
 
-    /// text, or json for programs: each pool, its rendered config and the sources of it
+    /// The output format; both list each pool with its rendered config, json also lists the sources
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -88,7 +88,7 @@ impl BootstrapArgs {
         });
         if let Some(document) = nameless {
             bail!(
-                "{}: {}: apiVersion and kind have to say what it is; add them, or move the file elsewhere",
+                "{}: {}: apiVersion and kind are missing: add them, or move the file elsewhere",
                 document.origin,
                 document.object_name()
             );
@@ -96,7 +96,7 @@ impl BootstrapArgs {
         Ok(documents)
     }
 
-    /// Nothing: the inputs have errors, which are shown.
+    /// Returns nothing if the inputs have errors, which are printed.
     fn build(&self, documents: &[ManifestDocument]) -> Result<Option<BootstrapOutput>> {
         let controller_config = GenerateInputs::controller_config_of(documents)?;
         let mut declared = Vec::new();
@@ -115,8 +115,8 @@ impl BootstrapArgs {
         }
         if inputs.node.is_none() && inputs.feature_gate.is_some() {
             output::print_warning(
-                "Node cluster is not among the manifests: where the cluster will have one, as OpenShift's do, \
-                 add it or use --default-node-config, or its machines will get another config",
+                "the manifests contain no Node cluster: if the cluster will have one, as OpenShift clusters do, \
+                 add it or use --default-node-config; otherwise its machines will get another config",
             );
         }
         let templates = self.templates.read()?;
@@ -139,7 +139,7 @@ impl BootstrapArgs {
         };
         let namespace = reference.namespace.as_deref().unwrap_or(CONFIG_NAMESPACE);
         let name = reference.name.as_deref().unwrap_or_default();
-        // Twice the same one would be a guess.
+        // Fails if the same Secret is given twice: choosing one would be a guess.
         let _: Vec<Secret> = objects_of_kind(documents)?;
         let found = documents.iter().find(|document| {
             let at = |pointer: &str| document.value.pointer(pointer).and_then(Value::as_str);
@@ -149,7 +149,7 @@ impl BootstrapArgs {
         });
         let Some(document) = found else {
             bail!(
-                "ControllerConfig: spec.pullSecret: Secret {namespace}/{name} is not among the manifests; \
+                "ControllerConfig: spec.pullSecret: Secret {namespace}/{name} is not in the manifests: \
                  add it, or name a file with --pull-secret"
             );
         };
@@ -185,7 +185,7 @@ fn print_errors(errors: &[BootstrapError]) -> Option<BootstrapOutput> {
     None
 }
 
-/// Each pool and what its machines get.
+/// One line per pool with its rendered config.
 fn text(made: &BootstrapOutput) -> String {
     let width = made.pools.iter().map(|pool| pool.name_any().len()).max().unwrap_or_default();
     let lines = made.pools.iter().zip(&made.rendered);

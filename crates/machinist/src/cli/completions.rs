@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, CommandFactory as _};
-use clap_complete::Shell;
+use clap_complete::Shell; // words: keep
 
 use super::{Cli, CommandOutcome, output};
 
@@ -10,8 +10,8 @@ use super::{Cli, CommandOutcome, output};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist completions bash")]
 pub(super) struct Completions {
-    /// The shell
-    shell: Shell,
+    /// The shell to print the script for
+    shell: Shell, // words: keep
 }
 
 impl Completions {

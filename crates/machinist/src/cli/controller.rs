@@ -1,4 +1,4 @@
-//! `machinist controller`: the controller against a home that runs elsewhere.
+//! `machinist controller`: the controller, for an API server that runs elsewhere.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,25 +20,25 @@ use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::metrics::ProcessHealth;
 use crate::systemd_notify;
 
-/// Run the controller: render pools, roll configs out, drain machines, report
+/// Run the controller: it renders pools, rolls configs out, drains machines and reports status
 ///
-/// Two or three may run against the same home; the one that holds the lease acts. `machinist up` has
-/// one inside.
+/// Several controllers may run against one API server; only the one that holds the lease acts.
+/// `machinist up` includes a controller.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist controller --kubeconfig ~/.kube/config")]
 pub(super) struct ControllerArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The namespace of the system's own objects
+    /// The namespace of Machinist's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 
-    /// The namespace of the lease [default: that of the system's own objects]
+    /// The namespace of the lease [default: that of Machinist's own objects]
     #[arg(long, value_name = "NAME")]
     resourcelock_namespace: Option<String>,
 
-    /// The name of this controller in the lease [default: host name and process]
+    /// The identity of this controller in the lease [default: host name and process]
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
 
@@ -51,7 +51,7 @@ pub(super) struct ControllerArgs {
     #[command(flatten)]
     templates: TemplateArgs,
 
-    /// Where /metrics, /healthz and /readyz are served
+    /// Serve /metrics, /healthz and /readyz on this address
     #[arg(
         long,
         alias = "metrics-listen-address",
@@ -60,20 +60,20 @@ pub(super) struct ControllerArgs {
     )]
     metrics_listen: SocketAddr,
 
-    /// Where machines reach the machine config server, such as https://host:22623: every pool then has a Secret
-    /// POOL-user-data-managed with the pointer config of its machines
+    /// The URL at which machines reach the machine config server, such as https://host:22623. For every
+    /// pool, the controller then writes the Secret POOL-user-data-managed with the pointer config
     #[arg(long, value_name = "URL", help_heading = "User data")]
     server_url: Option<String>,
 
-    /// The certificates that the server's is signed with; the file may be replaced at any time
+    /// The CA certificates of the machine config server; the file is read again when it changes
     #[arg(long, value_name = "FILE", requires = "server_url", help_heading = "User data")]
     server_ca_file: Option<PathBuf>,
 
-    /// A file with the provisioning token that machines bring; it may be replaced at any time
+    /// A file with the provisioning token for the pointer configs; it is read again when it changes
     #[arg(long, value_name = "FILE", requires = "server_url", help_heading = "User data")]
     server_token_file: Option<PathBuf>,
 
-    /// The namespace of the Secrets
+    /// The namespace of the user-data Secrets
     #[arg(long, value_name = "NAME", default_value = secret::NAMESPACE, help_heading = "User data")]
     user_data_namespace: String,
 }
@@ -82,7 +82,7 @@ impl ControllerArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         self.log.init();
         let mut options = self.options()?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
             options.user_data = self.user_data()?;
             let client = self.connection.long_running_client().await?;
@@ -127,7 +127,7 @@ impl ControllerArgs {
     }
 }
 
-/// A name that no other controller has, also not one that runs on this machine after a restart.
+/// An identity that is unique, even after a restart on the same host.
 pub(super) fn identity() -> String {
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy().into_owned();

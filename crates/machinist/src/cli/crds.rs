@@ -1,4 +1,4 @@
-//! `machinist crds`: the CRD manifests.
+//! `machinist crds`: the CustomResourceDefinitions.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use super::{CommandOutcome, output};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist crds -o name")]
 pub(super) struct Crds {
-    /// The form of the manifests; `name` is only their names
+    /// The output format; `name` prints only the names
     #[arg(short, long, value_enum, default_value_t = CrdsOutputFormat::Yaml)]
     output: CrdsOutputFormat,
 }

@@ -1,4 +1,4 @@
-//! `machinist daemon`: what runs on a machine.
+//! `machinist daemon`: the process that applies configs to a machine.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,10 +19,11 @@ use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
 use crate::daemon::join::paths::JoinPaths;
 use crate::systemd_notify;
 
-/// Run the daemon of this machine, and ask what it is doing
+/// Run the daemon of this machine, or show its status
 ///
-/// It takes the config that its Node asks for, works out the smallest change, applies it so that a
-/// power cut at any instant does no harm, restarts or reloads what has to be, and reports.
+/// The daemon applies the config that its Node names: it computes the smallest change, applies it so
+/// that a power loss at any moment does no harm, reloads, restarts or reboots what the change requires,
+/// and reports status on the Node.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct DaemonArgs {
@@ -53,8 +54,8 @@ impl DaemonArgs {
 
 /// Run the daemon; `machinist daemon` alone does the same
 ///
-/// As a service of a host it works on /. In a pod it works on the host's root, which has to be
-/// mounted: --root-mount /rootfs. Without a kubelet, --register keeps the Node of the machine.
+/// A service of the host works on /. A pod works on the root directory of the host, which must be
+/// mounted: --root /rootfs. On a machine without a kubelet, --register makes the daemon maintain the Node.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name worker-1 --register"
@@ -63,54 +64,53 @@ pub(super) struct DaemonStartArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
+    /// The name of this machine's Node [default: $NODE_NAME, else the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 
-    /// Where /metrics and /healthz are served, such as 127.0.0.1:8797 [default: nowhere]
+    /// Serve /metrics, /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
     #[arg(long, value_name = "ADDR:PORT", aliases = ["listen", "metrics-url"])]
     metrics_listen: Option<SocketAddr>,
 
     #[command(flatten)]
     log: LogArgs,
 
-    /// Keep the machine's Node: there is no kubelet that does
+    /// Create and maintain the machine's Node, on a machine without a kubelet
     #[arg(long)]
     register: bool,
 
-    /// What happens when somebody changes by hand what the config manages: report or heal
+    /// What to do when managed files are changed by hand: report the drift, or heal it
     #[arg(long, value_name = "POLICY", default_value = "report")]
     drift: DriftPolicy,
 
-    /// Whether the kubelet is asked every half minute if it is well [default: yes, unless --register]
+    /// Check the health of the kubelet every 30 seconds [default: true, unless --register]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     kubelet_healthz_enabled: Option<bool>,
 
-    /// Where the kubelet says that it is well
+    /// The health endpoint of the kubelet
     #[arg(long, value_name = "URL", default_value = "http://localhost:10248/healthz")]
     kubelet_healthz_endpoint: http::Uri,
 
-    /// Bring the machine to the MachineConfig or Ignition config in this file, restart it, and end, without
-    /// an API: the same as machinist firstboot --write -f FILE
+    /// Apply the MachineConfig or Ignition config in this file, reboot the machine and exit, without an API
+    /// server; the same as machinist firstboot --write -f FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "register"])]
     once_from: Option<PathBuf>,
 
-    /// With --once-from: do not restart the machine
+    /// With --once-from: do not reboot the machine
     #[arg(long, requires = "once_from")]
     skip_reboot: bool,
 
-    /// A label of a Node that is made (repeatable)
+    /// A label for the Node that --register creates (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, requires = "register")]
     label: Vec<(String, String)>,
 }
 
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) =
-        text.split_once('=').ok_or("a label is KEY=VALUE; the value may be empty")?;
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE; the value may be empty")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
@@ -119,24 +119,24 @@ impl DaemonStartArgs {
         if let Some(file) = &self.once_from {
             ensure!(
                 !file.to_string_lossy().contains("://"),
-                "--once-from {}: it is not fetched from elsewhere: fetch it, and name the file",
+                "--once-from {}: URLs are not supported: download the config and name the file",
                 file.display()
             );
             let (file, root) = (file.clone(), self.root.clone());
             return FirstBootArgs::once_from(file, root, self.skip_reboot).run();
         }
         self.log.init();
-        // One thread: a daemon that does nothing must cost nothing.
+        // One thread: an idle daemon must cost next to nothing.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start the runtime")?;
+            .context("cannot start the async runtime")?;
         let ended = runtime.block_on(async {
             let stop = CancellationToken::new();
-            let (told, waiting) = (shutdown_signal()?, stop.clone());
+            let (signal, stopped) = (shutdown_signal()?, stop.clone());
             tokio::spawn(async move {
-                told.await;
-                waiting.cancel();
+                signal.await;
+                stopped.cancel();
             });
             // On the only thread of the runtime: a step that blocks it for the whole timeout is stuck.
             systemd_notify::start_watchdog(|| std::future::ready(true));
@@ -148,7 +148,7 @@ impl DaemonStartArgs {
                 }
             }
         });
-        // A download that nobody waits for any more must not keep the process.
+        // A download in progress must not delay the exit.
         runtime.shutdown_background();
         ended
     }
@@ -173,9 +173,9 @@ impl DaemonStartArgs {
     }
 }
 
-/// The name of this host, as a kubelet would take it.
+/// The name of this host in lower case, as a kubelet registers it.
 pub(super) fn host_name() -> Result<String> {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-    ensure!(!name.is_empty(), "this host has no name: give --node-name");
+    ensure!(!name.is_empty(), "this host has no name: set --node-name");
     Ok(name)
 }

@@ -1,5 +1,5 @@
-//! `machinist daemon status` and `machinist daemon plan`: what a machine is doing, and what a config
-//! would do to it.
+//! `machinist daemon status` and `machinist daemon plan`: the state of this machine, and what a config
+//! would change on it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use crate::daemon::preview::{self, ChangePreview};
 use crate::daemon::status::{self, DaemonNote};
 use crate::manifests;
 
-/// Show what this machine has and what its daemon is doing; asks nobody else
+/// Show the config of this machine and what its daemon does, without the API server
 ///
-/// The exit code is 3 when the machine is not as it should be: degraded, interrupted, or its disk
-/// differs from its config.
+/// The exit code is 3 if the machine is degraded, a change was interrupted, or the disk differs from the
+/// config.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist daemon status -o json")]
 pub(super) struct DaemonStatusArgs {
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -69,27 +69,29 @@ fn text(status: &status::MachineStatus) -> String {
                 rows.push(("REASON", printable(&note.reason)));
             }
             rows.push(("DESIRED", note.desired.clone()));
-            rows.extend(note.waiting.clone().map(|waiting| ("WAITS FOR", waiting)));
+            rows.extend(note.waiting.clone().map(|waiting| ("WAITING FOR", waiting)));
         }
-        None => rows.push(("STATE", "the daemon has not run since this machine started".into())),
+        None => rows.push(("STATE", "the daemon has not run since the last boot".into())),
     }
     rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
     rows.push(("CURRENT", status.current.clone()));
     rows.extend(os_rows(&status.os));
     if let Some(pending) = &status.pending {
-        let left =
-            if pending.actions.is_empty() { "nothing but the end" } else { &pending.actions };
-        rows.push(("PENDING", format!("{} (left to do: {left})", pending.config)));
+        let left = if pending.actions.is_empty() { "only to report" } else { &pending.actions };
+        rows.push(("PENDING", format!("{} (remaining: {left})", pending.config)));
         rows.push(("PREVIOUS", pending.previous.clone()));
     }
     if status.interrupted {
-        rows.push(("INTERRUPTED", "a change is under way or has to be put right".into()));
+        rows.push((
+            "INTERRUPTED",
+            "a change is in progress, or was interrupted and will be recovered".into(),
+        ));
     }
     if status.force_rewrite {
-        rows.push(("FORCE", "everything is to be written anew".into()));
+        rows.push(("FORCE", "every file is written again".into()));
     }
-    rows.extend(status.failed_config.as_deref().map(|failed| ("WENT BACK", printable(failed))));
-    let disk = status.mismatch.as_deref().map_or_else(|| "as its config says".into(), printable);
+    rows.extend(status.failed_config.as_deref().map(|failed| ("ROLLED BACK", printable(failed))));
+    let disk = status.mismatch.as_deref().map_or_else(|| "matches the config".into(), printable);
     rows.push(("DISK", disk));
     let mut text = String::new();
     for (name, value) in rows {
@@ -98,10 +100,10 @@ fn text(status: &status::MachineStatus) -> String {
     text
 }
 
-/// Show what a config would do to this machine: files, units, and the least disruptive action
+/// Show what a config would change on this machine, and whether it needs a reload, a restart or a reboot
 ///
-/// Without -f it is the config that the machine's Node asks for. Nothing is written. The exit code
-/// is 3 when the machine would refuse.
+/// Without -f, it is the config that the machine's Node names. Nothing is written. The exit code is 3 if
+/// the machine would refuse the config.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist daemon plan --root /tmp/machine -f examples/chrony.yaml"
@@ -110,23 +112,23 @@ pub(super) struct DaemonPlanArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The config: a MachineConfig or an Ignition config, in a file or -
+    /// A MachineConfig or an Ignition config: a file, or - for standard input
     #[arg(short, long, alias = "file", value_name = "PATH")]
     filename: Option<PathBuf>,
 
-    /// What is said about changes, with -f: a MachineConfiguration in a file
+    /// With -f: a file with the MachineConfiguration whose node disruption policy applies
     #[arg(long, value_name = "PATH", requires = "filename")]
     policy: Option<PathBuf>,
 
-    /// The name of the machine's Node [default: $NODE_NAME, else the name of the host]
+    /// The name of this machine's Node [default: $NODE_NAME, else the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -167,7 +169,7 @@ impl DaemonPlanArgs {
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().context("cannot start the runtime")
+    builder.enable_all().build().context("cannot start the async runtime")
 }
 
 fn plan_text(preview: &ChangePreview) -> String {

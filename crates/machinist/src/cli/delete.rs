@@ -1,4 +1,4 @@
-//! `machinist delete`: objects away.
+//! `machinist delete`: deletes objects and waits until they are gone.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use super::{CommandOutcome, output};
 use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use crate::manifests;
 
-/// Delete objects by name, by label, all of a kind, or those of manifests
+/// Delete objects by name, by label, by kind or from manifests
 ///
-/// It ends when they are gone, also those that finalizers hold back for a while.
+/// The command waits until the objects are gone, also for those with finalizers.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist delete mc 50-worker-chrony --ignore-not-found")]
 pub(super) struct Delete {
-    /// A kind and names (mc a b), or each with its kind (mc/a node/b)
+    /// A kind and names (mc a b), or objects with their kinds (mc/a node/b)
     #[arg(value_name = "TYPE NAME", conflicts_with = "filename")]
-    words: Vec<String>,
+    resource_args: Vec<String>,
 
-    /// Those in manifests: a file, a folder or - for standard input; may be given more than once
+    /// Delete the objects in these manifests: a file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
 
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// What is not there is no error
+    /// Ignore objects that do not exist
     #[arg(long)]
     ignore_not_found: bool,
 
-    /// Wait until they are gone
+    /// Wait until the objects are gone
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     wait: bool,
 
-    /// How long to wait for each [default: for ever]
+    /// How long to wait for each object [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
@@ -53,11 +53,14 @@ impl Delete {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents =
             if self.filename.is_empty() { Vec::new() } else { manifests::read(&self.filename)? };
-        if self.words.is_empty() == self.filename.is_empty() {
-            return Err(usage_error("give either a kind and objects, or -f"));
+        if self.resource_args.is_empty() == self.filename.is_empty() {
+            return Err(usage_error("use either a kind and names, or -f"));
         }
-        let many =
-            if self.words.is_empty() { None } else { Some(self.selection.select(&self.words)?) };
+        let many = if self.resource_args.is_empty() {
+            None
+        } else {
+            Some(self.selection.select(&self.resource_args)?)
+        };
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let targets = match &many {
@@ -82,10 +85,10 @@ impl Delete {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
         });
-        let answer =
+        let response =
             session.client.write(Method::DELETE, &target.path(), ACCEPT_JSON, &options).await;
-        let answer = match answer {
-            // Those that were listed a moment ago may well be gone.
+        let response = match response {
+            // Objects that were listed a moment ago may be gone already.
             Err(error)
                 if status_code(&error) == Some(404)
                     && (self.ignore_not_found
@@ -96,24 +99,24 @@ impl Delete {
             }
             other => other?,
         };
-        let place = target.namespace.as_ref().map(|name| format!(" from {name} namespace"));
-        let place = place.unwrap_or_default();
+        let namespace = target.namespace.as_ref().map(|name| format!(" from {name} namespace"));
+        let namespace = namespace.unwrap_or_default();
         output::print(&format!(
-            "{} {:?} deleted{place}\n",
+            "{} {:?} deleted{namespace}\n",
             target.resource.kind_and_group(),
             target.name
         ))?;
-        if self.wait { self.wait_until_gone(session, target, &answer.body).await } else { Ok(()) }
+        if self.wait { self.wait_until_gone(session, target, &response.body).await } else { Ok(()) }
     }
 
-    /// Waits until the very object that was deleted is gone; a new one of its name may come.
+    /// Waits until the deleted object is gone. Another object with its name counts as gone.
     async fn wait_until_gone(
         &self,
         session: &ClusterSession,
         target: &ObjectTarget<'_>,
-        answer: &Value,
+        response: &Value,
     ) -> Result<()> {
-        let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
+        let uid = response.pointer("/metadata/uid").or_else(|| response.pointer("/details/uid"));
         let is_other = |object: &Value| uid.is_some() && object.pointer("/metadata/uid") != uid;
         let mut now = String::new();
         let check = |object: Option<&Value>| match WaitCondition::Deleted
@@ -127,7 +130,7 @@ impl Delete {
         };
         let gone =
             session.client.until(target.resource, target.namespace.as_deref(), &target.name, check);
-        let context = || format!("{}: cannot see whether it is gone", target.object_name());
+        let context = || format!("{}: cannot check whether it is gone", target.object_name());
         let Some(timeout) = self.timeout else { return gone.await.with_context(context) };
         match tokio::time::timeout(timeout, gone).await {
             Ok(gone) => gone.with_context(context),

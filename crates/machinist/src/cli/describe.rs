@@ -1,4 +1,4 @@
-//! `machinist describe`: everything about an object, for people.
+//! `machinist describe`: details of objects, for people.
 
 use anyhow::Result;
 use clap::Args;
@@ -12,18 +12,18 @@ use super::{CommandOutcome, output};
 use crate::kubernetes::ServedResource;
 use crate::kubernetes::request::{ACCEPT_JSON, with_query};
 
-/// Show everything about objects: metadata, spec, status, conditions and events
+/// Show details of objects: metadata, spec, status, conditions and events
 ///
-/// Long contents are shortened; of secrets only the size is shown. `machinist get -o yaml` shows
-/// objects whole.
+/// Long contents are shortened, and only the size of secrets is shown. `machinist get -o yaml` shows
+/// complete objects.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist describe mcp worker")]
 pub(super) struct Describe {
-    /// A kind and names (mcp worker), or objects (mcp/worker node/a); a kind alone is all of it
+    /// A kind and names (mcp worker), or objects (mcp/worker node/a); a kind alone means all its objects
     #[arg(value_name = "TYPE NAME", required = true)]
-    words: Vec<String>,
+    resource_args: Vec<String>,
 
-    /// Only those with these labels
+    /// Show only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
 
@@ -33,15 +33,15 @@ pub(super) struct Describe {
 
 impl Describe {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let words = ResourceArgs::parse(&self.words)?;
-        let is_named = !matches!(&words, ResourceArgs::Kinds(_, names) if names.is_empty());
+        let resource_args = ResourceArgs::parse(&self.resource_args)?;
+        let is_named = !matches!(&resource_args, ResourceArgs::Kinds(_, names) if names.is_empty());
         if is_named && self.selector.is_some() {
-            return Err(usage_error("give either names or a selector"));
+            return Err(usage_error("use either names or a selector"));
         }
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let (mut is_first, mut outcome) = (true, CommandOutcome::Done);
-            for object in self.objects(&session, words).await? {
+            for object in self.objects(&session, resource_args).await? {
                 let shown = match object {
                     Ok((resource, object)) => show(&session, resource, object, is_first).await,
                     Err(error) => Err(error),
@@ -61,15 +61,15 @@ impl Describe {
         })
     }
 
-    /// The objects that are meant; one that is not there is an error by itself.
+    /// The selected objects, with an error for each that does not exist.
     async fn objects<'a>(
         &self,
         session: &'a ClusterSession,
-        words: ResourceArgs,
+        resource_args: ResourceArgs,
     ) -> Result<Vec<Result<(&'a ServedResource, Value)>>> {
         let mut targets: Vec<ObjectTarget<'a>> = Vec::new();
         let mut objects = Vec::new();
-        match words {
+        match resource_args {
             ResourceArgs::Objects(pairs) => {
                 for (kind, name) in pairs {
                     targets.push(session.target(session.resources.by_name(&kind)?, &name));
@@ -121,7 +121,7 @@ async fn show(
     output::print(&format!("{gap}{}", describe(&object, &events)))
 }
 
-/// The events about an object. Who may not read them, or has none, sees the object all the same.
+/// The events about an object. Missing permission to read events is only a warning.
 async fn events(session: &ClusterSession, resource: &ServedResource, object: &Value) -> Vec<Value> {
     let Some(kind) = session.resources.by_kind("v1", "Event") else { return Vec::new() };
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -136,7 +136,7 @@ async fn events(session: &ClusterSession, resource: &ServedResource, object: &Va
     let mut list = match list {
         Ok(list) => list.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
         Err(error) => {
-            output::print_warning(&format!("cannot read its events: {error:#}"));
+            output::print_warning(&format!("cannot read the events: {error:#}"));
             Vec::new()
         }
     };

@@ -1,5 +1,5 @@
-//! `machinist diff`: what differs between two MachineConfigs, and whether a running machine would
-//! take the change.
+//! `machinist diff`: the differences of two MachineConfigs, and whether a running machine would accept
+//! the change.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,28 +23,28 @@ use super::output::{ADDED, DIMMED, ERROR, HEADING, OutputFormat, REMOVED};
 use super::{CommandOutcome, output};
 use crate::manifests::{self, ManifestDocument};
 
-/// Show what differs between two MachineConfigs, and whether a running machine would accept it
+/// Show the differences of two MachineConfigs, and whether a running machine would accept the change
 ///
-/// Contents are decoded, secrets are masked, and what the change costs a running machine (nothing,
-/// a reload, a drain, a reboot) is worked out under the NodeDisruptionPolicy. The exit code is 0 when a running machine would
-/// accept the change, 3 when it would refuse it.
+/// Contents are decoded and secrets are masked. The cost for a running machine (nothing, a reload, a
+/// drain, a reboot) follows from the node disruption policy. The exit code is 0 if a running machine would
+/// accept the change, and 3 if it would refuse it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist diff examples/chrony.yaml examples/chrony-and-hugepages.yaml"
 )]
 pub(super) struct DiffArgs {
-    /// The MachineConfig that the machine has: a file or -
+    /// The current MachineConfig of the machine: a file, or - for standard input
     old: PathBuf,
 
-    /// The MachineConfig that it is to have: a file or -
+    /// The new MachineConfig: a file, or - for standard input
     new: PathBuf,
 
-    /// A MachineConfiguration whose spec.nodeDisruptionPolicy says what changes cost; without it,
-    /// the policies of the system alone
+    /// A file with the MachineConfiguration whose spec.nodeDisruptionPolicy applies [default: the built-in
+    /// policy]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -69,7 +69,7 @@ impl DiffArgs {
         let policy = self.read_policy()?;
         let verdict = check_reconcilable(&old, &new, ValidationOverrides::default());
         let reason = verdict.as_ref().err().map(ToString::to_string);
-        // A refused change is still shown, as far as both configs can be read.
+        // A refused change is still shown, if both configs can be parsed.
         let change = verdict.ok().or_else(|| diff::parse_both(&old, &new));
         let diff = change.as_ref().map(|change| diff::diff(&old, &new, change));
         let accepted = reason.is_none();
@@ -78,17 +78,17 @@ impl DiffArgs {
             .zip(diff.as_ref())
             .filter(|_| accepted)
             .map(|(change, diff)| disruption(change, diff.flags, &policy));
-        let answer = DiffReport { reconcilable: accepted, reason, disruption, diff };
+        let report = DiffReport { reconcilable: accepted, reason, disruption, diff };
         match self.output {
-            OutputFormat::Json => output::print_json(&answer)?,
-            OutputFormat::Text => output::print(&text(&answer))?,
+            OutputFormat::Json => output::print_json(&report)?,
+            OutputFormat::Text => output::print(&text(&report))?,
         }
-        Ok(if answer.reconcilable { CommandOutcome::Done } else { CommandOutcome::Refused })
+        Ok(if report.reconcilable { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 }
 
 impl DiffArgs {
-    /// The administrator's policy over that of the system.
+    /// The administrator's policy on top of the built-in one.
     fn read_policy(&self) -> Result<NodeDisruptionPolicy> {
         let Some(path) = &self.policy else { return Ok(system_policy()) };
         let documents = manifests::read(std::slice::from_ref(path))?;
@@ -107,11 +107,11 @@ impl DiffArgs {
     }
 }
 
-/// The one MachineConfig in a file. Other objects beside it are passed over.
+/// Reads the only MachineConfig in a file. Other objects are ignored.
 fn read_one(path: &Path) -> Result<MachineConfig> {
     let documents = manifests::read(&[path.to_owned()])?;
     let is_machine_config = |document: &&ManifestDocument| {
-        // Also without kind, as configs are often cut out of something larger.
+        // Also without a kind: configs are often copied out of larger files.
         matches!(document.kind(), "MachineConfig" | "") && document.value.get("spec").is_some()
             || document.kind() == "MachineConfig"
     };
@@ -122,7 +122,7 @@ fn read_one(path: &Path) -> Result<MachineConfig> {
         many => {
             let names: Vec<&str> = many.iter().map(|document| document.name()).collect();
             bail!(
-                "{}: {} MachineConfigs in this file ({}); a diff needs one: render the pool first, or split the file",
+                "{}: {} MachineConfigs in this file ({}); a diff needs exactly one: render the pool first, or split the file",
                 path.display(),
                 many.len(),
                 names.join(", ")
@@ -131,16 +131,16 @@ fn read_one(path: &Path) -> Result<MachineConfig> {
     }
 }
 
-fn text(answer: &DiffReport) -> String {
+fn text(report: &DiffReport) -> String {
     let mut text = String::new();
-    if let Some(diff) = &answer.diff {
+    if let Some(diff) = &report.diff {
         show_diff(&mut text, diff);
     }
-    match &answer.reason {
+    match &report.reason {
         None => {
             text.push_str("A running machine would accept this change.\n");
             let actions =
-                answer.disruption.as_ref().map(|disruption| disruption.actions.as_slice());
+                report.disruption.as_ref().map(|disruption| disruption.actions.as_slice());
             let _ = writeln!(text, "It costs: {}", cost(actions.unwrap_or_default()));
         }
         Some(reason) => {
@@ -153,24 +153,24 @@ fn text(answer: &DiffReport) -> String {
     text
 }
 
-/// What is done after the change, in words.
+/// The actions after a change, as text.
 pub(super) fn cost(actions: &[DisruptionAction]) -> String {
     let name = |service: &Option<ServiceReference>| {
         service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
     };
-    let words = |action: &DisruptionAction| match &action.type_ {
+    let text = |action: &DisruptionAction| match &action.type_ {
         DisruptionActionType::Reboot => "a drain and a reboot".to_owned(),
         DisruptionActionType::Drain => "a drain".to_owned(),
         DisruptionActionType::Reload => format!("a reload of {}", name(&action.reload)),
         DisruptionActionType::Restart => format!("a restart of {}", name(&action.restart)),
-        DisruptionActionType::DaemonReload => "systemd reads its units again".to_owned(),
+        DisruptionActionType::DaemonReload => "a reload of systemd".to_owned(),
         DisruptionActionType::None => "nothing".to_owned(),
         DisruptionActionType::Special => {
             "a reload of crio, and a drain unless mirrors were only added".to_owned()
         }
         DisruptionActionType::Unknown(other) => other.clone(),
     };
-    actions.iter().map(words).collect::<Vec<_>>().join(", then ")
+    actions.iter().map(text).collect::<Vec<_>>().join(", then ")
 }
 
 pub(super) fn show_diff(text: &mut String, diff: &diff::ConfigDiff) {
@@ -251,7 +251,7 @@ fn show_contents(text: &mut String, change: &ContentChange) {
     }
 }
 
-/// Control characters would let a file's contents drive the terminal.
+/// Replaces control characters: file contents could drive the terminal.
 fn printable(line: &str) -> String {
     let replace = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
     line.chars().map(replace).collect()

@@ -1,5 +1,5 @@
-//! The documentation speaks of commands that there are: `docs/reference/commands.md` is made of the
-//! grammar, and whatever pages show at a prompt is understood.
+//! Keeps the documentation of commands true: `docs/reference/commands.md` is generated from the grammar,
+//! and every command that a page shows at a prompt must parse.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,20 +12,20 @@ use super::Cli;
 const PAGE: &str = "docs/reference/commands.md";
 
 const HEAD: &str = "# Commands\n\n\
-    Generated from the program by `make reference`; every command prints the same with `--help`. Results go to standard output, \
-    everything else to standard error. Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a clear \"no\".\n";
+    Generated from the binary by `make reference`; every command prints the same with `--help`. Results go to\n\
+    standard output, everything else to standard error. Exit codes: 0 done, 1 an error, 2 wrong usage, 3 refused.\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A command and those below it.
+/// The section of a command and those of its subcommands.
 fn describe(command: &mut Command, name: &str, page: &mut String) {
     let name = format!("{name} {}", command.get_name());
-    // What the variables of whoever runs the test hold is not part of the grammar.
+    // Values of environment variables are not part of the grammar.
     *command = command.clone().mut_args(|argument| argument.hide_env_values(true));
     let help = command.render_long_help().to_string();
-    // The usage names the program by the path of this test otherwise.
+    // `name` is needed because the usage would otherwise show the path of this test.
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     let _ = write!(page, "\n## {}\n\n```text\n{}\n```\n", name.trim(), lines.join("\n").trim());
     for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help") {
@@ -35,7 +35,7 @@ fn describe(command: &mut Command, name: &str, page: &mut String) {
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    // As wide as help is at most, whatever the terminal of the test.
+    // The maximum width of help texts, independent of the terminal.
     let mut cli = Cli::command().term_width(100);
     cli.build();
     for command in cli.get_subcommands_mut().filter(|one| one.get_name() != "help") {
@@ -45,7 +45,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_commands_is_what_the_program_says() {
+fn the_page_of_commands_is_up_to_date() {
     let (path, page) = (root().join(PAGE), page());
     if std::env::var_os("MACHINIST_UPDATE").is_some() {
         fs::write(&path, &page).unwrap();
@@ -54,15 +54,15 @@ fn the_page_of_commands_is_what_the_program_says() {
     assert!(found == page, "{PAGE} is stale: run `make reference`");
 }
 
-/// The pages that people read.
+/// All pages of the documentation.
 fn documentation_pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    let mut directories = vec![root().join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|ending| ending == "md") {
                 pages.push(path);
             }
@@ -71,8 +71,8 @@ fn documentation_pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The calls of our program at the prompts of a page, as words. What a shell adds is left out.
-fn documented_calls(text: &str) -> Vec<Vec<String>> {
+/// The `machinist` command lines at the prompts of a page, without pipes and redirections.
+fn documented_commands(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut is_console = false;
     for line in text.lines() {
@@ -89,13 +89,13 @@ fn documented_calls(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_command_at_a_prompt_is_understood() {
+fn every_command_at_a_prompt_parses() {
     let mut count = 0;
     for page in documentation_pages() {
-        for call in documented_calls(&fs::read_to_string(&page).unwrap()) {
+        for command in documented_commands(&fs::read_to_string(&page).unwrap()) {
             count += 1;
-            if let Err(error) = Cli::command().try_get_matches_from(&call) {
-                panic!("{}: {}: {error}", page.display(), call.join(" "));
+            if let Err(error) = Cli::command().try_get_matches_from(&command) {
+                panic!("{}: {}: {error}", page.display(), command.join(" "));
             }
         }
     }
@@ -103,7 +103,7 @@ fn every_command_at_a_prompt_is_understood() {
 }
 
 #[test]
-fn calls_are_found_at_prompts_only() {
+fn commands_are_found_at_prompts_only() {
     let text = "```console\n$ machinist get mcp | cat # all\noutput\n$ other\n```\n```sh\n$ machinist x\n```\n";
-    assert_eq!(documented_calls(text), [["machinist", "get", "mcp"]]);
+    assert_eq!(documented_commands(text), [["machinist", "get", "mcp"]]);
 }

@@ -1,4 +1,4 @@
-//! `machinist enrol` on a new machine, and `machinist enrolment` for whoever lets machines in.
+//! `machinist enrol` on a new machine, and `machinist enrolment` for the administrator who approves it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,23 +20,24 @@ use super::{CommandOutcome, output};
 use crate::enrol;
 use crate::telemetry::{self, LogFormat};
 
-/// Fetch the sealed half of this machine's config: enrol with a key of its own, wait, write
+/// Enrol this machine and write the sealed part of its config
 ///
-/// A config that is split holds no secret, and starts this command on the first boot. The machine
-/// makes a key, and gets a certificate for it by a provisioning token in /etc/machinist/enrol-token or when
-/// somebody approves it. The exit code is 3 when the server says no.
+/// The open part of a sealed config contains no secret and runs this command on the first boot. The
+/// machine creates a key. It gets a certificate for the key with the provisioning token in
+/// /etc/machinist/enrol-token, or when an administrator approves it. The exit code is 3 if the server
+/// refuses.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrol --root /")]
 pub(super) struct EnrolArgs {
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// What the machine calls itself [default: its host name]
+    /// The name to show to the administrator [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How long to wait until somebody approves it: 10m, 1h [default: for ever]
+    /// How long to wait for the approval, such as 10m [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }
@@ -47,7 +48,7 @@ impl EnrolArgs {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = self.name.as_deref().unwrap_or(&host);
         let options = enrol::EnrolOptions { root: &self.root, name, timeout: self.timeout };
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         match runtime.block_on(enrol::run(&options, output::print_note))? {
             enrol::EnrolOutcome::Done { paths, units } => {
                 for path in &paths {
@@ -56,11 +57,11 @@ impl EnrolArgs {
                 if self.root == Path::new("/") {
                     enrol::start_units(&units)?;
                 }
-                output::print("The machine has all of its config.\n")?;
+                output::print("This machine has its whole config now.\n")?;
                 Ok(CommandOutcome::Done)
             }
             enrol::EnrolOutcome::AlreadyEnrolled => {
-                output::print("The machine has all of its config already.\n")?;
+                output::print("This machine already has its whole config.\n")?;
                 Ok(CommandOutcome::Done)
             }
             enrol::EnrolOutcome::Refused(why) => {
@@ -68,14 +69,16 @@ impl EnrolArgs {
                 Ok(CommandOutcome::Refused)
             }
             enrol::EnrolOutcome::TimedOut => {
-                output::print_error("nobody has approved this machine yet; run it again");
+                output::print_error(
+                    "this machine is not approved yet: approve it with machinist enrolment, then run this command again",
+                );
                 Ok(CommandOutcome::Failed)
             }
         }
     }
 }
 
-/// List, approve and deny machines that want the sealed half of their config
+/// List, approve and deny machines that request the sealed part of their config
 #[derive(Debug, Subcommand)]
 pub(super) enum EnrolmentCommand {
     List(ListEnrolmentsArgs),
@@ -85,7 +88,7 @@ pub(super) enum EnrolmentCommand {
 
 impl EnrolmentCommand {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
             match self {
                 Self::List(command) => command.run().await,
@@ -96,13 +99,13 @@ impl EnrolmentCommand {
     }
 }
 
-/// Which home, and where in it.
+/// Where enrolments are stored.
 #[derive(Debug, Args)]
 struct EnrolmentNamespaceArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The namespace of the system's own objects
+    /// The namespace of Machinist's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 }
@@ -113,7 +116,7 @@ impl EnrolmentNamespaceArgs {
     }
 }
 
-/// List machines that have asked, and what became of it
+/// List the machines that requested enrolment, and their state
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment list")]
 pub(super) struct ListEnrolmentsArgs {
@@ -146,24 +149,24 @@ fn table(records: &[EnrolmentRecord]) -> String {
         let token = if record.token.is_empty() { "-" } else { &record.token };
         let cells =
             [&record.id, &record.pool, &record.name, &record.address, record.state.as_str(), token];
-        // A machine may call itself anything.
+        // The machine chooses its name, so it may contain control characters.
         rows.push(cells.map(|cell| cell.chars().filter(|c| !c.is_control()).collect()));
     }
     output::format_columns(&rows)
 }
 
-/// Which requests are meant.
+/// The enrolments to change.
 #[derive(Debug, Args)]
 struct EnrolmentIdArgs {
     #[command(flatten)]
     namespace_args: EnrolmentNamespaceArgs,
 
-    /// The ids: the machine shows its own while it waits
+    /// The ids of the enrolments; a machine shows its id while it waits
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }
 
-/// Approve machines: compare the id with what the machine shows
+/// Approve machines: they get the sealed part of their config. Compare the id with the one on the machine
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment approve 0123456789abcdef0123456789abcdef")]
 pub(super) struct ApproveArgs {
@@ -171,7 +174,7 @@ pub(super) struct ApproveArgs {
     ids: EnrolmentIdArgs,
 }
 
-/// Deny machines: they get nothing, not even with a token
+/// Deny machines: they do not get the sealed part of their config, not even with a token
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist enrolment deny 0123456789abcdef0123456789abcdef")]
 pub(super) struct DenyArgs {
@@ -189,8 +192,8 @@ impl EnrolmentIdArgs {
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => output::print(&format!("enrolment {id} {}\n", state.as_str()))?,
                 Err(kube::Error::Api(status)) if status.code == 404 => {
-                    let hint = "see machinist enrolment list";
-                    output::print_error(&format!("there is no enrolment {id}; {hint}"));
+                    let hint = "machinist enrolment list shows all";
+                    output::print_error(&format!("enrolment {id} does not exist; {hint}"));
                     outcome = CommandOutcome::Failed;
                 }
                 Err(error) => return Err(error).context(format!("enrolment {id}")),

@@ -1,4 +1,4 @@
-//! `machinist explain`: where something in a rendered config came from, and what it overrode.
+//! `machinist explain`: the sources of entries in a rendered config.
 
 use std::fmt::Write as _;
 
@@ -19,10 +19,10 @@ use super::pool_inputs::{PoolArgs, find};
 use super::{CommandOutcome, output};
 use crate::manifests;
 
-/// Tell where a file, unit or argument of a pool comes from, and what it overrode
+/// Show which MachineConfig a file, unit or argument of a pool comes from, and what it overrides
 ///
-/// Without a name everything in the rendered config is listed with its sources. What would be
-/// generated from image mirrors, image policies and settings among the inputs counts as well.
+/// Without a name, all entries of the rendered config are listed with their sources. MachineConfigs that
+/// would be generated from image mirrors, image policies and settings in the inputs are included.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf"
@@ -31,11 +31,11 @@ pub(super) struct ExplainArgs {
     #[command(flatten)]
     inputs: PoolArgs,
 
-    /// A path, a unit, a drop-in as unit/drop-in, a user, a kernel argument or a field
+    /// The path of a file, a unit, a drop-in as UNIT/DROP-IN, a user, a kernel argument or a field
     #[arg(value_name = "FILE-OR-UNIT")]
     name: Option<String>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -68,7 +68,7 @@ impl ExplainArgs {
             });
             if items.is_empty() {
                 bail!(
-                    "{name} is not in {} (list what is there with: machinist explain --pool {} -f …)",
+                    "{name} is not in {}: list its entries with machinist explain --pool {} -f …",
                     rendered.name,
                     self.inputs.pool
                 );
@@ -87,12 +87,12 @@ impl ExplainArgs {
     }
 }
 
-/// Adds what would be generated from the inputs, where it is not among them.
+/// Adds the MachineConfigs that would be generated from the inputs, unless the inputs contain them.
 fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInputs) {
     let templates = builtin_templates(BuiltinProfile::Kubernetes);
     let made = generate(&inputs.sources(&templates));
     for error in &made.errors {
-        output::print_warning(&format!("nothing is generated from it: {error}"));
+        output::print_warning(&format!("cannot generate from this input: {error}"));
     }
     for generated in made.generated {
         let config = generated.machine_config;
@@ -140,7 +140,7 @@ fn describe(contribution: &Contribution, later: &[Contribution]) -> String {
         parts.push(format!("made it a {kind}, which a later MachineConfig replaced"));
     }
     if !contribution.holds.is_empty() {
-        parts.push(format!("decides {}", contribution.holds.join(", ")));
+        parts.push(format!("sets {}", contribution.holds.join(", ")));
     }
     for field in contribution.overridden.iter().filter(|_| contribution.displaced.is_none()) {
         let by =

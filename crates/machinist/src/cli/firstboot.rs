@@ -1,4 +1,4 @@
-//! `machinist firstboot`: what Ignition could not do.
+//! `machinist firstboot`: the part of a first boot that Ignition cannot do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,58 +17,57 @@ use crate::daemon::first_boot::{FirstBootOptions, FirstBootRefused, FirstBootRep
 use crate::daemon::join::{JoinOptions, SERVICE};
 use crate::telemetry::{self, LogFormat};
 
-/// The pool of machines about which nothing is said.
+/// The pool of machines without `--pool`.
 const DEFAULT_POOL: &str = object::POOL_WORKER;
 
-/// Complete the first boot of this machine: kernel arguments, the OS image, FIPS, joining
+/// Complete the first boot of this machine: kernel arguments, the OS image, FIPS mode, joining
 ///
-/// Ignition has written files, units and users. What it cannot do is left in
-/// /etc/ignition-machine-config-encapsulated.json, and is done here; the machine restarts if anything
-/// has changed. Where the machine is as its config says, there is no restart. Does nothing where
-/// nothing is left. The exit code is 3 when this host cannot be as the config says.
+/// Ignition writes files, units and users. This command applies the rest of the config, which Ignition
+/// leaves in /etc/ignition-machine-config-encapsulated.json, and reboots the machine if that changed
+/// anything. Without that file it does nothing. The exit code is 3 if this host cannot apply the config.
 ///
-/// With --write a machine takes the same way without Ignition and without a server: bootstrap in place.
+/// With --write it applies a whole config without Ignition and without a server: bootstrap in place.
 #[derive(Debug, Args)]
 #[command(
     alias = "firstboot-complete-machineconfig",
     after_help = "Example:\n  machinist firstboot --skip-reboot --root /tmp/machine\n  machinist firstboot -f config.yaml --write"
 )]
 pub(super) struct FirstBootArgs {
-    /// A MachineConfig to complete instead, in a file or -
+    /// Apply this MachineConfig instead: a file, or - for standard input
     #[arg(short, long, aliases = ["file", "machineconfig-file"], value_name = "PATH")]
     filename: Option<PathBuf>,
 
-    /// Write the files, units and users of FILE too, as Ignition would have; then the machine restarts
+    /// Also write the files, units and users of the config, as Ignition would; then the machine reboots
     #[arg(long, requires = "filename")]
     write: bool,
 
-    /// Join the home that /etc/kubernetes/kubeconfig describes, with an identity of the machine's own
+    /// Join the API server in /etc/kubernetes/kubeconfig, with a client certificate for this machine
     #[arg(long)]
     join: bool,
 
-    /// The pool that the machine is to be in
+    /// The pool of this machine
     #[arg(long, value_name = "NAME", default_value = DEFAULT_POOL)]
     pool: String,
 
-    /// The name of the machine's Node [default: the name of the host]
+    /// The name of this machine's Node [default: the host name]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
 
-    /// Do not restart the machine; nor is one whose root is not /
+    /// Do not reboot the machine; with another root than /, there is never a reboot
     #[arg(long, alias = "no-reboot")]
     skip_reboot: bool,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
 impl FirstBootArgs {
-    /// What `machinist daemon start --once-from` is: everything that a config says, and then a restart.
+    /// The arguments for `machinist daemon start --once-from`: apply a whole config, then reboot.
     pub(super) fn once_from(filename: PathBuf, root: PathBuf, skip_reboot: bool) -> Self {
         Self {
             filename: Some(filename),
@@ -84,32 +83,29 @@ impl FirstBootArgs {
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         telemetry::init_logging(LogFormat::Text);
-        let joining = self.join.then(|| self.join_options()).transpose()?;
+        let join = self.join.then(|| self.join_options()).transpose()?;
         let config = self.filename.as_deref().map(once::read_config).transpose()?;
-        let birth = FirstBootOptions {
-            root: self.root.clone(),
-            config,
-            write_files: self.write,
-            join: joining,
-        };
+        let options =
+            FirstBootOptions { root: self.root.clone(), config, write_files: self.write, join };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let born = runtime.context("cannot start the runtime")?.block_on(complete(&birth));
-        let born = match born {
+        let report =
+            runtime.context("cannot start the async runtime")?.block_on(complete(&options));
+        let report = match report {
             Err(error) if error.is::<FirstBootRefused>() => {
-                tracing::error!("{error:#}");
+                tracing::error!(error = format!("{error:#}"), "this host cannot apply the config");
                 return Ok(CommandOutcome::Refused);
             }
-            born => born?,
+            report => report?,
         };
         match self.output {
-            OutputFormat::Json => output::print_json(&born)?,
-            OutputFormat::Text => output::print(&text(&born))?,
+            OutputFormat::Json => output::print_json(&report)?,
+            OutputFormat::Text => output::print(&text(&report))?,
         }
-        match &born {
-            // Another root is that of a machine that does not run here.
+        match &report {
+            // Another root belongs to a machine that does not run here.
             _ if self.root != Path::new("/") => {}
-            born if born.needs_reboot() => self.reboot()?,
-            // Not waited for: the daemon comes after this very service.
+            report if report.needs_reboot() => self.reboot()?,
+            // --no-block: the daemon is ordered after the service that runs this command.
             FirstBootReport { node: Some(_), .. } => {
                 systemctl(&["daemon-reload"])?;
                 systemctl(&["start", "--no-block", SERVICE])?;
@@ -132,33 +128,36 @@ impl FirstBootArgs {
             labels: BTreeMap::from([(label, String::new())]),
             has_kubelet: false,
             keep_identity: false,
-            binary: std::env::current_exe().context("cannot tell where this program is")?,
+            binary: std::env::current_exe().context("cannot find the path of this binary")?,
             metrics_listen: None,
             start_now: false,
         })
     }
 }
 
-fn systemctl(words: &[&str]) -> Result<()> {
-    let status = Command::new("systemctl").args(words).status();
-    let status = status.with_context(|| format!("systemctl {}", words.join(" ")))?;
-    ensure!(status.success(), "systemctl {}: {status}", words.join(" "));
+fn systemctl(arguments: &[&str]) -> Result<()> {
+    let status = Command::new("systemctl").args(arguments).status();
+    let status = status.with_context(|| format!("systemctl {}", arguments.join(" ")))?;
+    ensure!(status.success(), "systemctl {}: {status}", arguments.join(" "));
     Ok(())
 }
 
-fn text(born: &FirstBootReport) -> String {
-    let Some(config) = &born.config else {
-        return "Nothing is left to be done.\n".to_owned();
+fn text(report: &FirstBootReport) -> String {
+    let Some(config) = &report.config else {
+        return "Nothing to do.\n".to_owned();
     };
     let mut text = String::new();
-    if let Some(node) = &born.node {
+    if let Some(node) = &report.node {
         let _ = writeln!(text, "{node} has joined.");
     }
-    let _ = match (&born.change, born.written) {
-        (Some(change), _) => writeln!(text, "{config} is in force with the next boot: {change}."),
-        (None, 0) => writeln!(text, "The machine is as {config} says; no restart is needed."),
+    let _ = match (&report.change, report.written) {
+        (Some(change), _) => writeln!(text, "{config} takes effect on the next boot: {change}."),
+        (None, 0) => writeln!(text, "The machine matches {config}; no reboot is needed."),
         (None, count) => {
-            writeln!(text, "{config} is written ({count} changes); the next boot has all of it.")
+            writeln!(
+                text,
+                "{config} is written ({count} changes) and takes effect on the next boot."
+            )
         }
     };
     text

@@ -1,4 +1,4 @@
-//! `machinist generate`: which MachineConfigs would be made out of other objects, and from what.
+//! `machinist generate`: the MachineConfigs that are generated from other objects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
 use crate::manifests;
 
-/// Show which MachineConfigs a pool gets out of image mirrors, image policies and settings
+/// Generate the MachineConfigs that a pool gets from image mirrors, image policies and settings
 ///
-/// The inputs hold ImageDigestMirrorSets, ImageTagMirrorSets, ImageContentSourcePolicies, the Image
-/// `cluster`, ClusterImagePolicies, ImagePolicies, ContainerRuntimeConfigs and, where they are not
-/// the usual ones, MachineConfigPools. MachineConfigs of templates among them are built on. The
-/// annotation machinist.dev/generated-from says what each result comes from.
+/// The inputs contain ImageDigestMirrorSets, ImageTagMirrorSets, ImageContentSourcePolicies, the Image
+/// `cluster`, ClusterImagePolicies, ImagePolicies, ContainerRuntimeConfigs and MachineConfigPools other
+/// than master and worker. MachineConfigs of templates in the inputs are used as a base. The annotation
+/// machinist.dev/generated-from names the sources of each result.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  machinist generate --pool worker -f examples/mirrors.yaml\n  machinist generate --pool worker -f examples/mirrors.yaml -o out/"
@@ -34,14 +34,14 @@ pub(super) struct Generate {
     #[arg(long, value_name = "NAME")]
     pool: String,
 
-    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    /// The manifests: a file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
     #[command(flatten)]
     templates: TemplateArgs,
 
-    /// yaml, json, or a folder: each MachineConfig as NAME.yaml and its files below NAME/files
+    /// yaml, json, or a directory, which gets each MachineConfig as NAME.yaml and its files in NAME/files
     #[arg(short, long, value_name = "yaml|json|DIR", default_value = "yaml")]
     output: String,
 }
@@ -59,31 +59,33 @@ impl Generate {
         if !made.errors.is_empty() {
             return Ok(CommandOutcome::Failed);
         }
-        let mut ours = Vec::new();
+        let mut selected = Vec::new();
         for generated in made.generated {
             if is_selected(pool, &generated.machine_config)? {
-                ours.push(generated);
+                selected.push(generated);
             }
         }
-        for warning in ours.iter().flat_map(|generated| &generated.warnings) {
+        for warning in selected.iter().flat_map(|generated| &generated.warnings) {
             output::print_warning(warning);
         }
-        if ours.is_empty() {
-            output::print_note(&format!("nothing is generated for the pool {}", self.pool));
+        if selected.is_empty() {
+            output::print_note(&format!("nothing is generated for pool {}", self.pool));
         }
-        let ours: Vec<MachineConfig> = ours.into_iter().map(with_origin).collect();
+        let selected: Vec<MachineConfig> = selected.into_iter().map(with_origin).collect();
         match self.output.as_str() {
-            "yaml" => print_yaml(&ours)?,
+            "yaml" => print_yaml(&selected)?,
             "json" => {
-                output::print_json(&json!({"apiVersion": "v1", "kind": "List", "items": ours}))?;
+                output::print_json(
+                    &json!({"apiVersion": "v1", "kind": "List", "items": selected}),
+                )?;
             }
-            folder => write(Path::new(folder), &ours)?,
+            directory => write(Path::new(directory), &selected)?,
         }
         Ok(CommandOutcome::Done)
     }
 }
 
-/// Whether the pool takes a MachineConfig: also those that it has from the pool of workers.
+/// Whether the pool selects a MachineConfig, which may be one of the worker pool.
 fn is_selected(pool: &MachineConfigPool, config: &MachineConfig) -> Result<bool> {
     let selector = pool.spec.machine_config_selector.as_ref();
     let Some(selector) = selector.filter(|selector| !selector::is_empty(selector)) else {
@@ -97,7 +99,7 @@ fn is_selected(pool: &MachineConfigPool, config: &MachineConfig) -> Result<bool>
     })
 }
 
-/// A MachineConfig that says what it comes from.
+/// Adds the annotation that names the sources.
 fn with_origin(generated: GeneratedConfig) -> MachineConfig {
     let mut config = generated.machine_config;
     let from = generated.from.join(", ");
@@ -115,15 +117,15 @@ fn print_yaml(configs: &[MachineConfig]) -> Result<()> {
     Ok(())
 }
 
-fn write(folder: &Path, configs: &[MachineConfig]) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+fn write(directory: &Path, configs: &[MachineConfig]) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     for config in configs {
         let name = config.name_any();
-        let manifest = folder.join(format!("{name}.yaml"));
+        let manifest = directory.join(format!("{name}.yaml"));
         write_file(&manifest, to_go_yaml(&serde_json::to_value(config)?).as_bytes())?;
         for GeneratedFile { path, contents } in decoded_files(config)? {
-            let place = folder.join(&name).join("files").join(path.trim_start_matches('/'));
-            write_file(&place, &contents)?;
+            let target = directory.join(&name).join("files").join(path.trim_start_matches('/'));
+            write_file(&target, &contents)?;
         }
         output::print_note(&format!("wrote {}", manifest.display()));
     }
@@ -131,8 +133,8 @@ fn write(folder: &Path, configs: &[MachineConfig]) -> Result<()> {
 }
 
 fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     }
     fs::write(path, contents).with_context(|| format!("write {}", path.display()))
 }

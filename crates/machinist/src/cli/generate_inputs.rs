@@ -1,4 +1,4 @@
-//! What generators need, found among manifests.
+//! The inputs of generators, found in manifests.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,13 +46,12 @@ pub(super) struct GenerateInputs {
     pub(super) feature_gate: Option<FeatureGate>,
     gates: BTreeMap<String, bool>,
     kubelet_configs: Vec<KubeletConfig>,
-    /// The operating systems that pools choose from.
+    /// The OS images that pools can select.
     pub(super) streams: Option<OSImageStream>,
 }
 
 impl GenerateInputs {
-    /// Finds them among documents. The pools that come with every system are there even where no
-    /// manifest names them.
+    /// Finds the inputs in documents. The pools master and worker exist even if no manifest contains them.
     pub(super) fn find(documents: &[ManifestDocument]) -> Result<Self> {
         let mut pools: Vec<MachineConfigPool> = objects_of_kind(documents)?;
         for name in [POOL_MASTER, POOL_WORKER] {
@@ -63,7 +62,7 @@ impl GenerateInputs {
         Self::find_with(documents, pools)
     }
 
-    /// The facts that templates are filled in with, where they are among documents.
+    /// The ControllerConfig, which has the values for templates, if it is in the documents.
     pub(super) fn controller_config_of(
         documents: &[ManifestDocument],
     ) -> Result<Option<ControllerConfig>> {
@@ -71,7 +70,7 @@ impl GenerateInputs {
         Ok(all.into_iter().find(|found| found.name_any() == CONTROLLER_CONFIG))
     }
 
-    /// Finds them among documents, for these pools.
+    /// Finds the inputs in documents, for these pools.
     pub(super) fn find_with(
         documents: &[ManifestDocument],
         pools: Vec<MachineConfigPool>,
@@ -80,7 +79,7 @@ impl GenerateInputs {
         for image in images.iter().filter(|image| image.name_any() != CLUSTER) {
             let name = image.name_any();
             output::print_warning(&format!(
-                "Image {name}: only the one with the name {CLUSTER} counts"
+                "Image {name}: ignored: only the Image {CLUSTER} applies"
             ));
         }
         let image = images.into_iter().find(|image| image.name_any() == CLUSTER);
@@ -115,7 +114,7 @@ impl GenerateInputs {
         })
     }
 
-    /// As generators take them.
+    /// The inputs in the form that generators take.
     pub(super) fn sources<'a>(&'a self, templates: &'a TemplateTree) -> GenerateSources<'a> {
         let images = registries::RegistryInputs {
             image: self.image.as_ref(),
@@ -148,13 +147,13 @@ impl GenerateInputs {
         }
     }
 
-    /// The pool of this name.
+    /// A pool by its name.
     pub(super) fn pool(&self, name: &str) -> Result<&MachineConfigPool> {
         let found = self.pools.iter().find(|pool| pool.name_any() == name);
         let Some(pool) = found else {
             let names: Vec<String> = self.pools.iter().map(ResourceExt::name_any).collect();
             bail!(
-                "MachineConfigPool {name} is not among the inputs (pools there: {}); \
+                "MachineConfigPool {name} is not in the inputs, which contain {}: \
                  add its manifest with -f, or name another with --pool",
                 names.join(", ")
             );
@@ -163,7 +162,7 @@ impl GenerateInputs {
     }
 }
 
-/// The objects of a kind. The same object twice is refused: which one counts would be a guess.
+/// The objects of a kind. An object that is given twice is an error: choosing one would be a guess.
 pub(super) fn objects_of_kind<K: Resource<DynamicType = ()> + DeserializeOwned>(
     documents: &[ManifestDocument],
 ) -> Result<Vec<K>> {
@@ -190,14 +189,14 @@ pub(super) fn objects_of_kind<K: Resource<DynamicType = ()> + DeserializeOwned>(
     Ok(objects)
 }
 
-/// The one object of a kind.
+/// The object `cluster` of a kind.
 pub(super) fn cluster_object<K: Resource<DynamicType = ()> + DeserializeOwned>(
     documents: &[ManifestDocument],
 ) -> Result<Option<K>> {
     Ok(objects_of_kind::<K>(documents)?.into_iter().find(|object| object.name_any() == CLUSTER))
 }
 
-/// The pull secret that the ControllerConfig refers to, where it is among the manifests.
+/// The pull secret that the ControllerConfig names, if it is in the manifests.
 fn pull_secret(
     documents: &[ManifestDocument],
     config: Option<&ControllerConfig>,

@@ -1,4 +1,4 @@
-//! `machinist get`: objects, in tables or whole.
+//! `machinist get`: objects as tables, YAML or JSON.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -14,34 +14,34 @@ use crate::kubernetes::ServedResource;
 use crate::kubernetes::request::{ACCEPT_JSON, ACCEPT_TABLE, with_query};
 use crate::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
 
-/// Show objects of a hub or a Kubernetes: a table, or the objects whole
+/// Show objects of a hub or a Kubernetes cluster as a table, YAML or JSON
 ///
-/// A kind has many names: mcp, machineconfigpool, machineconfigpools, MachineConfigPool, each also
-/// with its group. Without names all objects of the kind are shown.
+/// A kind can be written as mcp, machineconfigpool, machineconfigpools or MachineConfigPool, each also
+/// with its group. Without names, all objects of the kind are shown.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist get mcp,mc")]
 pub(super) struct Get {
     /// Kinds and names (mcp worker), several kinds (mcp,mc), or objects (mcp/worker node/a)
     #[arg(value_name = "TYPE NAME", required = true)]
-    words: Vec<String>,
+    resource_args: Vec<String>,
 
-    /// Only those with these labels, such as role=worker or 'zone in (a,b)'
+    /// Show only objects with these labels, such as role=worker or 'zone in (a,b)'
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
 
-    /// Only those with these fields, such as metadata.name=worker
+    /// Show only objects with these fields, such as metadata.name=worker
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<String>,
 
-    /// In all namespaces
+    /// Show objects of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// Then show every change, until Ctrl-C
+    /// After the list, show every change until Ctrl-C
     #[arg(short, long)]
     watch: bool,
 
-    /// The form of the answer; `wide` is a table with all columns
+    /// The output format; `wide` is a table with all columns
     #[arg(short, long, value_enum, default_value_t = GetOutputFormat::Text)]
     output: GetOutputFormat,
 
@@ -63,31 +63,31 @@ impl GetOutputFormat {
         matches!(self, Self::Text | Self::Wide)
     }
 
-    /// What to ask the server for.
+    /// The format to request from the server.
     fn accept(self) -> &'static str {
         if self.is_table() { ACCEPT_TABLE } else { ACCEPT_JSON }
     }
 }
 
-/// The answers to each part.
+/// The responses to each query.
 type QueryResults = Vec<Vec<Value>>;
 
 impl Get {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let words = ResourceArgs::parse(&self.words)?;
-        self.check(&words)?;
+        let resource_args = ResourceArgs::parse(&self.resource_args)?;
+        self.check(&resource_args)?;
         cluster::block_on(async {
             let session = self.session.connect().await?;
-            let parts = ResourceQuery::resolve(&session, words)?;
-            let (answers, outcome) = self.fetch(&session, &parts).await?;
+            let parts = ResourceQuery::resolve(&session, resource_args)?;
+            let (responses, outcome) = self.fetch(&session, &parts).await?;
             let mut printers = Vec::new();
             if self.output.is_table() {
-                printers = self.print_tables(&session, &parts, &answers)?;
+                printers = self.print_tables(&session, &parts, &responses)?;
             } else {
-                self.print_objects(&parts, &answers)?;
+                self.print_objects(&parts, &responses)?;
             }
-            if let (true, [part], [answers]) = (self.watch, &parts[..], &answers[..])
-                && let Some(from) = answers.first().and_then(revision)
+            if let (true, [part], [responses]) = (self.watch, &parts[..], &responses[..])
+                && let Some(from) = responses.first().and_then(revision)
             {
                 self.watch_changes(&session, part, from, printers.first_mut()).await?;
             }
@@ -95,18 +95,18 @@ impl Get {
         })
     }
 
-    /// Finds wrong usage before anyone is asked.
-    fn check(&self, words: &ResourceArgs) -> Result<()> {
-        let (kinds, names) = match words {
+    /// Rejects wrong usage before the first request.
+    fn check(&self, resource_args: &ResourceArgs) -> Result<()> {
+        let (kinds, names) = match resource_args {
             ResourceArgs::Kinds(kinds, names) => (kinds.len(), names.len()),
             ResourceArgs::Objects(pairs) => (1, pairs.len()),
         };
         let has_selector = self.selector.is_some() || self.field_selector.is_some();
         if names > 0 && has_selector {
-            return Err(usage_error("give either names or a selector"));
+            return Err(usage_error("use either names or a selector"));
         }
         if names > 0 && self.all_namespaces {
-            return Err(usage_error("an object is in one namespace: give either its name or -A"));
+            return Err(usage_error("an object is in one namespace: use either its name or -A"));
         }
         if self.watch && (kinds > 1 || names > 1) {
             return Err(usage_error("-w watches one object, or all of one kind"));
@@ -114,7 +114,7 @@ impl Get {
         Ok(())
     }
 
-    /// The path of a part's list, or of one of its objects.
+    /// The path of a list, or of one object.
     fn path(
         &self,
         session: &ClusterSession,
@@ -131,13 +131,13 @@ impl Get {
         with_query(path, &[("labelSelector", &labels), ("fieldSelector", &fields)])
     }
 
-    /// Asks for everything. What is not there is told, and the rest is shown all the same.
+    /// Sends all queries. Objects that do not exist are reported, and the rest is shown.
     async fn fetch(
         &self,
         session: &ClusterSession,
         parts: &[ResourceQuery<'_>],
     ) -> Result<(QueryResults, CommandOutcome)> {
-        let (mut answers, mut outcome) = (Vec::new(), CommandOutcome::Done);
+        let (mut responses, mut outcome) = (Vec::new(), CommandOutcome::Done);
         let accept = self.output.accept();
         for part in parts {
             let mut found = Vec::new();
@@ -148,29 +148,29 @@ impl Get {
             for name in &part.names {
                 let path = self.path(session, part.resource, Some(name));
                 match session.client.get_as(&path, accept).await {
-                    Ok(answer) => found.push(answer),
+                    Ok(response) => found.push(response),
                     Err(error) => {
                         output::print_error(&format!("{error:#}"));
                         outcome = CommandOutcome::Failed;
                     }
                 }
             }
-            answers.push(found);
+            responses.push(found);
         }
-        Ok((answers, outcome))
+        Ok((responses, outcome))
     }
 
     fn print_tables(
         &self,
         session: &ClusterSession,
         parts: &[ResourceQuery<'_>],
-        answers: &[Vec<Value>],
+        responses: &[Vec<Value>],
     ) -> Result<Vec<TablePrinter>> {
         let (mut printers, mut is_empty) = (Vec::new(), true);
-        for (part, answers) in parts.iter().zip(answers) {
+        for (part, responses) in parts.iter().zip(responses) {
             let mut table = ServerTable::default();
-            for answer in answers {
-                table.extend(ServerTable::parse(answer));
+            for response in responses {
+                table.extend(ServerTable::parse(response));
             }
             let prefix = if parts.len() > 1 {
                 format!("{}/", part.resource.kind_and_group())
@@ -187,8 +187,8 @@ impl Get {
             }
             printers.push(printer);
         }
-        let asked_for_all = parts.iter().any(|part| part.names.is_empty());
-        if is_empty && asked_for_all && !self.watch {
+        let lists_all = parts.iter().any(|part| part.names.is_empty());
+        if is_empty && lists_all && !self.watch {
             output::print_note(&self.not_found_message(session, parts));
         }
         Ok(printers)
@@ -203,10 +203,10 @@ impl Get {
         }
     }
 
-    fn print_objects(&self, parts: &[ResourceQuery<'_>], answers: &[Vec<Value>]) -> Result<()> {
+    fn print_objects(&self, parts: &[ResourceQuery<'_>], responses: &[Vec<Value>]) -> Result<()> {
         let mut all = Vec::new();
-        for (part, answers) in parts.iter().zip(answers) {
-            for object in answers.iter().flat_map(|answer| objects(part.resource, answer)) {
+        for (part, responses) in parts.iter().zip(responses) {
+            for object in responses.iter().flat_map(|response| objects(part.resource, response)) {
                 if self.output == GetOutputFormat::Name {
                     output::print(&format!("{}\n", part.resource.object_name(name_of(&object))))?;
                 }
@@ -231,7 +231,7 @@ impl Get {
         }
     }
 
-    /// Shows what happens from a revision on.
+    /// Shows changes after a resource version.
     async fn watch_changes(
         &self,
         session: &ClusterSession,
@@ -251,7 +251,7 @@ impl Get {
                     self.print_change(part.resource, &object, printer.as_deref_mut())?;
                 }
             }
-            // The revision is too old: everything as it is now, and on from there.
+            // The resource version has expired: list again and continue from there.
             let list = session.client.list_as(&path, accept).await?;
             from = revision(&list).unwrap_or_default().to_owned();
             self.print_change(part.resource, &list, printer.as_deref_mut())?;
@@ -261,13 +261,13 @@ impl Get {
     fn print_change(
         &self,
         resource: &ServedResource,
-        answer: &Value,
+        response: &Value,
         printer: Option<&mut TablePrinter>,
     ) -> Result<()> {
         if let Some(printer) = printer {
-            return output::print(&printer.render(&ServerTable::parse(answer)));
+            return output::print(&printer.render(&ServerTable::parse(response)));
         }
-        for object in objects(resource, answer) {
+        for object in objects(resource, response) {
             match self.output {
                 GetOutputFormat::Name => {
                     output::print(&format!("{}\n", resource.object_name(name_of(&object))))?

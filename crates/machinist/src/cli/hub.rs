@@ -1,4 +1,4 @@
-//! `machinist hub`: the store of a hub, from outside.
+//! `machinist hub`: backup, restore and tokens of a hub.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::up::DataDirArgs;
 use super::{CommandOutcome, output};
 
-/// Back up and restore the store of `machinist up`, and make tokens for it
+/// Back up and restore a hub, and create tokens for it
 #[derive(Debug, Subcommand)]
 pub(super) enum HubCommand {
     Backup(Backup),
@@ -38,29 +38,29 @@ impl HubCommand {
 
 /// Write a backup of a running hub to a file
 ///
-/// The hub goes on meanwhile; the backup is of one moment. It holds all objects, secrets too, but
-/// not the CA: keep the directory `pki` of the data directory as well.
+/// The hub keeps running, and the backup is consistent. It contains all objects, including Secrets, but
+/// not the CA: also back up the directory `pki` in the data directory.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist hub backup hub.backup")]
 pub(super) struct Backup {
     #[command(flatten)]
     data_dir: DataDirArgs,
 
-    /// Where to write it; it must not be there
+    /// The file to write; it must not exist
     file: PathBuf,
 }
 
 impl Backup {
     fn run(&self) -> Result<CommandOutcome> {
         if self.file.exists() {
-            bail!("{} is there already", self.file.display());
+            bail!("{} exists already: name another file", self.file.display());
         }
         let size = runtime()?.block_on(async {
             let client = hub_client(&self.data_dir).await?;
             let request = http::Request::get("/machinist/v1/backup").body(Body::empty())?;
             let response = client.send(request).await.context("cannot reach the hub")?;
             if !response.status().is_success() {
-                bail!("the hub answered {}", response.status());
+                bail!("the hub responded with {}", response.status());
             }
             write_backup(&self.file, response.into_body()).await
         })?;
@@ -69,7 +69,7 @@ impl Backup {
     }
 }
 
-/// Writes a stream to a file that is there only once it is complete.
+/// Writes a stream to a file, which appears only when it is complete.
 async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
     let mut part = path.to_owned().into_os_string();
     part.push(".part");
@@ -84,7 +84,7 @@ async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
         .with_context(context)?;
     let mut size = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.context("the backup broke off")?;
+        let frame = frame.context("the connection to the hub was lost")?;
         if let Some(bytes) = frame.data_ref() {
             file.write_all(bytes).with_context(context)?;
             size += bytes.len() as u64;
@@ -95,16 +95,16 @@ async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
     Ok(size)
 }
 
-/// Make a data directory from a backup
+/// Create a data directory from a backup
 ///
-/// The directory must have no store yet. Clients list again after a restore.
+/// The directory must not contain a store. Clients that watch list again after a restore.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist hub restore --data-dir /tmp/machinist hub.backup")]
 pub(super) struct Restore {
     #[command(flatten)]
     data_dir: DataDirArgs,
 
-    /// The backup
+    /// The backup file
     file: PathBuf,
 }
 
@@ -121,33 +121,33 @@ impl Restore {
     }
 }
 
-/// Make a bearer token for a running hub
+/// Create a bearer token for a running hub and print it
 ///
-/// Its text is printed this once; the hub keeps only a hash of it.
+/// The token is shown only once: the hub stores a hash of it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 1h")]
 pub(super) struct HubTokenArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
 
-    /// What it is for
+    /// What the token permits
     #[arg(long, value_enum)]
     role: TokenRoleArg,
 
-    /// How many seconds it lasts [default: a day for bootstrap, else for ever]
+    /// How long the token is valid, such as 1h [default: 24h for bootstrap, otherwise unlimited]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     ttl: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TokenRoleArg {
-    /// May do everything
+    /// Everything
     Admin,
-    /// May look at everything but secrets
+    /// Read everything except Secrets
     Viewer,
-    /// Runs controllers
+    /// What a controller needs
     Controller,
-    /// A new machine that asks for its certificate
+    /// Request the certificate of a new machine
     Bootstrap,
 }
 
@@ -167,13 +167,13 @@ impl HubTokenArgs {
             TokenRoleArg::Controller => "controller",
             TokenRoleArg::Bootstrap => "bootstrap",
         };
-        let asked = json!({"role": role, "ttlSeconds": self.ttl.map(|ttl| ttl.as_secs())});
+        let request_body = json!({"role": role, "ttlSeconds": self.ttl.map(|ttl| ttl.as_secs())});
         let made: Value = runtime()?.block_on(async {
             let client = hub_client(&self.data_dir).await?;
             let request = http::Request::post("/machinist/v1/tokens")
                 .header("content-type", "application/json")
-                .body(serde_json::to_vec(&asked)?)?;
-            client.request(request).await.context("the hub did not make the token")
+                .body(serde_json::to_vec(&request_body)?)?;
+            client.request(request).await.context("the hub did not create the token")
         })?;
         output::print(&format!("{}\n", made["token"].as_str().unwrap_or_default()))?;
         Ok(CommandOutcome::Done)
@@ -181,14 +181,14 @@ impl HubTokenArgs {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Runtime::new().context("cannot start the runtime")
+    tokio::runtime::Runtime::new().context("cannot start the async runtime")
 }
 
 /// A client for the hub of a data directory.
 async fn hub_client(data: &DataDirArgs) -> Result<kube::Client> {
     let path = data.directory()?.kubeconfig();
     let kubeconfig = Kubeconfig::read_from(&path).with_context(|| {
-        format!("cannot read {}: is this the directory of machinist up?", path.display())
+        format!("cannot read {}: is this the data directory of machinist up?", path.display())
     })?;
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;

@@ -1,4 +1,4 @@
-//! `machinist ignition`: Ignition configs by themselves.
+//! `machinist ignition`: converts and merges Ignition configs.
 
 use std::path::{Path, PathBuf};
 
@@ -27,28 +27,28 @@ impl IgnitionCommand {
     }
 }
 
-/// Give an Ignition config in another version of the specification
+/// Convert an Ignition config to another version of the specification
 ///
-/// Converts a config of version 3.0 to 3.5 to 3.5, 3.4, 3.3, 3.2, 3.1 or 2.2, as machines with an
-/// older Ignition are served. What the other version cannot say is an error. A config of version
-/// 2.0 to 2.2 is converted with --upgrade.
+/// Converts a config of version 3.0 to 3.5 to version 3.5, 3.4, 3.3, 3.2, 3.1 or 2.2, as the server does
+/// for machines with an older Ignition. It is an error if the target version cannot express the config.
+/// A config of version 2.0 to 2.2 needs --upgrade.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist ignition convert --to 2.2.0 examples/motd.ign")]
 pub(super) struct ConvertArgs {
-    /// The version to convert to, as 3.2.0
+    /// The target version, such as 3.2.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     to: IgnitionVersion,
 
-    /// First lift a specification 2 config to 3.5.0, as rendering does
+    /// First upgrade a config of specification 2 to 3.5.0, as rendering does
     #[arg(long)]
     upgrade: bool,
 
-    /// The config: a file or -
+    /// The config: a file, or - for standard input
     file: PathBuf,
 }
 
 fn parse_version(text: &str) -> Result<IgnitionVersion, String> {
-    IgnitionVersion::parse(text).ok_or_else(|| "not a version: write it as 3.2.0".to_owned())
+    IgnitionVersion::parse(text).ok_or_else(|| "not a version: write it like 3.2.0".to_owned())
 }
 
 impl ConvertArgs {
@@ -67,15 +67,15 @@ impl ConvertArgs {
     }
 }
 
-/// Merge Ignition configs; later ones win
+/// Merge Ignition configs; later ones override earlier ones
 ///
-/// The result is what Ignition itself would make of them, in version 3.5.0.
+/// The result is the same as that of Ignition's own merge, in version 3.5.0.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist ignition merge examples/motd.ign examples/motd-more.ign"
 )]
 pub(super) struct MergeArgs {
-    /// The configs: files or -
+    /// The configs: files, or - for standard input
     #[arg(required = true, num_args = 1..)]
     files: Vec<PathBuf>,
 }
@@ -101,7 +101,7 @@ fn show_warnings(file: &Path, report: &IgnitionReport) {
     }
 }
 
-/// The one config in a file.
+/// Reads the only config in a file.
 fn read_one(path: &Path) -> Result<Value> {
     let mut documents = manifests::read(&[path.to_owned()])?;
     match (documents.pop(), documents.is_empty()) {

@@ -1,4 +1,4 @@
-//! `machinist join` and `machinist leave`: a machine and its home.
+//! `machinist join` and `machinist leave`: a machine starts or stops being managed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,22 +15,22 @@ use super::{CommandOutcome, output};
 use crate::daemon::join::{self, JoinOptions, credentials};
 use crate::telemetry::{self, LogFormat};
 
-/// Have this machine join a hub or a Kubernetes: an identity of its own, a service, a Node
+/// Join this machine to a hub or a Kubernetes cluster
 ///
-/// The machine asks for a client certificate with the token or the kubeconfig that is given, and
-/// keeps nothing else of it. From then on machinist-daemon.service makes the machine as its pool says:
-/// the first config is a change like any other, with the drain and the restart that it costs.
+/// With the given token or kubeconfig, the machine requests a client certificate of its own; the token
+/// is not stored. machinist-daemon.service then applies the config of the machine's pool. The first
+/// config is a change like any other, with the drain and the reboot that it requires.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("any_token").multiple(true),
     after_help = "Example:\n  machinist join --server https://hub.example:6443 --ca-file ca.crt --token-file token --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
 )]
 pub(super) struct JoinArgs {
-    /// A kubeconfig to join with: of an administrator, or of the machine
+    /// The kubeconfig to join with: of an administrator, or of this machine
     #[arg(long, value_name = "PATH", required_unless_present = "server")]
     kubeconfig: Option<PathBuf>,
 
-    /// The address of the API
+    /// The URL of the API server
     #[arg(
         long,
         value_name = "URL",
@@ -40,7 +40,7 @@ pub(super) struct JoinArgs {
     )]
     server: Option<String>,
 
-    /// A bootstrap token: machinist hub token --role bootstrap. Others on this host may see it: prefer --token-file
+    /// A bootstrap token of machinist hub token --role bootstrap. Other users can see it: prefer --token-file
     #[arg(
         long,
         value_name = "TOKEN",
@@ -54,43 +54,43 @@ pub(super) struct JoinArgs {
     #[arg(long, value_name = "PATH", group = "any_token")]
     token_file: Option<PathBuf>,
 
-    /// The certificate that the API is known by
+    /// The CA certificate of the API server
     #[arg(long, value_name = "PATH")]
     ca_file: Option<PathBuf>,
 
-    /// The pool that the machine is to be in: its Node gets the label of that role
+    /// The pool of this machine; its Node gets the label of that role
     #[arg(long, value_name = "NAME", alias = "role", default_value = "worker")]
     pool: String,
 
-    /// A further label of the Node (repeatable)
+    /// Another label for the Node (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::daemon::parse_label)]
     label: Vec<(String, String)>,
 
-    /// The name of the machine's Node [default: the name of the host]
+    /// The name of this machine's Node [default: the host name]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
 
-    /// A kubelet runs on this machine and looks after its Node
+    /// A kubelet runs on this machine and maintains its Node
     #[arg(long)]
     kubelet: bool,
 
-    /// Keep the identity of the kubeconfig instead of asking for a certificate
+    /// Use the identity in the kubeconfig instead of requesting a certificate
     #[arg(long, requires = "kubeconfig")]
     keep_identity: bool,
 
-    /// The program that the service runs [default: this one]
+    /// The machinist binary that the service runs [default: this one]
     #[arg(long, alias = "program", value_name = "PATH")] // words: keep
     binary: Option<PathBuf>,
 
-    /// Where the daemon serves /metrics and /healthz, such as 127.0.0.1:8797 [default: nowhere]
+    /// Make the daemon serve /metrics, /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
     #[arg(long, alias = "listen", value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -121,9 +121,10 @@ impl JoinArgs {
         match self.output {
             OutputFormat::Json => output::print_json(&joined)?,
             OutputFormat::Text => {
-                let runs = if joined.is_started { "runs" } else { "starts at the next boot" };
+                let state =
+                    if joined.is_started { "is running" } else { "starts on the next boot" };
                 output::print(&format!(
-                    "{} has joined pool {}; {} {runs}. See: machinist daemon status\n",
+                    "{} has joined pool {}; {} {state}. Next: machinist daemon status\n",
                     joined.node, self.pool, joined.service
                 ))?;
             }
@@ -131,7 +132,7 @@ impl JoinArgs {
         Ok(CommandOutcome::Done)
     }
 
-    /// What to join with.
+    /// The kubeconfig that the flags describe.
     fn join_kubeconfig(&self) -> Result<Value> {
         if let Some(path) = &self.kubeconfig {
             return credentials::read_flattened(path);
@@ -144,7 +145,7 @@ impl JoinArgs {
         Ok(credentials::token_kubeconfig(server, &self.token()?, &authority))
     }
 
-    /// The token, from wherever it is.
+    /// The token of `--token` or `--token-file`.
     fn token(&self) -> Result<String> {
         let Some(path) = &self.token_file else {
             return Ok(self.token.clone().unwrap_or_default());
@@ -158,34 +159,33 @@ impl JoinArgs {
         let token = text.trim();
         anyhow::ensure!(
             !token.is_empty() && !token.contains(char::is_whitespace),
-            "--token-file {}: there has to be one token in it, as machinist hub token prints it",
+            "--token-file {}: it must contain exactly one token, as machinist hub token prints it",
             path.display()
         );
         Ok(token.to_owned())
     }
 }
 
-/// Have this machine leave its home: every managed file is given back as it was before
+/// Make this machine leave: managed files become what they were before it joined
 ///
-/// The service is stopped, files, units and keys are as they were before the machine joined (byte,
-/// mode, owner), and the daemon's own files, its identity and its Node are removed. A home that does
-/// not answer keeps no machine from leaving.
+/// Stops the service, restores files, units and keys (contents, mode, owner), and removes the daemon's
+/// files, its identity and its Node. A machine can leave while the API server is down.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist leave")]
 pub(super) struct LeaveArgs {
-    /// A kubeconfig to let the Node go with [default: the machine's own]
+    /// The kubeconfig to delete the Node with [default: that of this machine]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// The name of the machine's Node [default: the name of the host]
+    /// The name of this machine's Node [default: the host name]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -208,9 +208,9 @@ impl LeaveArgs {
             OutputFormat::Text => {
                 let mut text = String::new();
                 for change in &left.changes {
-                    let _ = writeln!(text, "gave back {}", change.path.escape_default());
+                    let _ = writeln!(text, "restored {}", change.path.escape_default());
                 }
-                let _ = writeln!(text, "{name} has left; its Node: {}", left.node);
+                let _ = writeln!(text, "{name} has left; Node: {}", left.node);
                 output::print(&text)?;
             }
         }
@@ -220,5 +220,5 @@ impl LeaveArgs {
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().context("cannot start the runtime")
+    builder.enable_all().build().context("cannot start the async runtime")
 }

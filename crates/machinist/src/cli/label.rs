@@ -1,4 +1,4 @@
-//! `machinist label` and `machinist annotate`: the two maps of the metadata.
+//! `machinist label` and `machinist annotate`: change labels and annotations.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -11,12 +11,12 @@ use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, Sessi
 use super::{CommandOutcome, output};
 use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
-/// How often a write is tried again after somebody else was quicker.
+/// How often a write is retried after a conflict with another writer.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
-/// Set and remove labels of objects
+/// Set or remove labels of objects
 ///
-/// A value that is there already is replaced only with --overwrite.
+/// An existing value is replaced only with --overwrite.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist label mcp worker team=storage old-")]
 pub(super) struct LabelArgs {
@@ -24,9 +24,9 @@ pub(super) struct LabelArgs {
     change: MetadataChangeArgs,
 }
 
-/// Set and remove annotations of objects
+/// Set or remove annotations of objects
 ///
-/// A value that is there already is replaced only with --overwrite.
+/// An existing value is replaced only with --overwrite.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist annotate mcp worker why=testing old-")]
 pub(super) struct AnnotateArgs {
@@ -36,12 +36,12 @@ pub(super) struct AnnotateArgs {
 
 #[derive(Debug, Args)]
 struct MetadataChangeArgs {
-    /// A kind and names (mcp worker) or objects (mcp/worker), then what to set (key=value) and
-    /// what to remove (key-)
+    /// A kind and names (mcp worker) or objects (mcp/worker), then the keys to set (key=value) or to
+    /// remove (key-)
     #[arg(value_name = "TYPE NAME KEY=VALUE", required = true)]
-    words: Vec<String>,
+    resource_args: Vec<String>,
 
-    /// Replace values that are there already
+    /// Replace existing values
     #[arg(long)]
     overwrite: bool,
 
@@ -52,7 +52,7 @@ struct MetadataChangeArgs {
     session: SessionArgs,
 }
 
-/// Which map, and what its changes are called.
+/// The changed map, and the words that kubectl prints for its changes.
 #[derive(Debug, Clone, Copy)]
 struct MetadataField {
     field: &'static str,
@@ -67,7 +67,7 @@ const LABELS: MetadataField = MetadataField {
     removed: "unlabeled",
     unchanged: "not labeled",
 };
-// kubectl says the same whatever was done; so do we.
+// kubectl prints the same word for every change.
 const ANNOTATIONS: MetadataField = MetadataField {
     field: "annotations",
     changed: "annotated",
@@ -89,8 +89,8 @@ impl AnnotateArgs {
 
 impl MetadataChangeArgs {
     fn run(&self, map: MetadataField) -> Result<CommandOutcome> {
-        let (words, changes) = MetadataChanges::split(&self.words)?;
-        let many = self.selection.select(&words)?;
+        let (resource_args, changes) = MetadataChanges::split(&self.resource_args)?;
+        let many = self.selection.select(&resource_args)?;
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let targets = session.targets(&many).await?;
@@ -117,7 +117,7 @@ impl MetadataChangeArgs {
         })
     }
 
-    /// Whether anything had to change.
+    /// Returns whether anything changed.
     async fn change(
         &self,
         session: &ClusterSession,
@@ -134,7 +134,7 @@ impl MetadataChangeArgs {
             let now = metadata.and_then(|metadata| metadata.get(map.field));
             let patch = changes.patch(now, self.overwrite).with_context(|| target.object_name())?;
             let Some(patch) = patch else { return Ok(false) };
-            // The revision makes sure that nobody's value is overwritten unseen.
+            // The resource version makes the write fail if another writer came first.
             let revision = metadata.and_then(|metadata| metadata.get("resourceVersion"));
             let revision = revision.unwrap_or(&Value::Null);
             let patch = json!({"metadata": {map.field: patch, "resourceVersion": revision}});

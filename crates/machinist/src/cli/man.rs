@@ -1,4 +1,4 @@
-//! `machinist man`: man pages, out of the same grammar as the help.
+//! `machinist man`: man pages, generated from the same grammar as the help.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap_mangen::Man as Page;
 
 use super::{Cli, CommandOutcome, output};
 
-/// Print the man page of a command, or write those of all commands
+/// Print the man page of a command, or write the man pages of all commands
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  machinist man rollout status | man -l -\n  machinist man --out man1"
@@ -19,7 +19,7 @@ pub(super) struct Man {
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     command: Vec<String>,
 
-    /// Write the pages of all commands into this folder, each as machinist-COMMAND.1
+    /// Write the man pages of all commands to this directory, each as machinist-COMMAND.1
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -27,19 +27,23 @@ pub(super) struct Man {
 impl Man {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let pages = pages()?;
-        if let Some(folder) = &self.out {
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        if let Some(directory) = &self.out {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("create {}", directory.display()))?;
             for (name, page) in &pages {
-                let path = folder.join(format!("{name}.1"));
+                let path = directory.join(format!("{name}.1"));
                 fs::write(&path, page).with_context(|| format!("write {}", path.display()))?;
             }
-            output::print_note(&format!("wrote {} pages into {}", pages.len(), folder.display()));
+            output::print_note(&format!("wrote {} pages to {}", pages.len(), directory.display()));
             return Ok(CommandOutcome::Done);
         }
-        let words = ["machinist"].into_iter().chain(self.command.iter().map(String::as_str));
-        let wanted = words.collect::<Vec<_>>().join("-");
+        let names = ["machinist"].into_iter().chain(self.command.iter().map(String::as_str));
+        let wanted = names.collect::<Vec<_>>().join("-");
         let Some((_, page)) = pages.iter().find(|(name, _)| *name == wanted) else {
-            bail!("there is no command {:?}; machinist --help lists them", self.command.join(" "));
+            bail!(
+                "unknown command {:?}: machinist --help lists all commands",
+                self.command.join(" ")
+            );
         };
         output::print(&String::from_utf8_lossy(page))?;
         Ok(CommandOutcome::Done)
@@ -56,7 +60,7 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn add(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    // Once it is built, a command knows the words before it.
+    // The display name of a built command includes its parents.
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     let mut page = Vec::new();
     Page::new(command.clone()).render(&mut page)?;
@@ -72,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_page_and_it_is_always_the_same() {
+    fn every_command_has_a_page_and_pages_are_reproducible() {
         let pages = pages().unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         for name in ["machinist", "machinist-render", "machinist-rollout-status", "machinist-man"] {

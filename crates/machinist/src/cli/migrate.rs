@@ -1,4 +1,4 @@
-//! `machinist migrate`: from a hub to a cluster, or back, without touching a machine.
+//! `machinist migrate`: copies all objects from one API server to another, without changing machines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,15 +21,16 @@ use crate::kubernetes::{ApiClient, ConnectionOptions, ServedResource, ServedReso
 
 /// The group of our kinds.
 const MACHINE_CONFIG_GROUP: &str = "machineconfiguration.openshift.io";
-/// How long the pools of the new home have to be as they were before machines may follow them.
+/// The pools must keep their configs for this long at the target before they are unpaused.
 const STABLE_PERIOD: Duration = Duration::from_secs(3);
-/// How long to wait for that.
+/// After this long without stable pools, the migration fails and the pools stay paused.
 const STABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The group of the cluster's own settings.
+/// The group of OpenShift's cluster settings.
 const CONFIG_GROUP: &str = "config.openshift.io";
 
-/// Kinds that move, in the order in which they are written. Pools are held until everything is there; machines come last.
+/// The kinds that are migrated, in write order. Pools stay paused until everything is written; machines
+/// come last.
 const KINDS: [(&str, &str); 20] = [
     (CONFIG_GROUP, "APIServer"),
     (CONFIG_GROUP, "FeatureGate"),
@@ -53,34 +54,35 @@ const KINDS: [(&str, &str); 20] = [
     (MACHINE_CONFIG_GROUP, "MachineConfigNode"),
 ];
 
-/// Take pools, configs, rendered history and machines from one home to another
+/// Copy pools, configs, rendered configs and machines from one API server to another
 ///
-/// No machine is touched: it keeps its config, and the pools keep the names of theirs. Everything is looked at before
-/// anything is written; what is in the way is named (exit code 3). It can be repeated: what is there already is left alone. The
-/// old home keeps everything; stop its controller before machines join the new one.
+/// Either may be a hub or a Kubernetes cluster. No machine changes: machines and pools keep their
+/// configs. Everything is checked before the first write; conflicts are listed, with exit code 3. The
+/// command can be repeated: objects that exist already stay as they are. The source keeps everything;
+/// stop its controller before machines join the target.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist migrate --from hub.kubeconfig --to ~/.kube/config --dry-run"
 )]
 pub(super) struct MigrateArgs {
-    /// The kubeconfig of the home to leave
+    /// The kubeconfig of the source
     #[arg(long, value_name = "KUBECONFIG")]
     from: PathBuf,
 
-    /// The kubeconfig of the home to go to
+    /// The kubeconfig of the target
     #[arg(long, value_name = "KUBECONFIG")]
     to: PathBuf,
 
-    /// Show what would be done, and write nothing
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
-/// One object on its way.
+/// One object to migrate.
 struct MigrationItem {
     resource: ServedResource,
     name: String,
@@ -96,7 +98,7 @@ struct MigrationRow<'a> {
     reason: Option<&'a str>,
 }
 
-/// A home and its kinds.
+/// The source or the target, with the kinds that it serves.
 struct MigrationSide {
     client: ApiClient,
     resources: ServedResources,
@@ -104,17 +106,17 @@ struct MigrationSide {
 
 impl MigrationSide {
     async fn connect(kubeconfig: &std::path::Path) -> Result<Self> {
-        let wanted = ConnectionOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
-        let home = ApiClient::new(connect::client(&wanted).await?);
-        let resources = home.resources().await?;
-        Ok(Self { client: home, resources })
+        let options = ConnectionOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+        let client = ApiClient::new(connect::client(&options).await?);
+        let resources = client.resources().await?;
+        Ok(Self { client, resources })
     }
 
     fn resource_of(&self, group: &str, kind: &str) -> Option<&ServedResource> {
         self.resources.0.iter().find(|one| one.group == group && one.kind == kind)
     }
 
-    /// All objects of a kind. A list leaves out what each object is.
+    /// All objects of a kind, with `apiVersion` and `kind`, which items of a list lack.
     async fn list_all(&self, resource: &ServedResource) -> Result<Vec<Value>> {
         let list = self.client.list_as(&resource.path(None, None), ACCEPT_JSON).await?;
         let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -146,8 +148,8 @@ impl MigrateArgs {
     fn show(&self, items: &[MigrationItem], problems: &[String]) -> Result<()> {
         let lines: Vec<MigrationRow<'_>> = items.iter().map(output_row).collect();
         if self.output == OutputFormat::Json {
-            let answer = json!({"dryRun": self.dry_run, "objects": lines, "problems": problems});
-            return output::print_json(&answer);
+            let response = json!({"dryRun": self.dry_run, "objects": lines, "problems": problems});
+            return output::print_json(&response);
         }
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
         for line in &lines {
@@ -179,7 +181,7 @@ fn output_row(item: &MigrationItem) -> MigrationRow<'_> {
     MigrationRow { object: item.resource.object_name(&item.name), action, reason }
 }
 
-/// What has to be done with each object, in order.
+/// The step for each object, in write order.
 async fn plan(from: &MigrationSide, to: &MigrationSide) -> Result<Vec<MigrationItem>> {
     let mut items = Vec::new();
     for (group, kind) in KINDS {
@@ -190,7 +192,7 @@ async fn plan(from: &MigrationSide, to: &MigrationSide) -> Result<Vec<MigrationI
         }
         let Some(resource) = to.resource_of(group, kind) else {
             bail!(
-                "the home to go to has no kind {kind} in {group}: install the CustomResourceDefinitions (`machinist crds`)"
+                "the target does not serve {kind} in {group}: install the CustomResourceDefinitions (`machinist crds`)"
             );
         };
         let there = to.list_all(resource).await?;
@@ -220,7 +222,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What stands in the way: conflicts, rollouts that run, pools that would get another config.
+/// What prevents the migration: conflicts, running rollouts, pools that would get another config.
 fn problems(items: &[MigrationItem]) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for item in items {
@@ -258,14 +260,14 @@ fn problems(items: &[MigrationItem]) -> Result<Vec<String>> {
     let verdicts = adopt::check(&pools, &configs, system);
     for verdict in verdicts.iter().filter(|verdict| !AdoptionVerdict::is_safe(verdict)) {
         problems.push(format!(
-            "MachineConfigPool {} would get another config there; `machinist adopt --check` says why",
+            "MachineConfigPool {} would get another config at the target; `machinist adopt --check` shows why",
             verdict.pool
         ));
     }
     Ok(problems)
 }
 
-/// Writes everything, then who owns what.
+/// Writes all objects, then their owner references, then unpauses the pools.
 async fn write_all(to: &MigrationSide, items: &[MigrationItem]) -> Result<()> {
     let mut identities: BTreeMap<(String, String), String> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
@@ -295,78 +297,82 @@ async fn write_all(to: &MigrationSide, items: &[MigrationItem]) -> Result<()> {
     release_pools(&to.client, items).await
 }
 
-/// Lets the pools go when a controller of the new home, if there is one, has come to the configs they had.
-async fn release_pools(home: &ApiClient, items: &[MigrationItem]) -> Result<()> {
-    let is_held = |item: &&MigrationItem| {
+/// Unpauses the pools when the controller of the target, if it has one, keeps the configs they had.
+async fn release_pools(client: &ApiClient, items: &[MigrationItem]) -> Result<()> {
+    let is_paused = |item: &&MigrationItem| {
         item.resource.kind == "MachineConfigPool"
             && matches!(item.step, MigrationStep::Create(_) | MigrationStep::Replace(_))
     };
-    let held: Vec<&MigrationItem> = items.iter().filter(is_held).collect();
-    let (start, mut calm_since) = (Instant::now(), None);
-    while !held.is_empty() {
+    let paused: Vec<&MigrationItem> = items.iter().filter(is_paused).collect();
+    let (start, mut stable_since) = (Instant::now(), None);
+    while !paused.is_empty() {
         let mut wrong = None;
-        for item in &held {
-            let there = home.get(&item.resource.path(None, Some(&item.name))).await?;
+        for item in &paused {
+            let there = client.get(&item.resource.path(None, Some(&item.name))).await?;
             let target = |pool: &Value| pool["spec"]["configuration"]["name"].clone();
             if target(&there) != target(&item.source) {
                 wrong = Some(&item.name);
             }
         }
         match wrong {
-            None if calm_since.get_or_insert_with(Instant::now).elapsed() >= STABLE_PERIOD => break,
+            None if stable_since.get_or_insert_with(Instant::now).elapsed() >= STABLE_PERIOD => {
+                break;
+            }
             None => {}
             Some(pool) if start.elapsed() > STABLE_TIMEOUT => bail!(
-                "MachineConfigPool {pool} has another config in its new home; it stays paused: `machinist adopt --check` says why"
+                "MachineConfigPool {pool} has another config at the target, so it stays paused; `machinist adopt --check` shows why"
             ),
-            Some(_) => calm_since = None,
+            Some(_) => stable_since = None,
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    for item in held {
+    for item in paused {
         let path = item.resource.path(None, Some(&item.name));
         let patch = migrate::resume_patch(&item.source);
-        home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
+        client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
     }
     Ok(())
 }
 
-/// Replaces a pool that nobody has used. A controller of the new home may write its status meanwhile.
+/// Replaces an unused pool of the target, whose controller may write its status at the same time.
 async fn replace_pool(
-    home: &ApiClient,
+    client: &ApiClient,
     item: &MigrationItem,
     path: &str,
     mut object: Value,
 ) -> Result<Value> {
     for _ in 0..10 {
-        match home.write(Method::PUT, path, ACCEPT_JSON, &object).await {
+        match client.write(Method::PUT, path, ACCEPT_JSON, &object).await {
             Err(error) if status_code(&error) == Some(409) => {}
-            answer => return Ok(answer?.body),
+            response => return Ok(response?.body),
         }
-        let there = home.get(path).await?;
+        let there = client.get(path).await?;
         match migrate::migration_step(&item.source, Some(&there)) {
             MigrationStep::Replace(newer) => object = migrate::paused_for_migration(&newer),
-            _ => bail!("somebody uses it there now; look at it and try again"),
+            _ => bail!("the target uses it now; check it and run the migration again"),
         }
     }
-    bail!("somebody goes on writing it there; try again")
+    bail!("another writer keeps changing it at the target; run the migration again")
 }
 
-/// An object that was not there when the move was planned: a controller of the new home, or the machine itself, was quicker.
-async fn adopt_concurrent(home: &ApiClient, item: &MigrationItem) -> Result<Value> {
+/// Handles an object that the target's controller, or the machine, created after the plan was made.
+async fn adopt_concurrent(client: &ApiClient, item: &MigrationItem) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
-    let there = home.get(&path).await?;
+    let there = client.get(&path).await?;
     match step(&item.resource, &item.source, Some(&there)) {
         MigrationStep::Unchanged => Ok(there),
         MigrationStep::Merge(patch) => {
-            Ok(home.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body)
+            Ok(client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?.body)
         }
         _ if migrate::is_controller_managed(&there) => Ok(there),
-        _ => bail!("somebody made it there just now; look at it and try again"),
+        _ => bail!(
+            "it was created at the target during the migration; check it and run the migration again"
+        ),
     }
 }
 
-/// Writes one object with its status; gives it as it is there.
-async fn write(home: &ApiClient, item: &MigrationItem) -> Result<Value> {
+/// Writes one object with its status; returns what the target stored.
+async fn write(client: &ApiClient, item: &MigrationItem) -> Result<Value> {
     let path = item.resource.path(None, Some(&item.name));
     let is_pool = item.resource.kind == "MachineConfigPool";
     let first = |object: &Value| {
@@ -374,29 +380,29 @@ async fn write(home: &ApiClient, item: &MigrationItem) -> Result<Value> {
     };
     let written = match &item.step {
         MigrationStep::Create(object) => {
-            let folder = item.resource.path(None, None);
-            match home.write(Method::POST, &folder, ACCEPT_JSON, &first(object)).await {
+            let list = item.resource.path(None, None);
+            match client.write(Method::POST, &list, ACCEPT_JSON, &first(object)).await {
                 Err(error) if status_code(&error) == Some(409) => {
-                    return adopt_concurrent(home, item).await;
+                    return adopt_concurrent(client, item).await;
                 }
-                answer => answer?.body,
+                response => response?.body,
             }
         }
-        MigrationStep::Replace(object) => replace_pool(home, item, &path, first(object)).await?,
+        MigrationStep::Replace(object) => replace_pool(client, item, &path, first(object)).await?,
         MigrationStep::Merge(patch) => {
-            return Ok(home.write(Method::PATCH, &path, MERGE_PATCH, patch).await?.body);
+            return Ok(client.write(Method::PATCH, &path, MERGE_PATCH, patch).await?.body);
         }
-        MigrationStep::Unchanged | MigrationStep::Conflict(_) => return home.get(&path).await,
+        MigrationStep::Unchanged | MigrationStep::Conflict(_) => return client.get(&path).await,
     };
     let status = &item.source["status"];
     if !status.is_null() {
         let patch = json!({ "status": status });
-        let answer =
-            home.write(Method::PATCH, &format!("{path}/status"), MERGE_PATCH, &patch).await;
-        match answer {
-            // This kind has no status of its own: it came with the object.
+        let response =
+            client.write(Method::PATCH, &format!("{path}/status"), MERGE_PATCH, &patch).await;
+        match response {
+            // This kind has no status subresource: the status was written with the object.
             Err(error) if status_code(&error) == Some(404) => {}
-            answer => drop(answer?),
+            response => drop(response?),
         }
     }
     Ok(written)

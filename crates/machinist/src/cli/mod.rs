@@ -1,7 +1,7 @@
-//! The command line: one grammar, a file per command.
+//! The command line: one grammar, one file per command. Called by `main`.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an
-//! error, 2 wrong usage, 3 a clear "no" (a change that a machine would refuse).
+//! error, 2 wrong usage, 3 refused (for example, a change that a machine would reject).
 
 mod adopt;
 #[cfg(test)]
@@ -68,9 +68,9 @@ use clap::{Parser, Subcommand};
 pub enum CommandOutcome {
     /// Done.
     Done,
-    /// It ran, and what it looked at has errors (already shown).
+    /// It ran and found errors, which it has printed.
     Failed,
-    /// It ran, and the answer is no.
+    /// It ran and refuses, or reports that a machine would refuse.
     Refused,
 }
 
@@ -84,21 +84,22 @@ impl From<CommandOutcome> for ExitCode {
     }
 }
 
-/// Keeps machines as they are declared.
+/// Keep machines in the state that you declare
 ///
 /// An administrator writes MachineConfigs (files, systemd units, users, kernel arguments, an OS
 /// image) and groups machines into pools. Machinist renders one configuration per pool, serves it
 /// to machines on their first boot, and rolls changes out to running machines.
 ///
-/// `machinist up` runs the system on this machine. `get`, `apply`, `delete`, `describe`, `label`,
-/// `annotate` and `wait` ask it, or any Kubernetes; `plan`, `rollout`, `rollback`, `pause`, `resume`
-/// and `reboot` are about its rollouts. The other commands work offline, on manifests in files.
+/// `machinist up` runs a hub: the API server and the controller in one process. `get`, `apply`,
+/// `delete`, `describe`, `label`, `annotate` and `wait` work with objects of a hub or of a Kubernetes
+/// cluster. `plan`, `rollout`, `rollback`, `pause`, `resume` and `reboot` control rollouts. The other
+/// commands work offline, on manifests in files.
 #[derive(Debug, Parser)]
 #[command(
     name = "machinist",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a clear \"no\" (a change a machine would refuse)."
+    after_help = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 refused (for example, a change that a machine would reject)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -160,7 +161,7 @@ enum CliCommand {
     Version(version::VersionArgs),
 }
 
-/// Reads the command line and runs the command.
+/// Parses the command line and runs the command.
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
@@ -211,7 +212,7 @@ pub fn run() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Wrong usage that only showed while the command ran.
+            // Some wrong usage shows only while the command runs.
             let is_usage = error.is::<clap::Error>();
             output::print_error(format!("{error:#}").trim_start_matches("error: ").trim_end());
             ExitCode::from(if is_usage { 2 } else { 1 })
@@ -219,7 +220,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whoever reads our output has read enough: that is no error.
+/// A reader that closes the pipe early, such as `head`, is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -240,11 +241,11 @@ mod tests {
     #[test]
     fn every_command_has_an_example() {
         for command in Cli::command().get_subcommands() {
-            let mut words = vec![command];
+            let mut commands = vec![command];
             if command.has_subcommands() {
-                words = command.get_subcommands().collect();
+                commands = command.get_subcommands().collect();
             }
-            for command in words {
+            for command in commands {
                 let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains("machinist "), "{}: no example", command.get_name());
             }

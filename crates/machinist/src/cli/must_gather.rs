@@ -1,4 +1,4 @@
-//! `machinist must-gather`: the state of everything in one archive, without secrets.
+//! `machinist must-gather`: the state of a cluster and of this machine in one archive, without secrets.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,13 +16,14 @@ use super::{CommandOutcome, output};
 use crate::daemon::status;
 use crate::kubernetes::ApiClient;
 use crate::must_gather::{self, Collected};
+use crate::random::random_bytes;
 
-/// Collect the state of a home, and of this machine, into one archive without secrets
+/// Collect the state of the cluster and of this machine into an archive without secrets
 ///
-/// Pools, MachineConfigs, machines, what configs are generated from, events, leases and versions; on a
-/// machine also its status and the log of its daemon. File contents that may be secret are replaced by their
-/// size and a digest, and Secrets are not read at all. What cannot be read is said, and the rest is collected
-/// all the same; the exit code is then 1.
+/// The archive contains pools, MachineConfigs, machines, the sources of generated configs, events, leases
+/// and versions; on a machine, also its status and the log of its daemon. File contents that may be
+/// secret are replaced by their size and a digest, and Secrets are never read. If something cannot be
+/// read, the command collects the rest, names what is missing, and exits with code 1.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  machinist must-gather\n  machinist must-gather -o gathered.tar.gz\n  machinist must-gather --out gathered.tar.gz -o json"
@@ -31,15 +32,15 @@ pub(super) struct MustGather {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The archive [default: machinist-must-gather-TIME.tar.gz]; or json: a summary for programs
+    /// Write the archive to FILE [default: machinist-must-gather-TIME.tar.gz], or print a summary as json
     #[arg(short, long, value_name = "FILE|json")]
     output: Option<String>,
 
-    /// The archive, where the summary is wanted as JSON
+    /// Write the archive to this file; for use with -o json
     #[arg(long, alias = "file", value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 }
@@ -48,13 +49,14 @@ impl MustGather {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let time = Timestamp::now();
         let stamp = time.strftime("%Y%m%d-%H%M%S").to_string();
-        let folder = format!("machinist-must-gather-{stamp}");
+        let directory = format!("machinist-must-gather-{stamp}");
         let is_json = self.output.as_deref() == Some("json");
         let named = self.output.as_deref().filter(|_| !is_json).map(PathBuf::from);
         let file = self.out.clone().or(named);
-        let file = file.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
-        let redactor = Redactor::new(random_key()?);
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let file = file.unwrap_or_else(|| PathBuf::from(format!("{directory}.tar.gz")));
+        // The key is not stored, so nobody can test guesses against the digests in the archive.
+        let redactor = Redactor::new(random_bytes::<32>()?);
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         let collected = runtime.block_on(self.collect(&redactor))?;
         let mut summary = collected.summary(&time.to_string());
         let mut files = collected.files;
@@ -62,7 +64,7 @@ impl MustGather {
         text.push(b'\n');
         files.insert("summary.json".to_owned(), text);
         let seconds = u64::try_from(time.as_second()).unwrap_or_default();
-        write(&file, &must_gather::pack(&folder, &files, seconds)?)?;
+        write(&file, &must_gather::pack(&directory, &files, seconds)?)?;
         summary["archive"] = Value::String(file.display().to_string());
         match is_json {
             true => output::print_json(&summary)?,
@@ -79,21 +81,21 @@ impl MustGather {
         let mut collected = Collected::default();
         match self.connection.long_running_client().await {
             Ok(client) => {
-                let told = |line: &str| output::print_note(line);
+                let report = |line: &str| output::print_note(line);
                 collected.merge(
-                    must_gather::collect_cluster(&ApiClient::new(client), redactor, told).await,
+                    must_gather::collect_cluster(&ApiClient::new(client), redactor, report).await,
                 );
                 if collected.objects.is_empty() && !is_machine {
                     let why = collected.missing.first().map(|it| it.why.clone());
                     bail!(
-                        "the home answers no question ({}); name another with --kubeconfig, or run this on a machine",
-                        why.unwrap_or_else(|| "it has none of the kinds".to_owned())
+                        "the API server returns no objects ({}): name another with --kubeconfig, or run this on a machine",
+                        why.unwrap_or_else(|| "it serves none of the kinds".to_owned())
                     );
                 }
             }
             Err(error) if !is_machine => return Err(error),
             Err(error) => collected.missing.push(must_gather::MissingItem {
-                what: "the home".to_owned(),
+                what: "the API server".to_owned(),
                 why: format!("{error:#}"),
             }),
         }
@@ -107,15 +109,7 @@ impl MustGather {
     }
 }
 
-/// A key that nobody else has, and that is forgotten with the process.
-fn random_key() -> Result<[u8; 32]> {
-    let mut key = [0; 32];
-    let mut random = fs::File::open("/dev/urandom").context("/dev/urandom")?;
-    std::io::Read::read_exact(&mut random, &mut key).context("/dev/urandom")?;
-    Ok(key)
-}
-
-/// Writes the archive: all of it or nothing, and for its owner only.
+/// Writes the archive atomically, readable only for its owner.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     let name = path.file_name().with_context(context)?.to_string_lossy();

@@ -1,4 +1,4 @@
-//! `machinist once`: one config to the root of one machine, without any API.
+//! `machinist once`: applies one config to a root directory, without an API server.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use super::{CommandOutcome, output};
 use crate::daemon::transaction::{self, FsAction, Recovery, TransactionReport};
 use crate::manifests::{self, ManifestDocument};
 
-/// Bring the root of one machine to a config: files, units, keys; completely or not at all
+/// Apply the files, units and keys of a config to a root directory, completely or not at all
 ///
-/// DIR is the root of a machine or of an image that is being built; / is this machine. What a
-/// config lets go of comes back as it was before. A change that fails is undone; one that is
-/// interrupted by a crash or a power cut is undone or finished by the next run. The exit code is 3
-/// when the change is refused; nothing is written then. Nothing is reloaded or restarted.
+/// DIR is the root directory of a machine or of an image that is being built; / is this machine. Files
+/// that a config no longer contains become what they were before. A change that fails is undone. The
+/// next run undoes or finishes a change that a crash or a power loss interrupted. The exit code is 3 if
+/// the change is refused; nothing is written then. Nothing is reloaded or restarted.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  mkdir -p /tmp/machine/etc\n  machinist once --root /tmp/machine -f examples/chrony.yaml"
 )]
 pub(super) struct OnceArgs {
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
 
-    /// The config: a MachineConfig or an Ignition config, in a file or -
+    /// A MachineConfig or an Ignition config: a file, or - for standard input
     #[arg(short, long, alias = "file", value_name = "PATH", required_unless_present = "recover")]
     filename: Option<PathBuf>,
 
-    /// Only put right what an interrupted run has left
+    /// Only undo or finish a change that was interrupted
     #[arg(long, conflicts_with = "filename")]
     recover: bool,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -67,7 +67,7 @@ impl OnceArgs {
     }
 }
 
-/// The one config in a file.
+/// Reads the only config in a file.
 pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
     let documents = manifests::read(&[path.to_owned()])?;
     let is_machine_config = |document: &&ManifestDocument| document.kind() == "MachineConfig";
@@ -76,7 +76,7 @@ pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
         documents.iter().filter(is_machine_config).collect();
     match machine_configs.as_slice() {
         [one] if one.name().is_empty() => {
-            bail!("{}: metadata.name: the MachineConfig has no name: give it one", one.origin)
+            bail!("{}: metadata.name: the MachineConfig has no name: add one", one.origin)
         }
         [one] => one.typed(),
         [] => match documents.iter().filter(is_ignition).collect::<Vec<_>>().as_slice() {
@@ -84,7 +84,7 @@ pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
             _ => bail!("{}: no MachineConfig and no Ignition config in this file", path.display()),
         },
         many => bail!(
-            "{}: {} MachineConfigs in this file; a machine takes one: render the pool first",
+            "{}: {} MachineConfigs in this file; a machine has one config: render the pool first",
             path.display(),
             many.len()
         ),
@@ -104,10 +104,10 @@ fn text(report: &TransactionReport) -> String {
         let _ = writeln!(text, "{DIMMED}note:{DIMMED:#} {}", printable(note));
     }
     let _ = match report.changes.len() {
-        0 => writeln!(text, "Nothing to do: the root has {}.", report.to),
+        0 => writeln!(text, "Nothing to do: the root directory has {}.", report.to),
         count => writeln!(
             text,
-            "The root has {} now (it had {}): {count} changes.",
+            "The root directory now has {} (before: {}): {count} changes.",
             report.to, report.from
         ),
     };
@@ -116,7 +116,7 @@ fn text(report: &TransactionReport) -> String {
 
 fn past_verb(action: FsAction) -> &'static str {
     match action {
-        FsAction::MakeDirectory => "made folder",
+        FsAction::MakeDirectory => "created directory",
         FsAction::Create => "wrote",
         FsAction::Replace => "replaced",
         FsAction::Link => "linked",
@@ -125,10 +125,10 @@ fn past_verb(action: FsAction) -> &'static str {
     }
 }
 
-/// What an action would do.
+/// The verb for an action that has not happened.
 pub(super) fn verb(action: FsAction) -> &'static str {
     match action {
-        FsAction::MakeDirectory => "make folder",
+        FsAction::MakeDirectory => "create directory",
         FsAction::Create => "write",
         FsAction::Replace => "replace",
         FsAction::Link => "link",
@@ -138,10 +138,10 @@ pub(super) fn verb(action: FsAction) -> &'static str {
 }
 
 fn recovery(recovered: &Recovery) -> String {
-    format!("Before this, {}.\n", printable(&recovered.to_string()))
+    format!("Recovered: {}.\n", printable(&recovered.to_string()))
 }
 
-/// A path may hold anything but a zero byte.
+/// Escapes control characters: a path may contain any byte but zero, and could drive the terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })

@@ -1,4 +1,4 @@
-//! `machinist operator`: deploys the other parts into a Kubernetes, and keeps them so.
+//! `machinist operator`: deploys the other components into a Kubernetes cluster and maintains them.
 
 use std::net::SocketAddr;
 
@@ -14,11 +14,11 @@ use super::log_args::LogArgs;
 use super::signals::shutdown_signal;
 use crate::operator::{self, OperatorOptions};
 
-/// Run the operator: deploy controller, server and daemons into a Kubernetes, and keep them so
+/// Run the operator: it deploys controller, server and daemons into a Kubernetes cluster and maintains them
 ///
-/// `kubectl apply -k deploy/` runs it. It writes the ControllerConfig, keeps the server's certificates,
-/// brings a new release to the parts one after the other, and says on MachineConfiguration cluster how
-/// they are.
+/// `kubectl apply -k deploy/` starts it. It writes the ControllerConfig, renews the server's
+/// certificates, upgrades one component after the other to a new release, and reports their status on
+/// the MachineConfiguration `cluster`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist operator --kubeconfig ~/.kube/config --image localhost/machinist:0.1.0"
@@ -27,11 +27,11 @@ pub(super) struct OperatorArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The namespace of the system
+    /// The namespace of all components
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = object::NAMESPACE)]
     namespace: String,
 
-    /// The image that the parts run [default: that of the pod in $POD_NAME]
+    /// The image that the components run [default: the image of the pod in $POD_NAME]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
@@ -39,7 +39,7 @@ pub(super) struct OperatorArgs {
     #[arg(long, value_name = "NAME", env = "POD_NAME", hide = true)]
     pod_name: Option<String>,
 
-    /// The release that is deployed
+    /// The release that is deployed, for status and metrics
     #[arg(long, value_name = "VERSION", env = "RELEASE_VERSION", default_value = env!("CARGO_PKG_VERSION"))]
     release_version: String,
 
@@ -49,7 +49,7 @@ pub(super) struct OperatorArgs {
     #[command(flatten)]
     log: LogArgs,
 
-    /// Where /metrics, /healthz and /readyz are served
+    /// Serve /metrics, /healthz and /readyz on this address
     #[arg(
         long,
         alias = "metrics-listen-address",
@@ -73,7 +73,7 @@ impl OperatorArgs {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start the runtime")?;
+            .context("cannot start the async runtime")?;
         runtime.block_on(async {
             let client = self.connection.long_running_client().await?;
             let stop = shutdown_signal()?;

@@ -1,4 +1,4 @@
-//! `machinist os`: the operating system of this machine, by hand.
+//! `machinist os`: shows and changes the operating system of this machine by hand.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::output::{ERROR, OutputFormat};
 use super::{CommandOutcome, output};
 use crate::daemon::os::{HostOs, detect};
 
-/// Look at the operating system of this machine, and change its image and kernel arguments by hand
+/// Show and change the OS image and the kernel arguments of this machine by hand
 ///
-/// The daemon does the same by itself; these commands are for machines without one, and for finding
-/// out why a change does not come.
+/// The daemon does this by itself. These commands are for machines without a daemon, and to find out why a
+/// change is not applied.
 #[derive(Debug, Subcommand)]
 pub(super) enum OsCommand {
     Status(OsStatusArgs),
@@ -40,7 +40,7 @@ impl OsCommand {
 
 #[derive(Debug, Args)]
 struct RootArgs {
-    /// The root of the machine
+    /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/", alias = "root-mount")]
     root: PathBuf,
 }
@@ -51,14 +51,14 @@ impl RootArgs {
     }
 }
 
-/// Show what is booted, what the next boot starts, and what is kept
+/// Show the booted deployment, the one of the next boot, and the kept ones
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os status -o json")]
 pub(super) struct OsStatusArgs {
     #[command(flatten)]
     root: RootArgs,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -89,13 +89,13 @@ fn text(kind: &str, status: &OsStatus) -> String {
 
 fn line(deployment: &OsDeployment) -> String {
     let version = deployment.version.as_deref().unwrap_or("-");
-    let image = deployment.image.as_deref().unwrap_or("of no image");
+    let image = deployment.image.as_deref().unwrap_or("no image");
     format!("{:.12} {} {}", deployment.checksum, printable(version), printable(image))
 }
 
-/// Bring an image onto this machine, without using it yet
+/// Download an image to this machine, without using it
 ///
-/// What is here already is not fetched again. Nothing that runs is touched.
+/// Layers that are already here are not downloaded again. The running system does not change.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist os fetch registry.example.com/os/debian@sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
@@ -119,9 +119,9 @@ impl OsFetchArgs {
     }
 }
 
-/// Make an image or kernel arguments what the next boot starts
+/// Use an image or kernel arguments from the next boot on
 ///
-/// All other kernel arguments stay. The image is fetched first where that has not been done.
+/// All other kernel arguments stay. The image is downloaded first, if necessary.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist os stage --append 'hugepagesz=1G hugepages=4' --delete quiet"
@@ -135,54 +135,56 @@ pub(super) struct OsStageArgs {
     #[arg(long, value_name = "IMAGE", conflicts_with = "checksum")]
     image: Option<String>,
 
-    /// An operating system that is here already, by its checksum
+    /// A deployment that is already on this machine, by its checksum
     #[arg(long, value_name = "CHECKSUM")]
     checksum: Option<String>,
 
-    /// Kernel arguments to add, after the others
+    /// Append these kernel arguments (repeatable)
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     append: Vec<String>,
 
-    /// Kernel arguments to take away, where they are there
+    /// Delete these kernel arguments, if present (repeatable)
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     delete: Vec<String>,
 
-    /// Have it all on disk at once, instead of completing it while the machine goes down
+    /// Finish the deployment now, instead of during the shutdown
     #[arg(long)]
     now: bool,
 }
 
 impl OsStageArgs {
     fn run(&self) -> Result<CommandOutcome> {
-        let words = |lines: &[String]| lines.iter().flat_map(|line| split(line)).collect();
-        let kernel_arguments =
-            KernelArgumentsChange { delete: words(&self.delete), append: words(&self.append) };
+        let arguments = |lines: &[String]| lines.iter().flat_map(|line| split(line)).collect();
+        let kernel_arguments = KernelArgumentsChange {
+            delete: arguments(&self.delete),
+            append: arguments(&self.append),
+        };
         let (image, checksum) = (self.image.clone(), self.checksum.clone());
         let change = OsChange { image, checksum, kernel_arguments, ..OsChange::default() };
         apply_change(&self.root, &change, |os| {
             os.fetch(&change)?;
             os.stage(&change, self.now)?;
-            output::print("The next boot starts it.\n")
+            output::print("The next boot uses it.\n")
         })
     }
 }
 
-/// Does something for a change, unless this machine cannot make it.
+/// Runs `act`, unless this machine cannot apply the change.
 fn apply_change(
-    place: &RootArgs,
+    root: &RootArgs,
     change: &OsChange,
     act: impl FnOnce(&dyn HostOs) -> Result<()>,
 ) -> Result<CommandOutcome> {
-    let os = place.host_os();
+    let os = root.host_os();
     if let Some(reason) = os.refusal(change) {
-        output::print(&format!("{ERROR}Refused, nothing was done:{ERROR:#} {reason}\n"))?;
+        output::print(&format!("{ERROR}Refused, nothing was changed:{ERROR:#} {reason}\n"))?;
         return Ok(CommandOutcome::Refused);
     }
     act(os.as_ref())?;
     Ok(CommandOutcome::Done)
 }
 
-/// Take back what the next boot would start
+/// Discard the staged deployment: the next boot starts the running system again
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os unstage")]
 pub(super) struct OsUnstageArgs {
@@ -193,12 +195,12 @@ pub(super) struct OsUnstageArgs {
 impl OsUnstageArgs {
     fn run(&self) -> Result<CommandOutcome> {
         self.root.host_os().unstage()?;
-        output::print("The next boot starts what runs now.\n")?;
+        output::print("The next boot starts the running system.\n")?;
         Ok(CommandOutcome::Done)
     }
 }
 
-/// Remove what was kept for the way back, but for the system before this one, and all downloads
+/// Accept the running system: remove downloads and all older deployments but the previous one
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist os confirm")]
 pub(super) struct OsConfirmArgs {
@@ -209,7 +211,7 @@ pub(super) struct OsConfirmArgs {
 impl OsConfirmArgs {
     fn run(&self) -> Result<CommandOutcome> {
         self.root.host_os().confirm()?;
-        output::print("What is no longer needed is gone.\n")?;
+        output::print("Downloads and old deployments are removed.\n")?;
         Ok(CommandOutcome::Done)
     }
 }

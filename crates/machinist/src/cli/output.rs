@@ -1,4 +1,4 @@
-//! Output: YAML and JSON to standard output, messages to standard error, colour where it is wanted.
+//! Printing: results to standard output, messages to standard error, colour only on terminals.
 
 use std::io::Write as _;
 
@@ -7,29 +7,29 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// `-o` where there is a text for people.
+/// `-o` of commands that print text or JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum OutputFormat {
-    /// For people.
+    /// Text for people
     Text,
-    /// For programs.
+    /// JSON for scripts
     Json,
 }
 
-/// Things that came: green.
+/// Additions.
 pub(super) const ADDED: Style = AnsiColor::Green.on_default();
-/// Things that went: red.
+/// Removals.
 pub(super) const REMOVED: Style = AnsiColor::Red.on_default();
 /// Headings.
 pub(super) const HEADING: Style = Style::new().bold();
-/// Things of little weight.
+/// Secondary information.
 pub(super) const DIMMED: Style = Style::new().dimmed();
 /// Warnings.
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Errors.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// Writes text to standard output; colour is taken out where nobody sees it.
+/// Writes text to standard output, without colour where it is not a terminal.
 pub(super) fn print(text: &str) -> Result<()> {
     Ok(anstream::stdout().lock().write_all(text.as_bytes())?)
 }
@@ -39,12 +39,12 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// Writes a value as YAML, in the form that Kubernetes' tools write.
+/// Writes a value as YAML, formatted as kubectl does.
 pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
     print(&machinist_core::go::yaml::to_go_yaml(&serde_json::to_value(value)?))
 }
 
-/// Rows in columns; the first row is the heading.
+/// Aligns rows in columns; the first row is the heading.
 pub(super) fn format_columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| widest(column).unwrap_or_default());
@@ -55,18 +55,18 @@ pub(super) fn format_columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -
     rows.iter().map(line).collect()
 }
 
-/// Says something that is no result.
+/// Prints a message that is not a result, to standard error.
 pub(super) fn print_note(message: &str) {
     let _ = writeln!(anstream::stderr(), "{message}");
 }
 
-/// Says that something went wrong.
+/// Prints an error.
 pub(super) fn print_error(message: &str) {
-    // Nothing is left to tell anyone if standard error is gone.
+    // A closed standard error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr(), "{ERROR}error:{ERROR:#} {message}");
 }
 
-/// Says that something is odd.
+/// Prints a warning.
 pub(super) fn print_warning(message: &str) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning:{WARNING:#} {message}");
 }

@@ -1,4 +1,4 @@
-//! `machinist pause` and `machinist resume`: whether a pool is rolled out at all.
+//! `machinist pause` and `machinist resume`: stop and continue the rollout of a pool.
 
 use anyhow::Result;
 use clap::Args;
@@ -13,24 +13,24 @@ use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
 use super::{CommandOutcome, cluster, output};
 use crate::kubernetes::request::{MERGE_PATCH, with_query};
 
-/// Keep the machines of a pool as they are until it is resumed
+/// Pause a pool: its machines get no new config until it is resumed
 ///
-/// Machines that are at work on a config finish it. Changes are rendered, and wait.
+/// Machines that are updating finish. Changes are rendered, but not rolled out.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist pause worker")]
 pub(super) struct Pause {
-    /// The pool
+    /// The pool to pause
     pool: String,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
-/// Let the machines of a paused pool have what has changed meanwhile
+/// Resume a paused pool: its machines get the changes made in the meantime
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist resume worker")]
 pub(super) struct Resume {
-    /// The pool
+    /// The pool to resume
     pool: String,
 
     #[command(flatten)]
@@ -52,24 +52,24 @@ impl Resume {
 fn set_paused(session: &SessionArgs, name: &str, paused: bool) -> Result<CommandOutcome> {
     cluster::block_on(async {
         let session = session.connect().await?;
-        let world = session.world().await?;
-        let pool = world.pool(name)?;
+        let snapshot = session.snapshot().await?;
+        let pool = snapshot.pool(name)?;
         if pool.spec.paused.unwrap_or_default() != paused {
             let path = session.needed(SnapshotKind::Pool)?.path(None, Some(name));
             let path = with_query(&path, &[("fieldManager", "machinist")]);
             let patch = json!({"spec": {"paused": paused}});
             session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await?;
         }
-        output::print(&text(&world, pool, paused))?;
+        output::print(&text(&snapshot, pool, paused))?;
         Ok(CommandOutcome::Done)
     })
 }
 
-/// What it means for the machines.
-fn text(world: &ClusterSnapshot, pool: &MachineConfigPool, paused: bool) -> String {
+/// What the change means for the machines.
+fn text(snapshot: &ClusterSnapshot, pool: &MachineConfigPool, paused: bool) -> String {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
-    let members = world.members(pool);
+    let members = snapshot.members(pool);
     let views = || members.iter().map(|node| NodeView(node));
     let Some(target) = target else {
         let verb = if paused { "is paused" } else { "is not paused" };
@@ -95,13 +95,13 @@ fn text(world: &ClusterSnapshot, pool: &MachineConfigPool, paused: bool) -> Stri
             format!("{name} is not paused; all {} have {target}", machines(members.len()))
         }
         (false, _) => {
-            let most = max_unavailable(pool, members.len())
+            let limit = max_unavailable(pool, members.len())
                 .map_or_else(|error| error.to_string(), |max| format!("at most {max} at a time"));
-            format!("{name} goes on; {} to get {target}, {most}", machines(behind))
+            format!("{name} is resumed; {} to get {target}, {limit}", machines(behind))
         }
     };
     if working > 0 {
-        text.push_str(&format!("; {} at work on it and finish", machines(working)));
+        text.push_str(&format!("; {} updating to it will finish", machines(working)));
     }
     text.push('\n');
     text

@@ -1,4 +1,4 @@
-//! `machinist plan`: what a change would do, before it is made.
+//! `machinist plan`: what a change would do to pools and machines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::apply::EMPTY_CONFIG_NAME;
 use machinist_core::plan::{
-    ChangePlan as Answer, DisruptionCost, MachinePlan, PlannedChanges, PoolBlocked, PoolPlan,
-    plan_changes,
+    ChangePlan, DisruptionCost, MachinePlan, PlannedChanges, PoolBlocked, PoolPlan, plan_changes,
 };
 use machinist_hub::patch::PatchKind;
 use serde::Serialize;
@@ -26,29 +25,28 @@ use super::{CommandOutcome, diff, output};
 use crate::kubernetes::apply::{last_applied, patch};
 use crate::manifests::{self, ManifestDocument};
 
-/// How many machines are named.
+/// At most this many machines are named in a line.
 const MAX_NAMED_MACHINES: usize = 5;
 
-/// Show what a change would do to pools and machines, without making it
+/// Show what a change would do to pools and machines, without applying it
 ///
-/// What would be rendered, what differs, which machines change, what it costs each of them, who goes
-/// first, and what is known to hurt. Nothing is written. The exit code is 3 when a machine would
-/// refuse the change or a pool could not be rendered.
+/// Shows the rendered config and its differences, which machines change, what it costs each of them,
+/// which ones update first, and known risks. Nothing is written. The exit code is 3 if a machine would
+/// refuse the change or a pool cannot be rendered.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
         Others:\n  machinist plan --delete mc/50-worker-chrony -o json")]
 pub(super) struct PlanArgs {
-    /// MachineConfigs and MachineConfigPools as they are to be: a file, a folder or - for standard
-    /// input; may be given more than once
+    /// The new MachineConfigs and MachineConfigPools: a file, a directory, or - for standard input
+    /// (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "delete")]
     filename: Vec<PathBuf>,
 
-    /// A MachineConfig or MachineConfigPool that is to go (mc/NAME, mcp/NAME); may be given more
-    /// than once
+    /// Plan the deletion of this MachineConfig or MachineConfigPool: mc/NAME or mcp/NAME (repeatable)
     #[arg(long, value_name = "KIND/NAME")]
     delete: Vec<String>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 
@@ -59,8 +57,8 @@ pub(super) struct PlanArgs {
 #[derive(Serialize)]
 struct PlanReport<'a> {
     #[serde(flatten)]
-    plan: &'a Answer,
-    /// Objects of kinds that are not looked into.
+    plan: &'a ChangePlan,
+    /// Objects of kinds that plans do not cover.
     ignored: &'a [String],
 }
 
@@ -68,43 +66,44 @@ impl PlanArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = manifests::read(&self.filename)?;
         if documents.is_empty() && self.delete.is_empty() {
-            bail!("there are no objects in these files");
+            bail!("these files contain no objects");
         }
         cluster::block_on(async {
             let session = self.session.connect().await?;
-            let world = session.world().await?;
-            let (mut changes, ignored) = changes(&session, &world, &documents)?;
-            self.deletions(&session, &world, &mut changes)?;
-            let policy = world.policy();
-            let controller_config = world.controller_config().cloned();
-            let world = machinist_core::plan::PlanSnapshot {
-                pools: world.pools,
-                machine_configs: world.configs,
-                nodes: world.nodes,
+            let snapshot = session.snapshot().await?;
+            let (mut changes, ignored) = changes(&session, &snapshot, &documents)?;
+            self.deletions(&session, &snapshot, &mut changes)?;
+            let policy = snapshot.policy();
+            let controller_config = snapshot.controller_config().cloned();
+            let snapshot = machinist_core::plan::PlanSnapshot {
+                pools: snapshot.pools,
+                machine_configs: snapshot.configs,
+                nodes: snapshot.nodes,
                 controller_config,
-                streams: world.streams,
+                streams: snapshot.streams,
                 policy,
             };
-            let answer = plan_changes(&world, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
+            let report =
+                plan_changes(&snapshot, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
             for object in &ignored {
                 output::print_warning(&format!(
-                    "{object}: plans look into MachineConfigs and MachineConfigPools only; what it does is not shown"
+                    "{object}: plans cover only MachineConfigs and MachineConfigPools; its effect is not shown"
                 ));
             }
             match self.output {
                 OutputFormat::Json => {
-                    output::print_json(&PlanReport { plan: &answer, ignored: &ignored })?;
+                    output::print_json(&PlanReport { plan: &report, ignored: &ignored })?;
                 }
-                OutputFormat::Text => output::print(&text(&answer))?,
+                OutputFormat::Text => output::print(&text(&report))?,
             }
-            Ok(if answer.refused { CommandOutcome::Refused } else { CommandOutcome::Done })
+            Ok(if report.refused { CommandOutcome::Refused } else { CommandOutcome::Done })
         })
     }
 
     fn deletions(
         &self,
         session: &ClusterSession,
-        world: &ClusterSnapshot,
+        snapshot: &ClusterSnapshot,
         changes: &mut PlannedChanges,
     ) -> Result<()> {
         for word in &self.delete {
@@ -116,16 +115,18 @@ impl PlanArgs {
             };
             let resource = session.resources.by_name(kind)?;
             let is = |kind| session.kind(kind) == Some(resource);
-            if is(SnapshotKind::Config) && world.configs.iter().any(|one| one.name_any() == name) {
+            if is(SnapshotKind::Config) && snapshot.configs.iter().any(|one| one.name_any() == name)
+            {
                 changes.deleted_machine_configs.push(name.to_owned());
-            } else if is(SnapshotKind::Pool) && world.pools.iter().any(|one| one.name_any() == name)
+            } else if is(SnapshotKind::Pool)
+                && snapshot.pools.iter().any(|one| one.name_any() == name)
             {
                 changes.deleted_pools.push(name.to_owned());
             } else if is(SnapshotKind::Config) || is(SnapshotKind::Pool) {
-                bail!("{} is not there", resource.object_name(name));
+                bail!("{} does not exist", resource.object_name(name));
             } else {
                 return Err(usage_error(format!(
-                    "{word}: only MachineConfigs and MachineConfigPools are looked into: write mc/NAME or mcp/NAME"
+                    "{word}: plans cover only MachineConfigs and MachineConfigPools: write mc/NAME or mcp/NAME"
                 )));
             }
         }
@@ -133,24 +134,24 @@ impl PlanArgs {
     }
 }
 
-/// The objects as they would be after `machinist apply`, and those that are passed over.
+/// The objects as `machinist apply` would write them, and the names of those that plans do not cover.
 fn changes(
     session: &ClusterSession,
-    world: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     documents: &[ManifestDocument],
 ) -> Result<(PlannedChanges, Vec<String>)> {
     let (mut changes, mut ignored) = (PlannedChanges::default(), Vec::new());
     for (target, manifest) in session.manifests(documents)? {
         let is = |kind| session.kind(kind) == Some(target.resource);
         if is(SnapshotKind::Config) {
-            let live = world.configs.iter().find(|one| one.name_any() == target.name);
+            let live = snapshot.configs.iter().find(|one| one.name_any() == target.name);
             let object: MachineConfig = applied(SnapshotKind::Config, live, &manifest)?;
             if changes.machine_configs.iter().any(|one| one.name_any() == target.name) {
                 bail!("{} is given twice; remove one", target.object_name());
             }
             changes.machine_configs.push(object);
         } else if is(SnapshotKind::Pool) {
-            let live = world.pools.iter().find(|one| one.name_any() == target.name);
+            let live = snapshot.pools.iter().find(|one| one.name_any() == target.name);
             let object: MachineConfigPool = applied(SnapshotKind::Pool, live, &manifest)?;
             if changes.pools.iter().any(|one| one.name_any() == target.name) {
                 bail!("{} is given twice; remove one", target.object_name());
@@ -163,7 +164,7 @@ fn changes(
     Ok((changes, ignored))
 }
 
-/// An object with its manifest applied to it.
+/// The object after its manifest is applied.
 fn applied<T: Serialize + serde::de::DeserializeOwned>(
     kind: SnapshotKind,
     live: Option<&T>,
@@ -175,7 +176,7 @@ fn applied<T: Serialize + serde::de::DeserializeOwned>(
     deserialize(kind, &machinist_hub::patch::apply(PatchKind::Merge, &live, &patch, None)?)
 }
 
-fn text(plan: &Answer) -> String {
+fn text(plan: &ChangePlan) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     for problem in &plan.problems {
@@ -191,7 +192,7 @@ fn text(plan: &Answer) -> String {
         moves.entry(key).or_default().push(&one.machine);
     }
     for ((from, to), machines) in moves {
-        let _ = writeln!(text, "{} would go from {from} to {to}", abbreviate(&machines));
+        let _ = writeln!(text, "{} would change from {from} to {to}", abbreviate(&machines));
     }
     for pool in &plan.pools {
         show_pool(&mut text, pool);
@@ -243,8 +244,8 @@ fn show_machines(text: &mut String, pool: &PoolPlan) {
         let _ = writeln!(text, "  {line}");
         return;
     }
-    let most = pool.max_unavailable.map(|max| format!(", at most {max} at a time"));
-    let _ = writeln!(text, "  {changing} of {all} machines change{}", most.unwrap_or_default());
+    let limit = pool.max_unavailable.map(|max| format!(", at most {max} at a time"));
+    let _ = writeln!(text, "  {changing} of {all} machines change{}", limit.unwrap_or_default());
     let mut costs: BTreeMap<(std::cmp::Reverse<DisruptionCost>, String), Vec<&str>> =
         BTreeMap::new();
     for machine in &pool.machines {
@@ -265,7 +266,7 @@ fn cost(machine: &MachinePlan) -> String {
         (Some(reason), _) => format!("refused from {} ({reason})", machine.from),
         (None, cost) => {
             let cost = match (&machine.unknown, cost) {
-                (Some(why), _) => format!("cannot tell what it costs: {why}"),
+                (Some(why), _) => format!("unknown cost: {why}"),
                 (None, DisruptionCost::Nothing) => "costs nothing".to_owned(),
                 (None, _) => format!("costs {}", diff::cost(&machine.actions)),
             };
@@ -277,7 +278,7 @@ fn cost(machine: &MachinePlan) -> String {
     }
 }
 
-/// A few of many.
+/// The first names, and how many more there are.
 fn abbreviate(names: &[&str]) -> String {
     let more = names.len().saturating_sub(MAX_NAMED_MACHINES);
     let shown = names[..names.len().min(MAX_NAMED_MACHINES)].join(", ");
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_costs_in_words() {
+    fn the_cost_for_a_machine_as_text() {
         let first = machine(EMPTY_CONFIG_NAME, DisruptionCost::Reboot);
         assert_eq!(cost(&first), "first config, costs a drain and a reboot");
         assert_eq!(
@@ -314,10 +315,7 @@ mod tests {
         let why = Some("it has rendered-a, which is not there any more".to_owned());
         let unknown =
             MachinePlan { unknown: why, ..machine("rendered-a", DisruptionCost::Unknown) };
-        assert_eq!(
-            cost(&unknown),
-            "cannot tell what it costs: it has rendered-a, which is not there any more"
-        );
+        assert_eq!(cost(&unknown), "unknown cost: it has rendered-a, which is not there any more");
         let refused = Some("no".to_owned());
         let refused = MachinePlan { refused, ..machine("rendered-a", DisruptionCost::Refused) };
         assert_eq!(cost(&refused), "refused from rendered-a (no)");

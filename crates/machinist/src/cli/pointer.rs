@@ -1,4 +1,4 @@
-//! `machinist pointer`: what a machine is given to begin with, for a person who starts it by hand.
+//! `machinist pointer`: the pointer config of a machine that is provisioned by hand.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use machinist_hub::selector::name_validation::validate_dns_label;
 use super::{CommandOutcome, output};
 use crate::controller::EndpointFiles;
 
-/// Print what points a machine at its pool's config on its first boot
+/// Print the pointer config with which a machine fetches its config on the first boot
 ///
-/// It needs no API: the address, the CA and the token are all that is in it. Managed clusters find the same in the Secret
-/// POOL-user-data-managed.
+/// It contains only the URL, the CA and the token, so no API server is needed. The controller writes the
+/// same to the Secret POOL-user-data-managed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist pointer --pool worker --server-url https://hub.example.com:22623"
 )]
 pub(super) struct PointerArgs {
-    /// The pool that the machine is to be in
+    /// The pool of the machine
     #[arg(long, value_name = "NAME")]
     pool: String,
 
-    /// Where machines reach the machine config server
+    /// The URL at which machines reach the machine config server
     #[arg(long, alias = "server", value_name = "URL")]
     server_url: String,
 
-    /// The certificates that the server's is signed with
+    /// The CA certificates of the machine config server
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 
@@ -35,39 +35,39 @@ pub(super) struct PointerArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Which version of Ignition's configs (with --as ignition)
+    /// With --as ignition: the version of the Ignition specification
     #[arg(long, value_name = "SPEC", value_enum, default_value = "3")]
     spec: IgnitionSpec,
 
-    /// What it is for
+    /// The output format
     #[arg(long = "as", value_name = "FORM", value_enum, default_value = "ignition")]
     form: PointerFormat,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum IgnitionSpec {
-    /// For boot images of today
+    /// For current boot images
     #[value(name = "3")]
     Three,
-    /// For boot images of long ago
+    /// For boot images that only support Ignition specification 2
     #[value(name = "2")]
     Two,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PointerFormat {
-    /// An Ignition config, for user data
+    /// An Ignition config for user data
     Ignition,
-    /// Arguments for the kernel of a boot image with Ignition
+    /// Kernel arguments for a boot image with Ignition
     KernelArguments,
-    /// A shell script for hosts without Ignition, for cloud-init or by hand
+    /// A shell script for hosts without Ignition, to run with cloud-init or by hand
     Script,
 }
 
 impl PointerArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         if let Some(problem) = validate_dns_label(&self.pool).first() {
-            bail!("--pool: {:?} is no name of a pool: {problem}", self.pool);
+            bail!("--pool: {:?} is not a valid pool name: {problem}", self.pool);
         }
         let files = EndpointFiles {
             url: self.server_url.clone(),
@@ -86,7 +86,7 @@ impl PointerArgs {
             PointerFormat::KernelArguments => {
                 if endpoint.ca_bundle.is_some() {
                     output::print_warning(
-                        "a command line cannot hold the CA: the boot image has to trust the server already",
+                        "kernel arguments cannot contain the CA: the boot image must already trust the server",
                     );
                 }
                 manual::kernel_arguments(&endpoint, &self.pool) + "\n"

@@ -1,5 +1,5 @@
-//! What rendering needs, found among manifests: the pool, the MachineConfigs, the ControllerConfig, and
-//! the streams of operating systems.
+//! The inputs of rendering, found in manifests: the pool, the MachineConfigs, the ControllerConfig and the
+//! OSImageStream.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use machinist_core::render::ImageSources;
 use super::generate_inputs::cluster_object;
 use crate::manifests::{self, ManifestDocument};
 
-/// The arguments that name the inputs of one pool.
+/// The flags that name the inputs of one pool.
 #[derive(Debug, Args)]
 pub(super) struct PoolArgs {
     /// The pool to render
     #[arg(long, value_name = "NAME")]
     pub(super) pool: String,
 
-    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    /// The manifests: a file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     pub(super) filename: Vec<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub(super) struct PoolInputs {
 }
 
 impl PoolInputs {
-    /// What the images come from, beside MachineConfigs.
+    /// The sources of OS images other than MachineConfigs.
     pub(super) fn image_inputs(&self) -> ImageSources<'_> {
         ImageSources {
             controller_config: self.controller_config.as_ref(),
@@ -47,21 +47,21 @@ impl PoolInputs {
 }
 
 impl PoolArgs {
-    /// Reads the manifests and finds what the pool needs.
+    /// Reads the manifests and finds the inputs of the pool.
     pub(super) fn read(&self) -> Result<PoolInputs> {
         find(&manifests::read(&self.filename)?, &self.pool)
     }
 }
 
-/// Finds what a pool needs among documents.
+/// Finds the inputs of a pool in documents.
 pub(super) fn find(documents: &[ManifestDocument], pool: &str) -> Result<PoolInputs> {
     refuse_duplicates(documents)?;
     let pools: Vec<&ManifestDocument> = of_kind(documents, "MachineConfigPool").collect();
     let Some(found) = pools.iter().find(|document| document.name() == pool) else {
         let names: Vec<&str> = pools.iter().map(|document| document.name()).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let existing = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         bail!(
-            "MachineConfigPool {pool} is not among the inputs (pools there: {there}); \
+            "MachineConfigPool {pool} is not in the inputs, which contain {existing}: \
              add its manifest with -f, or name another with --pool"
         );
     };
@@ -77,7 +77,7 @@ pub(super) fn find(documents: &[ManifestDocument], pool: &str) -> Result<PoolInp
         many => match many.iter().find(|document| document.name() == CONTROLLER_CONFIG) {
             Some(document) => Some(document.typed()?),
             None => bail!(
-                "{} ControllerConfigs are given and none is named {CONTROLLER_CONFIG}; keep one",
+                "{} ControllerConfigs are given and none is named {CONTROLLER_CONFIG}: keep one",
                 many.len()
             ),
         },
@@ -92,7 +92,7 @@ pub(super) fn find(documents: &[ManifestDocument], pool: &str) -> Result<PoolInp
     })
 }
 
-/// The documents of one of our kinds. A document without `apiVersion` is taken at its word.
+/// The documents of one of MCO's kinds. For a document without `apiVersion`, the kind alone decides.
 pub(super) fn of_kind<'a>(
     documents: &'a [ManifestDocument],
     kind: &'static str,
@@ -103,7 +103,7 @@ pub(super) fn of_kind<'a>(
     })
 }
 
-/// The same object twice: which one counts would be a guess.
+/// Rejects an object that is given twice: choosing one would be a guess.
 fn refuse_duplicates(documents: &[ManifestDocument]) -> Result<()> {
     let mut seen: HashMap<(&str, &str), &ManifestDocument> = HashMap::new();
     for kind in ["MachineConfigPool", "MachineConfig", "ControllerConfig"] {

@@ -1,4 +1,4 @@
-//! `machinist reboot`: the permission to restart, for a machine that waits for it.
+//! `machinist reboot`: permission to reboot, for a machine that waits for it.
 
 use anyhow::Result;
 use clap::Args;
@@ -15,17 +15,17 @@ use super::cluster::snapshot::{SnapshotKind, deserialize};
 use super::{CommandOutcome, cluster, output};
 use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
-/// How often a write is tried again after somebody else was quicker.
+/// How often a write is retried after a conflict with another writer.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
-/// Let a machine restart that has its config all but for a restart
+/// Allow a machine that waits for a reboot to restart
 ///
-/// Machines of a pool with machinist.dev/reboot=deferred wait for this. For a machine that waits for
-/// no restart, the exit code is 3 and the text says what it is doing.
+/// Machines of a pool with the annotation machinist.dev/reboot=deferred wait for this permission. If the
+/// machine does not wait for a reboot, the exit code is 3 and the error shows what it does instead.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist reboot worker-1")]
 pub(super) struct RebootArgs {
-    /// The machine
+    /// The name of the machine
     node: String,
 
     #[command(flatten)]
@@ -49,7 +49,7 @@ impl RebootArgs {
                     return Ok(CommandOutcome::Refused);
                 }
                 let config = view.desired_config();
-                // The revision makes sure that it still waits for this.
+                // The resource version makes the write fail if the machine no longer waits for this.
                 let patch = json!({"metadata": {
                     "resourceVersion": node.metadata.resource_version,
                     "annotations": {machinist::REBOOT_APPROVED: config},
@@ -61,7 +61,7 @@ impl RebootArgs {
                     Err(error) => return Err(error),
                     Ok(_) => {
                         output::print(&format!(
-                            "{} restarts for {config}, as soon as it is drained\n",
+                            "{} reboots into {config} as soon as it is drained\n",
                             self.node
                         ))?;
                         return Ok(CommandOutcome::Done);
@@ -72,7 +72,7 @@ impl RebootArgs {
     }
 }
 
-/// Why a machine gets no permission; none if it waits for one.
+/// Why a machine gets no permission; none if it waits for it.
 fn why_not(view: NodeView<'_>, pools: &[MachineConfigPool]) -> Option<String> {
     let (name, desired) = (view.name(), view.desired_config());
     if view.awaits_reboot() {
@@ -82,23 +82,25 @@ fn why_not(view: NodeView<'_>, pools: &[MachineConfigPool]) -> Option<String> {
             .unwrap_or_default();
         let pool = pool.metadata.name.as_deref().unwrap_or_default();
         return bad.contains(desired).then(|| {
-            format!("{name} waits for a restart for {desired}, which is remembered as bad: take it out of the annotation {} of MachineConfigPool {pool} first", machinist::BAD_CONFIGS)
+            format!("{name} waits to reboot into {desired}, which is marked as bad: first remove it from the annotation {} of MachineConfigPool {pool}", machinist::BAD_CONFIGS)
         });
     }
     let pending = view.annotation(machinist::REBOOT_PENDING).filter(|config| !config.is_empty());
     Some(if desired.is_empty() {
-        format!("{name} is not managed: no config is wanted of it")
+        format!("{name} is not managed: its Node names no config")
     } else if view.is_done() {
-        format!("{name} waits for no restart: it has {desired} and is done")
+        format!("{name} does not wait for a reboot: it has {desired} and is done")
     } else if view.is_failing() {
-        format!("{name} waits for no restart: it failed on {desired}: {}", view.reason())
+        format!("{name} does not wait for a reboot: it failed on {desired}: {}", view.reason())
     } else if pending == Some(desired) {
-        format!("{name} may restart for {desired} already, and is about to")
+        format!("{name} already has permission to reboot into {desired}")
     } else {
-        let mut text =
-            format!("{name} waits for no restart: it is at work on {desired} ({})", view.state());
+        let mut text = format!(
+            "{name} does not wait for a reboot: it is updating to {desired} ({})",
+            view.state()
+        );
         if let Some(config) = pending {
-            text.push_str(&format!("; the restart for {config} is no longer needed"));
+            text.push_str(&format!("; the reboot into {config} is no longer needed"));
         }
         text
     })
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_wait_get_the_permission() {
+    fn only_waiting_machines_get_permission() {
         let pending = machinist::REBOOT_PENDING;
         let working = json!({CURRENT_CONFIG: "a", DESIRED_CONFIG: "b", STATE: "Working"});
         let with = |more: &Value| {
@@ -132,8 +134,8 @@ mod tests {
             (with(&json!({pending: "b"})), None),
             (with(&json!({pending: "b", machinist::REBOOT_APPROVED: "a"})), None),
             (with(&json!({pending: "b", machinist::REBOOT_APPROVED: "b"})), Some("already")),
-            (with(&json!({pending: "a"})), Some("the restart for a is no longer needed")),
-            (working.clone(), Some("at work on b (Working)")),
+            (with(&json!({pending: "a"})), Some("the reboot into a is no longer needed")),
+            (working.clone(), Some("is updating to b (Working)")),
             (with(&json!({STATE: "Degraded", REASON: "disk full"})), Some("disk full")),
             (done, Some("has b and is done")),
             (json!({}), Some("is not managed")),

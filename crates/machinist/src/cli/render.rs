@@ -1,4 +1,4 @@
-//! `machinist render`: what a pool's machines are to look like.
+//! `machinist render`: the rendered config of a pool.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -7,11 +7,11 @@ use machinist_core::render::{MAX_RENDERED_BYTES, render};
 use super::pool_inputs::PoolArgs;
 use super::{CommandOutcome, output};
 
-/// Render one pool: merge its MachineConfigs into one and name it
+/// Render a pool: merge its MachineConfigs into one
 ///
-/// The inputs hold the MachineConfigPool, MachineConfigs (those that the pool does not select are
-/// passed over) and, optionally, the ControllerConfig with the OS images of the system, or the
-/// OSImageStream with those that pools choose from. The result has the name and the content that the Machine Config Operator gives it.
+/// The inputs contain the MachineConfigPool, MachineConfigs (those that the pool does not select are
+/// ignored) and, optionally, the ControllerConfig with the default OS images, or the OSImageStream with
+/// those that pools can select. Name and content of the result are those that MCO would produce.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist render --pool worker -f examples/chrony.yaml -o name"
@@ -20,7 +20,7 @@ pub(super) struct RenderArgs {
     #[command(flatten)]
     inputs: PoolArgs,
 
-    /// The form of the result; `name` is only its name
+    /// The output format; `name` prints only the name
     #[arg(short, long, value_enum, default_value_t = RenderOutputFormat::Yaml)]
     output: RenderOutputFormat,
 }

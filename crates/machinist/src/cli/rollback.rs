@@ -1,4 +1,4 @@
-//! `machinist rollback`: a pool back to a config that it had.
+//! `machinist rollback`: returns a pool to an earlier rendered config.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
 use machinist_core::node::NodeView;
 use machinist_core::plan::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
-use machinist_core::render::reconcile::PoolRollback as Back;
+use machinist_core::render::reconcile::PoolRollback;
 use machinist_core::rollout::max_unavailable;
 use machinist_hub::table::human_duration;
 use serde_json::{Value, json};
@@ -20,27 +20,27 @@ use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind};
 use super::{CommandOutcome, cluster, output};
 use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
-/// How often a write is tried again after somebody else was quicker.
+/// How often a write is retried after a conflict with another writer.
 const MAX_CONFLICT_RETRIES: usize = 5;
-/// How many machines of a config are named.
+/// At most this many machines of a config are named.
 const MAX_NAMED_MACHINES: usize = 5;
 
-/// Send a pool back to a rendered config that it had before
+/// Roll a pool back to an earlier rendered config
 ///
-/// The MachineConfigs stay as they are. The rollback holds until one of them changes, or until it is
-/// undone. What cannot be done is refused with exit code 3.
+/// The MachineConfigs do not change. The pool stays on the earlier config until one of its MachineConfigs
+/// changes, or until the rollback is undone. A rollback that is not possible is refused with exit code 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollback worker\n\n\
         Others:\n  machinist rollback worker --undo")]
 pub(super) struct RollbackArgs {
-    /// The pool
+    /// The pool to roll back
     pool: String,
 
-    /// The rendered config to go to [default: the one that the pool had before]
+    /// The rendered config to return to [default: the one before the current config]
     #[arg(long, value_name = "NAME")]
     to: Option<String>,
 
-    /// End a rollback: the pool goes forward to what its MachineConfigs make
+    /// Undo a rollback: the pool gets the config of its current MachineConfigs
     #[arg(long, conflicts_with = "to")]
     undo: bool,
 
@@ -55,11 +55,11 @@ impl RollbackArgs {
             let mut tries = 0;
             loop {
                 tries += 1;
-                let world = session.world().await?;
+                let snapshot = session.snapshot().await?;
                 let result = if self.undo {
-                    self.undo(&session, &world).await
+                    self.undo(&session, &snapshot).await
                 } else {
-                    self.roll_back(&session, &world).await
+                    self.roll_back(&session, &snapshot).await
                 };
                 match result {
                     Err(error)
@@ -73,39 +73,40 @@ impl RollbackArgs {
     async fn roll_back(
         &self,
         session: &ClusterSession,
-        world: &ClusterSnapshot,
+        snapshot: &ClusterSnapshot,
     ) -> Result<CommandOutcome> {
-        let pool = world.pool(&self.pool)?;
-        let members = world.members(pool);
+        let pool = snapshot.pool(&self.pool)?;
+        let members = snapshot.members(pool);
         let wanted = self.to.as_deref();
-        let back = match plan_rollback(pool, &members, &world.configs, world.image_inputs(), wanted)
-        {
-            Ok(back) => back,
-            Err(refusal) => {
-                output::print_error(&refusal.to_string());
-                let names_others = matches!(
-                    refusal,
-                    RollbackError::NotOfThisPool { .. }
-                        | RollbackError::NoEarlierConfig { .. }
-                        | RollbackError::AlreadyCurrent { .. }
-                );
-                if names_others {
-                    output::print_note(&config_table(
-                        &rendered_revisions(pool, &members, &world.configs),
-                        &now(),
-                    ));
+        let back =
+            match plan_rollback(pool, &members, &snapshot.configs, snapshot.image_inputs(), wanted)
+            {
+                Ok(back) => back,
+                Err(refusal) => {
+                    output::print_error(&refusal.to_string());
+                    let names_others = matches!(
+                        refusal,
+                        RollbackError::NotOfThisPool { .. }
+                            | RollbackError::NoEarlierConfig { .. }
+                            | RollbackError::AlreadyCurrent { .. }
+                    );
+                    if names_others {
+                        output::print_note(&config_table(
+                            &rendered_revisions(pool, &members, &snapshot.configs),
+                            &now(),
+                        ));
+                    }
+                    return Ok(CommandOutcome::Refused);
                 }
-                return Ok(CommandOutcome::Refused);
-            }
-        };
+            };
         write(session, pool, json!(back.from), json!(back.to)).await?;
         let change =
             members.iter().filter(|node| NodeView(node).current_config() != back.to).count();
-        let most = max_unavailable(pool, members.len());
-        let most =
-            most.map_or_else(|error| error.to_string(), |max| format!("at most {max} at a time"));
+        let limit = max_unavailable(pool, members.len());
+        let limit =
+            limit.map_or_else(|error| error.to_string(), |max| format!("at most {max} at a time"));
         let mut text = format!(
-            "{} goes back from {} to {}: {change} of {} machines change, {most}\n",
+            "{} rolls back from {} to {}: {change} of {} machines change, {limit}\n",
             self.pool,
             back.from,
             back.to,
@@ -114,7 +115,7 @@ impl RollbackArgs {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "It stays there until its MachineConfigs change, or until `machinist rollback {} --undo`.",
+            "The pool stays there until its MachineConfigs change, or until you run `machinist rollback {} --undo`.",
             self.pool
         );
         text.push_str(&paused(pool));
@@ -125,19 +126,19 @@ impl RollbackArgs {
     async fn undo(
         &self,
         session: &ClusterSession,
-        world: &ClusterSnapshot,
+        snapshot: &ClusterSnapshot,
     ) -> Result<CommandOutcome> {
-        let pool = world.pool(&self.pool)?;
+        let pool = snapshot.pool(&self.pool)?;
         let annotations = pool.metadata.annotations.as_ref();
         let keys = [machinist::ROLLED_BACK_FROM, machinist::ROLLED_BACK_TO];
         if !keys.iter().any(|key| annotations.is_some_and(|all| all.contains_key(*key))) {
-            output::print(&format!("{} was not rolled back; nothing changes\n", self.pool))?;
+            output::print(&format!("{} is not rolled back; nothing to undo\n", self.pool))?;
             return Ok(CommandOutcome::Done);
         }
         write(session, pool, Value::Null, Value::Null).await?;
-        let from = Back::from_annotations(pool)
-            .map_or_else(|| "what its MachineConfigs make".to_owned(), |b| b.from);
-        let text = format!("{} goes forward again, to {from}\n{}", self.pool, paused(pool));
+        let from = PoolRollback::from_annotations(pool)
+            .map_or_else(|| "the config of its MachineConfigs".to_owned(), |b| b.from);
+        let text = format!("{} leaves the rollback and gets {from}\n{}", self.pool, paused(pool));
         output::print(&text)?;
         Ok(CommandOutcome::Done)
     }
@@ -150,13 +151,13 @@ fn now() -> Time {
 fn paused(pool: &MachineConfigPool) -> String {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     if pool.spec.paused == Some(true) {
-        format!("It is paused: nothing happens before `machinist resume {name}`.\n")
+        format!("The pool is paused: nothing happens until you run `machinist resume {name}`.\n")
     } else {
         String::new()
     }
 }
 
-/// Writes where a pool is to be, unless it changed since we looked.
+/// Writes the rollback annotations. Fails with a conflict if the pool changed since it was read.
 async fn write(
     session: &ClusterSession,
     pool: &MachineConfigPool,
@@ -173,22 +174,22 @@ async fn write(
     Ok(())
 }
 
-/// The rendered configs that there are, with their age and who has them.
+/// The rendered configs of a pool, with their age and the machines that have them.
 fn config_table(known: &[RenderedRevision], now: &Time) -> String {
     if known.is_empty() {
-        return "It has no rendered configs.".to_owned();
+        return "The pool has no rendered configs.".to_owned();
     }
-    let mut text = "Its rendered configs:".to_owned();
+    let mut text = "Rendered configs of the pool:".to_owned();
     for one in known {
         let age =
             one.created.as_ref().map(|created| human_duration(now.0.duration_since(created.0)));
         let more = one.machines.len().saturating_sub(MAX_NAMED_MACHINES);
-        let mut who = one.machines[..one.machines.len().min(MAX_NAMED_MACHINES)].join(", ");
+        let mut machines = one.machines[..one.machines.len().min(MAX_NAMED_MACHINES)].join(", ");
         if more > 0 {
-            let _ = write!(who, " and {more} more");
+            let _ = write!(machines, " and {more} more");
         }
-        let who = if who.is_empty() { "no machine".to_owned() } else { who };
-        let _ = write!(text, "\n  {} ({} old): {who}", one.name, age.unwrap_or_default());
+        let machines = if machines.is_empty() { "no machine".to_owned() } else { machines };
+        let _ = write!(text, "\n  {} ({} old): {machines}", one.name, age.unwrap_or_default());
     }
     text
 }

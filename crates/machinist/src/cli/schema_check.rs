@@ -1,4 +1,4 @@
-//! What an API server would say to an object: its schema and its rules, offline.
+//! Checks objects against the schema and the rules of their kind, as an API server does, but offline.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,15 +9,15 @@ use machinist_core::lint::LintFinding;
 use machinist_hub::schema::{FieldError, FieldReason, Schema};
 use serde_json::Value;
 
-/// The schemas of our kinds, compiled when they are needed.
+/// The schemas of Machinist's kinds, compiled on first use.
 #[derive(Debug, Default)]
 pub(super) struct SchemaCache(HashMap<(String, String), Option<Schema>>);
 
 impl SchemaCache {
-    /// What is wrong with an object, by the definition of its kind.
+    /// The findings for an object, by the definition of its kind.
     ///
     /// # Errors
-    /// None in practice: the definitions are made of our own types.
+    /// None in practice: the definitions are generated from our own types.
     pub(super) fn check(
         &mut self,
         crd: &CustomResourceDefinition,
@@ -42,7 +42,7 @@ fn compile(crd: &CustomResourceDefinition, version: &str) -> Result<Option<Schem
     Ok(Some(Schema::compile(&serde_json::to_value(schema)?)?))
 }
 
-/// As an API server lets an object in: what it does not know, then defaults, then faults.
+/// The order of an API server: unknown fields, then defaults, then validation.
 fn findings(schema: &Schema, object: &Value) -> Vec<LintFinding> {
     let mut object = object.clone();
     let unknown = schema.prune(&mut object).into_iter().map(|field| {
@@ -54,18 +54,18 @@ fn findings(schema: &Schema, object: &Value) -> Vec<LintFinding> {
     findings
 }
 
-/// A fault without the value: it may be a secret in the wrong place.
+/// A finding without the value, which may be a secret in the wrong place.
 fn finding(error: &FieldError) -> Option<LintFinding> {
     let (message, remedy) = match error.reason {
-        // Only says that the rules were not tried, because of the other faults.
+        // This only reports that the rules were skipped because of the other errors.
         _ if error.field == "<nil>" && error.detail.starts_with("some validation rules") => {
             return None;
         }
         FieldReason::Required => ("is missing", "add it"),
         FieldReason::TypeInvalid => ("has the wrong type", "correct the type of the value"),
-        FieldReason::NotSupported => ("is not one of the values", "write one of them"),
-        FieldReason::Duplicate => ("is there twice", "remove one of the two"),
-        FieldReason::Forbidden => ("may not be here", "remove it"),
+        FieldReason::NotSupported => ("is not one of the allowed values", "write one of them"),
+        FieldReason::Duplicate => ("is given twice", "remove one of the two"),
+        FieldReason::Forbidden => ("is not allowed here", "remove it"),
         FieldReason::TooLong | FieldReason::TooMany => ("is too long", "shorten it"),
         FieldReason::Invalid | FieldReason::NotFound | FieldReason::Internal => {
             ("is not valid", "correct the value")

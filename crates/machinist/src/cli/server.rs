@@ -23,9 +23,9 @@ use crate::server::{
 use crate::systemd_notify;
 use crate::up::raise_file_limit;
 
-/// Where the installer leaves the APIServer object, whose TLS profile counts while there is no API.
+/// Where the installer writes the APIServer object, whose TLS profile applies before the API exists.
 const API_SERVER: &str = "/etc/mcs/bootstrap/api-server/api-server.yaml";
-/// Where Kubernetes looks for the reason why a container ended.
+/// Kubernetes reads the reason for the exit of a container here.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Serve Ignition configs to machines on their first boot
@@ -44,86 +44,86 @@ impl ServerCommand {
     }
 }
 
-/// Where and how to listen; both ways of serving have these.
+/// The flags that both ways of serving share.
 #[derive(Debug, Args)]
 struct ListenArgs {
-    /// The port with TLS; 0 is any free one
+    /// Listen on this port with TLS; 0 selects any free port
     #[arg(long, value_name = "PORT", default_value_t = port::SERVER_TLS)]
     secure_port: u16,
 
-    /// The port without TLS; 0 is any free one
+    /// Listen on this port without TLS; 0 selects any free port
     #[arg(long, value_name = "PORT", default_value_t = port::SERVER_HTTP)]
     insecure_port: u16,
 
-    /// The address to listen on [default: all]
+    /// Listen on this address [default: all addresses]
     #[arg(long, value_name = "ADDR")]
     listen_address: Option<IpAddr>,
 
-    /// The certificate of the server; it may be replaced at any time
+    /// The TLS certificate of the server; it is read again when it changes
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
     cert: PathBuf,
 
-    /// Its key
+    /// The private key of the TLS certificate
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
 
-    /// The TLS suites to speak, by their IANA names [default: all good ones]
+    /// The allowed TLS cipher suites, by IANA name [default: all secure ones]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
 
-    /// The lowest TLS version; counts together with suites
+    /// The lowest allowed TLS version; applies together with --tls-cipher-suites
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
     tls_min_version: String,
 
-    /// The release that is served, for the log
+    /// The release to name in the log
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
 
     #[command(flatten)]
     log: LogArgs,
 
-    /// How much is logged; taken for the sake of those who pass it
+    /// Ignored; accepted for compatibility with MCO
     #[arg(long, value_name = "LEVEL", hide = true)]
     v: Option<i32>,
 
-    /// Where the log goes; taken for the sake of those who pass it
+    /// Ignored; accepted for compatibility with MCO
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
     logtostderr: Option<Option<bool>>,
 
-    /// Where /metrics, /healthz and /readyz are served [default: nowhere]
+    /// Serve /metrics, /healthz and /readyz on this address [default: not served]
     #[arg(long, alias = "metrics-listen-address", value_name = "ADDR:PORT")]
     metrics_listen: Option<SocketAddr>,
 
-    /// The status for a pool that there is none of: 404, or 500 and 503, on which Ignition waits
+    /// The HTTP status for an unknown pool: 404, or 500 or 503, on which Ignition retries
     #[arg(long, value_name = "STATUS", default_value_t = 404, value_parser = parse_unknown_pool)]
     unknown_pool: u16,
 
-    /// Answer only requests from this network (repeatable) [default: all]
+    /// Accept requests only from this network (repeatable) [default: all networks]
     #[arg(long, value_name = "NETWORK", help_heading = "Access")]
     allow_from: Vec<IpNetwork>,
 
-    /// Answer no requests from this network (repeatable)
+    /// Reject requests from this network (repeatable)
     #[arg(long, value_name = "NETWORK", help_heading = "Access")]
     deny_from: Vec<IpNetwork>,
 
-    /// How many requests a minute one address may make; more get 503, on which Ignition waits
+    /// The number of requests per minute from one address; further ones get 503, on which Ignition retries
     #[arg(long, value_name = "COUNT", help_heading = "Access")]
     rate_limit: Option<u32>,
 
-    /// How many connections one address may have to a port; further ones are closed
+    /// The number of connections from one address to a port; further ones are closed
     #[arg(long, value_name = "COUNT", help_heading = "Access")]
     connection_limit: Option<usize>,
 
-    /// Answer only machines that bring a provisioning token; see machinist token
+    /// Serve configs only to machines that send a provisioning token; see machinist token
     #[arg(long, help_heading = "Access")]
     require_token: bool,
 
-    /// Split configs: everyone gets what is no secret, enrolled machines the rest. The URL of this server
-    /// as machines reach it, such as https://api-int.example.com:22623
+    /// Serve sealed configs: anyone gets the part without secrets, only enrolled machines get the rest.
+    /// The URL at which machines reach this server, such as https://api-int.example.com:22623
     #[arg(long, value_name = "URL", help_heading = "Access", requires = "sealed_ca_file")]
     sealed_url: Option<String>,
 
-    /// Whom machines trust at that URL; it may be replaced at any time
+    /// The CA certificates that machines trust at --sealed-url; the file is read again when it changes
     #[arg(
         long,
         alias = "sealed-ca",
@@ -133,12 +133,12 @@ struct ListenArgs {
     )]
     sealed_ca_file: Option<PathBuf>,
 
-    /// Have machines fetch machinist from this server and complete their first boot with it: kernel
-    /// arguments, the OS image. The URL of this server as machines reach it
+    /// Make machines download machinist from this server and complete their first boot with it: kernel
+    /// arguments and the OS image. The URL at which machines reach this server
     #[arg(long, value_name = "URL", help_heading = "First boot")]
     first_boot_url: Option<String>,
 
-    /// Machines join the home by themselves: there is no kubelet that makes their Nodes
+    /// Make machines join on their first boot: no kubelet creates their Nodes
     #[arg(long, help_heading = "First boot", requires = "first_boot_url")]
     first_boot_join: bool,
 }
@@ -148,7 +148,7 @@ fn parse_unknown_pool(text: &str) -> Result<u16, String> {
         "404" => Ok(404),
         "500" => Ok(500),
         "503" => Ok(503),
-        _ => Err("one of 404, 500 and 503".to_owned()),
+        _ => Err("must be 404, 500 or 503".to_owned()),
     }
 }
 
@@ -188,7 +188,7 @@ impl ListenArgs {
         let (Some(url), Some(file)) = (&self.sealed_url, &self.sealed_ca_file) else {
             return Ok(None);
         };
-        ensure!(url.starts_with("https://"), "--sealed-url {url}: it has to begin with https://");
+        ensure!(url.starts_with("https://"), "--sealed-url {url}: it must start with https://");
         let authority = std::fs::read_to_string(file)
             .with_context(|| format!("--sealed-ca-file: cannot read {}", file.display()))?;
         let authority_file = Some(file.clone());
@@ -200,8 +200,8 @@ impl ListenArgs {
     }
 
     fn binary(&self) -> Result<Option<ServedBinary>> {
-        let program = |url: &String| ServedBinary::current(url, self.first_boot_join);
-        self.first_boot_url.as_ref().map(program).transpose()
+        let binary = |url: &String| ServedBinary::current(url, self.first_boot_join);
+        self.first_boot_url.as_ref().map(binary).transpose()
     }
 
     fn identity(&self) -> ServingIdentity {
@@ -209,10 +209,10 @@ impl ListenArgs {
     }
 }
 
-/// Serve the pools of a home: any Kubernetes, or a hub
+/// Serve the configs of the pools of a hub or a Kubernetes cluster
 ///
-/// Answers are made when something changes and then come from memory; when the API goes away, what is
-/// known goes on being served.
+/// The server prepares responses when objects change and serves them from memory. While the API server
+/// is down, it serves what it has.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist server start --apiserver-url https://api-int.example.com:6443 --cert tls.crt --key tls.key"
@@ -224,24 +224,24 @@ pub(super) struct ServerStartArgs {
     #[command(flatten)]
     listen: ListenArgs,
 
-    /// Where new machines reach the API
+    /// The URL at which new machines reach the API server
     #[arg(long, value_name = "URL", default_value = "")]
     apiserver_url: String,
 
-    /// A folder with the files token and ca.crt, with which new machines reach the API
+    /// A directory with the files token and ca.crt, with which new machines connect to the API server
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
 
-    /// The namespace of the system's own objects
+    /// The namespace of Machinist's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 
-    /// The namespace of provisioning tokens and enrolments: only there the server needs Secrets [default: that
-    /// of the system's own objects]
+    /// The namespace of provisioning tokens and enrolments, the only one in which the server needs access
+    /// to Secrets [default: that of Machinist's own objects]
     #[arg(long, value_name = "NAME", help_heading = "Access")]
     access_namespace: Option<String>,
 
-    /// Serve also when the home has no ControllerConfig, as a hub; machines then get no certificates from it
+    /// Start without a ControllerConfig, which a hub does not have; machines then get no certificates from it
     #[arg(long)]
     allow_missing_controller_config: bool,
 }
@@ -255,7 +255,7 @@ impl ServerStartArgs {
             access_namespace: self.access_namespace.as_ref().unwrap_or(&self.namespace).clone(),
             api_access: ApiAccess::Files {
                 api_server: self.apiserver_url.clone(),
-                folder: self.bootstrap_token_dir.clone(),
+                directory: self.bootstrap_token_dir.clone(),
             },
             controller_config_optional: self.allow_missing_controller_config,
             enrolment: self.listen.enrolment()?,
@@ -274,16 +274,16 @@ impl ServerStartArgs {
     }
 }
 
-/// Tells Kubernetes why. Only where it wants to know: elsewhere there is no such file.
+/// Reports an error to Kubernetes. Outside of a container the file does not exist.
 fn write_termination_log(error: &anyhow::Error) {
     if Path::new(TERMINATION_LOG).exists() {
         let _ = std::fs::write(TERMINATION_LOG, format!("{error:#}\n"));
     }
 }
 
-/// Serve the control plane of a cluster that is being made, out of a folder of manifests
+/// Serve the first control-plane machines of a new cluster from a directory of manifests
 ///
-/// The folder holds machine-pools/NAME.yaml, machine-configs/NAME.yaml and
+/// The directory contains machine-pools/NAME.yaml, machine-configs/NAME.yaml and
 /// controller-config/machine-config-controller.yaml; with --require-token also provisioning-tokens.yaml,
 /// which machinist token create --tokens-file writes.
 #[derive(Debug, Args)]
@@ -294,19 +294,19 @@ pub(super) struct ServerBootstrapArgs {
     #[command(flatten)]
     listen: ListenArgs,
 
-    /// The folder with the manifests
+    /// The directory of manifests
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
     server_basedir: PathBuf,
 
-    /// The kubeconfig that machines get
+    /// The kubeconfig for the machines
     #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/kubeconfig")]
     bootstrap_kubeconfig: PathBuf,
 
-    /// A certificate for an image registry, NAME=FILE; the file is relative to the folder (repeatable)
+    /// A CA certificate for an image registry; FILE is relative to --server-basedir (repeatable)
     #[arg(long, value_name = "NAME=FILE")]
     bootstrap_certs: Vec<String>,
 
-    /// Serve all pools in the folder, and not only those of the control plane
+    /// Serve all pools in the directory, not only those of the control plane
     #[arg(long)]
     all_pools: bool,
 }
@@ -317,25 +317,25 @@ impl ServerBootstrapArgs {
         if !self.bootstrap_kubeconfig.exists() {
             bail!("kubeconfig not found at location: {}", self.bootstrap_kubeconfig.display());
         }
-        let mut folder = ManifestDirectory::new(
+        let mut directory = ManifestDirectory::new(
             self.server_basedir.clone(),
             self.bootstrap_kubeconfig.clone(),
             self.bootstrap_certs.clone(),
             self.all_pools,
         );
-        folder.enrolment = self.listen.enrolment()?;
-        folder.binary = self.listen.binary()?;
+        directory.enrolment = self.listen.enrolment()?;
+        directory.binary = self.listen.binary()?;
         let (mut listen, identity) = (self.listen.listen()?, self.listen.identity());
         if self.listen.tls_cipher_suites.is_empty() {
             listen.tls = installer_tls_settings(Path::new(API_SERVER));
         }
         run_until_signal(|stop| {
-            server::bootstrap(folder, listen, identity, |_| systemd_notify::ready(), stop)
+            server::bootstrap(directory, listen, identity, |_| systemd_notify::ready(), stop)
         })
     }
 }
 
-/// What is spoken by the profile of the cluster that is being made; without one, what is usual.
+/// The TLS settings in the APIServer object of the new cluster, or the defaults.
 fn installer_tls_settings(path: &Path) -> tls::ServerTlsSettings {
     let mut found: Option<APIServer> = None;
     if path.exists() {
@@ -344,27 +344,33 @@ fn installer_tls_settings(path: &Path) -> tls::ServerTlsSettings {
         match first.and_then(|first| first.map(|it| it.typed()).transpose()) {
             Ok(object) => found = object,
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "cannot read the TLS profile");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "cannot read the TLS profile, using the defaults"
+                );
             }
         }
     }
     let profile = found.as_ref().and_then(|object| object.spec.tls_security_profile.as_ref());
-    let spoken = tls_profile::tls_parameters(profile);
-    tls::ServerTlsSettings { min_version: spoken.min_version, cipher_suites: spoken.cipher_suites }
+    let parameters = tls_profile::tls_parameters(profile);
+    tls::ServerTlsSettings {
+        min_version: parameters.min_version,
+        cipher_suites: parameters.cipher_suites,
+    }
 }
 
-/// Runs a server until a signal says to stop.
+/// Runs a server until a stop signal arrives.
 fn run_until_signal<F: Future<Output = Result<()>>>(
     serve: impl FnOnce(CancellationToken) -> F,
 ) -> Result<CommandOutcome> {
     raise_file_limit();
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let (told, waiting) = (shutdown_signal()?, stop.clone());
+        let (signal, stopped) = (shutdown_signal()?, stop.clone());
         tokio::spawn(async move {
-            told.await;
-            waiting.cancel();
+            signal.await;
+            stopped.cancel();
         });
         systemd_notify::start_watchdog(|| std::future::ready(true));
         serve(stop).await.context("Machine Config Server exited with error")?;
@@ -377,9 +383,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profile_of_the_installer() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("api-server.yaml");
+    fn tls_settings_come_from_the_apiserver_object() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api-server.yaml");
         assert_eq!(installer_tls_settings(&path).min_version, "VersionTLS12");
         let object = "apiVersion: config.openshift.io/v1\nkind: APIServer\nmetadata: {name: cluster}\n\
                       spec: {tlsSecurityProfile: {type: Modern, modern: {}}}\n";

@@ -1,11 +1,11 @@
-//! When a process is told to stop.
+//! Stop signals of long-running processes.
 
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::systemd_notify;
 
-/// Ends when the process is told to stop; it listens from now on.
+/// Completes on SIGTERM or SIGINT. Signals are caught from this call on, not from the first poll.
 pub(super) fn shutdown_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

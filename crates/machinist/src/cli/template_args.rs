@@ -1,4 +1,4 @@
-//! Which templates a command uses.
+//! The flags that select templates.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use machinist_core::template::{self, TemplateTree};
 
 use crate::manifests::read_templates;
 
-/// Which templates the MachineConfigs of every machine are made from.
+/// The templates that the base MachineConfigs are generated from.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TemplateArgs {
-    /// A folder of templates: ROLE/NAME/LAYER/{files,units,extensions}, common/LAYER/...
+    /// Generate the base MachineConfigs from the templates in this directory: ROLE/NAME/LAYER/{files,units,extensions}, common/LAYER/...
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
 
-    /// The templates that come with machinist, where no folder is given
+    /// The built-in templates to use without --templates
     #[arg(long, value_name = "NAME", default_value = "kubernetes", conflicts_with = "templates")]
     profile: TemplateProfile,
 }
 
-/// The templates that come with machinist.
+/// The built-in templates.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum TemplateProfile {
-    /// Workers and control plane of a plain Kubernetes
+    /// Workers and control plane of a Kubernetes cluster
     Kubernetes,
-    /// Machines without a kubelet: next to nothing
+    /// Machines without a kubelet: almost nothing
     Machine,
-    /// None: machines get what people write, and nothing else
+    /// No templates: machines get only the MachineConfigs that you write
     None,
 }
 
@@ -35,7 +35,7 @@ impl TemplateArgs {
     /// The templates.
     pub(super) fn read(&self) -> Result<TemplateTree> {
         match (&self.templates, self.profile) {
-            (Some(folder), _) => read_templates(folder),
+            (Some(directory), _) => read_templates(directory),
             (None, TemplateProfile::Kubernetes) => {
                 Ok(template::builtin_templates(template::BuiltinProfile::Kubernetes))
             }

@@ -1,9 +1,9 @@
-//! `machinist token`: who may fetch a pool's config on a first boot.
+//! `machinist token`: provisioning tokens, with which machines fetch configs on their first boot.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,13 +14,13 @@ use machinist_core::api::names::object;
 use machinist_core::duration::parse_duration;
 use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::provisioning_token::{self, SECRET_PREFIX, SECRET_TYPE, TOKEN_LABEL};
-use rustls::crypto::ring::default_provider;
 
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
+use crate::random::random_bytes;
 use crate::server::TokenFile;
 
-/// Make, list and revoke provisioning tokens for machines on their first boot
+/// Create, list and revoke provisioning tokens, with which machines fetch their config on the first boot
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
     Create(CreateTokenArgs),
@@ -30,7 +30,7 @@ pub(super) enum TokenCommand {
 
 impl TokenCommand {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
             match self {
                 Self::Create(command) => command.run().await,
@@ -41,18 +41,18 @@ impl TokenCommand {
     }
 }
 
-/// Which home, and where in it.
+/// Where tokens are stored.
 #[derive(Debug, Args)]
 struct TokenStoreArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The namespace of the system's own objects
+    /// The namespace of Machinist's own objects
     #[arg(long, value_name = "NAME", default_value = object::NAMESPACE)]
     namespace: String,
 
-    /// Keep tokens in this file instead of a home: provisioning-tokens.yaml in the folder that machinist
-    /// server bootstrap serves
+    /// Store tokens in this file instead of the API server: provisioning-tokens.yaml in the directory
+    /// that machinist server bootstrap serves
     #[arg(long, alias = "file", value_name = "FILE", conflicts_with = "kubeconfig")]
     tokens_file: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ impl TokenStoreArgs {
     }
 }
 
-/// Where tokens are kept.
+/// An open token store.
 enum CliTokenStore {
     Api(Box<Api<Secret>>),
     File(TokenFile),
@@ -102,7 +102,7 @@ impl CliTokenStore {
         Ok(secrets.iter().filter_map(read).collect())
     }
 
-    /// Says whether it was there.
+    /// Returns whether the token existed.
     async fn remove(&self, name: &str) -> Result<bool> {
         match self {
             Self::Api(api) => match api.delete(name, &DeleteParams::default()).await {
@@ -123,9 +123,9 @@ impl CliTokenStore {
     }
 }
 
-/// Make a token and print it; it is shown only now
+/// Create a token and print it; it cannot be shown again
 ///
-/// A machine brings it in the header "Authorization: Bearer TOKEN", which a pointer config names in
+/// A machine sends the token in the header "Authorization: Bearer TOKEN", which a pointer config sets in
 /// httpHeaders, or in the URL as ?token=TOKEN.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist token create --pool worker --ttl 24h --uses 20")]
@@ -133,35 +133,30 @@ pub(super) struct CreateTokenArgs {
     #[command(flatten)]
     store: TokenStoreArgs,
 
-    /// A pool that the token is for (repeatable)
+    /// Allow machines to fetch the config of this pool (repeatable)
     #[arg(long, value_name = "NAME", required_unless_present = "all_pools")]
     pool: Vec<String>,
 
-    /// The token is for every pool
+    /// Allow machines to fetch the config of any pool
     #[arg(long, conflicts_with = "pool")]
     all_pools: bool,
 
-    /// How long it is valid: 30m, 24h
+    /// How long the token is valid, such as 30m or 24h
     #[arg(long, alias = "expires", value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     ttl: Duration,
 
-    /// How often it may be used [default: as often as one likes]
+    /// How often the token can be used [default: unlimited]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     uses: Option<u32>,
 
-    /// A network that it may be used from (repeatable) [default: all]
+    /// Accept the token only from this network (repeatable) [default: all networks]
     #[arg(long, alias = "from", value_name = "NETWORK")]
     allow_from: Vec<IpNetwork>,
 }
 
 impl CreateTokenArgs {
     async fn run(&self) -> Result<CommandOutcome> {
-        let mut random = [0; 32];
-        let filled = default_provider().secure_random.fill(&mut random);
-        if filled.is_err() {
-            bail!("this machine has no random numbers");
-        }
-        let mut new = provisioning_token::generate_token(random);
+        let mut new = provisioning_token::generate_token(random_bytes()?);
         let lifetime = SignedDuration::try_from(self.ttl).context("--ttl")?;
         let expires = Timestamp::now().checked_add(lifetime).context("--ttl")?;
         new.token.expires = Some(expires);
@@ -179,7 +174,7 @@ impl CreateTokenArgs {
             ..Secret::default()
         };
         let added = self.store.open().await?.add(secret).await;
-        added.context("cannot keep the token")?;
+        added.context("cannot store the token")?;
         output::print(&format!("{}\n", new.text))?;
         Ok(CommandOutcome::Done)
     }
@@ -207,13 +202,13 @@ fn table(tokens: &[provisioning_token::ProvisioningToken], now: Timestamp) -> St
         let list = |items: Vec<String>| {
             if items.is_empty() { "all".to_owned() } else { items.join(",") }
         };
-        let most = token.max_uses.map(|most| format!("/{most}")).unwrap_or_default();
-        let state = if token.is_expired(now) { "ended" } else { "valid" };
+        let limit = token.max_uses.map(|max| format!("/{max}")).unwrap_or_default();
+        let state = if token.is_expired(now) { "expired" } else { "valid" };
         rows.push([
             token.id.clone(),
             list(token.pools.clone()),
             token.expires.map_or_else(|| "never".to_owned(), |end| format!("{end:.0}")),
-            token.max_uses.map_or_else(|| "-".to_owned(), |_| format!("{}{most}", token.uses)),
+            token.max_uses.map_or_else(|| "-".to_owned(), |_| format!("{}{limit}", token.uses)),
             list(token.networks.iter().map(IpNetwork::to_string).collect()),
             state.to_owned(),
         ]);
@@ -221,32 +216,32 @@ fn table(tokens: &[provisioning_token::ProvisioningToken], now: Timestamp) -> St
     output::format_columns(&rows)
 }
 
-/// Revoke tokens: from now on nobody gets in with them
+/// Revoke tokens: the server rejects them from now on
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist token revoke abcdef")]
 pub(super) struct RevokeTokenArgs {
     #[command(flatten)]
     store: TokenStoreArgs,
 
-    /// The ids: what comes before the dot
+    /// The ids of the tokens: the part before the dot
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }
 
 impl RevokeTokenArgs {
     async fn run(&self) -> Result<CommandOutcome> {
-        let keeper = self.store.open().await?;
+        let store = self.store.open().await?;
         let mut outcome = CommandOutcome::Done;
         for id in &self.ids {
-            // Whoever gives the whole token means its id.
+            // A whole token stands for its id.
             let id = id.split('.').next().unwrap_or_default();
             let name = format!("{SECRET_PREFIX}{id}");
-            let removed = keeper.remove(&name).await;
+            let removed = store.remove(&name).await;
             match removed.with_context(|| format!("cannot revoke token {id}"))? {
                 true => output::print(&format!("token {id} revoked\n"))?,
                 false => {
                     output::print_error(&format!(
-                        "there is no token {id}; see machinist token list"
+                        "token {id} does not exist; machinist token list shows all"
                     ));
                     outcome = CommandOutcome::Failed;
                 }

@@ -1,4 +1,4 @@
-//! `machinist up`: the whole system in one command.
+//! `machinist up`: hub, controller and machine config server in one process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::server::ListenAddresses;
 use crate::systemd_notify;
 use crate::up::{RunningSystem, UpConfig, kubeconfig};
 
-/// Run everything in one process: the Kubernetes API over its own store, and the controller
+/// Run a hub: API server, store, controller and, optionally, the machine config server in one process
 ///
-/// The first start makes the data directory with a CA, certificates and a kubeconfig, and the pools
-/// master and worker. A later start finds everything as it was. Stops on Ctrl-C and SIGTERM.
+/// The first start creates the data directory with a CA, certificates and a kubeconfig, and the pools
+/// master and worker. A later start continues with what is there. Ctrl-C and SIGTERM stop the hub.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist up --data-dir /tmp/machinist --api-listen 127.0.0.1:0"
@@ -27,15 +27,15 @@ pub(super) struct UpArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
 
-    /// Where the API listens; port 0 is any free one
+    /// Serve the API on this address; port 0 selects any free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     api_listen: SocketAddr,
 
-    /// A further name or address of this machine, for the server's certificate (repeatable)
+    /// Another host name or address of this machine for the server's certificate (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_san)]
     san: Vec<String>,
 
-    /// How many events are kept for clients that watch; those that are further behind list again
+    /// The number of changes that are kept for watches; a client that is further behind lists again
     #[arg(long, value_name = "EVENTS", hide = true, env = "MACHINIST_HISTORY")]
     history: Option<usize>,
 
@@ -45,32 +45,33 @@ pub(super) struct UpArgs {
     #[command(flatten)]
     log: LogArgs,
 
-    /// Where the machine config server listens with TLS, such as 0.0.0.0:22623 [default: nowhere]
+    /// Run the machine config server with TLS on this address, such as 0.0.0.0:22623 [default: not served]
     #[arg(long, value_name = "ADDR:PORT")]
     server_listen: Option<SocketAddr>,
 
-    /// Where the machine config server listens without TLS, such as 0.0.0.0:22624 [default: nowhere]
+    /// Run the machine config server without TLS on this address, such as 0.0.0.0:22624 [default: not served]
     #[arg(long, value_name = "ADDR:PORT")]
     server_insecure_listen: Option<SocketAddr>,
 
-    /// Answer machines that bring no provisioning token: everyone on the network can then read every config
+    /// Serve configs to machines without a provisioning token: anyone on the network can then read every config
     #[arg(long)]
     server_anonymous: bool,
 
-    /// A file with the provisioning token that the pointer configs of pools are to hold; it may be replaced at any time
+    /// A file with the provisioning token for the pointer configs of all pools; it is read again when it changes
     #[arg(long, value_name = "FILE", requires = "server_listen")]
     server_token_file: Option<PathBuf>,
 
-    /// Split configs: only enrolled machines get secrets. The URL at which machines reach the machine
-    /// config server, such as https://10.0.0.1:22623
+    /// Serve sealed configs: only enrolled machines get secrets. The URL at which machines reach the
+    /// machine config server, such as https://10.0.0.1:22623
     #[arg(long, alias = "server-sealed", value_name = "URL", requires = "server_listen", value_parser = parse_url)]
     server_sealed_url: Option<String>,
 
-    /// Where /metrics (of the hub, the controller and the machine config server), /healthz and /readyz are served, such as 127.0.0.1:8797 [default: nowhere]
+    /// Serve /metrics (of hub, controller and machine config server), /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<SocketAddr>,
-    /// Have machines fetch machinist from the machine config server, complete their first boot with it,
-    /// and join: kernel arguments, the OS image, the daemon. The URL at which machines reach the server
+
+    /// Make machines download machinist from the machine config server, complete their first boot with it
+    /// (kernel arguments, the OS image) and join. The URL at which machines reach the server
     #[arg(
         long,
         alias = "server-first-boot",
@@ -79,14 +80,14 @@ pub(super) struct UpArgs {
     )]
     server_first_boot_url: Option<String>,
 
-    /// A file with the bootstrap token that new machines join with (machinist hub token --role
-    /// bootstrap); whoever may read a config can read it, with --server-sealed-url only enrolled machines; it
-    /// may be replaced at any time
+    /// A file with the bootstrap token that new machines join with (machinist hub token --role bootstrap).
+    /// Anyone who can read a config can read the token; with --server-sealed-url, only enrolled machines.
+    /// The file is read again when it changes
     #[arg(long, value_name = "FILE")]
     server_join_token_file: Option<PathBuf>,
 }
 
-/// Where everything is kept.
+/// The directory that contains everything the hub stores.
 #[derive(Debug, Args)]
 pub(super) struct DataDirArgs {
     /// The data directory [default: $XDG_STATE_HOME/machinist, else ~/.local/state/machinist]
@@ -95,7 +96,7 @@ pub(super) struct DataDirArgs {
 }
 
 impl DataDirArgs {
-    /// The directory that is meant.
+    /// The directory that the flag or the environment selects.
     pub(super) fn directory(&self) -> Result<DataDirectory> {
         if let Some(path) = &self.data_dir {
             let path = std::path::absolute(path).context("--data-dir")?;
@@ -110,7 +111,7 @@ impl DataDirArgs {
 fn parse_url(text: &str) -> Result<String, String> {
     match text.starts_with("https://") {
         true => Ok(text.to_owned()),
-        false => Err("it has to begin with https://".to_owned()),
+        false => Err("it must start with https://".to_owned()),
     }
 }
 
@@ -123,7 +124,7 @@ fn parse_san(text: &str) -> Result<String, String> {
 }
 
 impl UpArgs {
-    /// Whether anybody who asks would get the token that machines join with.
+    /// Whether anyone on the network could read the token that machines join with.
     fn exposes_join_token(&self) -> bool {
         let is_open = self.server_anonymous && self.server_sealed_url.is_none();
         is_open && self.server_join_token_file.is_some()
@@ -150,7 +151,7 @@ impl UpArgs {
             server_first_boot: self.server_first_boot_url.clone(),
             server_join_token_file: self.server_join_token_file.clone(),
         };
-        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
             let mut system = RunningSystem::start(config.clone()).await?;
             output::print(&banner(
@@ -168,7 +169,7 @@ impl UpArgs {
     }
 }
 
-/// What is where, and what to try next.
+/// Where to find things, and what to try next.
 fn banner(
     directory: &DataDirectory,
     address: SocketAddr,
@@ -183,7 +184,7 @@ fn banner(
     }
     let heading = output::HEADING;
     let kubeconfig_path = directory.kubeconfig();
-    let state = if is_new { "made just now" } else { "as it was left" };
+    let state = if is_new { "created" } else { "existing" };
     format!(
         "{heading}Machinist is up.{heading:#}\n\
          \x20 API         {}\n\
@@ -196,7 +197,7 @@ fn banner(
          \x20 kubectl get machineconfigpools\n\
          \x20 kubectl apply -f examples/chrony.yaml\n\
          \x20 machinist hub backup hub.backup\n\n\
-         Ctrl-C stops it.\n",
+         Ctrl-C stops the hub.\n",
         kubeconfig::url(address),
         kubeconfig_path.display(),
         directory.path().display(),
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine() {
+    fn subject_alternative_names_are_checked() {
         assert_eq!(parse_san("Hub.example.com").as_deref(), Ok("hub.example.com"));
         assert_eq!(parse_san("10.0.0.1").as_deref(), Ok("10.0.0.1"));
         assert!(parse_san("a b").is_err());
@@ -218,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn the_banner_says_where_things_are() {
+    fn the_banner_shows_addresses_and_paths() {
         let text = "127.0.0.1:1".parse().unwrap();
         let listening = ListenAddresses { secure: "0.0.0.0:2".parse().ok(), insecure: None };
         let text = banner(&DataDirectory::at("/d".into()), text, listening, true);
         assert!(text.contains("https://0.0.0.0:2/config/POOL"), "{text}");
-        for part in ["https://127.0.0.1:1", "/d/kubeconfig", "made just now", "KUBECONFIG="] {
+        for part in ["https://127.0.0.1:1", "/d/kubeconfig", "created", "KUBECONFIG="] {
             assert!(text.contains(part), "{part}");
         }
     }

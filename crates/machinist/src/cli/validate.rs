@@ -1,4 +1,4 @@
-//! `machinist validate`: every problem in some manifests.
+//! `machinist validate`: all problems in manifests.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,25 +21,25 @@ use super::schema_check::SchemaCache;
 use super::{CommandOutcome, output};
 use crate::manifests::{self, ManifestDocument};
 
-/// Find every problem in some manifests
+/// Find all problems in manifests
 ///
-/// Each problem is shown with file, document, object, field and remedy. All our kinds are checked by
-/// their schema and its rules, as an API server does. Where a pool is among the
-/// manifests, it is rendered too, to find what only shows when its MachineConfigs come together.
-/// The exit code is 1 if there is any error; warnings alone are fine.
+/// Each problem is shown with file, document, object, field and remedy. Objects of Machinist's kinds are
+/// checked against their schema and its rules, as an API server does. Pools in the manifests are rendered,
+/// to find conflicts between MachineConfigs. The exit code is 1 if there is an error; warnings alone are
+/// accepted.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist validate -f examples/")]
 pub(super) struct ValidateArgs {
-    /// Manifests: a file, a folder or - for standard input; may be given more than once
+    /// The manifests: a file, a directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
-/// A finding with its place.
+/// A finding with its location.
 #[derive(Debug, Serialize)]
 struct LocatedFinding {
     file: String,
@@ -71,17 +71,17 @@ impl ValidateArgs {
             findings.extend(found.into_iter().map(|finding| locate(document, finding)));
         }
         findings.extend(check_pools(&documents));
-        let errors = findings.iter().filter(|placed| placed.finding.is_error()).count();
+        let errors = findings.iter().filter(|located| located.finding.is_error()).count();
         let warnings = findings.len() - errors;
-        let answer = ValidateReport { objects: documents.len(), errors, warnings, findings };
+        let report = ValidateReport { objects: documents.len(), errors, warnings, findings };
         match self.output {
-            OutputFormat::Json => output::print_json(&answer)?,
-            OutputFormat::Text => output::print(&text(&answer))?,
+            OutputFormat::Json => output::print_json(&report)?,
+            OutputFormat::Text => output::print(&text(&report))?,
         }
         Ok(if errors == 0 { CommandOutcome::Done } else { CommandOutcome::Failed })
     }
 
-    /// Reads all files; one that cannot be read is a finding like any other.
+    /// Reads all files. A file that cannot be parsed is a finding like any other.
     fn read(&self, findings: &mut Vec<LocatedFinding>) -> Result<Vec<ManifestDocument>> {
         let mut documents = Vec::new();
         for text in manifests::read_paths(&self.filename)? {
@@ -123,7 +123,7 @@ fn check_duplicates(documents: &[ManifestDocument], findings: &mut Vec<LocatedFi
     }
 }
 
-/// What is wrong with one object by itself.
+/// The findings of one object by itself.
 fn check(
     document: &ManifestDocument,
     known: &[CustomResourceDefinition],
@@ -132,7 +132,7 @@ fn check(
     let mut findings = Vec::new();
     for (field, value) in [("kind", document.kind()), ("apiVersion", document.api_version())] {
         if value.is_empty() {
-            findings.push(LintFinding::error(field, "is missing", "say what the object is"));
+            findings.push(LintFinding::error(field, "is missing", "add it"));
         }
     }
     if !findings.is_empty() {
@@ -150,18 +150,19 @@ fn check(
         return Ok(match ours {
             Some(crd) => {
                 let right = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name);
-                let message = format!("{} is not the group of this kind", document.api_version());
+                let message =
+                    format!("{} is not the API version of this kind", document.api_version());
                 vec![LintFinding::error("apiVersion", message, format!("write {right}"))]
             }
             None => vec![LintFinding::warning(
                 "kind",
-                format!("{} is not a kind that Machinist reads; passed over", document.kind()),
+                format!("{} is not a kind that Machinist reads; ignored", document.kind()),
                 "",
             )],
         });
     };
     if !crd.spec.versions.iter().any(|served| served.name == version) {
-        let message = format!("version {version} of {} is not known", document.kind());
+        let message = format!("version {version} of {} is unknown", document.kind());
         let remedy = format!("write {group}/{}", crd.spec.versions[0].name);
         return Ok(vec![LintFinding::error("apiVersion", message, remedy)]);
     }
@@ -171,10 +172,10 @@ fn check(
         "ControllerConfig" => typed(document, |_: &ControllerConfig| Vec::new()),
         _ => Vec::new(),
     };
-    // What is told already is told better there.
+    // The findings of the linter are more precise than those of the schema.
     let more = schemas.check(crd, version, &document.value)?;
-    let is_told = |field: &str| findings.iter().any(|told| told.field == field);
-    let more: Vec<LintFinding> = more.into_iter().filter(|one| !is_told(&one.field)).collect();
+    let is_reported = |field: &str| findings.iter().any(|found| found.field == field);
+    let more: Vec<LintFinding> = more.into_iter().filter(|one| !is_reported(&one.field)).collect();
     findings.extend(more);
     Ok(findings)
 }
@@ -191,7 +192,7 @@ fn typed<T: DeserializeOwned>(
     }
 }
 
-/// Renders the pools, for problems that no single object has.
+/// Renders the pools, to find problems between objects.
 fn check_pools(documents: &[ManifestDocument]) -> Vec<LocatedFinding> {
     let machine_configs: Vec<MachineConfig> = of_kind(documents, "MachineConfig")
         .filter_map(|document| document.try_typed().ok())
@@ -203,7 +204,7 @@ fn check_pools(documents: &[ManifestDocument]) -> Vec<LocatedFinding> {
     for document in of_kind(documents, "MachineConfigPool") {
         let Ok(pool) = document.try_typed::<MachineConfigPool>() else { continue };
         let finding = match render(&pool, &machine_configs, None) {
-            // Those of single objects are found already.
+            // Problems of single objects are reported already.
             Ok(_)
             | Err(
                 RenderError::Invalid { .. }
@@ -224,22 +225,22 @@ fn check_pools(documents: &[ManifestDocument]) -> Vec<LocatedFinding> {
     findings
 }
 
-fn text(answer: &ValidateReport) -> String {
+fn text(report: &ValidateReport) -> String {
     let mut text = String::new();
-    for placed in &answer.findings {
-        let finding = &placed.finding;
+    for located in &report.findings {
+        let finding = &located.finding;
         let style = if finding.severity == ReportSeverity::Error { ERROR } else { WARNING };
-        let item = placed.item.map_or_else(String::new, |item| format!(", item {item}"));
+        let item = located.item.map_or_else(String::new, |item| format!(", item {item}"));
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "{style}{}{style:#} {}: {}: {}\n    {DIMMED}{}, document {}{item}{DIMMED:#}",
             finding.severity,
-            placed.object,
+            located.object,
             finding.field,
             finding.message,
-            placed.file,
-            placed.document,
+            located.file,
+            located.document,
         );
         if !finding.remedy.is_empty() {
             let _ = writeln!(text, "    remedy: {}", finding.remedy);
@@ -252,9 +253,9 @@ fn text(answer: &ValidateReport) -> String {
     let _ = writeln!(
         text,
         "{}: {}, {}",
-        count(answer.objects, "object"),
-        count(answer.errors, "error"),
-        count(answer.warnings, "warning")
+        count(report.objects, "object"),
+        count(report.errors, "error"),
+        count(report.warnings, "warning")
     );
     text
 }

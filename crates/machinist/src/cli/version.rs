@@ -7,11 +7,11 @@ use machinist_core::ignition::parse::SUPPORTED_VERSIONS;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
 
-/// Print the version of the program and of the Ignition specifications it reads
+/// Print the version of machinist and of the Ignition specifications that it supports
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist version -o json")]
 pub(super) struct VersionArgs {
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -22,8 +22,8 @@ impl VersionArgs {
         let specs: Vec<&str> = SUPPORTED_VERSIONS.split(',').collect();
         match self.output {
             OutputFormat::Json => {
-                let answer = serde_json::json!({"version": version, "ignitionSpecs": specs});
-                output::print_json(&answer)?;
+                let report = serde_json::json!({"version": version, "ignitionSpecs": specs});
+                output::print_json(&report)?;
             }
             OutputFormat::Text => {
                 let specs = specs.join(", ");

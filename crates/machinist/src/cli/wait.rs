@@ -1,4 +1,4 @@
-//! `machinist wait`: until objects are as they should be.
+//! `machinist wait`: waits for conditions of objects.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, Sessi
 use super::cluster::wait_condition::WaitCondition;
 use super::{CommandOutcome, output};
 
-/// Wait until objects have a condition or a value, are there, or are gone
+/// Wait until objects meet a condition, have a value, exist or are gone
 ///
-/// An object that is not there yet is waited for. When the time is over, the exit code is 1 and the
-/// error says how it is.
+/// The command also waits for objects that do not exist yet. After the timeout, the exit code is 1 and the
+/// error shows the current state.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist wait mcp worker --for=create --timeout=30s\n\n\
         Others:\n  machinist wait mcp --all --for=condition=Updated --timeout=10m\n  \
         machinist wait mcp/worker --for=jsonpath='{.spec.paused}'=true")]
 pub(super) struct WaitArgs {
-    /// A kind and names (mcp worker), or each with its kind (mcp/worker node/a)
+    /// A kind and names (mcp worker), or objects with their kinds (mcp/worker node/a)
     #[arg(value_name = "TYPE NAME", required = true)]
-    words: Vec<String>,
+    resource_args: Vec<String>,
 
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// condition=TYPE[=STATUS], jsonpath={.PATH}[=VALUE], create or delete
+    /// What to wait for: condition=TYPE[=STATUS], jsonpath={.PATH}[=VALUE], create or delete
     #[arg(long = "for", value_name = "GOAL", value_parser = WaitCondition::parse)]
     goal: WaitCondition,
 
-    /// How long to wait for all of them together; 0 only looks
+    /// How long to wait for all objects together; 0 checks once
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
 
@@ -43,7 +43,7 @@ pub(super) struct WaitArgs {
 
 impl WaitArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let many = self.selection.select(&self.words)?;
+        let many = self.selection.select(&self.resource_args)?;
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let targets = session.targets(&many).await?;
@@ -70,25 +70,25 @@ impl WaitArgs {
         })
     }
 
-    /// Waits for one object; the inner error is how it is when the time is over.
+    /// Waits for one object. The inner error is its state after the timeout.
     async fn wait(
         &self,
         session: &ClusterSession,
         target: &ObjectTarget<'_>,
         end: Instant,
     ) -> Result<Result<(), String>> {
-        let only_look = self.timeout.is_zero();
-        let mut now = "the home has not answered".to_owned();
+        let checks_once = self.timeout.is_zero();
+        let mut now = "the API server has not responded".to_owned();
         let check = |object: Option<&Value>| match self.goal.check(object) {
             Ok(()) => Some(true),
             Err(text) => {
                 now = text;
-                only_look.then_some(false)
+                checks_once.then_some(false)
             }
         };
         let namespace = target.namespace.as_deref();
         let met = session.client.until(target.resource, namespace, &target.name, check);
-        let met = if only_look {
+        let met = if checks_once {
             met.await?
         } else {
             match timeout_at(end, met).await {

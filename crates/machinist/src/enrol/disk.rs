@@ -1,4 +1,4 @@
-//! The root of the machine: reads and writes beneath it, as in a chroot, each file whole or not at all.
+//! The root directory of the machine: reads and writes below it as in a chroot, and writes files atomically.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,21 +16,21 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// No file of a config is larger than this.
+/// The maximum size of a file in a config.
 const MAX_FILE_SIZE: u64 = 64 << 20;
-/// Where units lie.
+/// The directory of units.
 const UNIT_DIR: &str = "/etc/systemd/system";
 
-/// What was done.
+/// What was written.
 #[derive(Debug, Default)]
 pub(super) struct WriteReport {
-    /// Files.
+    /// The files.
     pub paths: Vec<String>,
-    /// Units that are enabled.
+    /// The units that are enabled.
     pub units: Vec<String>,
 }
 
-/// The root of a machine.
+/// The root directory of a machine.
 #[derive(Debug)]
 pub(super) struct EnrolRoot {
     root: OwnedFd,
@@ -41,11 +41,11 @@ impl EnrolRoot {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty())
-            .with_context(|| format!("--root {}: cannot open this folder", path.display()))?;
+            .with_context(|| format!("--root {}: cannot open this directory", path.display()))?;
         Ok(Self { root, path: path.to_owned() })
     }
 
-    /// A file, if it is there.
+    /// The contents of a file, if it exists.
     pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
@@ -69,17 +69,17 @@ impl EnrolRoot {
         self.write(path, b"", 0o644, None)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub(super) fn remove(&self, path: &str) -> Result<()> {
-        let (folder, name) = self.open_parent(path)?;
-        match unlinkat(&folder, name, AtFlags::empty()) {
-            Ok(()) => fsync(&folder).with_context(|| format!("cannot remove {path}")),
+        let (directory, name) = self.open_parent(path)?;
+        match unlinkat(&directory, name, AtFlags::empty()) {
+            Ok(()) => fsync(&directory).with_context(|| format!("cannot remove {path}")),
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error).with_context(|| format!("cannot remove {path}")),
         }
     }
 
-    /// Writes everything that a sealed half holds.
+    /// Writes all files, units and passwords of a sealed config.
     pub(super) fn apply(&self, config: &Config) -> Result<WriteReport> {
         let mut written = WriteReport::default();
         for file in config.storage.files.iter() {
@@ -99,7 +99,8 @@ impl EnrolRoot {
 
     fn write_file(&self, file: &IgnitionFile) -> Result<()> {
         let bytes = contents::decode(&file.contents, MAX_FILE_SIZE);
-        let bytes = bytes.with_context(|| format!("the contents of {}", file.path))?;
+        let bytes =
+            bytes.with_context(|| format!("cannot decode the contents of {}", file.path))?;
         let mode = u32::try_from(file.mode.unwrap_or(0o644)).unwrap_or(0o600);
         let user = self.resolve_id("/etc/passwd", file.user.id, file.user.name.as_deref())?;
         let group = self.resolve_id("/etc/group", file.group.id, file.group.name.as_deref())?;
@@ -125,19 +126,19 @@ impl EnrolRoot {
         Ok(())
     }
 
-    /// The number of a user or group, which a config may name; the machine's own files say which it is.
+    /// The id of a user or group that a config names, from the files of the machine.
     fn resolve_id(&self, file: &str, id: Option<i64>, name: Option<&str>) -> Result<u32> {
         let Some(name) = name.filter(|_| id.is_none()) else {
             return Ok(u32::try_from(id.unwrap_or_default())?);
         };
         let text = self.read(file)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        lookup_id(&text, name).with_context(|| format!("{file} knows no {name:?}"))
+        lookup_id(&text, name).with_context(|| format!("{file} does not contain {name:?}"))
     }
 
     fn set_password(&self, user: &str, hash: &str) -> Result<()> {
         if [user, hash].iter().any(|text| text.contains([':', '\n'])) {
-            bail!("the name or the password hash of user {user:?} holds a colon or a new line");
+            bail!("the name or the password hash of user {user:?} contains a colon or a newline");
         }
         let mut command = Command::new("chpasswd");
         command.arg("-e").stdin(Stdio::piped());
@@ -154,15 +155,15 @@ impl EnrolRoot {
         }
     }
 
-    /// Writes beside the place, with the right permissions from the first moment, and moves it there.
+    /// Writes a temporary file, which has its final permissions from the start, and renames it.
     fn write(&self, path: &str, bytes: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
         let write = || -> Result<()> {
-            let (folder, name) = self.open_parent(path)?;
+            let (directory, name) = self.open_parent(path)?;
             let part = format!(".{name}.machinist-part");
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            // What a power cut has left.
-            let _ = unlinkat(&folder, part.as_str(), AtFlags::empty());
-            let file = openat(&folder, part.as_str(), flags, Mode::from_raw_mode(0o600))?;
+            // Left over after a power loss.
+            let _ = unlinkat(&directory, part.as_str(), AtFlags::empty());
+            let file = openat(&directory, part.as_str(), flags, Mode::from_raw_mode(0o600))?;
             let mut file = File::from(file);
             file.write_all(bytes)?;
             if let Some((user, group)) = owner {
@@ -170,38 +171,39 @@ impl EnrolRoot {
             }
             fchmod(&file, Mode::from_raw_mode(mode))?;
             file.sync_all()?;
-            renameat(&folder, part.as_str(), &folder, name)?;
-            Ok(fsync(&folder)?)
+            renameat(&directory, part.as_str(), &directory, name)?;
+            Ok(fsync(&directory)?)
         };
         write().with_context(|| format!("cannot write {path}"))
     }
 
-    /// The folder of a path, which is made if it is not there, and the name in it.
+    /// Opens the parent directory of a path, creating it if necessary; returns it with the file name.
     fn open_parent<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a str)> {
-        let (folders, name) = path.rsplit_once('/').context("the path is not absolute")?;
+        let (directories, name) = path.rsplit_once('/').context("the path is not absolute")?;
         if !path.starts_with('/') || matches!(name, "" | "." | "..") {
-            bail!("{path:?} is no path of a file");
+            bail!("{path:?} is not the path of a file");
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = String::from("/");
-        let mut folder = openat(&self.root, ".", flags, Mode::empty())?;
-        for part in folders.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        let mut directory = openat(&self.root, ".", flags, Mode::empty())?;
+        for part in directories.split('/').filter(|part| !part.is_empty() && *part != ".") {
             if part == ".." {
-                bail!("{path:?} holds \"..\"");
+                bail!("{path:?} contains \"..\"");
             }
-            match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+            match mkdirat(&directory, part, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
             at = format!("{at}{part}/");
-            // Links on the way are followed, but never out of the root.
-            folder = openat2(&self.root, at.as_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+            // Symlinks are followed, but never out of the root directory.
+            directory =
+                openat2(&self.root, at.as_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
         }
-        Ok((folder, name))
+        Ok((directory, name))
     }
 }
 
-/// The number that a line of `/etc/passwd` or `/etc/group` gives a name.
+/// The id of a name in the text of `/etc/passwd` or `/etc/group`.
 fn lookup_id(text: &str, name: &str) -> Option<u32> {
     let mut lines = text.lines().map(|line| line.split(':'));
     lines.find_map(|mut fields| {
@@ -217,8 +219,8 @@ mod tests {
 
     #[test]
     fn files_stay_in_the_root() {
-        let folder = tempfile::tempdir().unwrap();
-        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        let directory = tempfile::tempdir().unwrap();
+        let (root, outside) = (directory.path().join("root"), directory.path().join("outside"));
         std::fs::create_dir_all(root.join("var/home")).unwrap();
         std::fs::create_dir(&outside).unwrap();
         symlink("/var/home", root.join("home")).unwrap();
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(std::fs::read(&written).unwrap(), b"x");
         assert_eq!(written.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(disk.read("/home/a/key").unwrap().as_deref(), Some(&b"x"[..]));
-        // A link to the outside leads to a place of that name inside, which is not there.
+        // A symlink to the outside resolves inside the root, where its target does not exist.
         assert!(disk.write_private("/away/key", b"x").is_err());
         for path in ["key", "/", "/a/..", "/../a", "/a/../b"] {
             assert!(disk.write_private(path, b"x").is_err(), "{path}");

@@ -1,12 +1,11 @@
-//! `machinist enrol`: a new machine makes a key of its own, becomes known with it, and gets the half of its config that
-//! is not for everyone.
+//! `machinist enrol`: a new machine creates a key, enrols with it, and writes the sealed part of its config.
 //!
 //! ```text
-//! instructions (from Ignition) ─ key ─ link: POST /enrol/POOL ─→ certificate ─ link: GET /sealed/POOL ─ disk ─→ root
+//! instructions (from Ignition) ─ key ─ POST /enrol/POOL ─→ certificate ─ GET /sealed/POOL ─ disk ─→ root
 //! ```
 //!
-//! Everything may be done again at any time: the key is kept, files are written whole or not at all, and the mark that
-//! all is done comes last.
+//! Every step can be repeated: the key is kept, files are written atomically, and the file that marks completion comes
+//! last. Called by the unit that the open part of a sealed config contains.
 
 mod disk;
 mod key;
@@ -26,63 +25,63 @@ use disk::EnrolRoot;
 use key::MachineKey;
 use server_client::ServerClient;
 
-/// How long to wait after the server could not be reached.
+/// The delay before a retry after a failed request.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// The longest that a server may tell us to wait.
+/// The longest delay that a server may request, in seconds.
 const MAX_RETRY_AFTER: u64 = 60;
 
-/// How it ended.
+/// The result of an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnrolOutcome {
-    /// The machine has everything.
+    /// The machine has its whole config.
     Done {
-        /// What was written.
+        /// The files that were written.
         paths: Vec<String>,
-        /// Units that may start now.
+        /// The units that may start now.
         units: Vec<String>,
     },
-    /// It had everything before.
+    /// The machine already had its whole config.
     AlreadyEnrolled,
-    /// The server says no, and will not change its mind.
+    /// The server refuses; a retry does not help.
     Refused(String),
-    /// The time is over; somebody has yet to look at it.
+    /// The timeout is over, and the enrolment is not approved.
     TimedOut,
 }
 
-/// What to do on the way.
+/// The options of an enrolment.
 #[derive(Debug)]
 pub struct EnrolOptions<'a> {
-    /// The root of the machine.
+    /// The root directory of the machine.
     pub root: &'a Path,
-    /// What the machine calls itself.
+    /// The name that the administrator sees.
     pub name: &'a str,
-    /// How long to wait for a person; nothing is for ever.
+    /// How long to wait for an approval; none waits without limit.
     pub timeout: Option<Duration>,
 }
 
-/// Enrols a machine; `say` tells the person in front of it what to do.
+/// Enrols a machine; `report` shows messages to the person at the console.
 ///
 /// # Errors
-/// The root has no instructions, or cannot be written.
-pub async fn run(options: &EnrolOptions<'_>, say: impl Fn(&str)) -> Result<EnrolOutcome> {
+/// The root directory contains no instructions, or cannot be written.
+pub async fn run(options: &EnrolOptions<'_>, report: impl Fn(&str)) -> Result<EnrolOutcome> {
     let disk = EnrolRoot::open(options.root)?;
     if disk.read(DONE_FILE)?.is_some() {
         return Ok(EnrolOutcome::AlreadyEnrolled);
     }
     let instructions = disk.read(INSTRUCTIONS_FILE)?.with_context(|| {
-        format!("{INSTRUCTIONS_FILE} is not there: this machine's config was not split")
+        format!("{INSTRUCTIONS_FILE} does not exist: this machine has no sealed config")
     })?;
     let instructions: EnrolInstructions =
         serde_json::from_slice(&instructions).with_context(|| INSTRUCTIONS_FILE.to_owned())?;
-    let authority = disk.read(CA_FILE)?.with_context(|| format!("{CA_FILE} is not there"))?;
+    let authority = disk.read(CA_FILE)?.with_context(|| format!("{CA_FILE} does not exist"))?;
     let token =
         disk.read(TOKEN_FILE)?.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     let key = MachineKey::load_or_create(&disk, &instructions.pool)?;
-    let link = ServerClient::new(&instructions.server, &authority)?;
-    let ask = fetch_sealed(&link, &key, &instructions, token.as_deref(), options.name, &say);
+    let client = ServerClient::new(&instructions.server, &authority)?;
+    let fetch = fetch_sealed(&client, &key, &instructions, token.as_deref(), options.name, &report);
     let sealed = match options.timeout {
-        None => ask.await?,
-        Some(time) => match tokio::time::timeout(time, ask).await {
+        None => fetch.await?,
+        Some(time) => match tokio::time::timeout(time, fetch).await {
             Ok(sealed) => sealed?,
             Err(_) => return Ok(EnrolOutcome::TimedOut),
         },
@@ -91,63 +90,59 @@ pub async fn run(options: &EnrolOptions<'_>, say: impl Fn(&str)) -> Result<Enrol
         Ok(sealed) => sealed,
         Err(refused) => return Ok(EnrolOutcome::Refused(refused)),
     };
-    let sealed = serde_json::from_slice(&sealed).context("the server's answer is not JSON")?;
-    let (config, _) = parse_and_upgrade(&sealed).context("the server's answer is no config")?;
+    let sealed =
+        serde_json::from_slice(&sealed).context("the response of the server is not JSON")?;
+    let (config, _) = parse_and_upgrade(&sealed)
+        .context("the response of the server is not an Ignition config")?;
     let written = disk.apply(&config)?;
-    // A token that was used lies about for nobody.
+    // A used token must not stay on the disk.
     disk.remove(TOKEN_FILE)?;
     disk.write_empty(DONE_FILE)?;
     Ok(EnrolOutcome::Done { paths: written.paths, units: written.units })
 }
 
-/// The sealed half; or why the server does not give it.
+/// The sealed part, or why the server refuses it.
 async fn fetch_sealed(
-    link: &ServerClient,
+    client: &ServerClient,
     key: &MachineKey,
     instructions: &EnrolInstructions,
     token: Option<&str>,
     name: &str,
-    say: &impl Fn(&str),
+    report: &impl Fn(&str),
 ) -> Result<Result<Vec<u8>, String>> {
     let pool = &instructions.pool;
     let index = instructions.etcd_index.map(|index| format!("?etcd_index={index}"));
     let sealed = format!("/sealed/{pool}{}", index.unwrap_or_default());
     let enrol = format!("/enrol/{pool}?name={}", percent_encode(name));
-    let mut has_told = false;
+    let mut has_reported = false;
     loop {
-        let told = link.post(&enrol, token, key.csr()).await;
-        let answer = match told {
-            Ok(answer) if answer.status == 200 => {
-                let certificate = String::from_utf8(answer.body).context("the certificate")?;
-                link.get(&sealed, &certificate, key.private_key()).await
+        let enrolled = client.post(&enrol, token, key.csr()).await;
+        let response = match enrolled {
+            Ok(response) if response.status == 200 => {
+                let certificate = String::from_utf8(response.body).context("the certificate")?;
+                client.get(&sealed, &certificate, key.private_key()).await
             }
-            told => told,
+            enrolled => enrolled,
         };
-        let wait = match answer {
-            Ok(answer) if answer.status == 200 => return Ok(Ok(answer.body)),
-            Ok(answer) if answer.status == 202 => {
-                if !has_told {
-                    say(&format!(
-                        "waiting until somebody approves this machine:\n  machinist enrolment approve {}",
+        let wait = match response {
+            Ok(response) if response.status == 200 => return Ok(Ok(response.body)),
+            Ok(response) if response.status == 202 => {
+                if !has_reported {
+                    report(&format!(
+                        "waiting for approval of this machine; to approve it, run:\n  machinist enrolment approve {}",
                         key.id()
                     ));
-                    has_told = true;
+                    has_reported = true;
                 }
-                Duration::from_secs(answer.retry_after.unwrap_or(1).min(MAX_RETRY_AFTER))
+                Duration::from_secs(response.retry_after.unwrap_or(1).min(MAX_RETRY_AFTER))
             }
-            Ok(answer) if answer.status >= 500 => {
-                tracing::warn!(
-                    status = answer.status,
-                    "the server cannot answer yet; trying again"
-                );
+            Ok(response) if response.status >= 500 => {
+                tracing::warn!(status = response.status, "the server is not ready, retrying");
                 RETRY_DELAY
             }
-            Ok(answer) => return Ok(Err(refusal_message(answer.status, pool))),
+            Ok(response) => return Ok(Err(refusal_message(response.status, pool))),
             Err(error) => {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "the server cannot be reached; trying again"
-                );
+                tracing::warn!(error = format!("{error:#}"), "cannot reach the server, retrying");
                 RETRY_DELAY
             }
         };
@@ -157,15 +152,15 @@ async fn fetch_sealed(
 
 fn refusal_message(status: u16, pool: &str) -> String {
     let why = match status {
-        401 => format!("it wants a provisioning token: put a good one into {TOKEN_FILE}"),
-        403 => "it refuses this machine; see its log".to_owned(),
-        404 => format!("there is no pool {pool}, or its configs are not split"),
-        status => format!("it answers {status}; see its log"),
+        401 => format!("it requires a provisioning token: write a valid one to {TOKEN_FILE}"),
+        403 => "it denies this machine; its log shows why".to_owned(),
+        404 => format!("pool {pool} does not exist, or its configs are not sealed"),
+        status => format!("it responds with {status}; its log shows why"),
     };
     format!("the server does not enrol this machine: {why}")
 }
 
-/// A text as it can stand in a query.
+/// Percent-encodes text for a query.
 fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let escape = |byte: u8| match plain(byte) {
@@ -175,10 +170,10 @@ fn percent_encode(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Lets units start that were sealed or wait for what was, where this machine's own systemd runs.
+/// Starts the units that were sealed or waited for sealed files, with the systemd of this machine.
 ///
 /// # Errors
-/// systemd does not answer.
+/// systemd does not response.
 pub fn start_units(units: &[String]) -> Result<()> {
     let systemctl = |arguments: &[&str]| -> Result<()> {
         let status = std::process::Command::new("systemctl").args(arguments).status();
@@ -192,10 +187,10 @@ pub fn start_units(units: &[String]) -> Result<()> {
     }
     for unit in units {
         systemctl(&["enable", unit])?;
-        // Not waited for: it may be ordered after us.
+        // --no-block: the unit may be ordered after this one.
         systemctl(&["start", "--no-block", unit])?;
     }
-    // It was passed over if an earlier attempt of ours had failed: what it completes was not there then.
+    // systemd skipped this unit if an earlier attempt failed, because its input did not exist then.
     if Path::new("/etc/systemd/system").join(first_boot::FIRST_BOOT_UNIT).exists() {
         systemctl(&["start", "--no-block", first_boot::FIRST_BOOT_UNIT])?;
     }
@@ -207,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_a_query() {
+    fn names_are_percent_encoded() {
         assert_eq!(percent_encode("n1.example.com"), "n1.example.com");
         assert_eq!(percent_encode("a b&c"), "a%20b%26c");
     }

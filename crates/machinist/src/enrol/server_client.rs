@@ -1,4 +1,4 @@
-//! The way to the server: one request, one connection, and only the CA that the config names.
+//! The client of the machine config server: one connection per request, and only the CA that the config names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A whole exchange takes at most this long.
+/// The timeout of a whole request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// The port, if the URL names none.
+/// The port of URLs without one.
 const DEFAULT_PORT: u16 = 443;
-/// No answer is larger than this.
+/// The maximum size of a response.
 const MAX_RESPONSE_SIZE: usize = 64 << 20;
 
-/// The way to a server.
+/// A client for one server.
 pub(super) struct ServerClient {
     host: String,
     port: u16,
@@ -31,11 +31,11 @@ pub(super) struct ServerClient {
 
 impl fmt::Debug for ServerClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("ServerClient").field("host", &self.host).finish_non_exhaustive()
     }
 }
 
-/// What the server said.
+/// A response of the server.
 #[derive(Debug)]
 pub(super) struct ServerResponse {
     pub status: u16,
@@ -44,19 +44,19 @@ pub(super) struct ServerResponse {
 }
 
 impl ServerClient {
-    /// The way to the server at a URL, by the certificates of its CA.
+    /// A client for the server at a URL, with the certificates of its CA.
     pub(super) fn new(url: &str, authority: &[u8]) -> Result<Self> {
-        let uri: http::Uri = url.parse().with_context(|| format!("{url:?} is no URL"))?;
-        let host = uri.host().with_context(|| format!("{url:?} names no host"))?;
+        let uri: http::Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        let host = uri.host().with_context(|| format!("{url:?} has no host"))?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authority) {
-            roots.add(certificate.context("the CA is not PEM")?).context("the CA")?;
+            roots.add(certificate.context("the CA is not PEM")?).context("the CA is invalid")?;
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok(Self { host, port: uri.port_u16().unwrap_or(DEFAULT_PORT), roots: Arc::new(roots) })
     }
 
-    /// Sends a request for a certificate.
+    /// Sends a certificate signing request.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -70,7 +70,7 @@ impl ServerClient {
         self.send(request, body.to_owned(), None).await
     }
 
-    /// Fetches something as the machine that has a certificate.
+    /// Fetches a path with a client certificate.
     pub(super) async fn get(
         &self,
         path: &str,
@@ -94,8 +94,8 @@ impl ServerClient {
         let request = request.header(header::HOST, host).header(header::CONNECTION, "close");
         let request = request.body(Full::new(Bytes::from(body)))?;
         let config = self.tls_config(identity)?;
-        let talk = self.send_over_tls(request, config);
-        tokio::time::timeout(REQUEST_TIMEOUT, talk).await.context("the server takes too long")?
+        let exchange = self.send_over_tls(request, config);
+        tokio::time::timeout(REQUEST_TIMEOUT, exchange).await.context("the request timed out")?
     }
 
     fn tls_config(&self, identity: Option<(&str, &str)>) -> Result<ClientConfig> {
@@ -123,9 +123,10 @@ impl ServerClient {
         let (host, port) = (self.host.as_str(), self.port);
         let stream = TcpStream::connect((host, port)).await;
         let stream = stream.with_context(|| format!("cannot reach {host}:{port}"))?;
-        let name = ServerName::try_from(host.to_owned()).context("the server's name")?;
+        let name =
+            ServerName::try_from(host.to_owned()).context("the host is not a valid server name")?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-        let stream = TokioIo::new(stream.context("no TLS connection")?);
+        let stream = TokioIo::new(stream.context("the TLS handshake failed")?);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
         let exchange = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
@@ -137,9 +138,9 @@ impl ServerClient {
         };
         tokio::pin!(exchange);
         tokio::select! {
-            answer = &mut exchange => answer,
+            response = &mut exchange => response,
             ended = connection => {
-                ended.context("the connection broke")?;
+                ended.context("the connection was lost")?;
                 exchange.await
             }
         }

@@ -1,5 +1,5 @@
-//! Manifests as administrators keep them: files, folders, standard input; YAML or JSON, one or
-//! many documents in each, kinds `List` opened. Hostile input ends in an error, never in a hang.
+//! Reads manifests from files, directories and standard input: YAML or JSON, one or more documents each, with
+//! items of `List` objects. Hostile input results in an error, never in a hang. Called by commands and the server.
 
 mod source;
 mod strict;
@@ -36,10 +36,10 @@ impl fmt::Display for ManifestOrigin {
     }
 }
 
-/// An object as it was read.
+/// An object with its origin.
 #[derive(Debug, Clone)]
 pub struct ManifestDocument {
-    /// Where it was read from.
+    /// Where the object was read from.
     pub origin: ManifestOrigin,
     /// The object.
     pub value: Value,
@@ -50,25 +50,25 @@ impl ManifestDocument {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its `kind`, or nothing.
+    /// The `kind`, or an empty string.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.str_at("/kind")
     }
 
-    /// Its `apiVersion`, or nothing.
+    /// The `apiVersion`, or an empty string.
     #[must_use]
     pub fn api_version(&self) -> &str {
         self.str_at("/apiVersion")
     }
 
-    /// Its name, or nothing.
+    /// The name, or an empty string.
     #[must_use]
     pub fn name(&self) -> &str {
         self.str_at("/metadata/name")
     }
 
-    /// `Kind/name`, as far as there is any.
+    /// `Kind/name`, as far as they are set.
     #[must_use]
     pub fn object_name(&self) -> String {
         match (self.kind(), self.name()) {
@@ -79,21 +79,21 @@ impl ManifestDocument {
         }
     }
 
-    /// The object as a type; the error names file, document, object and field.
+    /// Parses the object; the error names file, document, object and field.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T> {
         self.try_typed().map_err(|(field, problem)| {
             anyhow::anyhow!("{}: {}: {field}: {problem}", self.origin, self.object_name())
         })
     }
 
-    /// The object as a type, or the field that does not fit and why.
+    /// Parses the object; the error is the field and the problem.
     pub fn try_typed<T: DeserializeOwned>(&self) -> Result<T, (String, String)> {
         serde_path_to_error::deserialize(&self.value)
             .map_err(|error| (error.path().to_string(), without_value(&error.inner().to_string())))
     }
 }
 
-/// What does not fit, without the value that was found: it may be a secret in the wrong place.
+/// The problem without the value, which may be a secret in the wrong place.
 fn without_value(problem: &str) -> String {
     let found = |what: &'static str| problem.starts_with(what).then_some(what);
     match found("invalid type: string").or_else(|| found("invalid value: string")) {
@@ -105,7 +105,7 @@ fn without_value(problem: &str) -> String {
     }
 }
 
-/// Reads all objects below some paths, in the order given; folders in the order of their names.
+/// Reads all objects in paths, in order; files of a directory in the order of their names.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<ManifestDocument>> {
     let mut documents = Vec::new();
     for text in read_paths(paths)? {
@@ -162,7 +162,7 @@ fn flatten_list(
         let Some(map) = value.as_object_mut() else {
             bail!("{origin}: expected an object, found {}", describe(&value));
         };
-        // The items of a typed list may leave out what the list says for all of them.
+        // Items of a typed list may omit `apiVersion` and `kind`, which the list implies.
         if !item_kind.is_empty() {
             map.entry("kind").or_insert_with(|| item_kind.clone().into());
             map.entry("apiVersion").or_insert_with(|| api_version.clone().into());

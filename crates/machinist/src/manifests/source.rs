@@ -1,4 +1,4 @@
-//! The bytes: which files are read, how large they may be, and that they are UTF-8.
+//! Selects and reads the files of manifests: limits their size and requires UTF-8.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The largest file that is read.
+/// The maximum size of a file.
 pub(super) const MAX_FILE_SIZE: u64 = 32 << 20;
 
 /// The text of one file.
@@ -14,11 +14,11 @@ pub(super) const MAX_FILE_SIZE: u64 = 32 << 20;
 pub struct ManifestText {
     /// The file, or `-`.
     pub file: PathBuf,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
 }
 
-/// Reads files, folders (their `.yaml`, `.yml` and `.json` files, by name) and `-`.
+/// Reads files, directories (their `.yaml`, `.yml` and `.json` files, by name) and `-`.
 pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<ManifestText>> {
     let mut texts = Vec::new();
     for path in paths {
@@ -36,10 +36,10 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<ManifestText>> {
     Ok(texts)
 }
 
-fn manifests_in(folder: &Path) -> Result<Vec<PathBuf>> {
+fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let context = || folder.display().to_string();
-    for entry in fs::read_dir(folder).with_context(context)? {
+    let context = || directory.display().to_string();
+    for entry in fs::read_dir(directory).with_context(context)? {
         let path = entry.with_context(context)?.path();
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if matches!(ending, "yaml" | "yml" | "json") && path.is_file() {
@@ -48,7 +48,7 @@ fn manifests_in(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     if files.is_empty() {
-        bail!("{}: no .yaml, .yml or .json files in this folder", folder.display());
+        bail!("{}: no .yaml, .yml or .json files in this directory", directory.display());
     }
     Ok(files)
 }
@@ -69,7 +69,7 @@ fn too_large(size: u64) -> String {
     )
 }
 
-/// Reads at most the largest size, whatever the file said its size was.
+/// Reads at most the maximum size, because a file may be larger than its metadata says.
 fn read_limited(reader: impl io::Read, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes).with_context(|| name.to_owned())?;

@@ -1,6 +1,6 @@
 //! YAML and JSON into plain values: duplicate keys are errors, nesting and aliases are bounded,
 //! and scalars mean what they mean to Kubernetes' own YAML reader (`0644` is octal, `yes` is true).
-//! Errors give line and column but no text of the file: it may hold secrets.
+//! Errors contain line and column but no text of the file, which may be secret.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &ManifestText) -> Result<Vec<Value>> {
         return parse_yaml(&text.text);
     }
     let json = parse_json(&text.text);
-    // What only looks like JSON may be YAML in flow style.
+    // Text that looks like JSON may be YAML in flow style.
     if json.is_err() && !is_json { parse_yaml(&text.text).or(json) } else { json }
 }
 
@@ -52,8 +52,8 @@ fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// A value read with duplicate keys refused. In YAML a whole number written as a float is whole,
-/// as it is after Kubernetes' clients have turned the YAML into JSON.
+/// A value without duplicate keys. A whole number that YAML writes as a float becomes an integer, as in
+/// the conversion from YAML to JSON of Kubernetes' clients.
 struct StrictValue<const YAML: bool>(Value);
 
 impl<'de, const YAML: bool> Deserialize<'de> for StrictValue<YAML> {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_mean_what_they_mean_to_kubernetes() {
+    fn scalars_are_read_as_kubernetes_does() {
         for (text, expected) in [
             ("mode: 0644", json!({"mode": 420})),
             ("mode: 420", json!({"mode": 420})),

@@ -1,4 +1,4 @@
-//! A folder of templates, read into memory.
+//! Reads a directory of templates.
 
 use std::fs;
 use std::path::Path;
@@ -6,29 +6,29 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use machinist_core::template::TemplateTree;
 
-/// No template is as large as this.
+/// The maximum size of a template.
 const MAX_TEMPLATE_SIZE: u64 = 4 << 20;
 
-/// Reads all templates below a folder.
+/// Reads all templates in a directory.
 ///
 /// # Errors
-/// The folder or something in it cannot be read.
-pub fn read_templates(folder: &Path) -> Result<TemplateTree> {
+/// The directory or a file in it cannot be read.
+pub fn read_templates(directory: &Path) -> Result<TemplateTree> {
     let mut templates = TemplateTree::new();
-    walk(folder, "", &mut templates)
-        .with_context(|| format!("cannot read the templates in {}", folder.display()))?;
+    walk(directory, "", &mut templates)
+        .with_context(|| format!("cannot read the templates in {}", directory.display()))?;
     ensure!(
         !templates.is_empty(),
         "{} holds no templates; they are in ROLE/NAME/LAYER/files and below (see docs/templates.md)",
-        folder.display()
+        directory.display()
     );
     Ok(templates)
 }
 
-/// Adds what is in a folder. Links to files are followed, links to folders are not: as the real
-/// system does, and so nothing leads round in circles.
-fn walk(folder: &Path, below: &str, templates: &mut TemplateTree) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+/// Adds the templates in a directory. As in MCO, symlinks to files are followed and symlinks to
+/// directories are not, so there are no cycles.
+fn walk(directory: &Path, below: &str, templates: &mut TemplateTree) -> Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let entry = entry?;
         let path = entry.path();
         let name = entry.file_name();
@@ -39,10 +39,10 @@ fn walk(folder: &Path, below: &str, templates: &mut TemplateTree) -> Result<()> 
             walk(&path, &format!("{relative}/"), templates)?;
             continue;
         }
-        let about = fs::metadata(&path).with_context(|| path.display().to_string())?;
-        if about.is_file() {
+        let metadata = fs::metadata(&path).with_context(|| path.display().to_string())?;
+        if metadata.is_file() {
             ensure!(
-                about.len() <= MAX_TEMPLATE_SIZE,
+                metadata.len() <= MAX_TEMPLATE_SIZE,
                 "{} is larger than {MAX_TEMPLATE_SIZE} bytes",
                 path.display()
             );

@@ -1,4 +1,4 @@
-//! Who gets an answer: the shell around `machinist_core::serve::access`.
+//! Access control: applies `machinist_core::serve::provisioning_token` to requests.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -14,22 +14,22 @@ use machinist_core::serve::rate_limit::RateLimiter;
 
 use super::tokens::TokenStore;
 
-/// Who gets an answer.
+/// Who may send requests.
 #[derive(Debug, Clone, Default)]
 pub struct AccessOptions {
     /// Whether a request needs a provisioning token.
     pub require_token: bool,
-    /// Where requests may come from; nothing is everywhere.
+    /// Networks that requests may come from; empty means all.
     pub allowed: Vec<IpNetwork>,
-    /// Where they may not.
+    /// Networks that requests may not come from.
     pub denied: Vec<IpNetwork>,
-    /// How often a minute one address may ask.
+    /// The number of requests per minute from one address.
     pub max_requests_per_minute: Option<u32>,
-    /// How many connections to a port one address may have.
+    /// The number of connections from one address to a port.
     pub max_connections: Option<usize>,
 }
 
-/// What every request passes.
+/// Checks every request.
 #[derive(Debug)]
 pub(super) struct AccessControl {
     options: AccessOptions,
@@ -44,7 +44,7 @@ impl AccessControl {
         Self { options: access, rate, started: Instant::now(), tokens }
     }
 
-    /// Lets a request in; gives the token that it came in with.
+    /// Accepts or rejects a request; returns its token.
     pub(super) fn authorize(
         &self,
         pool: &str,
@@ -58,7 +58,7 @@ impl AccessControl {
         }
     }
 
-    /// Whether an address may ask at all, and may ask now.
+    /// Checks the networks and the rate limit for an address.
     pub(super) fn check_address(&self, address: IpAddr) -> Result<(), ServeError> {
         provisioning_token::check_address(address, &self.options.allowed, &self.options.denied)?;
         if let Some(rate) = &self.rate {
@@ -70,7 +70,7 @@ impl AccessControl {
         Ok(())
     }
 
-    /// The token of a request that must have one.
+    /// The valid token of a request that must have one.
     pub(super) fn authenticate(
         &self,
         pool: &str,
@@ -83,7 +83,7 @@ impl AccessControl {
         provisioning_token::authorize(find, presented.as_deref(), pool, address, Timestamp::now())
     }
 
-    /// Takes down that a token is used, where uses are counted. Nothing may be handed out before.
+    /// Counts the use of a token with limited uses. Must succeed before anything is sent.
     pub(super) async fn count_use(&self, token: &ProvisioningToken) -> Result<(), ServeError> {
         match &self.tokens {
             Some(tokens) if token.max_uses.is_some() => tokens.count_use(&token.id).await,

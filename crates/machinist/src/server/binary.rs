@@ -1,4 +1,4 @@
-//! The program itself, for machines that complete their first boot with it.
+//! The machinist binary, which machines download to complete their first boot.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use machinist_core::hex::hex;
 use machinist_core::serve::first_boot::FirstBootConfig;
 use sha2::{Digest as _, Sha512};
 
-/// The program, as it runs here.
+/// The binary of this process.
 #[derive(Clone)]
 pub struct ServedBinary {
     bytes: Bytes,
@@ -22,36 +22,36 @@ pub struct ServedBinary {
 
 impl fmt::Debug for ServedBinary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("ServedBinary").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
 impl ServedBinary {
-    /// The program of this process; machines of any other architecture have to bring their own.
+    /// Reads the binary of this process. It fits only machines of the same architecture.
     ///
     /// # Errors
-    /// It cannot be read, or the URL is none.
+    /// The binary cannot be read, or the URL is invalid.
     pub fn current(url: &str, joins: bool) -> Result<Self> {
         let is_url = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
-        ensure!(is_url, "first boot: {url:?} is no URL: name the server as machines reach it");
-        // The file that runs, also when another has taken its place meanwhile.
+        ensure!(is_url, "first boot: {url:?} is not a URL: name the server as machines reach it");
+        // The running file, even if its path has been replaced by an upgrade.
         let bytes = std::fs::read("/proc/self/exe").context("first boot: cannot read machinist")?;
         let sha512 = hex(&Sha512::digest(&bytes));
         let url = url.trim_end_matches('/').to_owned();
         Ok(Self { bytes: bytes.into(), sha512, url, joins })
     }
 
-    /// What a machine of a pool is told about it.
+    /// The instructions for machines of a pool.
     pub(super) fn first_boot(&self, pool: &str) -> FirstBootConfig {
         let joins = self.joins.then(|| pool.to_owned());
         FirstBootConfig { url: self.url.clone(), sha512: self.sha512.clone(), join_pool: joins }
     }
 
-    /// The page.
+    /// The HTTP response.
     pub(super) fn response(&self) -> Response<Full<Bytes>> {
-        let mut answer = Response::new(Full::new(self.bytes.clone()));
+        let mut response = Response::new(Full::new(self.bytes.clone()));
         let kind = HeaderValue::from_static("application/octet-stream");
-        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
-        answer
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
     }
 }

@@ -1,5 +1,5 @@
-//! Answers out of a folder, while there is no API yet. Files are looked at on every request, and read again only when
-//! they have changed.
+//! Responses from a directory of manifests, before an API server exists. Every request checks the files, which are
+//! read again only when they change.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -17,23 +17,23 @@ use super::responses::{PoolResponses, ResponseInputs, ServeResult};
 use super::{EnrolmentOptions, ServedBinary};
 use crate::manifests::{self, ManifestText};
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file: inode, modification time, size.
 type FileStamp = (u64, i64, i64, u64);
 
-/// A folder to serve from.
+/// A directory of manifests to serve from.
 #[derive(Debug)]
 pub struct ManifestDirectory {
-    /// Holds `machine-pools/`, `machine-configs/` and `controller-config/`.
+    /// Contains `machine-pools/`, `machine-configs/` and `controller-config/`.
     pub base: PathBuf,
-    /// How machines reach the API of the cluster that is being made.
+    /// The kubeconfig for the machines of the new cluster.
     pub kubeconfig: PathBuf,
     /// Certificates for image registries: `name=file`.
     pub certificates: Vec<String>,
     /// Whether other pools than those of the control plane are served.
     pub all_pools: bool,
-    /// How answers are split, if they are.
+    /// How configs are sealed, if at all.
     pub enrolment: Option<EnrolmentOptions>,
-    /// The program that machines complete their first boot with, if they get it here.
+    /// The binary that machines download to complete their first boot, if any.
     pub binary: Option<ServedBinary>,
     cache: Mutex<HashMap<String, CachedPool>>,
 }
@@ -41,11 +41,11 @@ pub struct ManifestDirectory {
 #[derive(Debug, Clone)]
 struct CachedPool {
     files: Vec<(PathBuf, FileStamp)>,
-    answers: Arc<PoolResponses>,
+    responses: Arc<PoolResponses>,
 }
 
 impl ManifestDirectory {
-    /// A folder.
+    /// Serves from `base`.
     #[must_use]
     pub fn new(
         base: PathBuf,
@@ -64,9 +64,9 @@ impl ManifestDirectory {
         }
     }
 
-    /// The answers for a pool.
+    /// The responses for a pool.
     pub(super) async fn pool(self: &Arc<Self>, name: &str) -> ServeResult<Arc<PoolResponses>> {
-        // It is somebody else's text, and goes into the log.
+        // The name comes from a client and goes into the log.
         let shown = || name.chars().take(100).collect::<String>();
         if !self.all_pools && !is_control_plane(name) {
             return Err(Arc::new(ServeError::NotInBootstrap(shown())));
@@ -74,26 +74,26 @@ impl ManifestDirectory {
         if !is_valid_name(name) {
             return Err(Arc::new(ServeError::UnknownPool(shown())));
         }
-        if let Some(answers) = self.cached(name) {
-            return Ok(answers);
+        if let Some(responses) = self.cached(name) {
+            return Ok(responses);
         }
-        let (folder, pool) = (Arc::clone(self), name.to_owned());
-        let read = tokio::task::spawn_blocking(move || folder.read(&pool)).await;
+        let (directory, pool) = (Arc::clone(self), name.to_owned());
+        let read = tokio::task::spawn_blocking(move || directory.read(&pool)).await;
         let read = read.map_err(|error| Arc::new(ServeError::Unreadable(error.to_string())))?;
         let known = read.map_err(Arc::new)?;
-        let answers = Arc::clone(&known.answers);
+        let responses = Arc::clone(&known.responses);
         let mut all = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(name.to_owned(), known);
-        Ok(answers)
+        Ok(responses)
     }
 
-    /// The answers that are known, if no file has changed since.
+    /// The cached responses, unless a file has changed.
     fn cached(&self, name: &str) -> Option<Arc<PoolResponses>> {
         let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()?;
-        let is_as_it_was = |(path, stamp): &(PathBuf, FileStamp)| {
+        let is_unchanged = |(path, stamp): &(PathBuf, FileStamp)| {
             fs::metadata(path).is_ok_and(|now| self::stamp(&now) == *stamp)
         };
-        known.files.iter().all(is_as_it_was).then_some(known.answers)
+        known.files.iter().all(is_unchanged).then_some(known.responses)
     }
 
     fn read(&self, name: &str) -> Result<CachedPool, ServeError> {
@@ -104,7 +104,7 @@ impl ManifestDirectory {
         let config = config.ok_or_else(|| ServeError::NotRendered(name.to_owned()))?;
         if !is_valid_name(config) {
             return Err(ServeError::Unreadable(format!(
-                "{}: status.configuration.name is no name",
+                "{}: status.configuration.name is not a valid name",
                 path.display()
             )));
         }
@@ -122,7 +122,7 @@ impl ManifestDirectory {
         let annotations = [&pool.metadata, &machine_config.metadata];
         let paths = seal::annotated_paths(annotations.map(|meta| meta.annotations.as_ref()));
         let sealing = self.enrolment.as_ref().map(|it| it.sealing(name.to_owned(), paths));
-        let material = ResponseInputs {
+        let inputs = ResponseInputs {
             machine_config: Arc::new(machine_config),
             controller_config: Some(Arc::new(controller_config)),
             kubeconfig: Arc::new(self.read_kubeconfig(&mut files)?),
@@ -130,9 +130,9 @@ impl ManifestDirectory {
             certificates: Arc::new(self.read_certificates(&mut files)?),
             mode: ServeMode::Bootstrap,
             sealing: sealing.map(Arc::new),
-            first_boot: self.binary.as_ref().map(|program| program.first_boot(name)),
+            first_boot: self.binary.as_ref().map(|binary| binary.first_boot(name)),
         };
-        Ok(CachedPool { files, answers: Arc::new(PoolResponses::new(material)) })
+        Ok(CachedPool { files, responses: Arc::new(PoolResponses::new(inputs)) })
     }
 
     fn read_kubeconfig(
@@ -147,7 +147,7 @@ impl ManifestDirectory {
         let parsed = parsed.map_err(|error| bad(format!("{error:#}")))?;
         let first = parsed.into_iter().next().map(|document| document.value).unwrap_or_default();
         match kubeconfig::kubeconfig_problem(&first) {
-            Some(fault) => Err(bad(fault.to_owned())),
+            Some(problem) => Err(bad(problem.to_owned())),
             None => Ok(bytes),
         }
     }
@@ -175,7 +175,7 @@ impl ManifestDirectory {
     }
 }
 
-/// Whether a name can be that of an object, and so of a file in our folders.
+/// Whether a name is a valid object name. It becomes a file name, so it must not leave the directory.
 fn is_valid_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     (1..=253).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
@@ -198,12 +198,12 @@ fn read_object<K: DeserializeOwned>(
     let documents = manifests::parse(&ManifestText { file: path.to_owned(), text });
     let typed = documents.and_then(|documents| match documents.first() {
         Some(document) => document.typed(),
-        None => Err(anyhow::anyhow!("{shown}: holds no object")),
+        None => Err(anyhow::anyhow!("{shown}: contains no object")),
     });
     typed.map_err(|error| ServeError::Unreadable(format!("{error:#}")))
 }
 
-/// The stamp is that of the moment before: a change meanwhile is seen by the next request.
+/// Reads a file. The stamp is taken before, so that the next request sees a change in between.
 fn read(path: &Path, files: &mut Vec<(PathBuf, FileStamp)>) -> std::io::Result<Vec<u8>> {
     files.push((path.to_owned(), stamp(&fs::metadata(path)?)));
     fs::read(path)
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_stay_in_their_folder() {
+    fn names_cannot_leave_the_directory() {
         for (name, expected) in [
             ("worker", true),
             ("rendered-worker-1.2", true),

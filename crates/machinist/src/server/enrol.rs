@@ -1,4 +1,4 @@
-//! The registrar: takes requests for certificates, keeps them in the home, and signs what is granted.
+//! The enrolment registrar: stores certificate requests in the API server and signs approved ones.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,61 +22,61 @@ use tokio::task::JoinSet;
 
 use crate::kubernetes::cache::Cache;
 
-/// A machine fetches the sealed half at once; its certificate need not last.
+/// A machine fetches the sealed part at once, so its certificate can be short-lived.
 const CERTIFICATE_LIFETIME_SECONDS: i64 = 3600;
-/// The status of an object that is there already.
+/// The HTTP status for an object that already exists.
 const CONFLICT: u16 = 409;
-/// The names of the parts of a Secret with a certificate.
+/// The keys of a Secret with a certificate.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// What a machine is told.
+/// The reply to a machine.
 #[derive(Debug)]
 pub(super) enum EnrolmentReply {
     /// Its certificate, as PEM.
     Certificate(String),
-    /// That somebody has to look at its request first.
+    /// An administrator must approve the request first.
     Pending,
 }
 
 /// One request for a certificate.
 #[derive(Debug)]
 pub(super) struct EnrolmentRequest<'a> {
-    /// The pool that the machine says it is of.
+    /// The pool that the machine claims.
     pub pool: &'a str,
-    /// The request itself.
+    /// The certificate signing request.
     pub request: &'a SigningRequest,
     /// The hash of its key.
     pub id: &'a str,
-    /// What the machine calls itself.
+    /// The name that the machine chose.
     pub name: &'a str,
-    /// Where it asks from.
+    /// The address of the machine.
     pub address: IpAddr,
-    /// The id of the token that lets it in, if one does.
+    /// The id of its valid token, if any.
     pub token: Option<&'a str>,
 }
 
-/// Knows who is enrolled.
+/// Stores which machines are enrolled, and signs their certificates.
 pub(super) struct EnrolmentRegistrar {
     ca: CertificateAuthority,
     store: EnrolmentStore,
 }
 
-/// Where it is kept who is enrolled.
+/// Where enrolments are stored.
 enum EnrolmentStore {
-    /// In a home.
+    /// As Secrets in the API server.
     Api(Box<EnrolmentSecrets>),
-    /// Nowhere but here: pools, and the hashes of keys.
+    /// In memory: pools and hashes of keys.
     Memory(Mutex<BTreeSet<(String, String)>>),
 }
 
 impl fmt::Debug for EnrolmentRegistrar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registrar").finish_non_exhaustive()
+        f.debug_struct("EnrolmentRegistrar").finish_non_exhaustive()
     }
 }
 
-/// The requests that a home keeps.
+/// Enrolments as Secrets.
 struct EnrolmentSecrets {
     api: Api<Secret>,
     namespace: String,
@@ -84,23 +84,23 @@ struct EnrolmentSecrets {
 }
 
 impl EnrolmentRegistrar {
-    /// One whose requests and CA are in a home; is ready when all have been seen once.
+    /// A registrar with enrolments and CA in the API server. Returns when the cache is filled.
     pub(super) async fn with_api(
         client: Client,
         namespace: &str,
         tasks: &mut JoinSet<()>,
     ) -> Result<Self> {
         let api: Api<Secret> = Api::namespaced(client, namespace);
-        let authority = authority(&api).await.context("the CA for enrolments")?;
+        let authority = authority(&api).await.context("cannot load the CA for enrolments")?;
         let known = Cache::default();
         let config = watcher::Config::default().labels(ENROLMENT_LABEL);
         tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
         known.wait_until_ready().await;
-        let book = EnrolmentSecrets { api, namespace: namespace.to_owned(), cache: known };
-        Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(book)) })
+        let secrets = EnrolmentSecrets { api, namespace: namespace.to_owned(), cache: known };
+        Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(secrets)) })
     }
 
-    /// One without a home: only tokens let machines in, and a restart forgets them.
+    /// A registrar without an API server: only tokens enrol machines, and a restart forgets them.
     pub(super) fn in_memory() -> Result<Self> {
         let pair = CertificateAuthority::generate("machine-config-server")?;
         Ok(Self {
@@ -109,16 +109,16 @@ impl EnrolmentRegistrar {
         })
     }
 
-    /// The CA that machines' certificates are from, as PEM.
+    /// The CA of the machines' certificates, as PEM.
     pub(super) fn ca_pem(&self) -> &str {
         self.ca.certificate()
     }
 
-    /// The state that a key has for a pool. Its request may have been for another pool: then the answer is no.
+    /// The state of a key for a pool. A key that was enrolled for another pool is denied.
     fn state(&self, id: &str, pool: &str) -> Option<EnrolmentState> {
         match &self.store {
-            EnrolmentStore::Api(book) => {
-                let record = book.find(id)?;
+            EnrolmentStore::Api(secrets) => {
+                let record = secrets.find(id)?;
                 Some(if record.pool == pool { record.state } else { EnrolmentState::Denied })
             }
             EnrolmentStore::Memory(granted) => {
@@ -129,28 +129,29 @@ impl EnrolmentRegistrar {
         }
     }
 
-    /// Whether a key is let in: whoever is denied or forgotten later is out at once, certificate or not.
+    /// Whether a key is enrolled. Checked on every request: a machine that is denied later loses access at once, even
+    /// with a valid certificate.
     pub(super) fn is_enrolled(&self, id: &str, pool: &str) -> bool {
         self.state(id, pool) == Some(EnrolmentState::Approved)
     }
 
-    /// Looks at a request; `grant` takes down the use of its token.
+    /// Handles a request; `grant` counts the use of its token.
     pub(super) async fn handle_request(
         &self,
-        application: &EnrolmentRequest<'_>,
+        enrolment: &EnrolmentRequest<'_>,
         grant: impl Future<Output = Result<(), ServeError>>,
     ) -> Result<EnrolmentReply, ServeError> {
-        let EnrolmentRequest { pool, request, id, .. } = *application;
+        let EnrolmentRequest { pool, request, id, .. } = *enrolment;
         let (user, group) = enrol::subject(pool, id);
         if request.user != user || request.groups != [group] || request.has_forbidden_extensions {
-            return Err(ServeError::BadRequest(format!("its subject has to be {user}")));
+            return Err(ServeError::BadRequest(format!("the subject must be {user}")));
         }
         let facts = EnrolmentFacts {
             state: self.state(id, pool),
-            has_token: application.token.is_some(),
+            has_token: enrolment.token.is_some(),
             can_wait: matches!(self.store, EnrolmentStore::Api(_)),
             waiting: match &self.store {
-                EnrolmentStore::Api(book) => book.pending_count(),
+                EnrolmentStore::Api(secrets) => secrets.pending_count(),
                 EnrolmentStore::Memory(_) => 0,
             },
         };
@@ -158,16 +159,18 @@ impl EnrolmentRegistrar {
             EnrolmentStep::Sign => {}
             EnrolmentStep::Approve => {
                 grant.await?;
-                self.store_state(application, EnrolmentState::Approved).await?;
+                self.store_state(enrolment, EnrolmentState::Approved).await?;
             }
             EnrolmentStep::RecordPending => {
-                self.store_state(application, EnrolmentState::Pending).await?;
+                self.store_state(enrolment, EnrolmentState::Pending).await?;
                 return Ok(EnrolmentReply::Pending);
             }
             EnrolmentStep::Wait => return Ok(EnrolmentReply::Pending),
             EnrolmentStep::Deny => return Err(ServeError::Forbidden("the enrolment was denied")),
             EnrolmentStep::TooManyPending => {
-                return Err(ServeError::EnrolmentNotStored("too many wait already".to_owned()));
+                return Err(ServeError::EnrolmentNotStored(
+                    "too many enrolments are pending".to_owned(),
+                ));
             }
             EnrolmentStep::NeedsToken => {
                 return Err(ServeError::Unauthorized(
@@ -183,26 +186,26 @@ impl EnrolmentRegistrar {
 
     async fn store_state(
         &self,
-        application: &EnrolmentRequest<'_>,
+        enrolment: &EnrolmentRequest<'_>,
         state: EnrolmentState,
     ) -> Result<(), ServeError> {
-        let book = match &self.store {
-            EnrolmentStore::Api(book) => book,
+        let secrets = match &self.store {
+            EnrolmentStore::Api(secrets) => secrets,
             EnrolmentStore::Memory(granted) => {
                 let mut granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
-                granted.insert((application.pool.to_owned(), application.id.to_owned()));
+                granted.insert((enrolment.pool.to_owned(), enrolment.id.to_owned()));
                 return Ok(());
             }
         };
         let record = EnrolmentRecord {
-            id: application.id.to_owned(),
-            pool: application.pool.to_owned(),
-            name: application.name.to_owned(),
-            address: application.address.to_canonical().to_string(),
-            token: application.token.unwrap_or_default().to_owned(),
+            id: enrolment.id.to_owned(),
+            pool: enrolment.pool.to_owned(),
+            name: enrolment.name.to_owned(),
+            address: enrolment.address.to_canonical().to_string(),
+            token: enrolment.token.unwrap_or_default().to_owned(),
             state,
         };
-        book.write(&record).await
+        secrets.write(&record).await
     }
 }
 
@@ -231,21 +234,23 @@ impl EnrolmentSecrets {
             Some([(ENROLMENT_LABEL.to_owned(), record.state.as_str().to_owned())].into());
         let written = match self.api.create(&PostParams::default(), &secret).await {
             Err(kube::Error::Api(status)) if status.code == CONFLICT => {
-                let Some(there) = self.api.get_opt(&name).await.map_err(failed)? else {
-                    return Err(ServeError::EnrolmentNotStored("it comes and goes".to_owned()));
+                let Some(existing) = self.api.get_opt(&name).await.map_err(failed)? else {
+                    return Err(ServeError::EnrolmentNotStored(
+                        "it was deleted at the same time".to_owned(),
+                    ));
                 };
-                let known = parse_record(&there).filter(|known| known.pool == record.pool);
+                let known = parse_record(&existing).filter(|known| known.pool == record.pool);
                 if known.is_none_or(|known| known.state == EnrolmentState::Denied) {
                     return Err(ServeError::Forbidden("the enrolment was denied"));
                 }
-                // Another server was quicker; or it waits, and a token grants it now.
+                // Another server stored it first; or it is pending, and a token approves it now.
                 if record.state != EnrolmentState::Approved {
                     return Ok(());
                 }
                 let patch = json!({
                     "metadata": {
                         "labels": {ENROLMENT_LABEL: record.state.as_str()},
-                        "resourceVersion": there.metadata.resource_version,
+                        "resourceVersion": existing.metadata.resource_version,
                     },
                     "data": secret.data,
                 });
@@ -263,7 +268,7 @@ fn parse_record(secret: &Secret) -> Option<EnrolmentRecord> {
     EnrolmentRecord::from_secret(secret.metadata.name.as_deref()?, label, secret.data.as_ref()?)
 }
 
-/// The CA of a home; whoever comes first makes it.
+/// Loads the CA. The first server creates it.
 async fn authority(api: &Api<Secret>) -> Result<CertificateAuthority> {
     for _ in 0..2 {
         if let Some(secret) = api.get_opt(ENROLMENT_CA_SECRET).await? {
@@ -273,7 +278,7 @@ async fn authority(api: &Api<Secret>) -> Result<CertificateAuthority> {
             };
             let (Some(certificate), Some(key)) = (part(CERTIFICATE), part(KEY)) else {
                 bail!(
-                    "the Secret {ENROLMENT_CA_SECRET} has no {CERTIFICATE} and {KEY}: delete it, and it is made anew"
+                    "the Secret {ENROLMENT_CA_SECRET} has no {CERTIFICATE} and {KEY}: delete it, and the server creates a new one"
                 );
             };
             return Ok(CertificateAuthority::from_pem(&PemKeyPair { certificate, key })?);
@@ -290,10 +295,10 @@ async fn authority(api: &Api<Secret>) -> Result<CertificateAuthority> {
         secret.metadata.name = Some(ENROLMENT_CA_SECRET.to_owned());
         match api.create(&PostParams::default(), &secret).await {
             Ok(_) => {}
-            // Another server was quicker: its CA counts.
+            // Another server created the CA first: use that one.
             Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("the Secret {ENROLMENT_CA_SECRET} comes and goes")
+    bail!("the Secret {ENROLMENT_CA_SECRET} is created and deleted repeatedly")
 }

@@ -1,4 +1,4 @@
-//! Answers as HTTP carries them: whole, packed, empty, elsewhere.
+//! HTTP responses: configs with entity tags and gzip, empty responses, redirects.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -7,34 +7,34 @@ use http_body_util::Full;
 
 use super::responses::CachedBody;
 
-/// What goes out.
+/// The response type of all routes.
 pub(super) type HttpResponse = Response<Full<Bytes>>;
 
-/// A config, packed if the client takes it so; nothing but its tag if the client has it.
+/// A config, compressed if the client accepts gzip. 304 if the client already has it.
 pub(super) async fn config_response(made: &CachedBody, headers: &HeaderMap) -> HttpResponse {
-    let packed = accepts_gzip(headers);
-    let (body, tag) = match packed {
+    let is_gzip = accepts_gzip(headers);
+    let (body, tag) = match is_gzip {
         true => made.gzip().await,
         false => (made.body.clone(), made.etag.clone()),
     };
     let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag);
-    let mut answer = match is_known {
+    let mut response = match is_known {
         true => empty_response(StatusCode::NOT_MODIFIED),
         false => Response::new(Full::new(body)),
     };
-    let head = answer.headers_mut();
+    let head = response.headers_mut();
     head.insert(header::ETAG, tag);
     head.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     if !is_known {
         head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if packed {
+        if is_gzip {
             head.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
     }
-    answer
+    response
 }
 
-/// Whether the client says that it takes gzip.
+/// Whether the client accepts gzip.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let text = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     text.unwrap_or_default().split(',').any(|item| {
@@ -47,31 +47,31 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub(super) fn empty_response(status: StatusCode) -> HttpResponse {
-    let mut answer = Response::new(Full::default());
-    *answer.status_mut() = status;
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
     if status != StatusCode::NOT_MODIFIED {
-        // Said also where there can be no body, as to HEAD.
-        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        // Also for responses that cannot have a body, such as to HEAD.
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
     }
-    answer
+    response
 }
 
-/// Sends the client elsewhere.
-pub(super) fn redirect(place: &str) -> HttpResponse {
-    let Ok(location) = HeaderValue::try_from(place) else {
+/// Redirects the client.
+pub(super) fn redirect(target: &str) -> HttpResponse {
+    let Ok(location) = HeaderValue::try_from(target) else {
         return empty_response(StatusCode::BAD_REQUEST);
     };
-    // What people see whose browser does not follow.
-    let shown = place.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&#34;");
+    // A body for clients that do not follow redirects.
+    let shown = target.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&#34;");
     let text = format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n");
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    let head = answer.headers_mut();
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let head = response.headers_mut();
     head.insert(header::LOCATION, location);
     head.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    answer
+    response
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_gzip() {
+    fn gzip_is_used_only_if_accepted() {
         for (text, expected) in [
             ("gzip", true),
             ("deflate, gzip;q=0.5", true),

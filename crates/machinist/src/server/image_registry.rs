@@ -8,16 +8,16 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 
-/// Where it is.
+/// The namespace of the registry.
 const NAMESPACE: &str = "openshift-image-registry";
-/// How long what is known counts.
+/// How long cached names are valid.
 const CACHE_TTL: Duration = Duration::from_secs(60);
-/// How long the API may take to answer.
+/// The timeout of a request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The status for a kind that the home does not have.
+/// The HTTP status for a kind that the API server does not serve.
 const NOT_FOUND: u16 = 404;
 
-/// Knows the names; they are asked for only where they count. A clone knows the same.
+/// The cached names of the registry, fetched on demand. A clone shares the cache.
 #[derive(Clone)]
 pub(super) struct ImageRegistryNames {
     client: Client,
@@ -35,10 +35,10 @@ impl ImageRegistryNames {
         Self { client, cache: Arc::default() }
     }
 
-    /// The names. While the API does not answer, those that it said last; none if it never has.
+    /// The names. While the API server does not respond, the last ones; none if there are none.
     pub(super) async fn hosts(&self) -> Option<Vec<String>> {
         let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if known.fetched_at.is_some_and(|asked| asked.elapsed() < CACHE_TTL) {
+        if known.fetched_at.is_some_and(|at| at.elapsed() < CACHE_TTL) {
             return known.hosts;
         }
         let found = tokio::time::timeout(REQUEST_TIMEOUT, self.fetch()).await;
@@ -65,7 +65,7 @@ impl ImageRegistryNames {
     }
 }
 
-/// A home without such a kind has none of them.
+/// A kind that is not served has no objects.
 fn empty_if_not_served<K: Clone>(
     list: kube::Result<kube::core::ObjectList<K>>,
 ) -> kube::Result<Vec<K>> {

@@ -1,4 +1,4 @@
-//! Connections: a short accept loop, and limits against those who only hold them.
+//! Accepts connections, with limits against clients that only hold them open.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,49 +18,49 @@ use tokio_util::sync::CancellationToken;
 
 use super::routes::Routes;
 
-/// The TLS handshake must be over in this time, also when thousands come at once.
+/// The timeout of a TLS handshake. It is long enough for thousands at once.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// With more connections than this, thrift comes before speed.
+/// With more connections than this, each gets a small buffer.
 const SMALL_BUFFER_THRESHOLD: usize = 64;
-/// The head of a request must be there in this time, also after the last request of a connection.
+/// The timeout for the head of a request, also for idle connections.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection must end in this time: whoever reads slower than that holds it for another reason.
+/// The maximum age of a connection. A client that reads slower is not a machine that boots.
 const MAX_CONNECTION_AGE: Duration = Duration::from_secs(600);
-/// How long running answers may go on after the stop.
+/// How long responses in progress may continue after a stop signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// As many connections at once on a port.
+/// The maximum number of connections to a port.
 const MAX_CONNECTIONS: usize = 20_000;
-/// The head of a request is at most this large.
+/// The maximum size of the head of a request.
 const MAX_HEADER_SIZE: usize = 16 * 1024;
 
-/// How much of an answer is encrypted ahead of what the other side has taken: whoever serves thousands cannot have
-/// much of each in memory.
+/// How much of a response is encrypted ahead of what the client has read. With thousands of connections, each may
+/// use only little memory.
 const fn tls_buffer_size(connections: usize) -> usize {
     if connections <= SMALL_BUFFER_THRESHOLD { 32 * 1024 } else { 4 * 1024 }
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    /// Where it is.
+    /// The address of the client.
     pub address: SocketAddr,
-    /// Whether nobody on the way can read along.
+    /// Whether the connection uses TLS.
     pub is_secure: bool,
-    /// The certificate that it has shown; it is one of ours.
+    /// The client certificate, verified against the enrolment CA.
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// The connections that each address has. A clone counts the same ones.
+/// The number of connections per address. A clone shares the counts.
 #[derive(Debug, Clone, Default)]
 struct ConnectionCounts(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 impl ConnectionCounts {
-    /// One more of an address, unless it has so many already. It ends when what is returned is dropped.
-    fn acquire(&self, address: IpAddr, most: usize) -> Option<ConnectionPermit> {
+    /// Counts one more connection of an address, unless it has `max` already. Dropping the permit ends the count.
+    fn acquire(&self, address: IpAddr, max: usize) -> Option<ConnectionPermit> {
         let address = address.to_canonical();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(address).or_default();
-        if *count >= most {
+        if *count >= max {
             return None;
         }
         *count += 1;
@@ -68,7 +68,7 @@ impl ConnectionCounts {
     }
 }
 
-/// A connection that is counted.
+/// A counted connection.
 #[derive(Debug)]
 struct ConnectionPermit {
     all: ConnectionCounts,
@@ -87,12 +87,12 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Serves a port until it is stopped, then lets running answers end. `most` limits the connections of one address.
+/// Serves a port until `stop`, then finishes responses in progress. `max_per_address` limits connections.
 pub(super) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    pages: Arc<Routes>,
-    most: Option<usize>,
+    routes: Arc<Routes>,
+    max_per_address: Option<usize>,
     stop: CancellationToken,
 ) {
     let connections = ConnectionCounts::default();
@@ -115,7 +115,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let counted = match most.map(|most| connections.acquire(address.ip(), most)) {
+        let counted = match max_per_address.map(|max| connections.acquire(address.ip(), max)) {
             Some(None) => {
                 tracing::debug!(%address, "too many connections from this address");
                 continue;
@@ -124,14 +124,14 @@ pub(super) async fn run(
         };
         let limit = tls_buffer_size(MAX_CONNECTIONS - slots.available_permits());
         let acceptor = acceptor.clone().map(|acceptor| (acceptor, limit));
-        let (pages, watcher) = (Arc::clone(&pages), graceful.watcher());
+        let (routes, watcher) = (Arc::clone(&routes), graceful.watcher());
         tokio::spawn(async move {
-            serve_connection(stream, address, acceptor, pages, watcher).await;
+            serve_connection(stream, address, acceptor, routes, watcher).await;
             drop((slot, counted));
         });
     }
     drop(listener);
-    // Whoever still reads after that is cut off.
+    // Connections that are still open after that are closed.
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
 }
 
@@ -139,17 +139,17 @@ async fn serve_connection(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: Option<(TlsAcceptor, usize)>,
-    pages: Arc<Routes>,
+    routes: Arc<Routes>,
     watcher: Watcher,
 ) {
     let _ = stream.set_nodelay(true);
-    // Boxed: there may be thousands, and those without TLS need not have room for it.
+    // Boxed: with thousands of connections, those without TLS must not reserve memory for it.
     match acceptor {
         None => {
             let peer = Peer { address, is_secure: false, certificate: None };
-            Box::pin(serve_http(stream, peer, pages, watcher)).await;
+            Box::pin(serve_http(stream, peer, routes, watcher)).await;
         }
-        Some(acceptor) => Box::pin(serve_tls(stream, address, acceptor, pages, watcher)).await,
+        Some(acceptor) => Box::pin(serve_tls(stream, address, acceptor, routes, watcher)).await,
     }
 }
 
@@ -157,30 +157,30 @@ async fn serve_tls(
     stream: TcpStream,
     address: SocketAddr,
     (acceptor, limit): (TlsAcceptor, usize),
-    pages: Arc<Routes>,
+    routes: Arc<Routes>,
     watcher: Watcher,
 ) {
     let handshake = acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limit)));
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => {
-            let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-            let certificate = shown.map(|der| Arc::from(der.as_ref()));
+            let first = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+            let certificate = first.map(|der| Arc::from(der.as_ref()));
             let peer = Peer { address, is_secure: true, certificate };
-            Box::pin(serve_http(stream, peer, pages, watcher)).await;
+            Box::pin(serve_http(stream, peer, routes, watcher)).await;
         }
-        Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS connection"),
-        Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
+        Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
     }
 }
 
-async fn serve_http<S>(stream: S, peer: Peer, pages: Arc<Routes>, watcher: Watcher)
+async fn serve_http<S>(stream: S, peer: Peer, routes: Arc<Routes>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let address = peer.address;
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (pages, peer) = (Arc::clone(&pages), peer.clone());
-        async move { Ok::<_, Infallible>(pages.handle(request, &peer).await) }
+        let (routes, peer) = (Arc::clone(&routes), peer.clone());
+        async move { Ok::<_, Infallible>(routes.handle(request, &peer).await) }
     });
     let mut builder = Builder::new();
     builder
@@ -191,7 +191,7 @@ where
     match tokio::time::timeout(MAX_CONNECTION_AGE, watcher.watch(connection)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%address, %error, "connection ended"),
-        Err(_) => tracing::debug!(%address, "connection lived too long"),
+        Err(_) => tracing::debug!(%address, "connection exceeded the maximum age"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server in figures.
+//! Prometheus metrics of the machine config server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct ServerRequestLabels {
     status: u16,
 }
 
-/// All figures. A clone counts into the same.
+/// All metrics. A clone shares them.
 #[derive(Clone)]
 pub struct ServerMetrics {
     inner: Arc<Inner>,
@@ -36,7 +36,7 @@ struct Inner {
 
 impl fmt::Debug for ServerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Figures").finish_non_exhaustive()
+        f.debug_struct("ServerMetrics").finish_non_exhaustive()
     }
 }
 
@@ -44,22 +44,22 @@ impl Default for ServerMetrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        registry.register("machinist_server_requests", "Answers given", requests.clone());
+        registry.register("machinist_server_requests", "Responses sent", requests.clone());
         let bytes = Family::default();
-        registry.register("machinist_server_sent_bytes", "Bytes of those answers", bytes.clone());
+        registry.register("machinist_server_sent_bytes", "Bytes of those responses", bytes.clone());
         let histogram: fn() -> Histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
         let seconds = Family::new_with_constructor(histogram);
-        let help = "How long it took to have an answer ready";
+        let help = "How long it took to prepare a response";
         registry.register("machinist_server_duration_seconds", help, seconds.clone());
         let changed = Gauge::default();
-        let help = "When something that answers are made of last changed, in seconds since 1970";
+        let help = "When an input of the responses last changed, in seconds since 1970";
         registry.register("machinist_server_changed_seconds", help, changed.clone());
         Self { inner: Arc::new(Inner { registry, requests, bytes, seconds, last_change: changed }) }
     }
 }
 
 impl ServerMetrics {
-    /// An answer was given. The pool is one that exists, or nothing: names from outside must not fill the memory.
+    /// Records a response. `pool` is an existing pool or empty: names from clients must not create label values.
     pub(super) fn record_response(
         &self,
         pool: &str,
@@ -76,14 +76,14 @@ impl ServerMetrics {
         self.inner.seconds.get_or_create(&label).observe(took.as_secs_f64());
     }
 
-    /// Something that answers are made of has changed.
+    /// Records that an input of the responses has changed.
     pub(super) fn record_change(&self) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |time| time.as_secs());
         self.inner.last_change.set(i64::try_from(now).unwrap_or(i64::MAX));
     }
 
-    /// All figures, for a page.
+    /// A source for the metrics endpoint.
     #[must_use]
     pub fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);

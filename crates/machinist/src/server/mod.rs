@@ -1,14 +1,15 @@
 //! The machine config server: Ignition configs for machines on their first boot.
 //!
 //! ```text
-//!  API ─── board (one watch a kind) ─┐
-//!                                    ├─ answers (bytes, made once) ─ page ─ listen (TLS, plain) ─→ machine
-//!  folder ─ folder (files, stamps) ──┘
+//!  API server ─ state (one watch per kind) ─┐
+//!                                           ├─ responses (cached bytes) ─ routes ─ listen (TLS, plain) ─→ machine
+//!  manifests ── directory (files, stamps) ──┘
 //! ```
 //!
-//! `door` decides with tokens, networks and limits who gets an answer at all. What is in an answer, and who gets which, is decided in `machinist_core::serve`. An answer is made when it is first
-//! asked for, and made again when something that it was made of changes; otherwise it comes from memory. When the API
-//! goes away, what is known goes on being served.
+//! `access` applies tokens, networks and limits to every request. `machinist_core::serve` decides what a response
+//! contains and who gets which. A response is built on the first request and again when one of its inputs changes;
+//! otherwise it comes from memory. While the API server is down, the cached responses are served. Called by
+//! `machinist server` and `machinist up`.
 
 mod access;
 mod binary;
@@ -53,78 +54,78 @@ use tls::ConfigServerCertificate;
 pub use token_file::{TOKEN_FILE_NAME as TOKEN_FILE, TokenFile};
 use tokens::{ApiTokens, TokenStore};
 
-/// How often files are looked at that may change under the server: certificates, tokens.
+/// How often files that may change are checked: certificates, tokens.
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where and how to listen.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// With TLS.
+    /// The address with TLS.
     pub secure: Option<ListenAddress>,
-    /// Without.
+    /// The address without TLS.
     pub insecure: Option<ListenAddress>,
     /// Where figures are served, if anywhere.
     pub metrics_listen: Option<ListenAddress>,
-    /// The figures: whoever runs the server may show them elsewhere.
+    /// The metrics, which the caller may also serve elsewhere.
     pub metrics_registry: ServerMetrics,
-    /// What is spoken with TLS.
+    /// TLS versions and cipher suites.
     pub tls: tls::ServerTlsSettings,
-    /// The status for a pool that there is none of.
+    /// The HTTP status for an unknown pool.
     pub unknown_pool_status: u16,
-    /// Who gets an answer.
+    /// Who may send requests.
     pub access: AccessOptions,
 }
 
 /// Where the server's certificate comes from.
 #[derive(Debug, Clone)]
 pub enum ServingIdentity {
-    /// Out of files, which may be replaced at any time.
+    /// Files, which are read again when they change.
     Files {
-        /// The certificate, and those between it and the CA.
+        /// The certificate and its intermediates.
         certificate: PathBuf,
-        /// Its key.
+        /// The private key.
         key: PathBuf,
     },
-    /// From whoever runs the server.
+    /// A certificate from the caller.
     Provided(ConfigServerCertificate),
 }
 
-/// How new machines reach the API.
+/// How new machines connect to the API server.
 #[derive(Debug, Clone)]
 pub enum ApiAccess {
-    /// Out of files that may change.
+    /// From files, which are read again when they change.
     Files {
-        /// The address of the API.
+        /// The URL of the API server.
         api_server: String,
-        /// A folder with `token` and `ca.crt`.
-        folder: PathBuf,
+        /// A directory with `token` and `ca.crt`.
+        directory: PathBuf,
     },
-    /// Where the API is and whom to trust.
+    /// Fixed values.
     Static {
-        /// The address of the API.
+        /// The URL of the API server.
         api_server: String,
-        /// The CA.
+        /// The CA certificates.
         authority: String,
-        /// A file with the token that machines join with, where they are to; else there is nothing secret.
+        /// A file with the bootstrap token, if machines join. Without it, the kubeconfig contains no secret.
         token: Option<PathBuf>,
     },
 }
 
-/// How machines get the sealed halves of their configs.
+/// How machines get the sealed parts of their configs.
 #[derive(Debug, Clone)]
 pub struct EnrolmentOptions {
-    /// Where they reach the server.
+    /// The URL at which machines reach the server.
     pub url: String,
-    /// Whom they are to trust there, as PEM.
+    /// The CA certificates to trust there, as PEM.
     pub ca: String,
-    /// The file that this is in, if it is; it may be replaced at any time.
+    /// The file of the CA certificates, if any; it is read again for every config.
     pub ca_file: Option<PathBuf>,
 }
 
 impl EnrolmentOptions {
     fn sealing(&self, pool: String, paths: Vec<String>) -> SealingConfig {
         let file = self.ca_file.as_deref();
-        // One that is being replaced is read the next time.
+        // A file that is being replaced is read the next time.
         let read = file.and_then(|file| std::fs::read_to_string(file).ok());
         let read = read.filter(|text| !text.trim().is_empty());
         let authority = read.unwrap_or_else(|| self.ca.clone());
@@ -132,36 +133,36 @@ impl EnrolmentOptions {
     }
 }
 
-/// How to serve out of the API.
+/// How to serve from the API server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// The namespace of the system's own objects.
+    /// The namespace of Machinist's own objects.
     pub namespace: String,
     /// The namespace of provisioning tokens and enrolments.
     pub access_namespace: String,
-    /// How new machines reach the API.
+    /// How new machines connect to the API server.
     pub api_access: ApiAccess,
-    /// Whether a home without a ControllerConfig is served too.
+    /// Whether to serve without a ControllerConfig.
     pub controller_config_optional: bool,
-    /// How answers are split, if they are.
+    /// How configs are sealed, if at all.
     pub enrolment: Option<EnrolmentOptions>,
-    /// The program that machines complete their first boot with, if they get it here.
+    /// The binary that machines download to complete their first boot, if any.
     pub binary: Option<ServedBinary>,
 }
 
-/// Where a server really listens.
+/// The addresses that a server listens on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ListenAddresses {
-    /// With TLS.
+    /// The address with TLS.
     pub secure: Option<SocketAddr>,
-    /// Without.
+    /// The address without TLS.
     pub insecure: Option<SocketAddr>,
 }
 
-/// Serves out of the API until `stop` ends. It begins to listen when it has seen everything once, and says so.
+/// Serves from the API server until `stop`. It listens, and calls `ready`, when all objects are in the caches.
 ///
 /// # Errors
-/// It cannot begin: an address is taken, a certificate cannot be read.
+/// It cannot start: an address is in use, or a certificate cannot be read.
 pub async fn start(
     client: Client,
     options: ServerOptions,
@@ -171,61 +172,62 @@ pub async fn start(
     stop: CancellationToken,
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
-    let figures = listen.metrics_registry.clone();
+    let metrics = listen.metrics_registry.clone();
     let certificate = certificate(&identity).await?;
-    let begin = async {
+    let prepare = async {
         let (mut tokens, mut registrar) = (None, None);
         if listen.access.require_token || options.enrolment.is_some() {
             let namespace = options.access_namespace.as_str();
-            let home = ApiTokens::start_watch(client.clone(), namespace, &mut tasks).await;
-            tokens = Some(TokenStore::Api(Box::new(home)));
+            let api_tokens = ApiTokens::start_watch(client.clone(), namespace, &mut tasks).await;
+            tokens = Some(TokenStore::Api(Box::new(api_tokens)));
         }
         if options.enrolment.is_some() {
             let (client, namespace) = (client.clone(), options.access_namespace.as_str());
             registrar = Some(EnrolmentRegistrar::with_api(client, namespace, &mut tasks).await?);
         }
-        let program = options.binary.clone();
-        let board = ServerState::new(client, options);
-        board.start(&mut tasks, figures.clone()).await;
-        anyhow::Ok((board, tokens, registrar, program))
+        let binary = options.binary.clone();
+        let state = ServerState::new(client, options);
+        state.start(&mut tasks, metrics.clone()).await;
+        anyhow::Ok((state, tokens, registrar, binary))
     };
-    let (board, tokens, registrar, program) = tokio::select! {
-        begun = begin => begun?,
+    let (state, tokens, registrar, binary) = tokio::select! {
+        prepared = prepare => prepared?,
         () = stop.cancelled() => return Ok(()),
     };
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
-    let (source, door) =
-        (ConfigSource::Api(Box::new(board)), AccessControl::new(listen.access.clone(), tokens));
-    let pages = Routes::new(source, door, listen.unknown_pool_status, figures, registrar);
-    let pages = pages.with_binary(program);
-    serve(pages, listen, identity, (certificate, acceptor), ready, stop).await
+    let (source, access) =
+        (ConfigSource::Api(Box::new(state)), AccessControl::new(listen.access.clone(), tokens));
+    let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
+    let routes = routes.with_binary(binary);
+    serve(routes, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
-/// Serves out of a folder until `stop` ends.
+/// Serves from a directory until `stop`.
 ///
 /// # Errors
-/// It cannot begin: an address is taken, a certificate cannot be read.
+/// It cannot start: an address is in use, or a certificate cannot be read.
 pub async fn bootstrap(
-    folder: ManifestDirectory,
+    directory: ManifestDirectory,
     listen: ListenOptions,
     identity: ServingIdentity,
     ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
     let certificate = certificate(&identity).await?;
-    let figures = listen.metrics_registry.clone();
-    let registrar = folder.enrolment.is_some().then(EnrolmentRegistrar::in_memory).transpose()?;
+    let metrics = listen.metrics_registry.clone();
+    let registrar =
+        directory.enrolment.is_some().then(EnrolmentRegistrar::in_memory).transpose()?;
     let acceptor = acceptor(&listen, &certificate, registrar.as_ref())?;
-    let tokens = TokenStore::File(TokenFile::new(folder.base.join(TOKEN_FILE)));
-    let program = folder.binary.clone();
-    let source = ConfigSource::Directory(Arc::new(folder));
-    let door = AccessControl::new(listen.access.clone(), Some(tokens));
-    let pages = Routes::new(source, door, listen.unknown_pool_status, figures, registrar);
-    let pages = pages.with_binary(program);
-    serve(pages, listen, identity, (certificate, acceptor), ready, stop).await
+    let tokens = TokenStore::File(TokenFile::new(directory.base.join(TOKEN_FILE)));
+    let binary = directory.binary.clone();
+    let source = ConfigSource::Directory(Arc::new(directory));
+    let access = AccessControl::new(listen.access.clone(), Some(tokens));
+    let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
+    let routes = routes.with_binary(binary);
+    serve(routes, listen, identity, (certificate, acceptor), ready, stop).await
 }
 
-/// The certificate to begin with.
+/// The certificate at the start.
 async fn certificate(identity: &ServingIdentity) -> Result<ConfigServerCertificate> {
     match identity {
         ServingIdentity::Provided(certificate) => Ok(certificate.clone()),
@@ -246,36 +248,42 @@ fn acceptor(
 }
 
 async fn serve(
-    pages: Routes,
+    routes: Routes,
     listen: ListenOptions,
     identity: ServingIdentity,
     (certificate, acceptor): (ConfigServerCertificate, TlsAcceptor),
     ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
-    let pages = Arc::new(pages);
-    let (mut serving, mut beside) = (JoinSet::new(), JoinSet::new());
+    let routes = Arc::new(routes);
+    let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
     let mut listening = ListenAddresses::default();
-    let most = listen.access.max_connections;
-    if let Some(place) = &listen.secure {
-        let listener = sockets::listen(place, "--secure-port").await?;
+    let max_connections = listen.access.max_connections;
+    if let Some(address) = &listen.secure {
+        let listener = sockets::listen(address, "--secure-port").await?;
         listening.secure = Some(listener.local_addr()?);
-        let (pages, stop) = (Arc::clone(&pages), stop.clone());
-        serving.spawn(listen::run(listener, Some(acceptor), pages, most, stop));
+        let (routes, stop) = (Arc::clone(&routes), stop.clone());
+        serving.spawn(listen::run(listener, Some(acceptor), routes, max_connections, stop));
     }
-    if let Some(place) = &listen.insecure {
-        let listener = sockets::listen(place, "--insecure-port").await?;
+    if let Some(address) = &listen.insecure {
+        let listener = sockets::listen(address, "--insecure-port").await?;
         listening.insecure = Some(listener.local_addr()?);
-        serving.spawn(listen::run(listener, None, Arc::clone(&pages), most, stop.clone()));
+        serving.spawn(listen::run(
+            listener,
+            None,
+            Arc::clone(&routes),
+            max_connections,
+            stop.clone(),
+        ));
     }
-    if let Some(place) = &listen.metrics_listen {
-        let listener = sockets::listen(place, "--metrics-listen").await?;
-        let page =
+    if let Some(address) = &listen.metrics_listen {
+        let listener = sockets::listen(address, "--metrics-listen").await?;
+        let endpoint =
             MetricsEndpoint { sources: vec![listen.metrics_registry.source()], health: None };
-        beside.spawn(page.serve(listener));
+        background.spawn(endpoint.serve(listener));
     }
     if let ServingIdentity::Files { certificate: file, key } = identity {
-        beside.spawn(reload::watch_files(file, key, certificate, FILE_POLL_INTERVAL));
+        background.spawn(reload::watch_files(file, key, certificate, FILE_POLL_INTERVAL));
     }
     ready(listening);
     while serving.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! The server's certificate in files: whoever replaces them need not restart anything.
+//! Reloads the server's certificate when its files change, without a restart.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,16 +16,16 @@ pub(super) async fn read(certificate: &Path, key: &Path) -> Result<PemPair> {
     Ok(PemPair { certificate: read(certificate).await?, key: read(key).await? })
 }
 
-/// Looks at the files for ever. While one of the two is replaced and the other not yet, the old pair stays.
+/// Checks the files periodically. While only one of the two is replaced, the old pair stays in use.
 pub(super) async fn watch_files(
     certificate: PathBuf,
     key: PathBuf,
     current: ConfigServerCertificate,
-    every: Duration,
+    interval: Duration,
 ) {
     let mut known = read(&certificate, &key).await.ok();
     loop {
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(interval).await;
         let Ok(pair) = read(&certificate, &key).await else { continue };
         if known.as_ref() == Some(&pair) {
             continue;
@@ -34,7 +34,7 @@ pub(super) async fn watch_files(
             Ok(()) => tracing::info!(file = %certificate.display(), "serving certificate replaced"),
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(file = %certificate.display(), error, "cannot use the new certificate");
+                tracing::warn!(file = %certificate.display(), error, "cannot use the new serving certificate");
             }
         }
         known = Some(pair);

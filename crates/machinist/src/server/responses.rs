@@ -1,4 +1,4 @@
-//! The answers for one pool: made once for each version, and kept until the pool gets others.
+//! The responses of one pool: built once per Ignition version, and cached until the inputs change.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 use http::HeaderValue;
 use kube::Resource;
 use machinist_core::api::{ControllerConfig, MachineConfig};
+use machinist_core::hex::hex;
 use machinist_core::ignition::IgnitionVersion;
 use machinist_core::serve::enrol::SealingConfig;
 use machinist_core::serve::first_boot::FirstBootConfig;
@@ -20,15 +21,15 @@ use machinist_core::serve::{
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-/// As many answers with an index are kept for a pool.
+/// The number of cached responses with an etcd index per pool.
 const MAX_INDEXED: usize = 32;
-/// As many versions of the specification are served.
+/// The number of served versions of the Ignition specification.
 const VERSION_COUNT: usize = 7;
 
-/// An answer, or why there is none.
+/// A response, or the reason for a refusal.
 pub(super) type ServeResult<T> = Result<T, Arc<ServeError>>;
 
-/// What the answers of a pool are made of.
+/// The inputs of a pool's responses.
 #[derive(Clone)]
 pub(super) struct ResponseInputs {
     pub machine_config: Arc<MachineConfig>,
@@ -42,7 +43,7 @@ pub(super) struct ResponseInputs {
 }
 
 impl ResponseInputs {
-    /// Whether the same answers would come out.
+    /// Whether the responses would be the same.
     pub(super) fn is_unchanged(&self, other: &Self) -> bool {
         let authorities = match (&self.controller_config, &other.controller_config) {
             (Some(one), Some(other)) => is_same_object(one, other),
@@ -72,7 +73,7 @@ impl ResponseInputs {
     }
 }
 
-/// Whether two versions of an object are one: a watch that starts anew brings all of them again.
+/// Whether two objects are the same version: a watch that restarts delivers all objects again.
 fn is_same_object<K: Resource>(one: &Arc<K>, other: &Arc<K>) -> bool {
     let version = |object: &K| {
         let meta = object.meta();
@@ -81,11 +82,11 @@ fn is_same_object<K: Resource>(one: &Arc<K>, other: &Arc<K>) -> bool {
     Arc::ptr_eq(one, other) || version(one).is_some_and(|it| Some(it) == version(other))
 }
 
-/// The bytes of an answer.
+/// The bytes of a response.
 pub(super) struct CachedBody {
-    /// As it is.
+    /// Uncompressed.
     pub body: Bytes,
-    /// What tells it from others.
+    /// The entity tag.
     pub etag: HeaderValue,
     gzip: OnceCell<(Bytes, HeaderValue)>,
 }
@@ -100,9 +101,9 @@ impl CachedBody {
     pub(super) async fn gzip(&self) -> (Bytes, HeaderValue) {
         let make = || async {
             let body = self.body.clone();
-            let packed = tokio::task::spawn_blocking(move || compress(&body)).await;
-            let packed = packed.ok().flatten().unwrap_or_else(|| self.body.clone());
-            (packed, etag(&self.body, "-gzip"))
+            let compressed = tokio::task::spawn_blocking(move || compress(&body)).await;
+            let compressed = compressed.ok().flatten().unwrap_or_else(|| self.body.clone());
+            (compressed, etag(&self.body, "-gzip"))
         };
         self.gzip.get_or_init(make).await.clone()
     }
@@ -115,17 +116,16 @@ fn compress(body: &Bytes) -> Option<Bytes> {
 }
 
 fn etag(body: &[u8], end: &str) -> HeaderValue {
-    let hash: String =
-        Sha256::digest(body).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(body)[..16]);
     HeaderValue::try_from(format!("\"{hash}{end}\""))
         .unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
 type ResponseCell = Arc<OnceCell<ServeResult<Arc<CachedBody>>>>;
 
-/// The answers for one pool.
+/// The responses of one pool.
 pub(super) struct PoolResponses {
-    /// What they are made of.
+    /// The inputs of the responses.
     pub inputs: ResponseInputs,
     plain: [ResponseCell; VERSION_COUNT],
     indexed: Mutex<HashMap<(usize, u16), ResponseCell>>,
@@ -134,14 +134,14 @@ pub(super) struct PoolResponses {
 
 impl fmt::Debug for PoolResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").field("config", &self.config_name()).finish_non_exhaustive()
+        f.debug_struct("PoolResponses").field("config", &self.config_name()).finish_non_exhaustive()
     }
 }
 
 impl PoolResponses {
-    pub(super) fn new(material: ResponseInputs) -> Self {
+    pub(super) fn new(inputs: ResponseInputs) -> Self {
         Self {
-            inputs: material,
+            inputs: inputs,
             plain: Default::default(),
             indexed: Mutex::default(),
             sealed: Mutex::default(),
@@ -153,12 +153,12 @@ impl PoolResponses {
         self.inputs.machine_config.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The answer to a question; it is made by the first who asks.
-    pub(super) async fn response(&self, asked: &ConfigRequest) -> ServeResult<Arc<CachedBody>> {
-        let cell = self.cell(asked);
+    /// The response to a request. The first request builds it.
+    pub(super) async fn response(&self, request: &ConfigRequest) -> ServeResult<Arc<CachedBody>> {
+        let cell = self.cell(request);
         let make = || async {
-            let (material, asked) = (self.inputs.clone(), asked.clone());
-            let made = tokio::task::spawn_blocking(move || assemble(&material.inputs(), &asked));
+            let (inputs, request) = (self.inputs.clone(), request.clone());
+            let made = tokio::task::spawn_blocking(move || assemble(&inputs.inputs(), &request));
             match made.await {
                 Ok(made) => made.map(|body| Arc::new(CachedBody::new(body))).map_err(Arc::new),
                 Err(error) => Err(Arc::new(ServeError::Unreadable(error.to_string()))),
@@ -167,39 +167,39 @@ impl PoolResponses {
         cell.get_or_init(make).await.clone()
     }
 
-    fn cell(&self, asked: &ConfigRequest) -> ResponseCell {
-        // The sealed half is always of the newest version.
-        if asked.half == ConfigHalf::Sealed {
-            return cached_cell(&self.sealed, asked.etcd_index);
+    fn cell(&self, request: &ConfigRequest) -> ResponseCell {
+        // The sealed part always has the newest version.
+        if request.half == ConfigHalf::Sealed {
+            return cached_cell(&self.sealed, request.etcd_index);
         }
-        let slot = slot(&asked.version);
-        match asked.etcd_index {
+        let slot = slot(&request.version);
+        match request.etcd_index {
             Some(index) => cached_cell(&self.indexed, (slot, index)),
             None => Arc::clone(&self.plain[slot]),
         }
     }
 
-    /// The versions that were asked for.
+    /// The versions that were request for.
     pub(super) fn versions(&self) -> Vec<IgnitionVersion> {
         let made = (0..self.plain.len()).filter(|slot| self.plain[*slot].initialized());
         made.map(version).collect()
     }
 }
 
-/// The place of an answer among those that are kept.
+/// The cell of a cached response.
 fn cached_cell<K: Eq + std::hash::Hash>(
     cells: &Mutex<HashMap<K, ResponseCell>>,
     key: K,
 ) -> ResponseCell {
     let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
     if cells.len() >= MAX_INDEXED && !cells.contains_key(&key) {
-        // A control plane has three members, or five; whoever asks for more is playing.
+        // A control plane has three or five members: more indexes are abuse.
         cells.clear();
     }
     Arc::clone(cells.entry(key).or_default())
 }
 
-/// Where the answer of a version is kept.
+/// The slot of a version.
 fn slot(version: &IgnitionVersion) -> usize {
     match version.major {
         3 => usize::try_from(version.minor).map_or(0, |minor| (minor + 1).min(6)),
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_version_has_its_place() {
+    fn every_version_has_its_slot() {
         for served in [(2, 2), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5)] {
             let served = IgnitionVersion::new(served.0, served.1);
             assert_eq!(version(slot(&served)), served);

@@ -1,4 +1,4 @@
-//! From a request to its answer: the shell around `machinist_core::serve`.
+//! HTTP routes: parses requests, lets `machinist_core::serve` decide, and logs every response.
 
 mod enrol;
 
@@ -28,7 +28,7 @@ use super::metrics::ServerMetrics;
 use super::responses::{CachedBody, PoolResponses, ServeResult};
 use super::state::ServerState;
 
-/// Where answers come from.
+/// Where configs come from.
 #[derive(Debug)]
 pub(super) enum ConfigSource {
     Api(Box<ServerState>),
@@ -38,26 +38,26 @@ pub(super) enum ConfigSource {
 impl ConfigSource {
     async fn pool(&self, name: &str) -> ServeResult<Arc<PoolResponses>> {
         match self {
-            Self::Api(board) => board.pool(name),
-            Self::Directory(folder) => folder.pool(name).await,
+            Self::Api(state) => state.pool(name),
+            Self::Directory(directory) => directory.pool(name).await,
         }
     }
 }
 
-/// All pages.
+/// All routes of the server.
 #[derive(Debug)]
 pub(super) struct Routes {
     source: ConfigSource,
     access: AccessControl,
     unknown_pool: StatusCode,
     metrics: ServerMetrics,
-    /// Knows who may have the sealed halves, where answers are split.
+    /// Decides who may get the sealed parts, if configs are sealed.
     registrar: Option<EnrolmentRegistrar>,
-    /// What machines complete their first boot with, if they get it here.
+    /// The binary that machines download to complete their first boot, if any.
     binary: Option<ServedBinary>,
 }
 
-/// What a request was about, for the log and the figures.
+/// What a request was about, for the log and the metrics.
 #[derive(Debug, Default)]
 struct AccessLogEntry {
     pool: String,
@@ -65,7 +65,7 @@ struct AccessLogEntry {
     version: String,
     config: String,
     token: String,
-    /// What was asked for, if not the open part of a config.
+    /// The requested part, unless it is the open part of a config.
     part: &'static str,
     /// The id of the machine's key, once it is known.
     machine: String,
@@ -74,32 +74,32 @@ struct AccessLogEntry {
 impl Routes {
     pub(super) fn new(
         source: ConfigSource,
-        door: AccessControl,
+        access: AccessControl,
         unknown_pool: u16,
-        figures: ServerMetrics,
+        metrics: ServerMetrics,
         registrar: Option<EnrolmentRegistrar>,
     ) -> Self {
         let unknown_pool = StatusCode::from_u16(unknown_pool).unwrap_or(StatusCode::NOT_FOUND);
-        Self { source, access: door, unknown_pool, metrics: figures, registrar, binary: None }
+        Self { source, access: access, unknown_pool, metrics: metrics, registrar, binary: None }
     }
 
-    /// With a program for machines.
-    pub(super) fn with_binary(self, program: Option<ServedBinary>) -> Self {
-        Self { binary: program, ..self }
+    /// Adds a binary for machines.
+    pub(super) fn with_binary(self, binary: Option<ServedBinary>) -> Self {
+        Self { binary: binary, ..self }
     }
 
-    /// The answer to a request.
+    /// Handles a request.
     pub(super) async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> HttpResponse {
         let (head, body) = request.into_parts();
         let (method, path, query) = (head.method.as_str(), head.uri.path(), head.uri.query());
-        let split = self.registrar.as_ref().and_then(|_| sealed_route(method, path));
-        let handed = self.binary.as_ref().and_then(|_| binary_route(method, path));
+        let sealed = self.registrar.as_ref().and_then(|_| sealed_route(method, path));
+        let download = self.binary.as_ref().and_then(|_| binary_route(method, path));
         let start = Instant::now();
-        let answer = match split.or(handed).unwrap_or_else(|| route(method, path, query)) {
+        let response = match sealed.or(download).unwrap_or_else(|| route(method, path, query)) {
             ServerRoute::Binary => {
                 match (self.access.check_address(peer.address.ip()), &self.binary) {
                     (Err(refusal), _) => self.refusal_response(&refusal),
-                    (Ok(()), Some(program)) => program.response(),
+                    (Ok(()), Some(binary)) => binary.response(),
                     (Ok(()), None) => empty_response(StatusCode::NOT_FOUND),
                 }
             }
@@ -108,15 +108,15 @@ impl Routes {
                 return self.serve_config(&pool, &head, peer, "sealed").await;
             }
             ServerRoute::Enrol { pool } => return self.enrol(&pool, &head, body, peer).await,
-            // Asked all the time, by those who keep us alive.
+            // Health probes are frequent, so they are not logged.
             ServerRoute::Health => return empty_response(StatusCode::OK),
             ServerRoute::NotFound => empty_response(StatusCode::NOT_FOUND),
             ServerRoute::MethodNotAllowed => empty_response(StatusCode::METHOD_NOT_ALLOWED),
             ServerRoute::BadPath => empty_response(StatusCode::BAD_REQUEST),
-            ServerRoute::Redirect(place) => redirect(&place),
+            ServerRoute::Redirect(location) => redirect(&location),
         };
-        self.log_request(&AccessLogEntry::default(), &head, peer.address, &answer, None, start);
-        answer
+        self.log_request(&AccessLogEntry::default(), &head, peer.address, &response, None, start);
+        response
     }
 
     async fn serve_config(
@@ -127,63 +127,64 @@ impl Routes {
         part: &'static str,
     ) -> HttpResponse {
         let start = Instant::now();
-        let mut account =
-            AccessLogEntry { pool: pool.to_owned(), part, ..AccessLogEntry::default() };
+        let mut entry = AccessLogEntry { pool: pool.to_owned(), part, ..AccessLogEntry::default() };
         let outcome = match part {
-            "sealed" => self.sealed_config(pool, head, peer, &mut account).await,
-            _ => self.open_config(pool, head, peer, &mut account).await,
+            "sealed" => self.sealed_config(pool, head, peer, &mut entry).await,
+            _ => self.open_config(pool, head, peer, &mut entry).await,
         };
-        let answer = match &outcome {
+        let response = match &outcome {
             Ok(made) => config_response(made, &head.headers).await,
             Err(refusal) => self.refusal_response(refusal),
         };
-        self.log_request(&account, head, peer.address, &answer, outcome.err(), start);
-        answer
+        self.log_request(&entry, head, peer.address, &response, outcome.err(), start);
+        response
     }
 
-    /// What everyone gets, or everyone with a token.
+    /// The config, or the open part of a sealed one.
     async fn open_config(
         &self,
         pool: &str,
         head: &Parts,
         peer: &Peer,
-        account: &mut AccessLogEntry,
+        entry: &mut AccessLogEntry,
     ) -> ServeResult<Arc<CachedBody>> {
         let token = self.access.authorize(pool, head, peer.address.ip())?;
         if let Some(token) = &token {
-            account.token.clone_from(&token.id);
+            entry.token.clone_from(&token.id);
         }
         let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
         let version = served_version(text(header::ACCEPT), text(header::USER_AGENT))?;
-        let made = self.cached_response(pool, head, version, ConfigHalf::Public, account).await?;
+        let made = self.cached_response(pool, head, version, ConfigHalf::Public, entry).await?;
         if let Some(token) = token.filter(|_| head.method == Method::GET) {
             self.access.count_use(&token).await?;
         }
         Ok(made)
     }
 
-    /// What machines get that have shown who they are.
+    /// The sealed part, for enrolled machines.
     async fn sealed_config(
         &self,
         pool: &str,
         head: &Parts,
         peer: &Peer,
-        account: &mut AccessLogEntry,
+        entry: &mut AccessLogEntry,
     ) -> ServeResult<Arc<CachedBody>> {
         self.access.check_address(peer.address.ip())?;
-        let Some(shown) = &peer.certificate else {
-            return Err(Arc::new(ServeError::Unauthorized("no certificate came with the request")));
+        let Some(certificate) = &peer.certificate else {
+            return Err(Arc::new(ServeError::Unauthorized(
+                "the request has no client certificate",
+            )));
         };
-        let who = user_of_certificate(shown)
-            .map_err(|_| ServeError::Unauthorized("the certificate is none"))?;
+        let who = user_of_certificate(certificate)
+            .map_err(|_| ServeError::Unauthorized("the client certificate is invalid"))?;
         let Some(id) = id_for_pool(&who.user, &who.groups, pool) else {
             return Err(Arc::new(ServeError::Forbidden("the certificate is for another pool")));
         };
-        id.clone_into(&mut account.machine);
+        id.clone_into(&mut entry.machine);
         if !self.registrar.as_ref().is_some_and(|registrar| registrar.is_enrolled(id, pool)) {
-            return Err(Arc::new(ServeError::Forbidden("the machine is not enrolled any more")));
+            return Err(Arc::new(ServeError::Forbidden("the machine is no longer enrolled")));
         }
-        self.cached_response(pool, head, IgnitionVersion::MAX, ConfigHalf::Sealed, account).await
+        self.cached_response(pool, head, IgnitionVersion::MAX, ConfigHalf::Sealed, entry).await
     }
 
     async fn cached_response(
@@ -192,14 +193,14 @@ impl Routes {
         head: &Parts,
         version: IgnitionVersion,
         part: ConfigHalf,
-        account: &mut AccessLogEntry,
+        entry: &mut AccessLogEntry,
     ) -> ServeResult<Arc<CachedBody>> {
-        account.version = version.to_string();
+        entry.version = version.to_string();
         let etcd_index = etcd_index::requested_index(pool, head.uri.query())?;
-        let answers = self.source.pool(pool).await?;
-        account.is_known = true;
-        answers.config_name().clone_into(&mut account.config);
-        answers.response(&ConfigRequest { version, etcd_index, half: part }).await
+        let responses = self.source.pool(pool).await?;
+        entry.is_known = true;
+        responses.config_name().clone_into(&mut entry.config);
+        responses.response(&ConfigRequest { version, etcd_index, half: part }).await
     }
 
     fn refusal_response(&self, refusal: &ServeError) -> HttpResponse {
@@ -209,20 +210,20 @@ impl Routes {
                 StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
         };
-        let mut answer = empty_response(status);
+        let mut response = empty_response(status);
         if let Some(seconds) = refusal.retry_after() {
-            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        answer
+        response
     }
 
-    /// One line for every answer: who, what, which config; never what is in it.
+    /// Logs one line per response: who requested what, never the contents.
     fn log_request(
         &self,
-        account: &AccessLogEntry,
+        entry: &AccessLogEntry,
         head: &Parts,
         peer: SocketAddr,
-        answer: &HttpResponse,
+        response: &HttpResponse,
         refusal: Option<Arc<ServeError>>,
         start: Instant,
     ) {
@@ -231,11 +232,11 @@ impl Routes {
             value.unwrap_or_default().chars().take(200).collect::<String>()
         };
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let status = answer.status().as_u16();
-        let size = hyper::body::Body::size_hint(answer.body()).exact().unwrap_or_default();
+        let status = response.status().as_u16();
+        let size = hyper::body::Body::size_hint(response.body()).exact().unwrap_or_default();
         let short = |text: &str| text.chars().take(100).collect::<String>();
-        // Without its query, in which a token may be.
-        let (pool, path) = (short(&account.pool), short(head.uri.path()));
+        // Without the query, which may contain a token.
+        let (pool, path) = (short(&entry.pool), short(head.uri.path()));
         tracing::info!(
             target: "machinist::server::audit",
             ?pool,
@@ -243,19 +244,19 @@ impl Routes {
             status,
             method = head.method.as_str(),
             path,
-            part = account.part,
-            machine = account.machine,
-            config = account.config,
-            version = account.version,
-            token = account.token,
+            part = entry.part,
+            machine = entry.machine,
+            config = entry.config,
+            version = entry.version,
+            token = entry.token,
             size,
             agent = text(header::USER_AGENT),
             accept = text(header::ACCEPT),
             reason = refusal.map(|refusal| refusal.to_string()),
             "answered"
         );
-        let pool = if account.is_known { account.pool.as_str() } else { "" };
+        let pool = if entry.is_known { entry.pool.as_str() } else { "" };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        self.metrics.record_response(pool, &account.version, status, size, start.elapsed());
+        self.metrics.record_response(pool, &entry.version, status, size, start.elapsed());
     }
 }

@@ -1,4 +1,4 @@
-//! Where a port comes from: an address of our own, or a socket that systemd has opened for us.
+//! Listening sockets: bound by this process, or inherited from systemd (socket activation).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tokio::net::TcpListener;
 
 use crate::listen;
 
-/// The sockets that systemd has opened, by what they are for.
+/// The sockets that systemd passed, by purpose.
 #[derive(Debug, Clone, Default)]
 pub struct InheritedSockets {
-    /// With TLS.
+    /// HTTP with TLS.
     pub secure: Option<ListenAddress>,
-    /// Without.
+    /// HTTP without TLS.
     pub insecure: Option<ListenAddress>,
-    /// Figures.
+    /// Metrics.
     pub metrics: Option<ListenAddress>,
 }
 
 /// Where to listen.
 #[derive(Debug, Clone)]
 pub enum ListenAddress {
-    /// At an address; port 0 is any free one.
+    /// Bind this address; port 0 selects any free port.
     Address(SocketAddr),
-    /// At a socket that is open already.
+    /// Use this open socket.
     Socket(Arc<std::net::TcpListener>),
 }
 
-/// The sockets of this process's unit; none if it was not started by a socket.
+/// The sockets that systemd passed to this process; none without socket activation.
 ///
 /// # Errors
-/// One of them is no TCP socket that listens, or it is not clear what they are for.
+/// A socket is not a listening TCP socket, or the names do not show its purpose.
 pub fn inherited_sockets() -> Result<Option<InheritedSockets>> {
     let mut passed = ListenFd::from_env();
     if passed.len() == 0 {
@@ -45,7 +45,8 @@ pub fn inherited_sockets() -> Result<Option<InheritedSockets>> {
     let mut take = |at: Option<usize>| -> Result<Option<ListenAddress>> {
         let Some(at) = at else { return Ok(None) };
         let socket = passed.take_tcp_listener(at);
-        let socket = socket.context("a socket that systemd has opened is not one of TCP")?;
+        let socket =
+            socket.context("systemd passed a socket that is not a listening TCP socket")?;
         Ok(socket.map(|socket| ListenAddress::Socket(Arc::new(socket))))
     };
     Ok(Some(InheritedSockets {
@@ -55,17 +56,18 @@ pub fn inherited_sockets() -> Result<Option<InheritedSockets>> {
     }))
 }
 
-/// Listens.
-pub(super) async fn listen(place: &ListenAddress, flag: &str) -> Result<TcpListener> {
-    let listener = match place {
+/// Starts to listen.
+pub(super) async fn listen(address: &ListenAddress, flag: &str) -> Result<TcpListener> {
+    let listener = match address {
         ListenAddress::Address(address) => listen::bind(*address, flag).await?,
         ListenAddress::Socket(socket) => {
-            let socket = socket.try_clone().context("cannot use the socket of systemd")?;
+            let socket = socket.try_clone().context("cannot use the socket that systemd passed")?;
             socket.set_nonblocking(true)?;
             TcpListener::from_std(socket)?
         }
     };
     let address = listener.local_addr()?;
-    tracing::info!(%address, "listening ({})", flag.trim_start_matches("--"));
+    let socket = flag.trim_start_matches("--");
+    tracing::info!(%address, socket, "listening");
     Ok(listener)
 }

@@ -1,4 +1,4 @@
-//! Answers out of the API: what the watches know, put together whenever something changes.
+//! Responses from the API server: watches fill caches, and every change rebuilds the affected responses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,12 +32,12 @@ use crate::kubernetes::reflectors::{
 
 /// The ConfigMap with the CA of the API server.
 const KUBECONFIG_DATA: &str = "kubeconfig-data";
-/// How long the start waits for kinds that the API server may lack.
+/// How long to wait for kinds that an API server may not serve.
 const OPTIONAL_KIND_TIMEOUT: Duration = Duration::from_secs(3);
 
 type PoolTable = BTreeMap<String, ServeResult<Arc<PoolResponses>>>;
 
-/// What is known. A clone is the same board.
+/// The caches, and the responses of each pool. A clone shares them.
 #[derive(Clone)]
 pub(super) struct ServerState {
     client: Client,
@@ -54,7 +54,7 @@ pub(super) struct ServerState {
 
 impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -74,7 +74,7 @@ impl ServerState {
         }
     }
 
-    /// The answers for a pool.
+    /// The responses for a pool.
     pub(super) fn pool(&self, name: &str) -> ServeResult<Arc<PoolResponses>> {
         let table = self.table();
         match table.get(name) {
@@ -87,8 +87,8 @@ impl ServerState {
         Arc::clone(&self.table.read())
     }
 
-    /// Starts the watches; is over when everything has been seen once. They end with the tasks.
-    pub(super) async fn start(&self, tasks: &mut JoinSet<()>, figures: ServerMetrics) {
+    /// Starts the watches and returns when all caches are filled. The watches end with the tasks.
+    pub(super) async fn start(&self, tasks: &mut JoinSet<()>, metrics: ServerMetrics) {
         let mut reflectors = Reflectors::new(self.client.clone(), FailureLog::default(), tasks);
         reflectors.watch_all(&self.pools);
         reflectors.watch_all(&self.configs);
@@ -104,12 +104,12 @@ impl ServerState {
         // A server without the right to read images still has to serve configs.
         let optional = wait_until_ready(changes_of(&[&self.os_configs, &self.os_builds]));
         let _ = tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, optional).await;
-        self.rebuild(&figures).await;
-        tasks.spawn(self.clone().run(figures));
+        self.rebuild(&metrics).await;
+        tasks.spawn(self.clone().run(metrics));
     }
 
-    /// Puts everything together anew after each change, for ever.
-    async fn run(self, figures: ServerMetrics) {
+    /// Rebuilds the responses after each change.
+    async fn run(self, metrics: ServerMetrics) {
         let mut changes = merge_changes(changes_of(&[
             &self.pools,
             &self.configs,
@@ -121,11 +121,11 @@ impl ServerState {
         loop {
             // Files have no watch, so they are read again even if no object changes.
             let _ = tokio::time::timeout(FILE_POLL_INTERVAL, changes.changed()).await;
-            self.rebuild(&figures).await;
+            self.rebuild(&metrics).await;
         }
     }
 
-    async fn rebuild(&self, figures: &ServerMetrics) {
+    async fn rebuild(&self, metrics: &ServerMetrics) {
         let old = self.table();
         let kubeconfig = self.kubeconfig().await.map(Arc::new).map_err(Arc::new);
         let mut new = PoolTable::new();
@@ -134,15 +134,13 @@ impl ServerState {
             let Some(name) = pool.metadata.name.clone() else { continue };
             let known = old.get(&name).and_then(|known| known.as_ref().ok());
             let outcome = match self.inputs(&pool, &kubeconfig).await {
-                Ok(material) => {
-                    Ok(match known.filter(|known| known.inputs.is_unchanged(&material)) {
-                        Some(known) => Arc::clone(known),
-                        None => {
-                            changed = true;
-                            Arc::new(PoolResponses::new(material))
-                        }
-                    })
-                }
+                Ok(inputs) => Ok(match known.filter(|known| known.inputs.is_unchanged(&inputs)) {
+                    Some(known) => Arc::clone(known),
+                    None => {
+                        changed = true;
+                        Arc::new(PoolResponses::new(inputs))
+                    }
+                }),
                 Err(refusal) => {
                     changed |= known.is_some();
                     Err(refusal)
@@ -151,25 +149,25 @@ impl ServerState {
             new.insert(name, outcome);
         }
         if changed {
-            figures.record_change();
+            metrics.record_change();
             self.prerender(&old, &new);
         }
         *self.table.write() = Arc::new(new);
     }
 
-    /// Makes the answers at once that were asked for before, so that no machine waits for them.
+    /// Builds the responses that were requested before, so that no machine waits for them.
     fn prerender(&self, old: &PoolTable, new: &PoolTable) {
         for (name, outcome) in new {
-            let (Ok(answers), Some(Ok(before))) = (outcome, old.get(name)) else { continue };
-            if Arc::ptr_eq(answers, before) {
+            let (Ok(responses), Some(Ok(before))) = (outcome, old.get(name)) else { continue };
+            if Arc::ptr_eq(responses, before) {
                 continue;
             }
-            let (answers, versions) = (Arc::clone(answers), before.versions());
+            let (responses, versions) = (Arc::clone(responses), before.versions());
             tokio::spawn(async move {
                 for version in versions {
-                    let asked =
+                    let request =
                         ConfigRequest { version, etcd_index: None, half: ConfigHalf::Public };
-                    let _ = answers.response(&asked).await;
+                    let _ = responses.response(&request).await;
                 }
             });
         }
@@ -200,11 +198,11 @@ impl ServerState {
             certificates: Arc::default(),
             mode: ServeMode::Cluster,
             sealing: self.sealing(pool, config).map(Arc::new),
-            first_boot: self.options.binary.as_ref().map(|program| program.first_boot(&name)),
+            first_boot: self.options.binary.as_ref().map(|binary| binary.first_boot(&name)),
         })
     }
 
-    /// How the answers of a pool are split. Whoever wrote a part of the config may say that it is secret.
+    /// How the config of a pool is sealed. Annotations of its MachineConfigs mark further files as secret.
     fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<SealingConfig> {
         let enrolment = self.options.enrolment.as_ref()?;
         let configurations = [pool.spec.configuration.as_ref()]
@@ -220,7 +218,7 @@ impl ServerState {
         Some(enrolment.sealing(pool, paths))
     }
 
-    /// The image that was built for a pool, where a new machine can reach it.
+    /// The image that was built for a pool, if a new machine can pull it.
     async fn image(&self, pool: &MachineConfigPool, config: &str) -> Option<String> {
         let (os_configs, builds) = (self.os_configs.all(), self.os_builds.all());
         let os_configs = os_configs.iter().map(Arc::as_ref);
@@ -230,7 +228,7 @@ impl ServerState {
         (!select_config::is_internal(image, &hosts)).then(|| image.to_owned())
     }
 
-    /// How new machines reach the API.
+    /// The kubeconfig of new machines.
     async fn kubeconfig(&self) -> Result<Vec<u8>, ServeError> {
         match &self.options.api_access {
             ApiAccess::Static { api_server, authority, token } => {
@@ -241,20 +239,20 @@ impl ServerState {
                 let token = token.as_deref().map(str::trim);
                 Ok(kubeconfig::bootstrap_kubeconfig(api_server, authority.as_bytes(), token).into())
             }
-            ApiAccess::Files { api_server, folder } => {
-                let token = read_token(&folder.join("token")).await?;
-                // Whoever wrote it with a shell has ended the line.
+            ApiAccess::Files { api_server, directory } => {
+                let token = read_token(&directory.join("token")).await?;
+                // A file that was written with a shell ends with a newline.
                 let token = token.trim_end();
                 let authority = match self.api_ca() {
                     Some(authority) => authority,
-                    None => read(&folder.join("ca.crt")).await?,
+                    None => read(&directory.join("ca.crt")).await?,
                 };
                 Ok(kubeconfig::bootstrap_kubeconfig(api_server, &authority, Some(token)).into())
             }
         }
     }
 
-    /// The CA of the API server, where the cluster says which it is.
+    /// The CA of the API server, if the cluster publishes it.
     fn api_ca(&self) -> Option<Vec<u8>> {
         let map = self.config_maps.get_in(&self.options.namespace, KUBECONFIG_DATA)?;
         map.binary_data.as_ref()?.get("ca-bundle.crt").map(|bytes| bytes.0.clone())
@@ -263,7 +261,7 @@ impl ServerState {
 
 async fn read_token(path: &Path) -> Result<String, ServeError> {
     let token = String::from_utf8(read(path).await?);
-    token.map_err(|_| ServeError::Kubeconfig("the token is no text".into()))
+    token.map_err(|_| ServeError::Kubeconfig("the token is not UTF-8 text".into()))
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, ServeError> {

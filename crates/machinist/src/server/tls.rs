@@ -1,4 +1,4 @@
-//! TLS: the certificate, which may change while the server runs, and what is spoken.
+//! TLS of the server: the certificate, which can be replaced at run time, versions and cipher suites.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,37 +18,37 @@ use tokio_rustls::TlsAcceptor;
 /// A certificate and its key, both as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PemPair {
-    /// The certificate, and those between it and the CA.
+    /// The certificate and its intermediates.
     pub certificate: Vec<u8>,
-    /// The key.
+    /// The private key.
     pub key: Vec<u8>,
 }
 
 impl fmt::Debug for PemPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pair")
+        f.write_str("PemPair")
     }
 }
 
-/// The certificate of the server. A clone is the same one.
+/// The certificate of the server. A clone shares it.
 #[derive(Debug, Clone)]
 pub struct ConfigServerCertificate {
     current: Arc<RwLock<Arc<CertifiedKey>>>,
 }
 
 impl ConfigServerCertificate {
-    /// Takes a certificate.
+    /// Parses a certificate.
     ///
     /// # Errors
-    /// The PEM is not usable, or key and certificate are not of one another.
+    /// The PEM is invalid, or key and certificate do not match.
     pub fn new(pair: &PemPair) -> Result<Self> {
         Ok(Self { current: Arc::new(RwLock::new(certified_key(pair)?)) })
     }
 
-    /// New connections get this one from now on.
+    /// Replaces the certificate for new connections.
     ///
     /// # Errors
-    /// The PEM is not usable; the old one stays.
+    /// The PEM is invalid; the old certificate stays in use.
     pub fn replace(&self, pair: &PemPair) -> Result<()> {
         let new = certified_key(pair)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -81,15 +81,15 @@ pub struct ServerTlsSettings {
 }
 
 impl ServerTlsSettings {
-    /// What takes connections. With `clients`, the certificate of a CA, machines may show that they have one of its.
+    /// The TLS acceptor. With `clients`, the certificate of a CA, clients may present a certificate of that CA.
     pub(super) fn acceptor(
         &self,
         certificate: &ConfigServerCertificate,
         clients: Option<&str>,
     ) -> Result<TlsAcceptor> {
         let mut provider = rustls::crypto::ring::default_provider();
-        let chosen = select_cipher_suites(self, &mut provider);
-        let versions: &[&rustls::SupportedProtocolVersion] = match chosen {
+        let min_version = select_cipher_suites(self, &mut provider);
+        let versions: &[&rustls::SupportedProtocolVersion] = match min_version {
             MinTlsVersion::Tls13 => &[&rustls::version::TLS13],
             MinTlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
         };
@@ -106,11 +106,11 @@ impl ServerTlsSettings {
         };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
-            .context("--tls-min-version and --tls-cipher-suites leave nothing to speak")?
+            .context("--tls-min-version and --tls-cipher-suites allow no cipher suite")?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(certificate.clone()));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A machine comes once: nothing is kept for its next visit.
+        // A machine connects once, so sessions are not kept.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(TlsAcceptor::from(Arc::new(config)))
@@ -123,14 +123,14 @@ enum MinTlsVersion {
     Tls13,
 }
 
-/// Keeps the suites that were named. A version counts only together with suites, as in the real system.
+/// Keeps the named cipher suites. As in MCO, the version applies only together with suites.
 fn select_cipher_suites(
     settings: &ServerTlsSettings,
     provider: &mut CryptoProvider,
 ) -> MinTlsVersion {
     let lowest = match settings.min_version.as_str() {
         "VersionTLS13" => Some(MinTlsVersion::Tls13),
-        // Older ones than 1.2 are not spoken at all.
+        // rustls does not support versions older than 1.2.
         "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(MinTlsVersion::Tls12),
         _ => None,
     };
@@ -139,10 +139,10 @@ fn select_cipher_suites(
     };
     for name in &settings.cipher_suites {
         if !provider.cipher_suites.iter().any(|suite| name_of(suite) == *name) {
-            tracing::info!(suite = name, "this suite is not spoken: it is too weak or not known");
+            tracing::info!(suite = name, "cipher suite is not supported: it is weak or unknown");
         }
     }
-    // Those of 1.3 are all good, and cannot be chosen among.
+    // The suites of TLS 1.3 are all secure and cannot be selected.
     provider.cipher_suites.retain(|suite| {
         suite.tls13().is_some() || settings.cipher_suites.contains(&name_of(suite))
     });
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spoken() {
+    fn versions_and_cipher_suites_are_selected() {
         let all = rustls::crypto::ring::default_provider().cipher_suites.len();
         let one = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
         for (version, suites, expected) in [
             ("VersionTLS12", &[][..], (MinTlsVersion::Tls12, all)),
-            // Without suites the version does not count.
+            // Without suites the version does not apply.
             ("VersionTLS13", &[][..], (MinTlsVersion::Tls12, all)),
             ("junk", &[one][..], (MinTlsVersion::Tls12, all)),
             ("VersionTLS12", &[one][..], (MinTlsVersion::Tls12, 4)),

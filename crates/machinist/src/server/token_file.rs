@@ -1,4 +1,4 @@
-//! Provisioning tokens in a file: Secrets, as a home keeps them. How often each was used stands in a file beside it.
+//! Provisioning tokens in a file: the same Secrets as in an API server. A file next to it counts their uses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,13 @@ use machinist_core::serve::provisioning_token::ProvisioningToken;
 use super::tokens::token_used_up;
 use crate::manifests;
 
-/// The name of the file in the folder that is served.
+/// The name of the file in the served directory.
 pub const TOKEN_FILE_NAME: &str = "provisioning-tokens.yaml";
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file: inode, modification time, size.
 type TokenFileStamp = (u64, i64, i64, u64);
 
-/// A file with tokens; it may change at any time. A clone is the same one.
+/// A file with tokens, which is read again when it changes. A clone shares the cache.
 #[derive(Debug, Clone)]
 pub struct TokenFile {
     path: PathBuf,
@@ -36,16 +36,16 @@ struct CachedTokens {
 }
 
 impl TokenFile {
-    /// A file, which need not be there yet.
+    /// Uses a file, which need not exist yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, cache: Arc::default() }
     }
 
-    /// The Secrets in it; none if there is no file.
+    /// The Secrets in the file; none if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read, or holds something else.
+    /// The file cannot be read, or contains other objects.
     pub fn secrets(&self) -> Result<Vec<Secret>> {
         if !self.path.exists() {
             return Ok(Vec::new());
@@ -54,10 +54,10 @@ impl TokenFile {
         documents.iter().map(manifests::ManifestDocument::typed).collect()
     }
 
-    /// The tokens in it, with their uses.
+    /// The tokens in the file, with their uses.
     ///
     /// # Errors
-    /// It cannot be read, or holds something else.
+    /// The file cannot be read, or contains other objects.
     pub fn tokens(&self) -> Result<Vec<ProvisioningToken>> {
         let uses = self.uses()?;
         let secrets = self.secrets()?;
@@ -72,10 +72,10 @@ impl TokenFile {
         Ok(tokens.collect())
     }
 
-    /// Replaces what is in it.
+    /// Replaces the contents of the file.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, secrets: &[Secret]) -> Result<()> {
         let mut text = String::new();
         for secret in secrets {
@@ -92,7 +92,7 @@ impl TokenFile {
         Some(token)
     }
 
-    /// Reads the file again if it has changed. One that cannot be read lets nobody in.
+    /// Reads the file again if it has changed. Without a readable file, no token is valid.
     fn reload_if_changed(&self, known: &mut CachedTokens) {
         let stamp = fs::metadata(&self.path).ok();
         let stamp = stamp.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.len()));
@@ -123,7 +123,7 @@ impl TokenFile {
         let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(token_used_up)?;
         let count = uses.entry(id.to_owned()).or_default();
         *count = token.uses.max(*count);
-        if token.max_uses.is_some_and(|most| *count >= most) {
+        if token.max_uses.is_some_and(|max| *count >= max) {
             return Err(token_used_up());
         }
         *count += 1;
@@ -137,7 +137,7 @@ impl TokenFile {
         self.path.with_extension("uses.json")
     }
 
-    /// A file that is not there counts nothing; one that is damaged lets nobody in who is counted.
+    /// The uses per token. A damaged file is an error, so that tokens with limited uses are rejected.
     fn uses(&self) -> Result<BTreeMap<String, u32>> {
         let path = self.uses_path();
         match fs::read(&path) {
@@ -145,14 +145,17 @@ impl TokenFile {
             bytes => {
                 let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
                 serde_json::from_slice(&bytes).with_context(|| {
-                    format!("{} does not say how often tokens were used", path.display())
+                    format!(
+                        "{} is not a valid count of token uses: correct or delete it",
+                        path.display()
+                    )
                 })
             }
         }
     }
 }
 
-/// Writes a file whole or not at all, for its owner alone.
+/// Writes a file atomically, readable only for its owner.
 fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let part = path.with_extension("part");
     let write = || -> std::io::Result<()> {
@@ -162,8 +165,8 @@ fn write_atomically(path: &Path, text: &str) -> Result<()> {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&part, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     };
     write().with_context(|| format!("cannot write {}", path.display()))
 }
@@ -182,8 +185,8 @@ mod tests {
 
     #[test]
     fn uses_are_counted_across_restarts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(TOKEN_FILE_NAME);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(TOKEN_FILE_NAME);
         let mut new = provisioning_token::generate_token([5; 32]);
         new.token.max_uses = Some(2);
         let file = TokenFile::new(path.clone());

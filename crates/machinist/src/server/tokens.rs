@@ -1,4 +1,4 @@
-//! The provisioning tokens of a home, or those in a file while there is no home yet.
+//! Provisioning tokens: Secrets of the API server, or a file before an API server exists.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 use super::token_file::TokenFile;
 use crate::kubernetes::cache::Cache;
 
-/// Two servers may count at the same time; one of them then tries again, so often.
+/// How often a count is retried after a conflict with another server.
 const MAX_CONFLICT_RETRIES: usize = 5;
-/// The status of a write that came too late.
+/// The HTTP status of a conflicting write.
 const CONFLICT: u16 = 409;
 
-/// Where tokens are known from.
+/// Where tokens are stored.
 #[derive(Debug, Clone)]
 pub(super) enum TokenStore {
     Api(Box<ApiTokens>),
@@ -39,7 +39,7 @@ impl TokenStore {
         }
     }
 
-    /// Takes down that a token is used once more.
+    /// Counts one more use of a token.
     pub(super) async fn count_use(&self, id: &str) -> Result<(), ServeError> {
         match self {
             Self::Api(tokens) => tokens.count_use(id).await,
@@ -48,7 +48,7 @@ impl TokenStore {
     }
 }
 
-/// The tokens of a home.
+/// The tokens of the API server.
 #[derive(Clone)]
 pub(super) struct ApiTokens {
     api: Api<Secret>,
@@ -58,12 +58,12 @@ pub(super) struct ApiTokens {
 
 impl fmt::Debug for ApiTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HomeTokens").finish_non_exhaustive()
+        f.debug_struct("ApiTokens").finish_non_exhaustive()
     }
 }
 
 impl ApiTokens {
-    /// Follows the tokens of a home; is over when all have been seen once.
+    /// Watches the tokens. Returns when the cache is filled.
     pub(super) async fn start_watch(
         client: Client,
         namespace: &str,
@@ -106,16 +106,16 @@ impl ApiTokens {
                     self.cache.upsert(secret);
                     return Ok(());
                 }
-                // Somebody else has counted meanwhile.
+                // Another server counted at the same time.
                 Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(ServeError::TokenUseNotRecorded("others count all the time".to_owned()))
+        Err(ServeError::TokenUseNotRecorded("too many conflicts with other servers".to_owned()))
     }
 }
 
-/// Said of a token that was used as often as it may be.
+/// The error for a token without remaining uses.
 pub(super) fn token_used_up() -> ServeError {
     ServeError::Unauthorized("the provisioning token is used up")
 }

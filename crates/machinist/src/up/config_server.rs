@@ -1,4 +1,4 @@
-//! The machine config server inside `machinist up`: it talks to the hub without a socket, and shows the hub's certificate.
+//! The machine config server inside `machinist up`. It calls the hub without a socket and uses the hub's certificate.
 
 use std::net::SocketAddr;
 
@@ -14,19 +14,19 @@ use crate::server::{
     ListenOptions, ServedBinary, ServingIdentity as ServerIdentity, tls,
 };
 
-/// Starts the machine config server; says where it listens. What it hands out holds no token but the one
-/// that the administrator has put into a file for that.
+/// Starts the machine config server; returns its listen addresses. Its configs contain no token except the one in
+/// `--server-join-token-file`.
 pub(super) async fn start(
     hub: &Hub,
     config: &UpConfig,
     address: SocketAddr,
     authority: &str,
     certificate: &tls::ConfigServerCertificate,
-    figures: &server::ServerMetrics,
+    metrics: &server::ServerMetrics,
     stop: &CancellationToken,
 ) -> Result<(ListenAddresses, tokio::task::JoinHandle<Result<()>>)> {
-    let who = UserInfo::new("machinist:server", [CONTROLLER_GROUP.to_owned()]);
-    let client = kube::Client::new(hub.router_as(who), "default");
+    let user = UserInfo::new("machinist:server", [CONTROLLER_GROUP.to_owned()]);
+    let client = kube::Client::new(hub.router_as(user), "default");
     let api_server = config.api_url(address);
     let options = server::ServerOptions {
         namespace: initial_objects::NAMESPACE.to_owned(),
@@ -52,7 +52,7 @@ pub(super) async fn start(
         secure: config.server_listen.map(ListenAddress::Address),
         insecure: config.server_insecure_listen.map(ListenAddress::Address),
         metrics_listen: None,
-        metrics_registry: figures.clone(),
+        metrics_registry: metrics.clone(),
         tls: tls::ServerTlsSettings::default(),
         unknown_pool_status: 404,
         access: AccessOptions {
@@ -63,14 +63,14 @@ pub(super) async fn start(
     let identity = ServerIdentity::Provided(certificate.clone());
     let (sender, listening) = tokio::sync::oneshot::channel();
     let ready = move |listening| {
-        // Whoever waits for it is still there.
+        // The receiver is still waiting.
         let _ = sender.send(listening);
     };
     let serving = server::start(client, options, listen, identity, ready, stop.clone());
     let task = tokio::spawn(serving);
     match listening.await {
         Ok(listening) => Ok((listening, task)),
-        // It has ended before it began, and says why.
+        // The server ended before it listened: return its error.
         Err(_) => {
             task.await??;
             Ok((ListenAddresses::default(), tokio::spawn(async { Ok(()) })))
@@ -78,7 +78,7 @@ pub(super) async fn start(
     }
 }
 
-/// A certificate as the server takes it.
+/// Converts a certificate for the server.
 pub(super) fn to_pem_pair(pair: &PemKeyPair) -> tls::PemPair {
     tls::PemPair { certificate: pair.certificate.clone().into(), key: pair.key.clone().into() }
 }

@@ -1,4 +1,4 @@
-//! What the hub holds from the start.
+//! The objects that a new hub contains.
 
 use anyhow::Result;
 use machinist_core::api::crds::crds;
@@ -7,17 +7,17 @@ use machinist_hub::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
 use serde_json::{Value, json};
 
 const GROUP: &str = "machineconfiguration.openshift.io";
-/// The group of what an administrator says about changes.
+/// The API group of the MachineConfiguration.
 const OPERATOR_GROUP: &str = "operator.openshift.io";
-/// The namespace of the system's own objects.
+/// The namespace of Machinist's own objects.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
-/// The pools that are there from the start.
+/// The initial pools.
 const DEFAULT_POOLS: &[&str] = &["master", "worker"];
 
-/// The definitions of all kinds.
+/// The CustomResourceDefinitions of all kinds.
 ///
 /// # Errors
-/// None in practice: they are made of our own types.
+/// None in practice: they are generated from our own types.
 pub fn crd_objects() -> Result<Vec<Value>> {
     crds()
         .iter()
@@ -30,7 +30,7 @@ pub fn crd_objects() -> Result<Vec<Value>> {
         .collect()
 }
 
-/// What machines may do with our kinds: read the configuration, and report on themselves.
+/// The permissions of machines: read configs, and report their own status.
 #[must_use]
 pub fn machine_rules() -> Vec<PolicyRule> {
     let reports = "get list watch create update patch";
@@ -60,13 +60,13 @@ pub fn machine_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// The namespaces that are there from the start.
+/// The initial namespaces.
 #[must_use]
 pub fn namespaces() -> Vec<String> {
     vec![NAMESPACE.to_owned()]
 }
 
-/// The objects that are there from the start.
+/// The initial objects.
 #[must_use]
 pub fn objects() -> Vec<Value> {
     DEFAULT_POOLS.iter().map(|name| pool(name)).collect()
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_say_what_they_are() {
+    fn definitions_have_a_kind_and_a_name() {
         let all = crd_objects().unwrap();
         assert!(all.len() > 20);
         assert!(all.iter().all(|crd| crd["kind"] == "CustomResourceDefinition"));

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::pki::{self, Pki};
 use crate::data_dir::{DataDirectory, write_private};
 
-/// Writes it into the data directory.
+/// Writes the kubeconfig to the data directory.
 ///
 /// # Errors
-/// The disk does not take it.
+/// The file cannot be written.
 pub fn write(directory: &DataDirectory, address: SocketAddr, pki: &Pki) -> Result<()> {
     let text = machinist_core::go::yaml::to_go_yaml(&kubeconfig(address, pki));
     write_private(&directory.kubeconfig(), &text)
 }
 
-/// Where clients on this machine reach the hub.
+/// The URL at which clients on this machine reach the hub.
 #[must_use]
 pub fn url(address: SocketAddr) -> String {
     let mut address = address;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls() {
+    fn unspecified_addresses_become_loopback() {
         for (address, expected) in [
             ("127.0.0.1:6443", "https://127.0.0.1:6443"),
             ("0.0.0.0:1", "https://127.0.0.1:1"),

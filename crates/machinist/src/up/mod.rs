@@ -1,11 +1,11 @@
-//! `machinist up`: the whole system in one process, out of one data directory.
+//! `machinist up`: hub, controller and machine config server in one process, with one data directory.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`pki`] | the CA and the certificates, made on the first start and renewed |
-//! | [`kubeconfig`] | the file that clients find the hub with |
-//! | `server` | the machine config server inside |
-//! | [`contents`] | what the hub holds from the start: pools, roles, namespaces |
+//! | [`pki`] | the CA and the certificates, created on the first start and renewed |
+//! | [`kubeconfig`] | the kubeconfig that clients find the hub with |
+//! | `config_server` | the embedded machine config server |
+//! | [`initial_objects`] | the objects of a new hub: pools, roles, namespaces |
 
 mod config_server;
 pub mod initial_objects;
@@ -41,10 +41,10 @@ use crate::server::{ListenAddresses, ServerMetrics, tls};
 use crate::systemd_notify;
 use pki::Pki;
 
-/// How often certificates are looked at.
+/// How often certificates are checked for renewal.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
-/// Lets the process have as many open files as it may: every connection is one.
+/// Raises the limit of open files to the maximum: every connection needs one.
 pub(crate) fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -53,8 +53,8 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// The controller inside: it talks to the hub without a socket, and always under the same name, so that after a crash it
-/// leads again at once.
+/// Runs the embedded controller. It calls the hub without a socket. Its identity in the lease never changes, so that
+/// after a crash it leads again at once.
 async fn run_controller(
     hub: Hub,
     templates: Arc<TemplateTree>,
@@ -64,8 +64,8 @@ async fn run_controller(
     health: watch::Sender<ProcessHealth>,
     stop: CancellationToken,
 ) {
-    let who = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
-    let client = kube::Client::new(hub.router_as(who), "default");
+    let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
+    let client = kube::Client::new(hub.router_as(user), "default");
     let options = ControllerOptions {
         namespace: initial_objects::NAMESPACE.to_owned(),
         templates,
@@ -82,49 +82,49 @@ async fn run_controller(
         health,
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
-        tracing::error!(error = format!("{error:#}"), "the controller has ended");
+        tracing::error!(error = format!("{error:#}"), "the controller failed");
     }
 }
 
-/// The hub's figures.
+/// The metrics of the hub.
 fn hub_metrics(hub: &Hub) -> MetricsSource {
-    let figures = hub.metrics().clone();
-    MetricsSource::new(move |text| figures.encode(text))
+    let hub_metrics = hub.metrics().clone();
+    MetricsSource::new(move |text| hub_metrics.encode(text))
 }
 
-/// How the system is to run.
+/// The configuration of `machinist up`.
 #[derive(Debug, Clone)]
 pub struct UpConfig {
-    /// Where everything is kept.
+    /// The data directory.
     pub directory: DataDirectory,
-    /// Where the API listens.
+    /// The listen address of the API.
     pub api_listen: SocketAddr,
-    /// More names of this machine for the server's certificate.
+    /// Additional names for the server's certificate.
     pub sans: Vec<String>,
-    /// How many events the store keeps for watches, if not as many as usual.
+    /// The number of changes that the store keeps for watches, if not the default.
     pub history: Option<usize>,
-    /// The templates that the MachineConfigs of every machine are made from.
+    /// The templates that the base MachineConfigs are generated from.
     pub templates: Arc<TemplateTree>,
-    /// Where the machine config server listens with TLS, if anywhere.
+    /// The listen address of the machine config server with TLS, if any.
     pub server_listen: Option<SocketAddr>,
-    /// Where the machine config server listens without TLS, if anywhere.
+    /// The listen address of the machine config server without TLS, if any.
     pub server_insecure_listen: Option<SocketAddr>,
-    /// Whether it answers machines that bring no provisioning token.
+    /// Whether machines without a provisioning token get configs.
     pub server_anonymous: bool,
-    /// The provisioning token in the pointer configs of pools, if it is kept in a file.
+    /// The file with the provisioning token for pointer configs, if any.
     pub server_token_file: Option<PathBuf>,
-    /// Where machines reach it, if configs are split into what everyone may read and what only enrolled machines get.
+    /// The URL at which machines reach the machine config server, if configs are sealed.
     pub server_sealed: Option<String>,
-    /// Where the figures of all are served, if anywhere.
+    /// Where all metrics are served, if at all.
     pub metrics_listen: Option<SocketAddr>,
-    /// Where machines reach it, if they fetch the program there that completes their first boot.
+    /// The URL at which machines download the binary that completes their first boot, if any.
     pub server_first_boot: Option<String>,
-    /// The token that new machines join with, if they are to join by themselves.
+    /// The file with the token that new machines join with, if they join by themselves.
     pub server_join_token_file: Option<PathBuf>,
 }
 
 impl UpConfig {
-    /// The names of this machine for the server's certificate.
+    /// The names in the server's certificate.
     fn certificate_names(&self, address: SocketAddr) -> Vec<String> {
         let mut names = pki::names(address, &self.sans);
         let server = self.server_listen.filter(|server| !pki::is_unspecified(server.ip()));
@@ -134,8 +134,7 @@ impl UpConfig {
         names
     }
 
-    /// Where machines reach the API, or the machine config server: an address of every interface is none, so the first name
-    /// that was given counts.
+    /// The URL at which machines reach a listen address. If that is unspecified, the first `--san` replaces it.
     fn api_url(&self, address: SocketAddr) -> String {
         match self.sans.first().filter(|_| pki::is_unspecified(address.ip())) {
             Some(name) if name.contains(':') => format!("https://[{name}]:{}", address.port()),
@@ -145,7 +144,7 @@ impl UpConfig {
     }
 }
 
-/// What machines are pointed at, where a server with TLS runs.
+/// The target of pointer configs, if the server listens with TLS.
 fn user_data(config: &UpConfig, listening: ListenAddresses) -> Result<Option<UserData>> {
     let Some(address) = listening.secure else { return Ok(None) };
     let files = EndpointFiles {
@@ -157,7 +156,7 @@ fn user_data(config: &UpConfig, listening: ListenAddresses) -> Result<Option<Use
     Ok(Some(UserData { namespace: secret::NAMESPACE.to_owned(), endpoint }))
 }
 
-/// A system that runs.
+/// A running hub.
 #[derive(Debug)]
 pub struct RunningSystem {
     hub: Hub,
@@ -173,28 +172,28 @@ pub struct RunningSystem {
     stopping: CancellationToken,
     terminate: Signal,
     interrupt: Signal,
-    /// Where the API really listens.
+    /// The listen address of the API.
     pub address: SocketAddr,
-    /// Where the machine config server really listens.
+    /// The listen addresses of the machine config server.
     pub listening: ListenAddresses,
-    /// Whether the data directory was made just now.
+    /// Whether this start created the data directory.
     pub is_new: bool,
 }
 
 impl RunningSystem {
-    /// Starts everything.
+    /// Starts all components.
     ///
     /// # Errors
-    /// The data directory or the address cannot be used.
+    /// The data directory or an address cannot be used.
     pub async fn start(config: UpConfig) -> Result<Self> {
-        // From the first moment: whoever is told to stop while it starts stops cleanly too.
+        // Signals are caught first, so that a stop during the start is clean, too.
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         raise_file_limit();
         let is_new = config.directory.create()?;
-        let usual = store::StoreOptions::default();
-        let history = config.history.unwrap_or(usual.history);
-        let options = store::StoreOptions { history, ..usual };
+        let defaults = store::StoreOptions::default();
+        let history = config.history.unwrap_or(defaults.history);
+        let options = store::StoreOptions { history, ..defaults };
         let store = Store::open(&config.directory.store(), options)?;
         let listener = TcpListener::bind(config.api_listen)
             .await
@@ -223,42 +222,43 @@ impl RunningSystem {
         let stopping = CancellationToken::new();
         let config_server_certificate =
             tls::ConfigServerCertificate::new(&config_server::to_pem_pair(&pki.server))?;
-        let is_wanted = config.server_listen.is_some() || config.server_insecure_listen.is_some();
+        let serves_configs =
+            config.server_listen.is_some() || config.server_insecure_listen.is_some();
         let (mut listening, mut config_server) = (ListenAddresses::default(), None);
-        let figures = ServerMetrics::default();
-        if is_wanted {
+        let metrics = ServerMetrics::default();
+        if serves_configs {
             let (authority, certificate) = (&pki.ca.certificate, &config_server_certificate);
-            let served = config_server::start(
+            let started = config_server::start(
                 &hub,
                 &config,
                 address,
                 authority,
                 certificate,
-                &figures,
+                &metrics,
                 &stopping,
             )
             .await?;
-            (listening, config_server) = (served.0, Some(served.1));
+            (listening, config_server) = (started.0, Some(started.1));
         }
         let user_data = user_data(&config, listening)?;
         if let Some(address) = config.metrics_listen {
-            // Tried before the controller does it: there it would only be a line in the log.
+            // Checked here, because an error in the controller would only be a log line.
             listen::bind(address, "--metrics-listen").await?;
         }
         let health = watch::Sender::default();
         let mut extra_metrics = vec![hub_metrics(&hub)];
-        extra_metrics.extend(is_wanted.then(|| figures.source()));
-        let (templates, place) = (Arc::clone(&config.templates), config.metrics_listen);
-        let control = run_controller(
+        extra_metrics.extend(serves_configs.then(|| metrics.source()));
+        let (templates, metrics_listen) = (Arc::clone(&config.templates), config.metrics_listen);
+        let running = run_controller(
             hub.clone(),
             templates,
             user_data,
-            place,
+            metrics_listen,
             extra_metrics,
             health.clone(),
             stopping.clone(),
         );
-        let controller = tokio::spawn(control);
+        let controller = tokio::spawn(running);
         Ok(Self {
             hub,
             store,
@@ -279,16 +279,16 @@ impl RunningSystem {
         })
     }
 
-    /// The hub, for whatever runs in the same process.
+    /// The hub, for other components in the same process.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Runs until a signal says to stop, renewing certificates on the way.
+    /// Runs until a stop signal arrives, and renews certificates.
     ///
     /// # Errors
-    /// Signals cannot be waited for.
+    /// None at present.
     pub async fn run(&mut self) -> Result<()> {
         self.notify_systemd();
         let mut tick = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
@@ -341,9 +341,9 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Stops: no new connections, watches end, running requests are let finish, the store closes.
+    /// Stops: ends watches, finishes running requests and closes the store.
     pub async fn stop(self) {
-        // The controller gives its lease back while there is somebody to give it to.
+        // The controller releases its lease while the API still works.
         self.stopping.cancel();
         let _ = self.controller.await;
         if let Some(config_server) = self.config_server {

@@ -1,4 +1,4 @@
-//! The CA and the certificates of the hub: made on the first start, kept, renewed.
+//! The CA and the certificates of the hub: created on the first start and renewed before they expire.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -16,14 +16,14 @@ use crate::data_dir::{DataDirectory, write_private};
 pub struct Pki {
     /// The CA.
     pub ca: PemKeyPair,
-    /// The API server.
+    /// The certificate of the API server.
     pub server: PemKeyPair,
-    /// The administrator.
+    /// The client certificate of the administrator.
     pub admin: PemKeyPair,
 }
 
 impl Pki {
-    /// Reads them, and makes those that are not there, lack a name or near their end.
+    /// Reads the certificates, and creates those that are missing, lack a name or expire soon.
     ///
     /// # Errors
     /// A file cannot be read or written, or is damaged.
@@ -50,7 +50,7 @@ impl Pki {
     }
 }
 
-/// Whether a certificate can be kept.
+/// Whether a certificate has all names and does not expire soon.
 fn is_still_valid(pair: &PemKeyPair, names: &[String]) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -74,7 +74,7 @@ impl PairFiles {
         Ok(Some(PemKeyPair { certificate: read(&self.certificate)?, key: read(&self.key)? }))
     }
 
-    /// The certificate comes last: without it the pair is made again.
+    /// Writes the certificate last: without it, the pair is created again.
     fn write(&self, pair: PemKeyPair) -> Result<PemKeyPair> {
         write_private(&self.key, &pair.key)?;
         write_private(&self.certificate, &pair.certificate)?;
@@ -82,8 +82,7 @@ impl PairFiles {
     }
 }
 
-/// The names of the server: this machine as it sees itself, where it listens, and what was asked
-/// for.
+/// The names in the certificate of the server: loopback, the listen address and `--san`.
 #[must_use]
 pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec();
@@ -99,7 +98,7 @@ pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
     names
 }
 
-/// Whether the address is that of every interface.
+/// Whether the address stands for all interfaces.
 #[must_use]
 pub fn is_unspecified(ip: IpAddr) -> bool {
     ip.is_unspecified()
@@ -110,9 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_stay_until_they_must_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = DataDirectory::at(folder.path().join("data"));
+    fn certificates_are_kept_until_they_must_change() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::at(temporary.path().join("data"));
         directory.create().unwrap();
         let local: SocketAddr = "127.0.0.1:6443".parse().unwrap();
         let first = Pki::open(&directory, &names(local, &[])).unwrap();

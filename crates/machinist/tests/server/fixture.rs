@@ -141,10 +141,12 @@ impl ConfigServerProcess {
         let address = |port: &str| loop {
             let line = log.recv_timeout(Duration::from_secs(20)).expect("it listens");
             if line.contains(port) {
-                break line.rsplit("address=").next().unwrap().parse().unwrap();
+                let (_, rest) = line.split_once("address=").unwrap();
+                break rest.split(' ').next().unwrap().parse().unwrap();
             }
         };
-        let (secure, plain) = (address("(secure-port)"), address("(insecure-port)"));
+        let (secure, plain) =
+            (address("socket=\"secure-port\""), address("socket=\"insecure-port\""));
         Self { child, secure, plain, log: Mutex::new(log) }
     }
 

@@ -33,7 +33,7 @@ fn a_hub_migrates_to_a_cluster_without_touching_machines() {
     hub.wait_for_new_config("worker", &before);
     hub.populate(3, MachineBehaviour::default());
     let check = hub.api_server.machinist(&["adopt", "--check"]).unwrap();
-    assert!(check.succeeded() && check.stdout.contains("No machine would be touched"), "{check:?}");
+    assert!(check.succeeded() && check.stdout.contains("No machine would change"), "{check:?}");
     let (config, before) = (target(&hub), machines(&hub));
     assert_eq!(before.len(), 3);
 

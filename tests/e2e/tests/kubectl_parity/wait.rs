@@ -78,11 +78,11 @@ fn times_out(api_server: &ApiServer) {
             "node",
             "condition=Odd",
             "200ms",
-            "condition Odd to be True: there is no such condition yet",
+            "condition Odd to be True: it does not have this condition yet",
         ),
         ("node", "condition=Ready=False", "0", "condition Ready to be False: it is True (R: m)"),
         ("mcp", "jsonpath={.spec.paused}=true", "200ms", "{.spec.paused} to be true: it is false"),
-        ("mcp", "delete", "200ms", "it to be deleted: it is still there"),
+        ("mcp", "delete", "200ms", "it to be deleted: it still exists"),
     ] {
         let (object, goal) = (format!("{object}/waited-for"), format!("--for={goal}"));
         let output =
@@ -99,7 +99,7 @@ fn finalizers(api_server: &ApiServer) {
     let path = format!("{POOLS}/waited-for");
     patch(api_server, &path, &json!({"metadata": {"finalizers": ["example.com/hold"]}}));
     let output = machinist_fails(api_server, &["delete", "mcp/waited-for", "--timeout=300ms"], 1);
-    assert!(output.contains("held by the finalizers example.com/hold"), "{output}");
+    assert!(output.contains("because of the finalizers example.com/hold"), "{output}");
     patch(api_server, &path, &json!({"metadata": {"finalizers": null}}));
     let mut held = pool("held");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);

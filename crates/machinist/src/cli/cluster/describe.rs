@@ -1,6 +1,6 @@
-//! An object for people to read: metadata, spec, status, conditions and events.
+//! An object as text for people: metadata, spec, status, conditions and events.
 //!
-//! Long contents are shortened. Of secrets only the size is shown.
+//! Long contents are shortened. Only the size of secrets is shown.
 
 use std::fmt::Write as _;
 
@@ -15,13 +15,13 @@ use serde_json::{Map, Value};
 use super::table::{TablePrinter, escape_control};
 use crate::kubernetes::apply::LAST_APPLIED;
 
-/// The longest text that is shown whole, and how much of a longer one is shown.
+/// The longest text that is shown completely, and how much of a longer one is shown.
 const MAX_TEXT: usize = 400;
 const TRUNCATED_TEXT: usize = 40;
-/// The largest file contents that are looked into.
+/// The largest file contents that are searched for secrets.
 const MAX_CONTENTS: u64 = 4 << 20;
 
-/// The text about an object and its events.
+/// The text for an object and its events.
 pub(in crate::cli) fn describe(object: &Value, events: &[Value]) -> String {
     let mut text = String::new();
     let at = |path: &str| object.pointer(path);
@@ -50,7 +50,7 @@ pub(in crate::cli) fn describe(object: &Value, events: &[Value]) -> String {
     text
 }
 
-/// `key=value`, a line each below the first.
+/// `key=value` lines, indented from the second on.
 fn key_values(map: Option<&Value>) -> String {
     let fields = map.and_then(Value::as_object).into_iter().flatten();
     let lines: Vec<String> = fields
@@ -69,7 +69,7 @@ fn owners(list: Option<&Value>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Everything but the metadata and the conditions, as YAML.
+/// Everything except the metadata and the conditions, as YAML.
 fn body_yaml(object: &Value) -> String {
     let is_secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
     let mut text = String::new();
@@ -106,7 +106,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The sizes of a secret's parts.
+/// The sizes of the values of a Secret.
 fn sizes(data: &Value) -> Value {
     let size = |value: &Value| {
         let text = value.as_str().unwrap_or_default();
@@ -117,7 +117,7 @@ fn sizes(data: &Value) -> Value {
     Value::Object(fields.map(|(key, value)| (key.clone(), size(value))).collect())
 }
 
-/// A value without what must not be shown, and without what nobody reads.
+/// A value without secrets and without `managedFields`.
 fn redacted(key: &str, value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -208,7 +208,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_shown() {
+    fn all_sections_are_shown() {
         let object = json!({
             "apiVersion": "g/v1", "kind": "Pool",
             "metadata": {

@@ -1,4 +1,4 @@
-//! The objects that a rollout is about, kept in step with the home: one watch for each kind.
+//! A snapshot that stays up to date: one watch for each kind that affects a rollout.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::kubernetes::ApiClient;
 use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use crate::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
 
-/// What a rollout is about.
+/// The kinds that affect a rollout.
 const KINDS: [SnapshotKind; 5] = [
     SnapshotKind::Pool,
     SnapshotKind::Config,
@@ -23,11 +23,11 @@ const KINDS: [SnapshotKind; 5] = [
 ];
 /// Changes within this time are shown together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How often and after how long a home that does not answer is asked again.
+/// How often and how soon a failed request is retried.
 const MAX_RETRIES: u32 = 60;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What came from the home.
+/// A change of one kind.
 enum KindEvent {
     Listed(SnapshotKind, Vec<Value>),
     Applied(SnapshotKind, Value),
@@ -35,16 +35,16 @@ enum KindEvent {
     Failed(anyhow::Error),
 }
 
-/// A world that follows the home.
+/// A snapshot that watches keep up to date.
 pub(in crate::cli) struct SnapshotWatch {
     pub(in crate::cli) snapshot: ClusterSnapshot,
     receiver: mpsc::UnboundedReceiver<KindEvent>,
-    /// Kinds that have not been seen yet.
+    /// Kinds whose first list has not arrived.
     not_listed: Vec<SnapshotKind>,
 }
 
 impl ClusterSession {
-    /// Follows what a rollout is about from now on.
+    /// Starts to watch all kinds that affect a rollout.
     pub(in crate::cli) fn watch_kind(&self) -> Result<SnapshotWatch> {
         self.needed(SnapshotKind::Pool)?;
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -60,27 +60,26 @@ impl ClusterSession {
 }
 
 impl SnapshotWatch {
-    /// Waits until something has changed, and for the rest of the burst. The first time, until
-    /// everything has been seen.
+    /// Waits for a change and the rest of its burst. The first call waits until all kinds are listed.
     ///
     /// # Errors
-    /// The home has not answered for a minute, or refuses.
+    /// The API server has not responded for a minute, or refuses.
     pub(in crate::cli) async fn next(&mut self) -> Result<()> {
-        let Some(news) = self.receiver.recv().await else { return Ok(()) };
-        self.handle_event(news)?;
+        let Some(event) = self.receiver.recv().await else { return Ok(()) };
+        self.handle_event(event)?;
         while !self.not_listed.is_empty() {
-            let Some(news) = self.receiver.recv().await else { return Ok(()) };
-            self.handle_event(news)?;
+            let Some(event) = self.receiver.recv().await else { return Ok(()) };
+            self.handle_event(event)?;
         }
         sleep(DEBOUNCE).await;
-        while let Ok(Some(news)) = timeout(Duration::ZERO, self.receiver.recv()).await {
-            self.handle_event(news)?;
+        while let Ok(Some(event)) = timeout(Duration::ZERO, self.receiver.recv()).await {
+            self.handle_event(event)?;
         }
         Ok(())
     }
 
-    fn handle_event(&mut self, news: KindEvent) -> Result<()> {
-        match news {
+    fn handle_event(&mut self, event: KindEvent) -> Result<()> {
+        match event {
             KindEvent::Listed(kind, objects) => {
                 self.not_listed.retain(|missing| *missing != kind);
                 self.snapshot.replace(kind, &objects)
@@ -92,22 +91,22 @@ impl SnapshotWatch {
     }
 }
 
-/// Follows one kind until nobody listens. A home that is away for a moment is waited for.
+/// Watches one kind until the receiver is gone. Retries while the API server is down.
 async fn follow(
-    home: ApiClient,
+    client: ApiClient,
     path: String,
     kind: SnapshotKind,
     sender: mpsc::UnboundedSender<KindEvent>,
 ) {
     let mut failures = 0;
     while !sender.is_closed() {
-        let Err(error) = list_and_watch(&home, &path, kind, &sender, &mut failures).await else {
+        let Err(error) = list_and_watch(&client, &path, kind, &sender, &mut failures).await else {
             continue;
         };
         failures += 1;
         let is_final = matches!(status_code(&error), Some(400..=409));
         if failures > MAX_RETRIES || is_final {
-            // Nobody may listen any more.
+            // The receiver may be gone.
             let _ = sender.send(KindEvent::Failed(error));
             return;
         }
@@ -115,15 +114,15 @@ async fn follow(
     }
 }
 
-/// Lists and watches until the revision is too old.
+/// Lists and watches until the resource version has expired.
 async fn list_and_watch(
-    home: &ApiClient,
+    client: &ApiClient,
     path: &str,
     kind: SnapshotKind,
     sender: &mpsc::UnboundedSender<KindEvent>,
     failures: &mut u32,
 ) -> Result<()> {
-    let mut list = home.list_as(path, ACCEPT_JSON).await?;
+    let mut list = client.list_as(path, ACCEPT_JSON).await?;
     *failures = 0;
     let items = match list.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
@@ -131,14 +130,14 @@ async fn list_and_watch(
     };
     let _ = sender.send(KindEvent::Listed(kind, items));
     let start = revision(&list).unwrap_or_default().to_owned();
-    let mut watch = ObjectWatch::new(home, path.to_owned(), ACCEPT_JSON, &start);
+    let mut watch = ObjectWatch::new(client, path.to_owned(), ACCEPT_JSON, &start);
     while let Some(event) = watch.next().await? {
-        let news = match event {
+        let kind_event = match event {
             WatchEvent::Applied(object) => KindEvent::Applied(kind, object),
             WatchEvent::Deleted(object) => KindEvent::Deleted(kind, object),
             WatchEvent::Bookmark(_) => continue,
         };
-        if sender.send(news).is_err() {
+        if sender.send(kind_event).is_err() {
             break;
         }
     }

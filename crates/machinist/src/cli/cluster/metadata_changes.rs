@@ -1,4 +1,4 @@
-//! `key=value` and `key-`: changes of labels and annotations.
+//! `key=value` and `key-`: changes of labels and annotations on the command line.
 
 use std::collections::BTreeMap;
 
@@ -7,68 +7,68 @@ use serde_json::{Map, Value};
 
 use super::usage_error;
 
-/// What to set, and what to remove (none).
+/// Keys with their new values; none removes a key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::cli) struct MetadataChanges(BTreeMap<String, Option<String>>);
 
 impl MetadataChanges {
-    /// Splits words into those that name objects and those that are changes.
+    /// Splits arguments into those that name objects and those that are changes.
     ///
     /// # Errors
     /// There is no change, or a key is changed twice.
-    pub(in crate::cli) fn split(words: &[String]) -> Result<(Vec<String>, Self)> {
+    pub(in crate::cli) fn split(arguments: &[String]) -> Result<(Vec<String>, Self)> {
         let (mut names, mut changes) = (Vec::new(), BTreeMap::new());
-        for word in words {
-            let change = match (word.split_once('='), word.strip_suffix('-')) {
+        for argument in arguments {
+            let change = match (argument.split_once('='), argument.strip_suffix('-')) {
                 (Some((key, value)), _) => (key, Some(value.to_owned())),
                 (None, Some(key)) => (key, None),
                 (None, None) if changes.is_empty() => {
-                    names.push(word.clone());
+                    names.push(argument.clone());
                     continue;
                 }
                 (None, None) => {
-                    return Err(usage_error(format!("{word}: changes come after all names")));
+                    return Err(usage_error(format!("{argument}: write changes after all names")));
                 }
             };
             if change.0.is_empty() {
-                return Err(usage_error(format!("{word}: the key is missing")));
+                return Err(usage_error(format!("{argument}: the key is missing")));
             }
             if changes.insert(change.0.to_owned(), change.1).is_some() {
                 return Err(usage_error(format!("{} is changed twice", change.0)));
             }
         }
         if changes.is_empty() {
-            return Err(usage_error("say what to change: key=value sets, key- removes"));
+            return Err(usage_error("add a change: key=value sets a key, key- removes it"));
         }
         Ok((names, Self(changes)))
     }
 
-    /// The part of the metadata that has to change; none if all is as wanted.
+    /// The patch of the map; none if nothing has to change.
     ///
     /// # Errors
-    /// A key has another value, and may not be overwritten.
+    /// A key has another value and `overwrite` is false.
     pub(in crate::cli) fn patch(
         &self,
         now: Option<&Value>,
         overwrite: bool,
     ) -> Result<Option<Value>> {
         let mut patch = Map::new();
-        for (key, wanted) in &self.0 {
+        for (key, desired) in &self.0 {
             let now = now.and_then(|now| now.get(key)).and_then(Value::as_str);
-            match (now, wanted) {
-                (now, wanted) if now == wanted.as_deref() => {}
+            match (now, desired) {
+                (now, desired) if now == desired.as_deref() => {}
                 (Some(now), Some(_)) if !overwrite => {
-                    bail!("{key} already has the value {now:?}: --overwrite replaces it")
+                    bail!("{key} already has the value {now:?}: use --overwrite to replace it")
                 }
-                (_, wanted) => {
-                    patch.insert(key.clone(), wanted.clone().into());
+                (_, desired) => {
+                    patch.insert(key.clone(), desired.clone().into());
                 }
             }
         }
         Ok((!patch.is_empty()).then_some(Value::Object(patch)))
     }
 
-    /// Whether it only removes.
+    /// Whether all changes are removals.
     pub(in crate::cli) fn only_removes(&self) -> bool {
         self.0.values().all(Option::is_none)
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_names_or_changes() {
+    fn arguments_are_names_or_changes() {
         let (names, changes) = split("mcp worker a=1 b= c-").unwrap();
         assert_eq!(names, ["mcp", "worker"]);
         assert!(!changes.only_removes());

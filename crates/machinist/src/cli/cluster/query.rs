@@ -1,4 +1,4 @@
-//! What `get` is asked for, kind by kind, and the objects in the answers.
+//! The queries of `get`, by kind, and the objects in their responses.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::resource_args::ResourceArgs;
 use super::session::ClusterSession;
 use crate::kubernetes::ServedResource;
 
-/// Objects of one kind that are asked for; no name means all.
+/// A query for objects of one kind; no name means all.
 #[derive(Debug)]
 pub(in crate::cli) struct ResourceQuery<'a> {
     pub(in crate::cli) resource: &'a ServedResource,
@@ -15,12 +15,12 @@ pub(in crate::cli) struct ResourceQuery<'a> {
 }
 
 impl<'a> ResourceQuery<'a> {
-    /// The parts of what was named; objects of one kind come together.
+    /// The queries for resource arguments. Objects of one kind are in one query.
     pub(in crate::cli) fn resolve(
         session: &'a ClusterSession,
-        words: ResourceArgs,
+        resource_args: ResourceArgs,
     ) -> Result<Vec<Self>> {
-        match words {
+        match resource_args {
             ResourceArgs::Kinds(kinds, names) => kinds
                 .iter()
                 .map(|kind| {
@@ -42,11 +42,11 @@ impl<'a> ResourceQuery<'a> {
     }
 }
 
-/// The objects of an answer: those of a list, or the one. Each as people want it: with its kind,
-/// which lists leave out, and without the book-keeping of the server.
-pub(in crate::cli) fn objects(resource: &ServedResource, answer: &Value) -> Vec<Value> {
-    let items = answer.get("items").and_then(Value::as_array);
-    let items = items.map_or_else(|| std::slice::from_ref(answer), Vec::as_slice);
+/// The objects in a response: the items of a list, or the object itself. Each gets its kind, which lists
+/// omit, and loses `managedFields`, which nobody reads.
+pub(in crate::cli) fn objects(resource: &ServedResource, response: &Value) -> Vec<Value> {
+    let items = response.get("items").and_then(Value::as_array);
+    let items = items.map_or_else(|| std::slice::from_ref(response), Vec::as_slice);
     items.iter().map(|item| with_type_meta(resource, item)).collect()
 }
 

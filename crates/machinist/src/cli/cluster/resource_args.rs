@@ -1,10 +1,10 @@
-//! `TYPE NAME…`, `TYPE/NAME…` and `A,B`: how people name objects.
+//! `TYPE NAME…`, `TYPE/NAME…` and `A,B`: how kinds and objects are named on the command line.
 
 use anyhow::Result;
 
 use super::usage_error;
 
-/// What was named.
+/// Kinds or objects on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum ResourceArgs {
     /// Kinds, each with the same names; no name means all objects.
@@ -14,16 +14,16 @@ pub(in crate::cli) enum ResourceArgs {
 }
 
 impl ResourceArgs {
-    /// Reads the words of a command line.
+    /// Parses the arguments of a command.
     ///
     /// # Errors
-    /// There are none, or the two forms are mixed.
-    pub(in crate::cli) fn parse(words: &[String]) -> Result<Self> {
-        let Some((kinds, names)) = words.split_first() else {
+    /// There are no arguments, or the two forms are mixed.
+    pub(in crate::cli) fn parse(resource_args: &[String]) -> Result<Self> {
+        let Some((kinds, names)) = resource_args.split_first() else {
             return Err(usage_error("name a kind, such as: mcp"));
         };
-        if words.iter().any(|word| word.contains('/')) {
-            return words
+        if resource_args.iter().any(|word| word.contains('/')) {
+            return resource_args
                 .iter()
                 .map(|word| parse_type_and_name(word))
                 .collect::<Result<_>>()
@@ -47,16 +47,14 @@ fn parse_type_and_name(word: &str) -> Result<(String, String)> {
             check_name(name)?;
             Ok((kind.to_owned(), name.to_owned()))
         }
-        _ => Err(usage_error(format!(
-            "{word}: where one object is named as TYPE/NAME, all of them have to be"
-        ))),
+        _ => Err(usage_error(format!("{word}: either write all objects as TYPE/NAME, or none"))),
     }
 }
 
-/// Names that cannot be part of a path are no names of objects.
+/// Rejects names that would change the path of a request.
 fn check_name(name: &str) -> Result<()> {
     let is_bad = matches!(name, "" | "." | "..") || name.contains(['/', '%']);
-    if is_bad { Err(usage_error(format!("{name:?} is not the name of an object"))) } else { Ok(()) }
+    if is_bad { Err(usage_error(format!("{name:?} is not a valid object name"))) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -64,12 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn all_forms_are_parsed() {
         let parse = |text: &str| {
-            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            ResourceArgs::parse(&words).ok()
+            let resource_args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            ResourceArgs::parse(&resource_args).ok()
         };
-        let all = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let all = |resource_args: &[&str]| {
+            resource_args.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         let object = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         for (text, expected) in [
             ("mcp", Some(ResourceArgs::Kinds(all(&["mcp"]), vec![]))),

@@ -1,4 +1,4 @@
-//! The home with its kinds, and the objects that are meant.
+//! A connection to an API server with the kinds that it serves, and the objects that a command selects.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,58 +10,58 @@ use crate::cli::connection_args::ConnectionArgs;
 use crate::kubernetes::request::{ACCEPT_METADATA, with_query};
 use crate::kubernetes::{ApiClient, ServedResource, ServedResources};
 
-/// Which home, and which namespace in it.
+/// Which API server, and which namespace.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct SessionArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// The namespace, for kinds that have namespaces [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME", help_heading = "The home")]
+    /// The namespace of namespaced objects [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME", help_heading = "API server")]
     namespace: Option<String>,
 }
 
 impl SessionArgs {
-    /// Finds the home and asks for its kinds.
+    /// Connects and discovers the served kinds.
     pub(in crate::cli) async fn connect(&self) -> Result<ClusterSession> {
-        let home = ApiClient::new(self.connection.client().await?);
-        let resources = home.resources().await?;
+        let client = ApiClient::new(self.connection.client().await?);
+        let resources = client.resources().await?;
         let named = self.namespace.clone();
-        let namespace = named.clone().unwrap_or_else(|| home.default_namespace().to_owned());
-        Ok(ClusterSession { client: home, resources, namespace, explicit_namespace: named })
+        let namespace = named.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        Ok(ClusterSession { client, resources, namespace, explicit_namespace: named })
     }
 }
 
-/// Objects that are not named.
+/// Objects that are selected without names.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct SelectionArgs {
-    /// Those with these labels, such as role=worker or 'zone in (a,b)'
+    /// Select objects with these labels, such as role=worker or 'zone in (a,b)'
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub(in crate::cli) selector: Option<String>,
 
-    /// All of the kind
+    /// Select all objects of the kind
     #[arg(long, conflicts_with = "selector")]
     pub(in crate::cli) all: bool,
 }
 
 impl SelectionArgs {
-    /// Whether objects are meant that are not named.
+    /// Whether objects are selected without names.
     pub(in crate::cli) fn is_given(&self) -> bool {
         self.all || self.selector.is_some()
     }
 
-    /// Together with the words that name kinds and objects.
+    /// Combines the flags with the resource arguments.
     ///
     /// # Errors
-    /// Nothing is meant, or two things.
-    pub(in crate::cli) fn select(&self, words: &[String]) -> Result<ResourceSelection> {
-        let words = ResourceArgs::parse(words)?;
-        let is_named = !matches!(&words, ResourceArgs::Kinds(_, names) if names.is_empty());
+    /// Nothing is selected, or names and flags are mixed.
+    pub(in crate::cli) fn select(&self, resource_args: &[String]) -> Result<ResourceSelection> {
+        let resource_args = ResourceArgs::parse(resource_args)?;
+        let is_named = !matches!(&resource_args, ResourceArgs::Kinds(_, names) if names.is_empty());
         if is_named == self.is_given() {
-            return Err(usage_error("give either names, or --selector, or --all"));
+            return Err(usage_error("use either names, or --selector, or --all"));
         }
         Ok(ResourceSelection {
-            resources: words,
+            resources: resource_args,
             selector: self.selector.clone().unwrap_or_default(),
         })
     }
@@ -74,18 +74,18 @@ pub(in crate::cli) struct ResourceSelection {
     selector: String,
 }
 
-/// A home that has told its kinds.
+/// A connection to an API server, with the kinds that it serves.
 #[derive(Debug)]
 pub(in crate::cli) struct ClusterSession {
     pub(in crate::cli) client: ApiClient,
     pub(in crate::cli) resources: ServedResources,
-    /// The namespace that is meant where an object names none.
+    /// The namespace of objects that name none.
     pub(in crate::cli) namespace: String,
-    /// The namespace that the user named.
+    /// The namespace that the user set.
     pub(in crate::cli) explicit_namespace: Option<String>,
 }
 
-/// One object that is meant.
+/// One selected object.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct ObjectTarget<'a> {
     pub(in crate::cli) resource: &'a ServedResource,
@@ -105,7 +105,7 @@ impl ObjectTarget<'_> {
 }
 
 impl ClusterSession {
-    /// The namespace for objects of a kind; none if they have none.
+    /// The namespace for objects of a kind; none for cluster-scoped kinds.
     pub(in crate::cli) fn namespace_of(&self, resource: &ServedResource) -> Option<&str> {
         resource.namespaced.then_some(self.namespace.as_str())
     }
@@ -120,12 +120,12 @@ impl ClusterSession {
         ObjectTarget { resource, namespace, name: name.to_owned() }
     }
 
-    /// The objects that are meant. Those by label are asked for.
+    /// The selected objects. Selection by label sends a request.
     pub(in crate::cli) async fn targets(
         &self,
-        many: &ResourceSelection,
+        selection: &ResourceSelection,
     ) -> Result<Vec<ObjectTarget<'_>>> {
-        match &many.resources {
+        match &selection.resources {
             ResourceArgs::Objects(pairs) => pairs
                 .iter()
                 .map(|(kind, name)| Ok(self.target(self.resources.by_name(kind)?, name)))
@@ -136,7 +136,7 @@ impl ClusterSession {
                     let resource = self.resources.by_name(kind)?;
                     targets.extend(names.iter().map(|name| self.target(resource, name)));
                     if names.is_empty() {
-                        targets.extend(self.select_by_label(resource, &many.selector).await?);
+                        targets.extend(self.select_by_label(resource, &selection.selector).await?);
                     }
                 }
                 Ok(targets)

@@ -1,4 +1,4 @@
-//! All objects that a rollout is about, as the home has them now.
+//! A snapshot of all objects that affect a rollout.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
@@ -20,10 +20,10 @@ use crate::cli::output;
 use crate::kubernetes::ServedResource;
 use crate::kubernetes::request::ACCEPT_JSON;
 
-/// The group of our kinds.
+/// The API group of MCO's kinds.
 const GROUP: &str = "machineconfiguration.openshift.io";
 
-/// A kind that a rollout is about.
+/// A kind that affects a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum SnapshotKind {
     Pool,
@@ -54,21 +54,21 @@ impl SnapshotKind {
 }
 
 impl ClusterSession {
-    /// A kind, if the home serves it.
+    /// A kind, if the API server serves it.
     pub(in crate::cli) fn kind(&self, kind: SnapshotKind) -> Option<&ServedResource> {
         let (group, name) = kind.name();
         self.resources.0.iter().find(|one| one.group == group && one.kind == name)
     }
 
-    /// A kind that has to be there.
+    /// A kind that the API server must serve.
     pub(in crate::cli) fn needed(&self, kind: SnapshotKind) -> Result<&ServedResource> {
         self.kind(kind).with_context(|| {
             let (group, name) = kind.name();
-            format!("the home has no kind {name} in {group}: install the CustomResourceDefinitions (`machinist crds`)")
+            format!("the API server does not serve {name} in {group}: install the CustomResourceDefinitions (`machinist crds`)")
         })
     }
 
-    /// All objects of a kind; none if the home does not serve it.
+    /// All objects of a kind; none if the API server does not serve it.
     pub(in crate::cli) async fn all<T: DeserializeOwned>(
         &self,
         kind: SnapshotKind,
@@ -79,13 +79,13 @@ impl ClusterSession {
         items.map(|item| deserialize(kind, item)).collect()
     }
 
-    /// Reads everything.
+    /// Reads all kinds.
     ///
     /// # Errors
-    /// The home does not answer, refuses, or holds an object that cannot be read.
-    pub(in crate::cli) async fn world(&self) -> Result<ClusterSnapshot> {
+    /// The API server does not respond, refuses, or returns an object that cannot be parsed.
+    pub(in crate::cli) async fn snapshot(&self) -> Result<ClusterSnapshot> {
         self.needed(SnapshotKind::Pool)?;
-        let (pools, configs, nodes, machines, controller, own, images, builds, streams) = futures::try_join!(
+        let (pools, configs, nodes, machines, controller, settings, images, builds, streams) = futures::try_join!(
             self.all::<MachineConfigPool>(SnapshotKind::Pool),
             self.all::<MachineConfig>(SnapshotKind::Config),
             self.all::<Node>(SnapshotKind::Node),
@@ -104,13 +104,13 @@ impl ClusterSession {
             os_configs: images,
             os_builds: builds,
             controller_configs: controller,
-            machine_configuration: own.into_iter().find(|one| one.name_any() == CLUSTER),
+            machine_configuration: settings.into_iter().find(|one| one.name_any() == CLUSTER),
             streams: streams.into_iter().find(|one| one.name_any() == CLUSTER),
         })
     }
 }
 
-/// An object as a type. What does not fit is named, and never its value.
+/// Parses an object. The error names the field but never its value, which may be secret.
 pub(in crate::cli) fn deserialize<T: DeserializeOwned>(
     kind: SnapshotKind,
     object: &Value,
@@ -121,7 +121,7 @@ pub(in crate::cli) fn deserialize<T: DeserializeOwned>(
     })
 }
 
-/// What the home holds.
+/// All objects that affect a rollout.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cli) struct ClusterSnapshot {
     pub(in crate::cli) pools: Vec<MachineConfigPool>,
@@ -139,17 +139,17 @@ impl ClusterSnapshot {
     /// A pool by its name.
     ///
     /// # Errors
-    /// There is none; the text names those that there are.
+    /// The pool does not exist; the error lists the pools.
     pub(in crate::cli) fn pool(&self, name: &str) -> Result<&MachineConfigPool> {
         let Some(pool) = self.pools.iter().find(|pool| pool.name_any() == name) else {
             let names: Vec<String> = self.pools.iter().map(kube::ResourceExt::name_any).collect();
-            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            bail!("there is no MachineConfigPool {name}; pools there: {there}");
+            let existing = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            bail!("MachineConfigPool {name} does not exist; existing pools: {existing}");
         };
         Ok(pool)
     }
 
-    /// The machines of a pool. Those that cannot be told are warned about.
+    /// The machines of a pool. Prints a warning for machines whose pool is ambiguous.
     pub(in crate::cli) fn members(&self, pool: &MachineConfigPool) -> Vec<&Node> {
         let (members, errors) = nodes_of(pool, &self.pools, &self.nodes);
         for error in errors {
@@ -158,25 +158,25 @@ impl ClusterSnapshot {
         members
     }
 
-    /// The ControllerConfig, where there is one.
+    /// The ControllerConfig, if it exists.
     pub(in crate::cli) fn controller_config(&self) -> Option<&ControllerConfig> {
         self.controller_configs.iter().find(|one| one.name_any() == CONTROLLER_CONFIG)
     }
 
-    /// What the images of pools come from, beside MachineConfigs.
+    /// The sources of OS images other than MachineConfigs.
     pub(in crate::cli) fn image_inputs(&self) -> ImageSources<'_> {
         let (controller_config, streams) = (self.controller_config(), self.streams.as_ref());
         ImageSources { controller_config, streams, worker: None }.with_worker_pool(&self.pools)
     }
 
-    /// What changes cost: the administrator's policy over that of the system.
+    /// The administrator's disruption policy on top of the built-in one.
     pub(in crate::cli) fn policy(&self) -> NodeDisruptionPolicy {
-        let own = self.machine_configuration.as_ref();
-        let own = own.and_then(|own| own.spec.node_disruption_policy.clone());
-        with_system_policy(&own.unwrap_or_default())
+        let settings = self.machine_configuration.as_ref();
+        let policy = settings.and_then(|object| object.spec.node_disruption_policy.clone());
+        with_system_policy(&policy.unwrap_or_default())
     }
 
-    /// Takes in all objects of a kind.
+    /// Replaces all objects of a kind.
     pub(super) fn replace(&mut self, kind: SnapshotKind, objects: &[Value]) -> Result<()> {
         fn read<T: DeserializeOwned + kube::Resource>(
             kind: SnapshotKind,
@@ -211,7 +211,7 @@ impl ClusterSnapshot {
         Ok(())
     }
 
-    /// Takes in one object, or that it is gone. The lists are sorted by name.
+    /// Inserts, replaces or removes one object. The lists are sorted by name.
     pub(super) fn update(
         &mut self,
         kind: SnapshotKind,
@@ -225,8 +225,8 @@ impl ClusterSnapshot {
             is_gone: bool,
         ) -> Result<()> {
             let new: T = deserialize(kind, object)?;
-            let place = list.binary_search_by(|one| one.meta().name.cmp(&new.meta().name));
-            match (place, is_gone) {
+            let position = list.binary_search_by(|one| one.meta().name.cmp(&new.meta().name));
+            match (position, is_gone) {
                 (Ok(at), true) => drop(list.remove(at)),
                 (Ok(at), false) => list[at] = new,
                 (Err(_), true) => {}
@@ -246,7 +246,7 @@ impl ClusterSnapshot {
             }
             SnapshotKind::OsConfig => put(&mut self.os_configs, kind, object, is_gone),
             SnapshotKind::OsBuild => put(&mut self.os_builds, kind, object, is_gone),
-            // Nobody follows these.
+            // These kinds are not watched.
             SnapshotKind::MachineConfiguration | SnapshotKind::OsImageStream => Ok(()),
         }
     }
@@ -258,26 +258,26 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_come_and_go() {
+    fn objects_are_inserted_replaced_and_removed() {
         let node = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
-        let mut world = ClusterSnapshot::default();
-        world.replace(SnapshotKind::Node, &[node("b", "1"), node("a", "1")]).unwrap();
-        world.update(SnapshotKind::Node, &node("c", "1"), false).unwrap();
-        world.update(SnapshotKind::Node, &node("b", "2"), false).unwrap();
-        world.update(SnapshotKind::Node, &node("a", "1"), true).unwrap();
-        world.update(SnapshotKind::Node, &node("z", "1"), true).unwrap();
+        let mut snapshot = ClusterSnapshot::default();
+        snapshot.replace(SnapshotKind::Node, &[node("b", "1"), node("a", "1")]).unwrap();
+        snapshot.update(SnapshotKind::Node, &node("c", "1"), false).unwrap();
+        snapshot.update(SnapshotKind::Node, &node("b", "2"), false).unwrap();
+        snapshot.update(SnapshotKind::Node, &node("a", "1"), true).unwrap();
+        snapshot.update(SnapshotKind::Node, &node("z", "1"), true).unwrap();
         let shown: Vec<String> =
-            world.nodes.iter().map(|n| n.name_any() + &n.uid().unwrap_or_default()).collect();
+            snapshot.nodes.iter().map(|n| n.name_any() + &n.uid().unwrap_or_default()).collect();
         assert_eq!(shown, ["b2", "c1"]);
     }
 
     #[test]
-    fn an_object_that_cannot_be_read_is_named_without_its_values() {
+    fn parse_errors_name_the_field_without_its_value() {
         let object = json!({"metadata": {"name": "x"}, "spec": {"paused": "hunter2"}});
         let error =
             deserialize::<MachineConfigPool>(SnapshotKind::Pool, &object).unwrap_err().to_string();
         assert_eq!(error, "MachineConfigPool x: spec.paused cannot be read");
         let error = ClusterSnapshot::default().pool("y").unwrap_err().to_string();
-        assert!(error.contains("pools there: none"), "{error}");
+        assert!(error.contains("existing pools: none"), "{error}");
     }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// The least width of a column, and the space between two.
+/// The minimum width of a column, and the space between two.
 const MIN_COLUMN_WIDTH: usize = 6;
 const COLUMN_GAP: usize = 3;
 
-/// A table that a server made.
+/// A table in a response of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::cli) struct ServerTable {
     columns: Vec<TableColumn>,
@@ -26,14 +26,14 @@ struct TableRow {
 }
 
 impl ServerTable {
-    /// Reads an answer. A server that makes no tables sends objects: their names are shown.
-    pub(in crate::cli) fn parse(answer: &Value) -> Self {
-        let items = |field: &str| answer.get(field).and_then(Value::as_array);
+    /// Parses a response. A server without table support sends objects, whose names are shown.
+    pub(in crate::cli) fn parse(response: &Value) -> Self {
+        let items = |field: &str| response.get(field).and_then(Value::as_array);
         let text = |value: &Value, path: &str| {
             value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
-        if answer.get("kind").and_then(Value::as_str) != Some("Table") {
-            let one = || std::slice::from_ref(answer);
+        if response.get("kind").and_then(Value::as_str) != Some("Table") {
+            let one = || std::slice::from_ref(response);
             let objects = items("items").map_or_else(one, Vec::as_slice);
             let row = |object: &Value| TableRow {
                 namespace: text(object, "/metadata/namespace"),
@@ -88,12 +88,12 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Text of others that cannot steer a terminal.
+/// Escapes text so that it cannot control the terminal.
 pub(super) fn escape_control(text: &str) -> String {
     text.replace('\u{1b}', "^[")
 }
 
-/// Prints tables of one kind, one after the other, in columns that only grow.
+/// Prints successive tables of one kind. Columns never get narrower, so that rows stay aligned.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cli) struct TablePrinter {
     wide: bool,
@@ -104,13 +104,13 @@ pub(in crate::cli) struct TablePrinter {
 }
 
 impl TablePrinter {
-    /// Shows the columns of lesser weight too where it is `wide`, begins with the namespace where
-    /// that is wanted, and puts `prefix` before each name: the kind, where there are several.
+    /// `wide` also shows columns of low priority. `prefix` stands before each name: the kind, if several
+    /// kinds are shown.
     pub(in crate::cli) fn new(wide: bool, with_namespace: bool, prefix: String) -> Self {
         Self { wide, with_namespace, prefix, ..Self::default() }
     }
 
-    /// The text of a table; the headings stand before the first one only.
+    /// The text of a table. Only the first one has headings.
     pub(in crate::cli) fn render(&mut self, table: &ServerTable) -> String {
         let mut lines = Vec::new();
         if self.columns.is_empty() && !table.columns.is_empty() {
@@ -128,7 +128,7 @@ impl TablePrinter {
         self.align(&lines)
     }
 
-    /// The cells that are shown.
+    /// The visible cells of a row.
     fn line(&self, namespace: &str, cells: Vec<String>) -> Vec<String> {
         let is_shown = |index: usize| {
             self.columns.get(index).is_some_and(|column| self.wide || !column.is_wide)
@@ -138,7 +138,7 @@ impl TablePrinter {
         namespace.into_iter().chain(cells.map(|(_, cell)| cell)).collect()
     }
 
-    /// Rows of cells in columns.
+    /// Aligns rows of cells.
     pub(super) fn align(&mut self, lines: &[Vec<String>]) -> String {
         for line in lines {
             for (index, cell) in line.iter().enumerate() {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn forms() {
+    fn wide_namespaced_and_prefixed_tables() {
         let text = |printer: TablePrinter| printer.clone().render(&table());
         assert_eq!(
             text(TablePrinter::default()),

@@ -1,35 +1,35 @@
-//! What is waited for: `condition=Updated`, `delete`, `create`, `jsonpath={.spec.paused}=true`.
+//! The conditions of `machinist wait`: `condition=Updated`, `delete`, `create`, `jsonpath={.spec.paused}=true`.
 
 use machinist_hub::json_path::JsonPath;
 use serde_json::Value;
 
-/// What has to hold of an object.
+/// A condition of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::cli) enum WaitCondition {
-    /// A condition has a status.
+    /// A status condition has a status.
     Condition {
         /// The type of the condition.
         kind: String,
-        /// The status that is wanted.
+        /// The awaited status.
         status: String,
     },
-    /// The object is gone.
+    /// The object does not exist.
     Deleted,
-    /// The object is there.
+    /// The object exists.
     Created,
-    /// A field is there, or has a value.
+    /// A field exists, or has a value.
     Field {
-        /// The path as it was written.
+        /// The path as written.
         text: String,
-        /// The path.
+        /// The parsed path.
         path: JsonPath,
-        /// The value; none if any will do.
+        /// The awaited value; none accepts any value.
         value: Option<String>,
     },
 }
 
 impl WaitCondition {
-    /// Reads it, for clap.
+    /// Parses a condition, for clap.
     pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
         if text.eq_ignore_ascii_case("delete") {
             return Ok(Self::Deleted);
@@ -55,9 +55,9 @@ impl WaitCondition {
 
     fn parse_field(field: &str) -> Result<Self, String> {
         let bad = || "write jsonpath={.PATH} or jsonpath={.PATH}=VALUE".to_owned();
-        // Quotes that a shell has not taken away.
+        // Quotes that the shell did not remove.
         let field = field.replace("'{", "{").replace("}'", "}");
-        // A filter in the path may have an equals sign too.
+        // A filter in the path may contain an equals sign.
         let (path, rest) = match field.rfind('}') {
             Some(at) => field.split_at(at + 1),
             None => field.split_at(field.find('=').unwrap_or(field.len())),
@@ -78,7 +78,7 @@ impl WaitCondition {
         Ok(Self::Field { text: format!("{{{dotted}}}"), path, value })
     }
 
-    /// What is waited for, for messages.
+    /// The condition as text for messages.
     pub(in crate::cli) fn text(&self) -> String {
         match self {
             Self::Condition { kind, status } => format!("condition {kind} to be {status}"),
@@ -89,11 +89,11 @@ impl WaitCondition {
         }
     }
 
-    /// Looks at the object; the error is how it is now.
+    /// Checks an object; the error describes its current state.
     pub(in crate::cli) fn check(&self, object: Option<&Value>) -> Result<(), String> {
         let Some(object) = object else {
             let is_met = *self == Self::Deleted;
-            return if is_met { Ok(()) } else { Err("it is not there".to_owned()) };
+            return if is_met { Ok(()) } else { Err("it does not exist".to_owned()) };
         };
         match self {
             Self::Created => Ok(()),
@@ -115,9 +115,9 @@ fn exists_message(object: &Value) -> String {
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     let names: Vec<&str> = finalizers.into_iter().flatten().filter_map(Value::as_str).collect();
     if names.is_empty() {
-        "it is still there".to_owned()
+        "it still exists".to_owned()
     } else {
-        format!("it is still there, held by the finalizers {}", names.join(", "))
+        format!("it still exists, because of the finalizers {}", names.join(", "))
     }
 }
 
@@ -128,7 +128,7 @@ fn display_value(value: &Value) -> String {
     }
 }
 
-/// A condition of an older generation says nothing about this one.
+/// Checks a status condition. One of an older generation does not count.
 fn check_condition(object: &Value, kind: &str, status: &str) -> Result<(), String> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let text = |value: &Value, field: &str| {
@@ -136,7 +136,9 @@ fn check_condition(object: &Value, kind: &str, status: &str) -> Result<(), Strin
     };
     let mut conditions = conditions.into_iter().flatten();
     let found = conditions.find(|condition| text(condition, "type").eq_ignore_ascii_case(kind));
-    let Some(condition) = found else { return Err("there is no such condition yet".to_owned()) };
+    let Some(condition) = found else {
+        return Err("it does not have this condition yet".to_owned());
+    };
     let observed = condition.get("observedGeneration");
     let observed = observed.or_else(|| object.pointer("/status/observedGeneration"));
     let observed = observed.and_then(Value::as_i64);
@@ -144,7 +146,9 @@ fn check_condition(object: &Value, kind: &str, status: &str) -> Result<(), Strin
     if let (Some(observed), Some(generation)) = (observed, generation)
         && observed < generation
     {
-        return Err(format!("it is of generation {observed}, the object is at {generation}"));
+        return Err(format!(
+            "the condition is of generation {observed}, the object of generation {generation}"
+        ));
     }
     if text(condition, "status").eq_ignore_ascii_case(status) {
         return Ok(());
@@ -164,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn goals() {
+    fn conditions_are_parsed_and_checked() {
         let pool = json!({
             "metadata": {"generation": 3, "finalizers": ["a/b"]},
             "spec": {"paused": true, "list": [1, 2], "conditions": [{"type": "A", "v": "x"}]},
@@ -181,10 +185,10 @@ mod tests {
             ("condition=updated=true", met.clone()),
             ("condition=Degraded", no("it is False (R: m)")),
             ("condition=Degraded=False", met.clone()),
-            ("condition=None", no("there is no such condition yet")),
-            ("condition=Old", no("it is of generation 2, the object is at 3")),
+            ("condition=None", no("it does not have this condition yet")),
+            ("condition=Old", no("the condition is of generation 2, the object of generation 3")),
             ("create", met.clone()),
-            ("delete", no("it is still there, held by the finalizers a/b")),
+            ("delete", no("it still exists, because of the finalizers a/b")),
             ("jsonpath={.spec.paused}=true", met.clone()),
             ("jsonpath='{.spec.paused}'=true", met.clone()),
             ("jsonpath=.spec.paused=false", no("it is true")),

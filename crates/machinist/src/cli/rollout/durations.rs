@@ -1,4 +1,4 @@
-//! Since when a machine waits, and when a rollout ends: as far as the objects tell.
+//! Since when a machine waits, and when a rollout ends, as far as the objects show.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use machinist_core::node::NodeView;
 use machinist_core::rollout::{WaitReason, estimate};
 use serde::Serialize;
 
-/// When a rollout ends, going by how long the machines took that are through.
+/// When a rollout ends, estimated from the machines that have finished.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct RolloutEstimate {
-    /// How many seconds are left.
+    /// The remaining seconds.
     pub(super) seconds: u64,
-    /// The end.
+    /// The expected end.
     pub(super) end: Time,
 }
 
@@ -29,7 +29,7 @@ fn steps(machine: &MachineConfigNode) -> &[Condition] {
     machine.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
-/// Since when a condition is what it is, if it is true.
+/// The last transition of a condition, if it is true.
 fn true_since(conditions: &[Condition], type_: &str) -> Option<Time> {
     let found = find_condition(conditions, type_).filter(|condition| condition.is_true());
     found.and_then(|condition| condition.last_transition_time.as_ref().cloned())
@@ -50,16 +50,16 @@ pub(super) fn machine_since(
     waiting: Option<&WaitReason>,
 ) -> Option<Time> {
     let steps = machine.map(steps).unwrap_or_default();
-    let under_way = || {
+    let in_progress_since = || {
         let open = steps.iter().filter(|step| step.status == "Unknown");
         open.filter_map(|step| step.last_transition_time.as_ref()).max().cloned()
     };
     match waiting? {
         WaitReason::Draining { .. } => {
             let started = view.annotation(machinist::DRAIN_STARTED).and_then(|t| t.parse().ok());
-            started.map(Time).or_else(under_way)
+            started.map(Time).or_else(in_progress_since)
         }
-        WaitReason::Working { .. } | WaitReason::RestartPending { .. } => under_way(),
+        WaitReason::Working { .. } | WaitReason::RestartPending { .. } => in_progress_since(),
         WaitReason::Failing { .. } => true_since(steps, step::NODE_DEGRADED),
         WaitReason::NotReady { .. } => not_ready_since(view),
         WaitReason::PoolPaused
@@ -80,11 +80,10 @@ fn not_ready_since(view: NodeView<'_>) -> Option<Time> {
     ready.next().and_then(|one| one.last_transition_time.clone())
 }
 
-/// Who is in the way of a drain, as the MachineConfigNode has it.
-pub(super) fn drain_blockers(machine: &MachineConfigNode) -> Option<String> {
+/// The message of the MachineConfigNode about an unfinished drain. It names the pods that block it.
+pub(super) fn drain_message(machine: &MachineConfigNode) -> Option<String> {
     let executed = find_condition(steps(machine), step::UPDATE_EXECUTED)?;
-    let message = executed.message.as_deref()?;
-    message.strip_prefix("Node Drain has not succeeded: ").map(str::to_owned)
+    executed.message.clone().filter(|message| executed.status == "Unknown" && !message.is_empty())
 }
 
 /// When the rollout of a pool ends.
@@ -98,8 +97,8 @@ pub(super) fn estimate_end(
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref())?;
     let start = true_since(pool_conditions(pool), condition::UPDATING)?;
     let views = members.iter().map(|node| NodeView(node));
-    let (through, rest): (Vec<_>, Vec<_>) = views.partition(|view| view.is_updated_to(target));
-    let ends = through
+    let (updated, rest): (Vec<_>, Vec<_>) = views.partition(|view| view.is_updated_to(target));
+    let ends = updated
         .iter()
         .filter_map(|view| machines.get(view.name()))
         .filter(|machine| machine.spec.config_version.desired == target)
@@ -111,14 +110,15 @@ pub(super) fn estimate_end(
     Some(RolloutEstimate { seconds: left.as_secs(), end })
 }
 
-/// When a machine was through with its last update.
+/// When a machine finished its last update.
 fn finished_at(machine: &MachineConfigNode) -> Option<Time> {
     let ends = [step::UPDATED, step::UPDATE_COMPLETE, step::UNCORDONED];
     ends.iter().filter_map(|type_| true_since(steps(machine), type_)).max()
 }
 
-/// When machines began is not kept. But one begins when another ends: as many as may be away began
-/// at the start, and each of the others when the one so many places before it was through.
+/// Start and end of each update. The objects do not record starts, but a machine starts when another one
+/// ends: the first `capacity` machines started with the rollout, and each later one when the machine
+/// `capacity` places before it ended.
 fn spans(start: &Time, mut ends: Vec<Time>, capacity: usize) -> Vec<(Time, Time)> {
     ends.sort();
     let begin = |index: usize| match index.checked_sub(capacity) {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_begins_when_another_one_ends() {
+    fn a_machine_starts_when_another_one_ends() {
         let ends = || vec![at(9), at(4), at(5), at(8)];
         let expected = [(at(0), at(4)), (at(0), at(5)), (at(4), at(8)), (at(5), at(9))];
         assert_eq!(spans(&at(0), ends(), 2), expected);

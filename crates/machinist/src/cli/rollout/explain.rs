@@ -1,4 +1,4 @@
-//! `machinist rollout explain`: the controller's decision about a pool, shown and not taken.
+//! `machinist rollout explain`: the controller's next decision about a pool, as a dry run.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,11 +24,11 @@ use crate::cli::pool_inputs::of_kind;
 use crate::cli::{CommandOutcome, cluster, output};
 use crate::manifests::{self, ManifestDocument};
 
-/// Show the decision that the controller would take about a pool now, without taking it
+/// Show what the controller would decide about a pool now, without doing it
 ///
-/// From the home, or from files (pools, nodes and MachineConfigNodes as collected from a cluster):
-/// the status it would write, the machines that would get the new config or may restart, and what
-/// the others wait for.
+/// Reads the API server, or files with pools, nodes and MachineConfigNodes that were collected from a
+/// cluster. Shows the status that the controller would write, the machines that would get the new config
+/// or permission to reboot, and what the others wait for.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist rollout explain worker -f examples/rollout/worker.yaml\n\n\
@@ -38,12 +38,12 @@ pub(in crate::cli) struct RolloutExplainArgs {
     /// The pool
     pool: String,
 
-    /// Manifests instead of the home: a file, a folder or - for standard input; may be given more
-    /// than once
+    /// Read these manifests instead of the API server: a file, a directory, or - for standard input
+    /// (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
 
-    /// The form of the answer
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 
@@ -51,7 +51,7 @@ pub(in crate::cli) struct RolloutExplainArgs {
     session: SessionArgs,
 }
 
-/// What the decision is made from.
+/// The inputs of the decision.
 struct RolloutExplainInputs {
     pools: Vec<MachineConfigPool>,
     nodes: Vec<Node>,
@@ -76,10 +76,7 @@ impl RolloutExplainArgs {
             if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
         let pool = inputs.pools.iter().find(|p| p.metadata.name.as_ref() == Some(&self.pool));
         let Some(pool) = pool else {
-            bail!(
-                "MachineConfigPool {} is not among the inputs; add its manifest with -f",
-                self.pool
-            );
+            bail!("MachineConfigPool {} is not in the inputs: add its manifest with -f", self.pool);
         };
         let (members, errors) = nodes_of(pool, &inputs.pools, &inputs.nodes);
         for error in errors {
@@ -93,9 +90,9 @@ impl RolloutExplainArgs {
         let layering = PoolLayering::for_pool(pool, &images, &builds);
         let status = pool_status_for(&layering, pool, &members, &nodes, controller_config, &now);
         let max = max_unavailable(pool, members.len())?;
-        let goal = layering.target(pool);
+        let target = layering.target(pool);
         let decision = decide_layered_rollout(
-            goal,
+            target,
             pool,
             &members,
             &RolloutPolicy::from_annotations(pool)?,
@@ -103,21 +100,21 @@ impl RolloutExplainArgs {
             &now,
         )
         .waiting_for_image(layering.wait_reason());
-        let answer = RolloutExplainReport { status, max_unavailable: max, decision };
+        let report = RolloutExplainReport { status, max_unavailable: max, decision };
         match self.output {
-            OutputFormat::Json => output::print_json(&answer)?,
-            OutputFormat::Text => output::print(&text(&self.pool, pool, &answer, &now))?,
+            OutputFormat::Json => output::print_json(&report)?,
+            OutputFormat::Text => output::print(&text(&self.pool, pool, &report, &now))?,
         }
         Ok(CommandOutcome::Done)
     }
 
     fn from_cluster(&self) -> Result<RolloutExplainInputs> {
-        let world = cluster::block_on(async { self.session.connect().await?.world().await })?;
-        world.pool(&self.pool)?;
-        let controller_config = world.controller_config().cloned();
-        let (pools, nodes) = (world.pools, world.nodes);
-        let machine_config_nodes = world.machine_config_nodes;
-        let (os_configs, os_builds) = (world.os_configs, world.os_builds);
+        let snapshot = cluster::block_on(async { self.session.connect().await?.snapshot().await })?;
+        snapshot.pool(&self.pool)?;
+        let controller_config = snapshot.controller_config().cloned();
+        let (pools, nodes) = (snapshot.pools, snapshot.nodes);
+        let machine_config_nodes = snapshot.machine_config_nodes;
+        let (os_configs, os_builds) = (snapshot.os_configs, snapshot.os_builds);
         Ok(RolloutExplainInputs {
             pools,
             nodes,
@@ -152,29 +149,29 @@ fn typed<'a, T: serde::de::DeserializeOwned>(
     documents.map(ManifestDocument::typed).collect()
 }
 
-fn text(name: &str, pool: &MachineConfigPool, answer: &RolloutExplainReport, now: &Time) -> String {
-    let status = &answer.status;
+fn text(name: &str, pool: &MachineConfigPool, report: &RolloutExplainReport, now: &Time) -> String {
+    let status = &report.status;
     let count = |count: Option<i32>| count.unwrap_or_default();
     let target = pool.spec.configuration.as_ref().and_then(|c| c.name.as_deref());
     let mut text = format!(
-        "{HEADING}{name}{HEADING:#} → {}\n{} of {} machines updated, {} unavailable (at most {} may be), {} degraded\n",
-        target.unwrap_or("(nothing rendered yet)"),
+        "{HEADING}{name}{HEADING:#} → {}\n{} of {} machines updated, {} unavailable (at most {}), {} degraded\n",
+        target.unwrap_or("(no rendered config)"),
         count(status.updated_machine_count),
         count(status.machine_count),
         count(status.unavailable_machine_count),
-        answer.max_unavailable,
+        report.max_unavailable,
         count(status.degraded_machine_count),
     );
     // Writing to a String cannot fail.
-    let decision = &answer.decision;
+    let decision = &report.decision;
     if let Some(halted) = &decision.halted {
-        let _ = writeln!(text, "stands still: {}", reasons::halted_reason(name, halted));
+        let _ = writeln!(text, "stopped: {}", reasons::halted_reason(name, halted));
     }
     if !decision.next.is_empty() {
-        let _ = writeln!(text, "go now: {}", decision.next.join(", "));
+        let _ = writeln!(text, "update now: {}", decision.next.join(", "));
     }
     if !decision.restart.is_empty() {
-        let _ = writeln!(text, "may restart now: {}", decision.restart.join(", "));
+        let _ = writeln!(text, "may reboot now: {}", decision.restart.join(", "));
     }
     for (machine, reason) in &decision.waiting {
         let _ = writeln!(

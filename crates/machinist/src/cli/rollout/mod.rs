@@ -1,13 +1,13 @@
-//! `machinist rollout`: how far a rollout is, what it would do next, and why somebody has to wait.
+//! `machinist rollout`: the progress of a rollout, the next decision, and what machines wait for.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`explain`] | the controller's decision about a pool, from the home or from files |
-//! | [`status`] | how far pools are, once or until they are through |
-//! | [`report`] | what is said about a pool, as data |
-//! | [`times`] | since when, and until when |
-//! | [`text`] | the same for people |
-//! | [`words`] | what a machine waits for, in words |
+//! | [`explain`] | the controller's decision about a pool, from the API server or from files |
+//! | [`status`] | the progress of pools, once or until the rollout ends |
+//! | [`report`] | the progress of a pool, as data |
+//! | [`durations`] | since when machines wait, and when the rollout ends |
+//! | [`text`] | the report for people |
+//! | [`reasons`] | what a machine or a pool waits for, as text |
 
 mod durations;
 mod explain;
@@ -23,7 +23,7 @@ use clap::Subcommand;
 
 use super::CommandOutcome;
 
-/// Look at the rollout of a pool
+/// Show the progress of rollouts and the next decision of the controller
 #[derive(Debug, Subcommand)]
 pub(super) enum RolloutCommand {
     Status(status::RolloutStatusArgs),

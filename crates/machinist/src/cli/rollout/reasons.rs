@@ -1,4 +1,4 @@
-//! What a machine waits for, and why a pool stands still, in words.
+//! What a machine waits for and why a pool is stopped, as text with cause and remedy.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinist_core::node::NotReady;
@@ -9,11 +9,11 @@ pub(super) fn waiting_reason(reason: &WaitReason, now: &Time) -> String {
     match reason {
         WaitReason::PoolPaused => "the pool is paused".to_owned(),
         WaitReason::NothingRendered => "the pool has no rendered config yet".to_owned(),
-        // It has been told, and says that it is done: with what it had before.
+        // The daemon has not seen the new config: its state is still that of the old one.
         WaitReason::Working { state } if matches!(state.as_str(), "" | "Done") => {
             "has not started yet".to_owned()
         }
-        WaitReason::Working { state } => format!("is at it ({state})"),
+        WaitReason::Working { state } => format!("is updating ({state})"),
         WaitReason::Failing { message } => format!("failed on this config: {message}"),
         WaitReason::NotReady { because } => match because {
             NotReady::NotReady(status) => format!("is not ready (Ready={status})"),
@@ -22,40 +22,40 @@ pub(super) fn waiting_reason(reason: &WaitReason, now: &Time) -> String {
             NotReady::Unschedulable => "is cordoned".to_owned(),
         },
         WaitReason::NoCapacity { away, .. } => format!("waits for {}", away.join(", ")),
-        WaitReason::NotItsTurn { ahead } => format!("waits its turn; {ahead} go before it"),
+        WaitReason::NotItsTurn { ahead } => {
+            format!("waits for its turn; {ahead} machines are before it")
+        }
         WaitReason::OutsideWindow { opens } => {
             format!("waits for the maintenance window, which opens at {}", opens.0)
         }
         WaitReason::Canary { machines } => {
-            format!("waits until the first machines are through: {}", machines.join(", "))
+            format!("waits for the canary machines: {}", machines.join(", "))
         }
         WaitReason::Soaking { until } => {
-            format!("waits until {} to see whether the first machines stay well", until.0)
+            format!("waits until {} to see whether the canary machines stay healthy", until.0)
         }
-        WaitReason::Image { because } => format!("waits for the image of the pool: {because}"),
+        WaitReason::Image { because } => format!("waits for the OS image of the pool: {because}"),
         WaitReason::BadConfig { config } => format!("too many machines failed on {config}"),
         WaitReason::RestartPending { opens: Some(opens) } => {
-            format!("needs a restart, and may from {} on", opens.0)
+            format!("needs a reboot, which is allowed from {} on", opens.0)
         }
         WaitReason::RestartPending { opens: None } => {
-            "needs a restart, and waits for permission (`machinist reboot`)".to_owned()
+            "waits for permission to reboot; allow it with `machinist reboot`".to_owned()
         }
-        WaitReason::Draining { blockers } if blockers.is_empty() => {
-            "is being emptied of its pods".to_owned()
-        }
+        WaitReason::Draining { blockers } if blockers.is_empty() => "is being drained".to_owned(),
         WaitReason::Draining { blockers } => {
-            let sentences: Vec<String> = blockers.iter().map(|b| b.message_at(now)).collect();
-            format!("is being emptied of its pods: {}", sentences.join(", "))
+            let messages: Vec<String> = blockers.iter().map(|b| b.message_at(now)).collect();
+            format!("is being drained: {}", messages.join(", "))
         }
     }
 }
 
-/// Why the whole pool stands still, and what to do about it.
+/// Why the whole pool is stopped, and what to do about it.
 pub(super) fn halted_reason(pool: &str, halted: &RolloutHalted) -> String {
     match halted {
         RolloutHalted::NothingRendered => "the pool has no rendered config yet".to_owned(),
         RolloutHalted::Paused => {
-            format!("the pool is paused; go on with `machinist resume {pool}`")
+            format!("the pool is paused; run `machinist resume {pool}` to continue")
         }
         RolloutHalted::BadConfig { config, failed } => {
             let who = if failed.is_empty() {
@@ -64,17 +64,17 @@ pub(super) fn halted_reason(pool: &str, halted: &RolloutHalted) -> String {
                 format!("failed on {}", failed.join(", "))
             };
             format!(
-                "{config} is remembered as bad ({who}); go back with `machinist rollback {pool}`, or take it out of the annotation machinist.dev/bad-configs"
+                "{config} is marked as bad ({who}); run `machinist rollback {pool}`, or remove it from the annotation machinist.dev/bad-configs to retry"
             )
         }
         RolloutHalted::OutsideWindow { opens } => {
             format!("the maintenance window is closed; it opens at {}", opens.0)
         }
         RolloutHalted::Soaking { until } => {
-            format!("the first machines have to stay well until {}", until.0)
+            format!("the canary machines must stay healthy until {}", until.0)
         }
         RolloutHalted::RestartsPending { machines } => format!(
-            "all that is left are restarts that a person has to allow: `machinist reboot` {}",
+            "the remaining machines wait for permission to reboot; run `machinist reboot` for {}",
             machines.join(", ")
         ),
     }

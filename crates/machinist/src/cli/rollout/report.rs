@@ -1,4 +1,4 @@
-//! What is said about the rollout of a pool, as data. A pure function of what the home holds.
+//! The progress of a pool as data: a pure function of a snapshot of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,95 +20,95 @@ use serde::Serialize;
 use super::durations::{self, RolloutEstimate};
 use crate::cli::cluster::snapshot::ClusterSnapshot;
 
-/// Where a pool is.
+/// The state of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum PoolState {
-    /// All machines have the config, and the pool says so.
+    /// All machines have the config, and the status of the pool confirms it.
     Updated,
-    /// Machines are on their way.
+    /// Machines are updating.
     Updating,
-    /// The MachineConfigs have changed, and the pool has not been given the result yet.
+    /// The MachineConfigs have changed, and the pool does not have the new rendered config yet.
     Rendering,
-    /// Somebody paused it, and machines wait.
+    /// The pool is paused while machines wait.
     Paused,
-    /// It waits for an hour, for a soak time, or for a person.
+    /// The rollout waits for a maintenance window, a soak time or an administrator.
     Halted,
-    /// The config or the settings of the pool are bad: nothing happens until a person acts.
+    /// The config or the settings of the pool are invalid: an administrator must act.
     Invalid,
     /// There is nothing to roll out.
     Empty,
 }
 
-/// How many machines are where. Each is counted once.
+/// The number of machines by state. Each machine is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MachineCounts {
     pub(super) total: usize,
-    /// They have the config and are ready.
+    /// Machines with the config that are ready.
     pub(super) updated: usize,
-    /// They are at it.
+    /// Machines that are updating.
     pub(super) working: usize,
-    /// They have it but for a restart that nobody has allowed yet.
+    /// Machines that wait for permission to reboot.
     pub(super) reboot_pending: usize,
-    /// They failed on it.
+    /// Machines that failed on the config.
     pub(super) degraded: usize,
-    /// They are not ready, with or without it.
+    /// Machines that are not ready, with or without the config.
     pub(super) not_ready: usize,
-    /// They have not been given it yet.
+    /// Machines that have not been assigned the config.
     pub(super) waiting: usize,
 }
 
-/// A machine that is not there yet.
+/// A machine that is not up to date.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct PendingMachine {
     pub(super) machine: String,
-    /// What it waits for; none if it gets the config, or may restart, at this moment.
+    /// What it waits for; none if it gets the config or the permission to reboot now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting: Option<WaitReason>,
-    /// What is in the way of its drain, in words.
+    /// What blocks its drain, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) drain: Option<String>,
-    /// Since when, where that is known.
+    /// Since when, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<Time>,
 }
 
-/// How far a pool is.
+/// The progress of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PoolReport {
     pub(super) pool: String,
     pub(super) state: PoolState,
-    /// The config that its machines are to have.
+    /// The config that its machines should have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
     /// Since when it is updating, or updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<Time>,
-    /// What its MachineConfigs make, where the pool was rolled back from it.
+    /// The config that the pool was rolled back from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rolled_back_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_unavailable: Option<i64>,
     pub(super) machines: MachineCounts,
-    /// The machines that are not there yet, by name.
+    /// The machines that are not up to date, by name.
     pub(super) pending: Vec<PendingMachine>,
-    /// Why the whole rollout stands still, if it does.
+    /// Why the whole rollout is stopped, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) halted: Option<RolloutHalted>,
-    /// What a person has to correct before the rollout goes on.
+    /// What an administrator must correct before the rollout continues.
     pub(super) problems: Vec<String>,
-    /// What keeps machines out of the pool that may belong to it.
+    /// Why machines that may belong to the pool are not in it.
     pub(super) warnings: Vec<String>,
-    /// When it ends, where that can be told.
+    /// When it ends, if that can be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) estimate: Option<RolloutEstimate>,
 }
 
 impl PoolReport {
-    /// Whether nothing more will come of waiting: it is through, or stands still because of a bad
-    /// config and nobody is at work any more.
+    /// Whether waiting is pointless: the rollout is complete, or a bad config stopped it and no machine is
+    /// updating any more.
     pub(super) fn is_settled(&self) -> bool {
         match self.state {
             PoolState::Updated | PoolState::Empty => true,
@@ -120,22 +120,26 @@ impl PoolReport {
     }
 }
 
-/// How far a pool is.
-pub(super) fn report(world: &ClusterSnapshot, pool: &MachineConfigPool, now: &Time) -> PoolReport {
-    let (members, errors) = nodes_of(pool, &world.pools, &world.nodes);
+/// The progress of a pool.
+pub(super) fn report(
+    snapshot: &ClusterSnapshot,
+    pool: &MachineConfigPool,
+    now: &Time,
+) -> PoolReport {
+    let (members, errors) = nodes_of(pool, &snapshot.pools, &snapshot.nodes);
     let concerns = |error: &&MembershipError| match error {
         MembershipError::MultipleCustomPools { pools, .. } => pools.contains(&pool.name_any()),
         MembershipError::InvalidSelector { pool: name, .. } => *name == pool.name_any(),
     };
     let warnings: BTreeSet<String> =
         errors.iter().filter(concerns).map(ToString::to_string).collect();
-    let report = with_sources(world, pool, &members, sources(world, pool), now);
+    let report = with_sources(snapshot, pool, &members, sources(snapshot, pool), now);
     PoolReport { warnings: warnings.into_iter().collect(), ..report }
 }
 
-/// How far a pool is, given what its MachineConfigs make.
+/// The progress of a pool, given the state of its MachineConfigs.
 pub(super) fn with_sources(
-    world: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     pool: &MachineConfigPool,
     members: &[&Node],
     sources: SourceState,
@@ -151,7 +155,7 @@ pub(super) fn with_sources(
     let decision = match (&max, &policy) {
         (Ok(max), Ok(policy)) => {
             let (images, builds): (Vec<_>, Vec<_>) =
-                (world.os_configs.iter().collect(), world.os_builds.iter().collect());
+                (snapshot.os_configs.iter().collect(), snapshot.os_builds.iter().collect());
             let layering = PoolLayering::for_pool(pool, &images, &builds);
             decide_layered_rollout(layering.target(pool), pool, members, policy, *max, now)
                 .waiting_for_image(layering.wait_reason())
@@ -160,7 +164,7 @@ pub(super) fn with_sources(
     };
     let mut counts = MachineCounts { total: members.len(), ..MachineCounts::default() };
     let mut pending = Vec::new();
-    let machines = &world.machine_config_nodes;
+    let machines = &snapshot.machine_config_nodes;
     let machines: BTreeMap<String, &MachineConfigNode> =
         machines.iter().map(|machine| (machine.name_any(), machine)).collect();
     for node in members {
@@ -176,7 +180,7 @@ pub(super) fn with_sources(
         PoolState::Rendering
     } else if target.is_empty() {
         PoolState::Empty
-    } else if counts.updated == counts.total && says_updated(pool, target) {
+    } else if counts.updated == counts.total && status_confirms(pool, target) {
         PoolState::Updated
     } else if pool.spec.paused == Some(true) && counts.updated < counts.total {
         PoolState::Paused
@@ -207,27 +211,27 @@ pub(super) fn with_sources(
     }
 }
 
-/// What the MachineConfigs of a pool make, compared with what the pool has.
+/// The MachineConfigs of a pool, compared with its rendered config.
 #[derive(Debug, Default)]
 pub(super) struct SourceState {
-    /// The pool will be given something else in a moment.
+    /// The controller is about to give the pool another config.
     pub(super) is_ahead: bool,
-    /// It cannot be given anything.
+    /// The MachineConfigs cannot be rendered.
     pub(super) problem: Option<String>,
 }
 
-fn sources(world: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState {
-    let configs: Vec<&MachineConfig> = world.configs.iter().collect();
+fn sources(snapshot: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState {
+    let configs: Vec<&MachineConfig> = snapshot.configs.iter().collect();
     let inputs = RenderInputs {
         pool,
         machine_configs: &configs,
-        system: world.image_inputs(),
+        system: snapshot.image_inputs(),
         version: "",
         overrides: ValidationOverrides::default(),
     };
     match reconcile(&inputs) {
-        Ok(todo) => {
-            let name = todo.set_configuration.and_then(|point| point.name);
+        Ok(changes) => {
+            let name = changes.set_configuration.and_then(|point| point.name);
             let now = pool.spec.configuration.as_ref().and_then(|c| c.name.clone());
             SourceState { is_ahead: name.is_some() && name != now, problem: None }
         }
@@ -238,18 +242,19 @@ fn sources(world: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState {
     }
 }
 
-/// Whether the pool itself says that all is done, so that whoever asks it next hears the same.
-fn says_updated(pool: &MachineConfigPool, target: &str) -> bool {
+/// Whether the status of the pool confirms the update: other readers of the pool must see the same.
+fn status_confirms(pool: &MachineConfigPool, target: &str) -> bool {
     let Some(status) = &pool.status else { return false };
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let updated = find_condition(conditions, condition::UPDATED);
-    let has = status.configuration.as_ref().and_then(|configuration| configuration.name.as_deref());
-    updated.is_some_and(machinist_core::api::Condition::is_true) && has == Some(target)
+    let current =
+        status.configuration.as_ref().and_then(|configuration| configuration.name.as_deref());
+    updated.is_some_and(machinist_core::api::Condition::is_true) && current == Some(target)
 }
 
 fn count_machine(counts: &mut MachineCounts, view: NodeView<'_>, target: &str) {
     let is_ready = view.not_ready().is_none();
-    let place = if view.is_updated_to(target) {
+    let counter = if view.is_updated_to(target) {
         if is_ready { &mut counts.updated } else { &mut counts.not_ready }
     } else if view.needs_target(target) {
         if is_ready { &mut counts.waiting } else { &mut counts.not_ready }
@@ -260,10 +265,10 @@ fn count_machine(counts: &mut MachineCounts, view: NodeView<'_>, target: &str) {
     } else {
         &mut counts.working
     };
-    *place += 1;
+    *counter += 1;
 }
 
-/// What is to be said about a machine; nothing if it is there.
+/// The entry for a machine, unless it is up to date.
 fn pending_machine(
     pool: &MachineConfigPool,
     node: &Node,
@@ -276,22 +281,22 @@ fn pending_machine(
         return None;
     }
     let mut waiting = decision.waiting.get(view.name()).cloned();
-    let goes = decision.next.iter().chain(&decision.restart).any(|name| name == view.name());
-    // Where there is no decision, the problem with the pool says all.
-    if waiting.is_none() && !goes {
+    let acts_now = decision.next.iter().chain(&decision.restart).any(|name| name == view.name());
+    // Without a decision, the problem with the pool is the reason.
+    if waiting.is_none() && !acts_now {
         return None;
     }
     let mut drain = None;
     if matches!(waiting, Some(WaitReason::Working { .. })) && is_draining(view) {
         waiting = Some(WaitReason::Draining { blockers: Vec::new() });
-        drain = machine.and_then(durations::drain_blockers);
+        drain = machine.and_then(durations::drain_message);
     }
     let since = durations::machine_since(pool, view, machine, waiting.as_ref());
     Some(PendingMachine { machine: view.name().to_owned(), waiting, drain, since })
 }
 
-/// Whether it has asked to be emptied, and is not yet.
+/// Whether the machine has requested a drain that is not complete.
 fn is_draining(view: NodeView<'_>) -> bool {
-    let wanted = view.annotation(DESIRED_DRAIN).unwrap_or_default();
-    wanted.starts_with("drain-") && view.annotation(LAST_APPLIED_DRAIN) != Some(wanted)
+    let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
+    desired.starts_with("drain-") && view.annotation(LAST_APPLIED_DRAIN) != Some(desired)
 }

@@ -1,4 +1,4 @@
-//! Reports about small worlds.
+//! Reports of small snapshots.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -74,13 +74,13 @@ fn json_patch(into: &mut Value, patch: &Value) {
 }
 
 /// The report of a pool whose sources have made what it has.
-fn report_of(world: &ClusterSnapshot) -> PoolReport {
-    let pool = &world.pools[0];
-    with_sources(world, pool, &world.members(pool), SourceState::default(), &now())
+fn report_of(snapshot: &ClusterSnapshot) -> PoolReport {
+    let pool = &snapshot.pools[0];
+    with_sources(snapshot, pool, &snapshot.members(pool), SourceState::default(), &now())
 }
 
 #[test]
-fn every_machine_is_counted_once_and_says_what_it_waits_for() {
+fn every_machine_is_counted_once_and_has_a_reason() {
     let none = json!({});
     let mut unready = node("h", "old", "old", "Done", &none);
     unready["status"]["conditions"] = json!([condition("Ready", "False", 7, "")]);
@@ -141,15 +141,15 @@ fn every_machine_is_counted_once_and_says_what_it_waits_for() {
             ("h", "notReady", "07"),
         ]
     );
-    assert_eq!(value["pending"][1]["drain"], "pod x/y blocked by budget z for 4 m");
-    // A person has to allow a restart: nobody can say when.
+    assert_eq!(value["pending"][1]["drain"], blocked);
+    // An administrator must allow the reboot, so the end is unknown.
     assert!(report.estimate.is_none());
     let plain = anstream::adapter::strip_str(&text::render(&report, false, &now())).to_string();
     for line in [
         "worker → new",
-        "  2 of 8 machines updated, 2 working, 1 waiting for a restart, 1 failing, 1 not ready, 1 waiting;",
+        "  2 of 8 machines updated, 2 working, 1 waiting for a reboot, 1 failed, 1 not ready, 1 waiting;",
         "  f: failed on this config: disk full, for 5m",
-        "  d: is being emptied of its pods: pod x/y blocked by budget z for 4 m, for 4m",
+        "  d: is being drained: Node Drain has not succeeded: pod x/y blocked by budget z for 4 m, for 4m",
         "  g: waits for ",
     ] {
         assert!(plain.contains(line), "{line}:\n{plain}");
@@ -158,13 +158,13 @@ fn every_machine_is_counted_once_and_says_what_it_waits_for() {
 }
 
 #[test]
-fn an_end_is_told_once_somebody_is_through() {
+fn the_end_is_estimated_once_a_machine_has_finished() {
     let none = json!({});
     let mut nodes = vec![node("a", "new", "new", "Done", &none)];
     nodes.push(node("b", "old", "new", "Working", &none));
     nodes.push(node("c", "old", "old", "Done", &none));
     assert!(report_of(&snapshot(&none, &nodes, &[])).estimate.is_none());
-    // It took four minutes, and two are left, one after the other.
+    // The first took four minutes, and two are left, one after the other.
     let machines = [machine("a", &[condition("Uncordoned", "True", 4, "")])];
     let estimate = report_of(&snapshot(&none, &nodes, &machines)).estimate.unwrap();
     assert_eq!(estimate.seconds, 480);
@@ -172,7 +172,7 @@ fn an_end_is_told_once_somebody_is_through() {
 }
 
 #[test]
-fn states_and_when_to_stop_looking() {
+fn states_and_when_a_watch_ends() {
     let none = json!({});
     let done = node("a", "new", "new", "Done", &none);
     let old = node("a", "old", "old", "Done", &none);
@@ -186,7 +186,7 @@ fn states_and_when_to_stop_looking() {
     let wrong = json!({"spec": {"maxUnavailable": "abc"}});
     for (pool, node, expected, settled) in [
         (&updated, &done, PoolState::Updated, true),
-        // The machines are through, and the pool does not say so yet.
+        // The machines are updated, and the status of the pool does not confirm it yet.
         (&none, &done, PoolState::Updating, false),
         (&none, &old, PoolState::Updating, false),
         (&json!({"spec": {"paused": true}}), &old, PoolState::Paused, false),
@@ -198,14 +198,14 @@ fn states_and_when_to_stop_looking() {
         let report = report_of(&snapshot(pool, std::slice::from_ref(node), &[]));
         assert_eq!((report.state, report.is_settled()), (expected, settled), "{pool}");
     }
-    // What the MachineConfigs make counts too: a change that is not rendered yet, or cannot be.
-    let world = snapshot(&updated, &[done], &[]);
+    // MachineConfigs count, too: a change that is not rendered yet, or cannot be rendered.
+    let snapshot = snapshot(&updated, &[done], &[]);
     for (sources, expected) in [
         (SourceState { is_ahead: true, problem: None }, PoolState::Rendering),
         (SourceState { is_ahead: false, problem: Some("bad".to_owned()) }, PoolState::Invalid),
     ] {
-        let pool = &world.pools[0];
-        let report = with_sources(&world, pool, &world.members(pool), sources, &now());
+        let pool = &snapshot.pools[0];
+        let report = with_sources(&snapshot, pool, &snapshot.members(pool), sources, &now());
         assert_eq!(report.state, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! `machinist rollout status`: how far pools are, once or until they are through.
+//! `machinist rollout status`: the progress of pools, once or until the rollout ends.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -15,23 +15,23 @@ use crate::cli::cluster::snapshot::ClusterSnapshot;
 use crate::cli::output::OutputFormat;
 use crate::cli::{CommandOutcome, cluster, output};
 
-/// Show how far the rollout of pools is, and what each machine waits for
+/// Show the progress of rollouts, and what each machine waits for
 ///
-/// With --watch it goes on until all machines are up to date (exit code 0), or a pool stands still
-/// because of a bad config and nobody is at work any more (exit code 3).
+/// With --watch, the command ends when all machines are up to date (exit code 0), or when a bad config
+/// stopped a pool and no machine is updating any more (exit code 3).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollout status worker\n\n\
         Others:\n  machinist rollout status worker master --watch")]
 pub(in crate::cli) struct RolloutStatusArgs {
-    /// The pools
+    /// The pools to show
     #[arg(value_name = "POOL", required = true)]
     pools: Vec<String>,
 
-    /// Show every change until it is through
+    /// Show every change until the rollouts end
     #[arg(short, long)]
     watch: bool,
 
-    /// The form of the answer; with --watch a line of JSON for every change
+    /// The output format; with --watch, JSON is one line per change
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 
@@ -62,7 +62,7 @@ impl RolloutStatusArgs {
                 }
             }
             let now = now();
-            let reports = self.reports(&session.world().await?, &now)?;
+            let reports = self.reports(&session.snapshot().await?, &now)?;
             match self.output {
                 OutputFormat::Json => output::print_json(&RolloutStatusReport { pools: &reports })?,
                 OutputFormat::Text => output::print(&full(&reports, is_terminal(), &now))?,
@@ -71,12 +71,12 @@ impl RolloutStatusArgs {
         })
     }
 
-    fn reports(&self, world: &ClusterSnapshot, now: &Time) -> Result<Vec<PoolReport>> {
-        let one = |name: &String| Ok(report(world, world.pool(name)?, now));
+    fn reports(&self, snapshot: &ClusterSnapshot, now: &Time) -> Result<Vec<PoolReport>> {
+        let one = |name: &String| Ok(report(snapshot, snapshot.pool(name)?, now));
         self.pools.iter().map(one).collect()
     }
 
-    /// Shows what changed: on a terminal in place of what was there, else as one more line.
+    /// Shows a change: on a terminal it replaces the last output, elsewhere it adds a line.
     fn redraw(&self, screen: &mut StatusScreen, reports: &[PoolReport], now: &Time) -> Result<()> {
         if self.output == OutputFormat::Json {
             let line = serde_json::to_string(&RolloutStatusReport { pools: reports })?;
@@ -100,7 +100,7 @@ impl RolloutStatusArgs {
         now: &Time,
     ) -> Result<CommandOutcome> {
         let is_bad = reports.iter().any(|report| report.state == PoolState::Invalid);
-        // Lines alone do not say who failed and why.
+        // The lines do not show which machine failed and why.
         if is_bad && self.output == OutputFormat::Text && screen.height == 0 {
             output::print(&full(reports, false, now))?;
         }
@@ -120,17 +120,17 @@ fn full(reports: &[PoolReport], with_bar: bool, now: &Time) -> String {
     reports.iter().map(|report| text::render(report, with_bar, now)).collect()
 }
 
-/// What is shown already.
+/// What the terminal shows.
 #[derive(Default)]
 struct StatusScreen {
-    /// How many lines have to be overwritten.
+    /// The number of lines to overwrite.
     height: usize,
-    /// What was said last, by what it was about.
+    /// The last line for each subject.
     last_lines: BTreeMap<String, String>,
 }
 
 impl StatusScreen {
-    /// Writes over what was there. A line that is too long is cut: it must not become two.
+    /// Overwrites the last output. Wrapping is off: a wrapped line would break the count of lines.
     fn replace(&mut self, text: &str) -> Result<()> {
         let up =
             if self.height > 0 { format!("\x1b[{}A\x1b[J", self.height) } else { String::new() };
@@ -138,7 +138,7 @@ impl StatusScreen {
         output::print(&format!("{up}\x1b[?7l{text}\x1b[?7h"))
     }
 
-    /// Adds a line, unless it was the last one about the same.
+    /// Adds a line, unless the last one for the subject is equal.
     fn append(&mut self, about: &str, line: String) -> Result<()> {
         if self.last_lines.get(about) == Some(&line) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How far a pool is, for people.
+//! The report of a pool as text for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use super::reasons;
 use super::report::{MachineCounts, PendingMachine, PoolReport, PoolState};
 use crate::cli::output::{ADDED, DIMMED, ERROR, HEADING, WARNING};
 
-/// How wide the progress bar is.
+/// The width of the progress bar.
 const BAR_WIDTH: usize = 24;
-/// How many machines are named that wait for the same.
+/// At most this many machines with the same reason are named.
 const MAX_NAMED_MACHINES: usize = 5;
 
-/// Everything about a pool; with a progress bar where somebody looks at it.
+/// The whole report of a pool, with a progress bar on terminals.
 pub(super) fn render(report: &PoolReport, with_bar: bool, now: &Time) -> String {
-    let target = report.target.as_deref().unwrap_or("(nothing rendered yet)");
+    let target = report.target.as_deref().unwrap_or("(no rendered config)");
     let mut text = format!("{HEADING}{}{HEADING:#} → {target}\n", report.pool);
     let bar = if with_bar { format!("{} ", bar(&report.machines)) } else { String::new() };
     // Writing to a String cannot fail.
@@ -26,19 +26,19 @@ pub(super) fn render(report: &PoolReport, with_bar: bool, now: &Time) -> String 
     if let Some(from) = &report.rolled_back_from {
         let _ = writeln!(
             text,
-            "  rolled back from {from}; go forward again with `machinist rollback {} --undo`",
+            "  rolled back from {from}; to undo the rollback, run `machinist rollback {} --undo`",
             report.pool
         );
     }
     for problem in &report.problems {
-        let _ = writeln!(text, "  {ERROR}stands still:{ERROR:#} {problem}");
+        let _ = writeln!(text, "  {ERROR}stopped:{ERROR:#} {problem}");
     }
     for warning in &report.warnings {
         let _ = writeln!(text, "  {WARNING}warning:{WARNING:#} {warning}");
     }
     if let Some(halted) = &report.halted {
         let why = reasons::halted_reason(&report.pool, halted);
-        let _ = writeln!(text, "  {WARNING}stands still:{WARNING:#} {why}");
+        let _ = writeln!(text, "  {WARNING}stopped:{WARNING:#} {why}");
     }
     for (what, machines) in groups(&report.pending, now) {
         let more = machines.len().saturating_sub(MAX_NAMED_MACHINES);
@@ -51,14 +51,14 @@ pub(super) fn render(report: &PoolReport, with_bar: bool, now: &Time) -> String 
     text
 }
 
-/// A pool in one line; without times where lines are compared.
+/// A pool in one line, without times if lines are compared.
 pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
     let counts = &report.machines;
     let mut text = format!("{} of {} machines updated", counts.updated, counts.total);
     for (count, word) in [
         (counts.working, "working"),
-        (counts.reboot_pending, "waiting for a restart"),
-        (counts.degraded, "failing"),
+        (counts.reboot_pending, "waiting for a reboot"),
+        (counts.degraded, "failed"),
         (counts.not_ready, "not ready"),
         (counts.waiting, "waiting"),
     ] {
@@ -71,8 +71,8 @@ pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
         PoolState::Updating => "updating",
         PoolState::Rendering => "about to get a new config",
         PoolState::Paused => "paused",
-        PoolState::Halted => "standing still",
-        PoolState::Invalid => "standing still until somebody acts",
+        PoolState::Halted => "stopped for now",
+        PoolState::Invalid => "stopped until you act",
         PoolState::Empty => "nothing to roll out",
     };
     let _ = write!(text, "; {word}");
@@ -89,21 +89,21 @@ pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
 }
 
 fn bar(counts: &MachineCounts) -> String {
-    // A pool without machines is through.
+    // A pool without machines is complete.
     let part = |count: usize| (count * BAR_WIDTH).checked_div(counts.total).unwrap_or(BAR_WIDTH);
     let done = part(counts.updated);
-    // Whoever is at work is seen, however large the pool is.
-    let away = part(counts.working).max(usize::from(counts.working > 0)).min(BAR_WIDTH - done);
-    let rest = BAR_WIDTH - done - away;
+    // Updating machines stay visible, however large the pool is.
+    let updating = part(counts.working).max(usize::from(counts.working > 0)).min(BAR_WIDTH - done);
+    let rest = BAR_WIDTH - done - updating;
     format!(
         "{ADDED}{}{ADDED:#}{WARNING}{}{WARNING:#}{DIMMED}{}{DIMMED:#}",
         "█".repeat(done),
-        "▒".repeat(away),
+        "▒".repeat(updating),
         "░".repeat(rest)
     )
 }
 
-/// Machines that wait for the same, together.
+/// Machines with the same reason, together.
 fn groups(pending: &[PendingMachine], now: &Time) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for one in pending {
@@ -112,12 +112,12 @@ fn groups(pending: &[PendingMachine], now: &Time) -> Vec<(String, Vec<String>)> 
     groups.into_iter().map(|((_, what), machines)| (what, machines)).collect()
 }
 
-/// What a machine waits for, and its place among the groups: first those that need somebody.
+/// The reason of a machine, and the rank of its group: machines that need an administrator come first.
 fn described(pending: &PendingMachine, now: &Time) -> (u8, String) {
-    let Some(waiting) = &pending.waiting else { return (3, "goes now".to_owned()) };
-    let (place, mut text) = match waiting {
-        // Its place in the queue is in the JSON.
-        WaitReason::NotItsTurn { .. } => (5, "waits its turn".to_owned()),
+    let Some(waiting) = &pending.waiting else { return (3, "updates now".to_owned()) };
+    let (rank, mut text) = match waiting {
+        // Its position in the queue is in the JSON.
+        WaitReason::NotItsTurn { .. } => (5, "waits for its turn".to_owned()),
         WaitReason::Failing { .. } | WaitReason::BadConfig { .. } => {
             (0, reasons::waiting_reason(waiting, now))
         }
@@ -132,9 +132,9 @@ fn described(pending: &PendingMachine, now: &Time) -> (u8, String) {
     if let Some(drain) = &pending.drain {
         let _ = write!(text, ": {drain}");
     }
-    // Those who wait for others do so since the rollout began, which is said above.
-    if let Some(since) = pending.since.as_ref().filter(|_| place <= 2) {
+    // The others have waited since the rollout began, which the first line shows.
+    if let Some(since) = pending.since.as_ref().filter(|_| rank <= 2) {
         let _ = write!(text, ", for {}", human_duration(now.0.duration_since(since.0)));
     }
-    (place, text)
+    (rank, text)
 }

@@ -1,4 +1,4 @@
-//! A machine asks for a certificate, with which it gets the sealed half of its config.
+//! The enrolment route: a machine requests a certificate, with which it fetches the sealed part of its config.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,13 +18,13 @@ use super::super::listen::Peer;
 use super::super::responses::ServeResult;
 use super::{AccessLogEntry, Routes};
 
-/// A request for a certificate is at most this large.
+/// The maximum size of a certificate signing request.
 const REQUEST_SIZE: usize = 16 * 1024;
-/// What a machine calls itself is at most this long.
+/// The maximum length of the name that a machine chooses.
 const NAME_LENGTH: usize = 100;
 
 impl Routes {
-    /// A machine asks for a certificate.
+    /// Handles the certificate request of a machine.
     pub(super) async fn enrol(
         &self,
         pool: &str,
@@ -33,60 +33,61 @@ impl Routes {
         peer: &Peer,
     ) -> HttpResponse {
         let start = Instant::now();
-        let mut account =
+        let mut entry =
             AccessLogEntry { pool: pool.to_owned(), part: "enrol", ..AccessLogEntry::default() };
-        let outcome = self.told(pool, head, body, peer, &mut account).await;
-        let answer = match &outcome {
+        let outcome = self.enrol_machine(pool, head, body, peer, &mut entry).await;
+        let response = match &outcome {
             Ok(EnrolmentReply::Certificate(pem)) => Response::new(Full::from(pem.clone())),
             Ok(EnrolmentReply::Pending) => {
-                let mut answer = empty_response(StatusCode::ACCEPTED);
+                let mut response = empty_response(StatusCode::ACCEPTED);
                 let seconds = HeaderValue::from(machinist_core::serve::error::RETRY_AFTER_SECONDS);
-                answer.headers_mut().insert(header::RETRY_AFTER, seconds);
-                answer
+                response.headers_mut().insert(header::RETRY_AFTER, seconds);
+                response
             }
             Err(refusal) => self.refusal_response(refusal),
         };
-        self.log_request(&account, head, peer.address, &answer, outcome.err(), start);
-        answer
+        self.log_request(&entry, head, peer.address, &response, outcome.err(), start);
+        response
     }
 
-    async fn told(
+    async fn enrol_machine(
         &self,
         pool: &str,
         head: &Parts,
         body: Incoming,
         peer: &Peer,
-        account: &mut AccessLogEntry,
+        entry: &mut AccessLogEntry,
     ) -> ServeResult<EnrolmentReply> {
         let address = peer.address.ip();
         self.access.check_address(address)?;
         let Some(registrar) = self.registrar.as_ref().filter(|_| peer.is_secure) else {
-            return Err(Arc::new(ServeError::Forbidden("machines enrol over TLS only")));
+            return Err(Arc::new(ServeError::Forbidden("machines can enrol only over TLS")));
         };
         self.source.pool(pool).await?;
-        account.is_known = true;
+        entry.is_known = true;
         let body = Limited::new(body, REQUEST_SIZE).collect().await;
         let body = body.map_err(|error| ServeError::BadRequest(error.to_string()))?.to_bytes();
-        let text = str::from_utf8(&body).map_err(|_| ServeError::BadRequest("no text".into()))?;
+        let text =
+            str::from_utf8(&body).map_err(|_| ServeError::BadRequest("not UTF-8 text".into()))?;
         let request = CertificateRequest::parse(text);
         let request = request.map_err(|error| ServeError::BadRequest(error.to_string()))?;
-        account.machine = request.key_hash();
-        // A token is not needed, but one that is wrong is no token. Whoever is in asks again with one that is used up.
-        let asks_again = registrar.is_enrolled(&account.machine, pool);
-        let has_token = head.headers.contains_key(header::AUTHORIZATION) && !asks_again;
+        entry.machine = request.key_hash();
+        // A token is optional, but a wrong one is rejected. An enrolled machine may repeat its request with a used-up token.
+        let is_repeated = registrar.is_enrolled(&entry.machine, pool);
+        let has_token = head.headers.contains_key(header::AUTHORIZATION) && !is_repeated;
         let token = match has_token {
             true => Some(self.access.authenticate(pool, head, address)?),
             false => None,
         };
         if let Some(token) = &token {
-            account.token.clone_from(&token.id);
+            entry.token.clone_from(&token.id);
         }
         let name = query_parameter(head.uri.query(), "name").unwrap_or_default();
         let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_LENGTH).collect();
-        let application = EnrolmentRequest {
+        let enrolment = EnrolmentRequest {
             pool,
             request: &request,
-            id: &account.machine,
+            id: &entry.machine,
             name: &name,
             address,
             token: token.as_ref().map(|token| token.id.as_str()),
@@ -97,6 +98,6 @@ impl Routes {
                 None => Ok(()),
             }
         };
-        Ok(registrar.handle_request(&application, grant).await?)
+        Ok(registrar.handle_request(&enrolment, grant).await?)
     }
 }
