@@ -1,19 +1,19 @@
-//! How the pieces of an Ignition config behave, whatever they hold: they are decoded from JSON as
-//! Go decodes them, written without what is empty, merged by Ignition's rules, and looked through
-//! for duplicates. The [`shape!`] macro gives a struct all of it from one declaration.
+//! The behaviour that all parts of an Ignition config share: they are decoded from JSON as Go
+//! decodes them, written without empty fields, merged by Ignition's rules, and checked for
+//! duplicates. The [`shape!`] macro implements all of it for a struct.
 
 use serde_json::Value;
 
 use super::report::{ConfigPath, IgnitionReport};
 
-/// What is needed while decoding one document.
+/// The state of decoding one document.
 #[derive(Debug)]
 pub struct ConfigDecoder {
-    /// The minor version of the document: fields that came later are unknown to it.
+    /// The minor version of the document: fields of later versions are unknown to it.
     pub minor: u8,
-    /// Where we are.
+    /// The current position.
     pub path: ConfigPath,
-    /// What was found: values of a wrong type are errors, unknown fields are warnings.
+    /// The findings: values of a wrong type are errors, unknown fields are warnings.
     pub report: IgnitionReport,
 }
 
@@ -50,23 +50,23 @@ impl ConfigDecoder {
     }
 }
 
-/// A piece of a config.
+/// A part of a config.
 pub trait ConfigPart: Default + Clone + PartialEq {
-    /// Reads the piece. As in Go, `null` changes nothing, an unknown field is passed over, a field
-    /// name is matched without regard to case, and reading an object twice adds to it.
+    /// Decodes the part. As in Go, `null` changes nothing, unknown fields are ignored, field names
+    /// are matched case-insensitively, and decoding an object twice adds to it.
     fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder);
 
-    /// Whether the piece is as if it had never been mentioned.
+    /// Whether the part equals one that was never set.
     fn is_zero(&self) -> bool;
 
-    /// Merges the pieces of several configs; later ones win.
+    /// Merges the parts of several configs; later ones win.
     fn merge_all(parts: Vec<Self>) -> Self;
 
-    /// Reports list entries that say the same key twice.
+    /// Reports list entries with duplicate keys.
     fn find_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport);
 }
 
-/// A scalar that is always there, zero if it was not mentioned: the last one wins.
+/// A scalar that is zero unless it is set: the last one wins.
 macro_rules! plain_scalar {
     ($type:ty, $expected:literal, $value:ident => $read:expr) => {
         impl ConfigPart for $type {
@@ -97,7 +97,7 @@ plain_scalar!(String, "a string", value => value.as_str().map(str::to_owned));
 plain_scalar!(i64, "a whole number", value => value.as_i64());
 plain_scalar!(bool, "true or false", value => value.as_bool());
 
-/// Something that may be left unsaid: the last one that says it wins.
+/// An optional value: the last one that is set wins.
 impl<T: ConfigPart> ConfigPart for Option<T> {
     fn decode(&mut self, value: &Value, cx: &mut ConfigDecoder) {
         if value.is_null() {
@@ -122,9 +122,10 @@ impl<T: ConfigPart> ConfigPart for Option<T> {
     }
 }
 
-/// Declares a struct that is a [`ConfigPart`]: its fields in the order in which they are written, the
-/// JSON name of each, the minor version it came with (`since`), whether it is written even when
-/// empty (`always`), and whether its merge is field by field or written out by hand.
+/// Declares a struct that is a [`ConfigPart`]: its fields in the order in which they are written,
+/// the JSON name of each, the minor version that introduced it (`since`), whether it is written
+/// even if it is empty (`always`), and whether it is merged field by field or by a handwritten
+/// function.
 macro_rules! shape {
     (
         $(#[$meta:meta])*
@@ -137,7 +138,7 @@ macro_rules! shape {
         pub struct $name { $( $(#[$doc])* pub $field: $type, )* }
 
         impl $name {
-            /// The fields as (JSON name, the minor version they came with).
+            /// The fields as (JSON name, the minor version that introduced them).
             const FIELDS: &'static [(&'static str, u8)] =
                 &[ $( ($json, $crate::ignition::config_part::shape!(@since $($since)?)) ),* ];
 
@@ -153,7 +154,7 @@ macro_rules! shape {
             }
         }
 
-        /// Only what it is: configs hold keys and password hashes, and must not reach a log.
+        /// Shows only the type: configs hold keys and password hashes, which must not reach a log.
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(concat!("<", stringify!($name), ">"))
@@ -230,8 +231,8 @@ macro_rules! shape {
 }
 pub(crate) use shape;
 
-/// The field that Go's JSON decoder would fill from `key`: the one of that very name, else one
-/// that differs only in case.
+/// The field that Go's JSON decoder would fill from `key`: the one with exactly that name, or else
+/// one that differs only in case.
 pub(crate) fn field_named(
     fields: &'static [(&'static str, u8)],
     key: &str,

@@ -1,4 +1,4 @@
-//! The bytes that a file is to have: out of its data URL, decompressed.
+//! Decodes the contents of a file: from its data URL, decompressed.
 
 use std::io::Read as _;
 
@@ -7,25 +7,25 @@ use flate2::read::MultiGzDecoder;
 use super::data_url::{self, DataUrlError};
 use super::schema::Resource;
 
-/// Why contents cannot be had.
+/// Why contents cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentsError {
-    /// They are to be fetched from elsewhere.
+    /// The contents must be fetched from a remote URL.
     #[error("contents are fetched from a {scheme:?} URL, not held in the config")]
     Remote {
         /// The scheme of the URL.
         scheme: String,
     },
-    /// The data URL is none.
+    /// The data URL is invalid.
     #[error("could not decode file content string: {0}")]
     DataUrl(#[from] DataUrlError),
-    /// They are not gzip, though they say so.
+    /// The contents are not gzip, although they are declared as gzip.
     #[error("failed decompressing: {0}")]
     Gzip(#[source] std::io::Error),
-    /// A compression that is not known.
+    /// Unknown compression.
     #[error("unsupported compression type {0:?}")]
     Compression(String),
-    /// They are larger than the caller takes.
+    /// The contents exceed the caller's limit.
     #[error("contents are larger than {limit} bytes when decompressed")]
     TooLarge {
         /// The limit.
@@ -33,7 +33,7 @@ pub enum ContentsError {
     },
 }
 
-/// The bytes, at most `limit` of them. No source is an empty file.
+/// The contents, at most `limit` bytes. A resource without a source is an empty file.
 pub fn decode(resource: &Resource, limit: u64) -> Result<Vec<u8>, ContentsError> {
     let Some(source) = resource.source.as_deref().filter(|source| !source.is_empty()) else {
         return Ok(Vec::new());
@@ -49,7 +49,7 @@ pub fn decode(resource: &Resource, limit: u64) -> Result<Vec<u8>, ContentsError>
     }
 }
 
-/// The scheme of a source that is not held in the config itself.
+/// The scheme of a source, unless the config holds the contents itself.
 #[must_use]
 pub fn remote_scheme(source: &str) -> Option<String> {
     let url = crate::go::url::parse(source).ok()?;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_is_said() {
+    fn undecodable_contents_are_errors() {
         let gzip = "data:;base64,H4sIAAAAAAAAA0vLz+cCAKhlMn4EAAAA";
         let too_large = decode(&resource(gzip, Some("gzip")), 3);
         assert!(matches!(too_large, Err(ContentsError::TooLarge { limit: 3 })));

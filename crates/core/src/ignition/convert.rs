@@ -1,5 +1,5 @@
-//! Down from the internal version 3.5.0 to what an older machine understands, one step at a time,
-//! each step refusing what the version below cannot say:
+//! Converts a config from the internal version 3.5.0 to what an older machine understands, one step
+//! at a time. Each step refuses what the version below cannot express:
 //! `3.5 → 3.4 → 3.3 → 3.2 → 3.1`, and `3.2 → 2.2`.
 
 use serde_json::Value;
@@ -13,44 +13,44 @@ use super::validate::validate;
 use super::version::IgnitionVersion;
 use crate::go::url;
 
-/// Why a config cannot be had in another version.
+/// Why a config cannot be converted to another version.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The config cannot be read.
     #[error(transparent)]
     Parse(#[from] IgnitionError),
-    /// A specification 2 config is only lifted on request.
+    /// A specification 2 config is only upgraded on request.
     #[error(
-        "parsing Ignition config failed with error: unsupported config version (a spec 2 config is not converted as it is; lift it to 3.5.0 first, with --upgrade)"
+        "parsing Ignition config failed with error: unsupported config version (a spec 2 config cannot be converted directly; upgrade it to 3.5.0 first with --upgrade)"
     )]
     SourceIsV2,
-    /// There is no way from one version to the other.
+    /// The conversion between these versions is not supported.
     #[error(
         "conversion for source version {from} to target version {to} is not supported the requested conversion is not supported"
     )]
     Unsupported {
         /// The version of the source.
         from: Box<IgnitionVersion>,
-        /// The version asked for.
+        /// The requested version.
         to: Box<IgnitionVersion>,
     },
-    /// The config says something that the version below cannot say.
+    /// The config contains something that the version below cannot express.
     #[error("{0}")]
     NotInTarget(String),
-    /// The config is not valid in the version on the way.
+    /// The config is not valid in an intermediate version.
     #[error("converted spec has unexpected fatal error in {version}:\n{report}")]
     Invalid {
-        /// The version on the way.
+        /// The intermediate version.
         version: Box<IgnitionVersion>,
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
-    /// The step down to specification 2 failed.
+    /// The conversion to specification 2 failed.
     #[error(transparent)]
     Downgrade(#[from] v2::DowngradeError),
 }
 
-/// A config in the version that was asked for.
+/// A config in the requested version.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum ConvertedConfig {
@@ -60,7 +60,7 @@ pub enum ConvertedConfig {
     V2(Box<v2::Config>),
 }
 
-/// Reads a specification 3 config of any version and gives it in another one, as the Machine
+/// Reads a specification 3 config of any version and converts it to another one, as the Machine
 /// Config Operator serves it to machines.
 pub fn convert(raw: &Value, target: &IgnitionVersion) -> Result<ConvertedConfig, ConvertError> {
     match parse(raw)? {
@@ -69,7 +69,7 @@ pub fn convert(raw: &Value, target: &IgnitionVersion) -> Result<ConvertedConfig,
     }
 }
 
-/// Gives a config of the internal version in another one.
+/// Converts a config of the internal version to another one.
 pub fn from_current(
     config: &Config,
     target: &IgnitionVersion,
@@ -97,8 +97,8 @@ pub fn from_current(
     Ok(ConvertedConfig::V3(Box::new(config)))
 }
 
-/// The real system writes the config out and reads it back before it converts it: lists that are
-/// mentioned but empty are forgotten on the way.
+/// MCO serializes and parses the config before it converts it, which drops lists that are set but
+/// empty.
 fn without_empty_lists(config: &Config) -> Config {
     let mut read = Config::default();
     let written = serde_json::to_value(config).unwrap_or_default();
@@ -116,12 +116,12 @@ fn check(config: &Config, minor: u8) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Takes away what `3.<to>` does not know, or says that it cannot be taken away.
+/// Removes what `3.<to>` does not know, or refuses the config if that would lose something.
 fn step_down(config: &mut Config, to: u8) -> Result<(), ConvertError> {
     match to {
         4 => {
             for luks in config.storage.luks.iter_mut() {
-                luks.cex = super::schema::Cex::default(); // the real guard against this is never reached
+                luks.cex = super::schema::Cex::default(); // MCO's check for this is never reached
                 for tang in luks.clevis.tang.iter_mut() {
                     tang.advertisement = None;
                 }

@@ -1,5 +1,5 @@
-//! `data:` URLs, read by the rules of the library that Ignition and the Machine Config Operator
-//! read them with, and written with its escaping byte for byte.
+//! `data:` URLs, parsed by the rules of the library that Ignition and the Machine Config Operator
+//! use, and written with its escaping byte for byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +10,16 @@ pub enum DataUrlError {
     /// It does not begin with `data:`.
     #[error("missing data prefix")]
     NoPrefix,
-    /// It ends before its data.
+    /// It ends before the data.
     #[error("missing comma before data")]
     NoComma,
-    /// The media type is not one that is known.
+    /// The media type is unknown.
     #[error("invalid media type")]
     MediaType,
-    /// A parameter is not complete.
+    /// A parameter is incomplete.
     #[error("unterminated parameter sequence")]
     Parameter,
-    /// A character that must not be where it is.
+    /// A character that is not allowed at this position.
     #[error("invalid character in {0}")]
     Character(&'static str),
     /// A `%` that is not followed by two hexadecimal digits.
@@ -41,7 +41,7 @@ pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
     }
 }
 
-/// Whether the URL can be decoded, found without keeping the bytes.
+/// Checks whether the URL can be decoded, without keeping the bytes.
 pub fn check(url: &str) -> Result<(), DataUrlError> {
     match split(url)? {
         (true, data) => decode_base64(data).map(|_| ()),
@@ -70,7 +70,7 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Reads what stands before the data: whether the data is base64, and the data.
+/// Splits a URL into whether the data is base64, and the data.
 fn split(url: &str) -> Result<(bool, &str), DataUrlError> {
     let mut rest = url.strip_prefix("data:").ok_or(DataUrlError::NoPrefix)?;
     if !rest.starts_with([';', ',']) {
@@ -137,7 +137,7 @@ fn skip_parameter_value(rest: &str) -> Result<&str, DataUrlError> {
     }
 }
 
-/// A quoted value: the quotes' inside must also be a Go string literal.
+/// A quoted value: the text between the quotes must also be a valid Go string literal.
 fn skip_quoted(quoted: &str) -> Result<&str, DataUrlError> {
     let mut escaped = false;
     for (index, c) in quoted.char_indices() {
@@ -157,7 +157,7 @@ fn skip_quoted(quoted: &str) -> Result<&str, DataUrlError> {
     Err(DataUrlError::Character("a quoted parameter"))
 }
 
-/// Whether Go's `strconv.Unquote` takes the text between double quotes.
+/// Whether Go's `strconv.Unquote` accepts the text between double quotes.
 fn is_go_string_body(body: &str) -> bool {
     let mut chars = body.chars();
     let hex = |chars: &mut std::str::Chars<'_>, digits: usize| {
@@ -192,7 +192,7 @@ fn is_go_string_body(body: &str) -> bool {
     true
 }
 
-/// How many bytes at the start are letters of a token.
+/// How many bytes at the start are token characters.
 fn token_length(text: &str) -> usize {
     let special = b"()<>@,;:\\\"/[]?=";
     text.bytes().position(|b| !b.is_ascii_graphic() || special.contains(&b)).unwrap_or(text.len())
@@ -243,7 +243,7 @@ fn decode_base64(data: &str) -> Result<Vec<u8>, DataUrlError> {
     decoded.map_err(|_| DataUrlError::Base64)
 }
 
-/// As Go's `base64.StdEncoding`: padding is required, bits left over at the end are not looked at.
+/// As Go's `base64.StdEncoding`: padding is required, trailing bits are ignored.
 const GO_STANDARD: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     base64::engine::GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_data_url_is_read() {
+    fn every_form_of_data_url_is_decoded() {
         for (url, expected) in [
             ("data:,", Some("")),
             ("data:,a%20b", Some("a b")),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn encoded_bytes_decode_to_the_same_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
         assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
         assert_eq!(encode(b"a b/c"), "data:,a%20b%2Fc");

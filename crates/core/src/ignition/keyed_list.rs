@@ -1,6 +1,6 @@
 //! The two kinds of lists in an Ignition config: those whose entries have a key, and those that
-//! are only added to. Both remember whether they were mentioned at all (`[]` is not the same as
-//! nothing when two configs are compared, as in Go).
+//! merging only appends to. Both remember whether they were set at all, because `[]` and an absent
+//! list differ in Go when two configs are compared.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,10 +14,10 @@ use super::report::{ConfigPath, IgnitionReport};
 
 /// An entry of a [`Keyed`] list.
 pub trait KeyedItem: ConfigPart {
-    /// What identifies the entry: entries of two configs with the same key are one entry.
+    /// The key of the entry: entries of two configs with the same key are merged into one.
     fn key(&self) -> Cow<'_, str>;
 
-    /// Whether the entry takes an earlier one of the same key away instead of being merged with it.
+    /// Whether the entry removes an earlier one with the same key instead of being merged with it.
     fn removes(&self) -> bool {
         false
     }
@@ -42,7 +42,7 @@ macro_rules! list {
         }
 
         impl<T> $name<T> {
-            /// Whether the list was mentioned, be it empty.
+            /// Whether the list is set, even if it is empty.
             #[must_use]
             pub fn is_mentioned(&self) -> bool {
                 self.0.is_some()
@@ -61,7 +61,7 @@ macro_rules! list {
         }
 
         impl<T> From<Vec<T>> for $name<T> {
-            /// As Go's `append` to nil: no entries leave the list unmentioned.
+            /// As Go's `append` to nil: without entries the list stays unset.
             fn from(items: Vec<T>) -> Self {
                 Self((!items.is_empty()).then_some(items))
             }
@@ -99,12 +99,12 @@ macro_rules! list {
 }
 
 list! {
-    /// A list whose entries are identified by a key: merging takes entries of the same key together.
+    /// A list whose entries have a key: entries with the same key are merged.
     Keyed
 }
 
 list! {
-    /// A list that merging only adds to.
+    /// A list that merging only appends to.
     Appended
 }
 
@@ -176,12 +176,12 @@ impl<T: KeyedItem> ConfigPart for Keyed<T> {
     }
 }
 
-/// The keys met so far in a list, or in several lists that share their keys.
+/// The keys found so far in a list, or in several lists that share their keys.
 #[derive(Debug, Default)]
 pub(crate) struct SeenKeys(HashSet<String>);
 
 impl SeenKeys {
-    /// Reports the entries whose key was met before, and remembers the keys of all.
+    /// Reports the entries whose key was found before, and records all keys.
     pub(crate) fn check<T: KeyedItem>(
         &mut self,
         items: &[T],
@@ -195,8 +195,8 @@ impl SeenKeys {
         }
     }
 
-    /// Reports the entries of a further list whose key was met in the lists before (those that
-    /// stand twice in this list are that list's own affair), and remembers the keys of all.
+    /// Reports the entries of another list whose key was found in the lists before, and records all
+    /// keys. Duplicates within this list are reported by the list itself.
     pub(crate) fn check_others<T: KeyedItem>(
         &mut self,
         items: &[T],
@@ -218,20 +218,20 @@ impl SeenKeys {
     }
 }
 
-/// The entries of several configs that become one entry of the merged one.
+/// The entries of several configs that are merged into one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeGroup {
-    /// Which of the lists that share their keys it is in (0 where a list stands alone).
+    /// The index of the list among those that share their keys; 0 for a list on its own.
     pub list: usize,
     /// The key.
     pub key: String,
-    /// (which config, which entry of its list), in merge order.
+    /// (index of the config, index of the entry in its list), in merge order.
     pub members: Vec<(usize, usize)>,
 }
 
-/// Takes the entries of several configs together by key, in the order in which the merged list
-/// has them. An entry that a later config has in another of the lists sharing the keys is dropped
-/// from the first list and starts anew at the end of the other.
+/// Groups the entries of several configs by key, in the order of the merged list. If a later config
+/// has an entry in another one of the lists that share their keys, the entry is dropped from the
+/// first list and appended to the other.
 pub(crate) fn group<'a, T: KeyedItem + 'a, L: Iterator<Item = (usize, &'a T)>>(
     configs: impl Iterator<Item = L>,
 ) -> Vec<MergeGroup> {

@@ -5,10 +5,10 @@
 //!                                                      └─ convert::down ─→ JSON of 3.4 … 3.1, 2.2
 //! ```
 //!
-//! There is one set of types for the specification 3 ([`schema`]); a field knows the minor version
-//! it came with. The verdicts (what is an error, what a warning, what a later config overrides)
-//! are those of Ignition 2.26 and of the converter that the Machine Config Operator uses; the
-//! differential tests compare them with those programs.
+//! There is one set of types for specification 3 ([`schema`]); a field knows the minor version that
+//! introduced it. What is an error, what is a warning and what a later config overrides follows
+//! Ignition 2.26 and the converter of the Machine Config Operator; differential tests compare the
+//! results with both.
 
 pub mod config_part;
 pub mod contents;

@@ -1,5 +1,5 @@
-//! From JSON to a config: find the version, read what that version knows, validate it as that
-//! version is validated, and lift it to the internal version 3.5.0.
+//! Parses a config from JSON: finds the version, decodes what that version knows, validates it by
+//! the rules of that version, and upgrades it to the internal version 3.5.0.
 
 use serde_json::Value;
 
@@ -10,27 +10,27 @@ use super::v2;
 use super::validate::validate;
 use super::version::IgnitionVersion;
 
-/// The versions that can be read, as error texts list them.
+/// The supported versions, as error texts list them.
 pub const SUPPORTED_VERSIONS: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
 
-/// A config as read, before a specification 2 one is lifted to 3.
+/// A parsed config; a specification 2 config is not upgraded to 3 yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParsedConfig {
-    /// A specification 3 config, lifted to 3.5.0.
+    /// A specification 3 config, upgraded to 3.5.0.
     V3(Box<Config>),
-    /// A specification 2 config, lifted to 2.2.0.
+    /// A specification 2 config, upgraded to 2.2.0.
     V2(Box<v2::Config>),
 }
 
 /// Why a config cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IgnitionError {
-    /// No version, or one that is none.
+    /// The version is missing or malformed.
     #[error(
         "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED_VERSIONS}"
     )]
     InvalidVersion,
-    /// A version that is not supported.
+    /// The version is not supported.
     #[error(
         "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED_VERSIONS}"
     )]
@@ -43,22 +43,22 @@ pub enum IgnitionError {
         "parsing Ignition config spec v3 failed with error: config is not valid\nReport: {report}"
     )]
     Invalid {
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
     /// Ignition refuses the specification 2 config.
     #[error("parsing Ignition spec v2 failed with error: config is not valid\nReport: {report}")]
     InvalidV2 {
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
-    /// A specification 2 config that has no equal in specification 3.
+    /// A specification 2 config that has no equivalent in specification 3.
     #[error(transparent)]
     Upgrade(#[from] v2::UpgradeError),
 }
 
 impl IgnitionError {
-    /// The findings behind the error, where there are any.
+    /// The findings of the error, if it has any.
     #[must_use]
     pub fn report(&self) -> Option<&IgnitionReport> {
         match self {
@@ -69,22 +69,22 @@ impl IgnitionError {
 }
 
 shape! {
-    /// Just enough of a config to find its version.
+    /// The part of a config that holds its version.
     Stub, merge by_field {
-        /// Ignition's own section.
+        /// The `ignition` section.
         ignition: StubIgnition = "ignition";
     }
 }
 
 shape! {
-    /// Just enough of Ignition's own section.
+    /// The part of the `ignition` section that holds the version.
     StubIgnition, merge by_field {
         /// The version.
         version: String = "version";
     }
 }
 
-/// The version that a config says it has.
+/// The version that a config declares.
 pub fn version_of(raw: &Value) -> Result<IgnitionVersion, IgnitionError> {
     let mut cx = ConfigDecoder::new(0);
     let mut stub = Stub::default();
@@ -96,7 +96,7 @@ pub fn version_of(raw: &Value) -> Result<IgnitionVersion, IgnitionError> {
     IgnitionVersion::parse(&stub.ignition.version).ok_or(IgnitionError::InvalidVersion)
 }
 
-/// Reads a config of any supported version. The report holds the warnings.
+/// Parses a config of any supported version. The report holds the warnings.
 pub fn parse(raw: &Value) -> Result<(ParsedConfig, IgnitionReport), IgnitionError> {
     let version = version_of(raw)?;
     if let Some(minor) = version.published_minor(3, 5) {
@@ -111,14 +111,14 @@ pub fn parse(raw: &Value) -> Result<(ParsedConfig, IgnitionReport), IgnitionErro
     Err(IgnitionError::UnknownVersion { version: Box::new(version) })
 }
 
-/// Reads a config of any supported version and lifts it to 3.5.0, duplicates of a specification 2
-/// config removed on the way. The report holds the warnings.
+/// Parses a config of any supported version and upgrades it to 3.5.0. Duplicates in a specification
+/// 2 config are removed. The report holds the warnings.
 pub fn parse_and_upgrade(raw: &Value) -> Result<(Config, IgnitionReport), IgnitionError> {
     let (parsed, report) = parse(raw)?;
     Ok((upgrade(parsed)?, report))
 }
 
-/// Lifts what was read to 3.5.0.
+/// Upgrades a parsed config to 3.5.0.
 pub fn upgrade(parsed: ParsedConfig) -> Result<Config, IgnitionError> {
     match parsed {
         ParsedConfig::V3(config) => Ok(*config),
@@ -134,7 +134,7 @@ fn parse_v3(raw: &Value, minor: u8) -> Result<(Config, IgnitionReport), Ignition
         drop_compression_of_references(&mut config);
     }
     let mut report = validate(&config, minor);
-    // What could not be read is not also missing.
+    // A value that could not be decoded must not also be reported as missing.
     report.entries.retain(|found| !cx.report.errors().any(|unread| unread.path == found.path));
     report.merge(cx.report);
     if report.is_fatal() {
@@ -159,7 +159,7 @@ fn drop_compression_of_references(config: &mut Config) {
     }
 }
 
-/// What the translators between the minor versions change besides the version.
+/// What Ignition's translators between the minor versions change besides the version.
 fn lift_version(config: &mut Config, from: u8) {
     if from == 5 {
         return;
@@ -176,7 +176,7 @@ fn lift_version(config: &mut Config, from: u8) {
         }
     }
     if from <= 2 {
-        // Plain strings then, optional ones now.
+        // Plain strings in the old version, optional ones in the new.
         for link in config.storage.links.iter_mut() {
             link.target.get_or_insert_default();
         }
@@ -186,7 +186,7 @@ fn lift_version(config: &mut Config, from: u8) {
     }
 }
 
-/// The config that says nothing.
+/// An empty config.
 #[must_use]
 pub fn empty_config() -> Config {
     let mut config = Config::default();

@@ -1,18 +1,18 @@
-//! What parsing and validation found: errors and warnings, each with the JSON path it is about.
+//! The findings of parsing and validation: errors and warnings, each with its JSON path.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
 
-/// One step of a [`Path`].
+/// One step of a [`ConfigPath`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ConfigPathSegment {
     Key(Cow<'static, str>),
     Index(usize),
 }
 
-/// Where in a JSON document something is: `$.storage.files.0.path`.
+/// A position in a JSON document: `$.storage.files.0.path`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigPath(Vec<ConfigPathSegment>);
 
@@ -23,17 +23,17 @@ impl ConfigPath {
         Self::default()
     }
 
-    /// Goes down to a field.
+    /// Descends to a field.
     pub fn push_key(&mut self, key: impl Into<Cow<'static, str>>) {
         self.0.push(ConfigPathSegment::Key(key.into()));
     }
 
-    /// Goes down to an element of a list.
+    /// Descends to an element of a list.
     pub fn push_index(&mut self, index: usize) {
         self.0.push(ConfigPathSegment::Index(index));
     }
 
-    /// Goes up one step.
+    /// Ascends one step.
     pub fn pop(&mut self) {
         self.0.pop();
     }
@@ -68,13 +68,13 @@ impl fmt::Display for ConfigPath {
     }
 }
 
-/// How grave an [`Entry`] is.
+/// The severity of a [`ReportEntry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportSeverity {
     /// The config cannot be used.
     Error,
-    /// The config can be used, but does not say what its author thinks.
+    /// The config can be used, but probably does not do what its author intends.
     Warning,
     /// The config uses a field that its version deprecates.
     Deprecation,
@@ -93,9 +93,9 @@ impl fmt::Display for ReportSeverity {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReportEntry {
-    /// How grave it is.
+    /// The severity.
     pub severity: ReportSeverity,
-    /// Where it is, as `$.storage.files.0.path`.
+    /// The JSON path, for example `$.storage.files.0.path`.
     pub path: String,
     /// What is wrong.
     pub message: String,
@@ -107,7 +107,7 @@ impl fmt::Display for ReportEntry {
     }
 }
 
-/// Everything that parsing and validation found, in document order.
+/// All findings of parsing and validation, in document order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct IgnitionReport {
     /// The findings.
@@ -146,12 +146,12 @@ impl IgnitionReport {
         self.entries.iter().any(|entry| entry.severity == ReportSeverity::Deprecation)
     }
 
-    /// The errors alone.
+    /// Only the errors.
     pub fn errors(&self) -> impl Iterator<Item = &ReportEntry> {
         self.entries.iter().filter(|entry| entry.severity == ReportSeverity::Error)
     }
 
-    /// Takes over the findings of another report.
+    /// Appends the findings of another report.
     pub fn merge(&mut self, other: Self) {
         self.entries.extend(other.entries);
     }

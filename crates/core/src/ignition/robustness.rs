@@ -1,4 +1,4 @@
-//! What must hold for any input at all. The fuzz targets and the regression corpus both call these.
+//! Properties that hold for any input. Called by the fuzz targets and the regression corpus.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{IgnitionVersion, ParsedConfig, data_url, merge, parse, parse_and_upg
 
 const TARGETS: [(i64, i64); 6] = [(3, 5), (3, 4), (3, 3), (3, 2), (3, 1), (2, 2)];
 
-/// Reading never panics, and what was read can be written and read again to the same.
+/// Parsing never panics, and a parsed config survives a round trip through JSON.
 pub fn parse_any(bytes: &[u8]) {
     let Ok(raw) = serde_json::from_slice::<Value>(bytes) else { return };
     let Ok((ParsedConfig::V3(config), _)) = parse(&raw) else {
@@ -25,7 +25,7 @@ pub fn parse_any(bytes: &[u8]) {
     }
 }
 
-/// Converting never panics, and what comes out is a config of the version asked for.
+/// Converting never panics, and the result has the requested version.
 pub fn convert_any(bytes: &[u8]) {
     let Ok(raw) = serde_json::from_slice::<Value>(bytes) else { return };
     for (major, minor) in TARGETS {
@@ -42,8 +42,8 @@ pub fn convert_any(bytes: &[u8]) {
     }
 }
 
-/// Merging never panics; merging in one go is merging one after the other; a config merged with
-/// itself stays what it is, lists that are only added to aside.
+/// Merging never panics. Merging all at once equals merging one after the other. A config merged
+/// with itself stays the same, except for lists that merging only appends to.
 pub fn merge_any(bytes: &[u8]) {
     let Ok(Value::Array(raws)) = serde_json::from_slice::<Value>(bytes) else { return };
     let configs: Vec<_> = raws

@@ -1,5 +1,5 @@
-//! The Ignition config, specification 3: one set of types for 3.0 to 3.5, each field knowing the
-//! minor version it came with. Field order is the order of Ignition's own encoder.
+//! The Ignition config, specification 3: one set of types for 3.0 to 3.5, each field with the
+//! minor version that introduced it. Field order is the order of Ignition's own encoder.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use super::report::{ConfigPath, IgnitionReport};
 shape! {
     /// A whole Ignition config.
     Config, merge by_field {
-        /// Ignition's own settings: version, further configs, proxies, certificates.
+        /// Ignition's settings: version, further configs, proxies, certificates.
         ignition: Ignition = "ignition", always;
-        /// Kernel arguments as Ignition handles them (the system this serves does not use them).
+        /// Kernel arguments as Ignition handles them; MCO does not use them.
         kernel_arguments: KernelArguments = "kernelArguments" since 3;
         /// Users and groups.
         passwd: Passwd = "passwd";
@@ -24,7 +24,7 @@ shape! {
 }
 
 shape! {
-    /// Ignition's own settings.
+    /// Ignition's settings.
     Ignition, merge by_field {
         /// Configs to fetch and merge, or to use instead.
         config: IgnitionConfig = "config";
@@ -52,11 +52,11 @@ shape! {
 shape! {
     /// Proxies for fetching.
     Proxy, merge by_field {
-        /// For `http` addresses.
+        /// For `http` URLs.
         http_proxy: Option<String> = "httpProxy";
-        /// For `https` addresses.
+        /// For `https` URLs.
         https_proxy: Option<String> = "httpsProxy";
-        /// Hosts that are reached directly.
+        /// Hosts that are reached without a proxy.
         no_proxy: Keyed<String> = "noProxy";
     }
 }
@@ -72,7 +72,7 @@ shape! {
 shape! {
     /// TLS settings.
     Tls, merge by_field {
-        /// Certificate authorities to trust besides the system's.
+        /// Additional certificate authorities to trust.
         certificate_authorities: Keyed<Resource> = "certificateAuthorities";
     }
 }
@@ -80,9 +80,9 @@ shape! {
 shape! {
     /// Time limits in seconds.
     Timeouts, merge by_field {
-        /// Until the headers of an answer are there.
+        /// Until the response headers arrive.
         http_response_headers: Option<i64> = "httpResponseHeaders";
-        /// Until a fetch is given up.
+        /// Until a fetch times out.
         http_total: Option<i64> = "httpTotal";
     }
 }
@@ -96,7 +96,7 @@ shape! {
         http_headers: Keyed<HttpHeader> = "httpHeaders" since 1;
         /// The URL.
         source: Option<String> = "source";
-        /// What the fetched bytes must hash to.
+        /// The required checksum of the fetched bytes.
         verification: Verification = "verification";
     }
 }
@@ -122,9 +122,9 @@ shape! {
 shape! {
     /// Ignition's kernel arguments.
     KernelArguments, merge by_hand {
-        /// Arguments that must be there.
+        /// Required arguments.
         should_exist: Keyed<String> = "shouldExist";
-        /// Arguments that must not be there.
+        /// Forbidden arguments.
         should_not_exist: Keyed<String> = "shouldNotExist";
     }
 }
@@ -148,7 +148,7 @@ shape! {
         name: String = "name", always;
         /// Its password hash.
         password_hash: Option<String> = "passwordHash";
-        /// Whether it is to be there.
+        /// Whether it should exist.
         should_exist: Option<bool> = "shouldExist" since 2;
         /// Whether it is a system group.
         system: Option<bool> = "system";
@@ -160,27 +160,27 @@ shape! {
     PasswdUser, merge by_field {
         /// The comment field.
         gecos: Option<String> = "gecos";
-        /// Further groups.
+        /// Supplementary groups.
         groups: Keyed<String> = "groups";
         /// The home directory.
         home_dir: Option<String> = "homeDir";
         /// The name.
         name: String = "name", always;
-        /// Whether to leave the home directory unmade.
+        /// Whether to skip creating the home directory.
         no_create_home: Option<bool> = "noCreateHome";
-        /// Whether to leave out the log-in databases.
+        /// Whether to skip the login databases.
         no_log_init: Option<bool> = "noLogInit";
-        /// Whether to leave out the group of the same name.
+        /// Whether to skip creating the group of the same name.
         no_user_group: Option<bool> = "noUserGroup";
         /// The password hash.
         password_hash: Option<String> = "passwordHash";
-        /// The main group.
+        /// The primary group.
         primary_group: Option<String> = "primaryGroup";
         /// SSH keys.
         ssh_authorized_keys: Keyed<String> = "sshAuthorizedKeys";
-        /// The log-in shell.
+        /// The login shell.
         shell: Option<String> = "shell";
-        /// Whether the user is to be there.
+        /// Whether the user should exist.
         should_exist: Option<bool> = "shouldExist" since 2;
         /// Whether it is a system user.
         system: Option<bool> = "system";
@@ -190,8 +190,8 @@ shape! {
 }
 
 shape! {
-    /// Disks, file systems, files, directories and links. Files, directories and links share
-    /// their keys: a path is only one of them.
+    /// Disks, file systems, files, directories and links. Files, directories and links share their
+    /// keys: a path can only be one of them.
     Storage, merge by_hand {
         /// Directories.
         directories: Keyed<Directory> = "directories";
@@ -235,9 +235,9 @@ shape! {
     Directory, merge by_field {
         /// Its group.
         group: NodeGroup = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite";
-        /// Where it is.
+        /// Its path.
         path: String = "path", always;
         /// Its owner.
         user: NodeUser = "user";
@@ -251,13 +251,13 @@ shape! {
     File, merge by_field {
         /// Its group.
         group: NodeGroup = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite";
-        /// Where it is.
+        /// Its path.
         path: String = "path", always;
         /// Its owner.
         user: NodeUser = "user";
-        /// Contents to add at its end.
+        /// Contents to append.
         append: Appended<Resource> = "append";
         /// Its contents.
         contents: Resource = "contents";
@@ -271,9 +271,9 @@ shape! {
     Link, merge by_field {
         /// Its group.
         group: NodeGroup = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite";
-        /// Where it is.
+        /// Its path.
         path: String = "path", always;
         /// Its owner.
         user: NodeUser = "user";
@@ -303,15 +303,15 @@ shape! {
         guid: Option<String> = "guid";
         /// Its label.
         label: Option<String> = "label";
-        /// Its number; 0 is the next free one.
+        /// Its number; 0 means the next free one.
         number: i64 = "number";
         /// Whether an existing one may be resized.
         resize: Option<bool> = "resize" since 2;
-        /// Whether it is to be there.
+        /// Whether it should exist.
         should_exist: Option<bool> = "shouldExist";
-        /// Its size; 0 is all that is left.
+        /// Its size; 0 means all remaining space.
         size_mib: Option<i64> = "sizeMiB";
-        /// Its start; 0 is the largest gap.
+        /// Its start; 0 means the largest gap.
         start_mib: Option<i64> = "startMiB";
         /// The GUID of its type.
         type_guid: Option<String> = "typeGuid";
@@ -331,7 +331,7 @@ shape! {
         label: Option<String> = "label";
         /// Options to mount it with.
         mount_options: Appended<String> = "mountOptions" since 1;
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options";
         /// Where it is mounted while Ignition writes files.
         path: Option<String> = "path";
@@ -361,7 +361,7 @@ shape! {
         name: String = "name", always;
         /// Options to open it with.
         open_options: Keyed<String> = "openOptions" since 4;
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options";
         /// Its UUID.
         uuid: Option<String> = "uuid";
@@ -381,19 +381,19 @@ shape! {
 shape! {
     /// Automatic unlocking of an encrypted volume.
     Clevis, merge by_field {
-        /// A pin and its configuration written by hand.
+        /// A custom pin and its configuration.
         custom: ClevisCustom = "custom";
         /// Tang servers.
         tang: Keyed<Tang> = "tang";
-        /// How many of the ways must work.
+        /// How many of the methods must succeed.
         threshold: Option<i64> = "threshold";
-        /// Whether the TPM is one of them.
+        /// Whether the TPM is one of the methods.
         tpm2: Option<bool> = "tpm2";
     }
 }
 
 shape! {
-    /// A clevis pin written by hand.
+    /// A custom clevis pin.
     ClevisCustom, merge by_field {
         /// Its configuration.
         config: Option<String> = "config";
@@ -425,7 +425,7 @@ shape! {
         level: Option<String> = "level";
         /// Its name.
         name: String = "name", always;
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options";
         /// How many of the devices are spares.
         spares: Option<i64> = "spares";
@@ -443,11 +443,11 @@ shape! {
 shape! {
     /// A systemd unit.
     Unit, merge by_field {
-        /// Its file; without one, only drop-ins and state are managed.
+        /// Its contents; without them, only drop-ins and state are managed.
         contents: Option<String> = "contents";
         /// Its drop-ins.
         dropins: Keyed<Dropin> = "dropins";
-        /// Whether it is enabled; nothing leaves it as it is.
+        /// Whether it is enabled; unset leaves it unchanged.
         enabled: Option<bool> = "enabled";
         /// Whether it is masked.
         mask: Option<bool> = "mask";
@@ -459,7 +459,7 @@ shape! {
 shape! {
     /// A drop-in of a systemd unit.
     Dropin, merge by_field {
-        /// Its file.
+        /// Its contents.
         contents: Option<String> = "contents";
         /// Its name.
         name: String = "name", always;
@@ -518,7 +518,7 @@ impl KeyedItem for Partition {
 }
 
 impl KernelArguments {
-    /// An argument is in one of the two lists: the later config moves it.
+    /// An argument is in only one of the two lists: the later config moves it.
     fn merge_by_hand(parts: Vec<Self>) -> Self {
         let groups = group_keys(parts.iter().map(|part| {
             let wanted = part.should_exist.iter().map(|item| (0, item.key(), false));
@@ -533,7 +533,7 @@ impl KernelArguments {
     }
 
     fn find_shared_duplicates(&self, path: &mut ConfigPath, report: &mut IgnitionReport) {
-        // Each list looks through itself; here only what stands in both.
+        // Each list checks itself; only keys in both lists are reported here.
         let mut seen = SeenKeys::default();
         seen.check(&self.should_exist, path, &mut IgnitionReport::default());
         path.push_key("shouldNotExist");
@@ -543,7 +543,7 @@ impl KernelArguments {
 }
 
 impl Storage {
-    /// The keys of files, directories and links, with the list each is in.
+    /// The keys of files, directories and links, with the index of the list of each.
     pub(crate) fn node_keys(&self) -> impl Iterator<Item = (usize, Cow<'_, str>, bool)> {
         let directories = self.directories.iter().map(|d| (Self::DIRECTORIES, d.key(), false));
         let files = self.files.iter().map(|f| (Self::FILES, f.key(), false));
@@ -551,11 +551,11 @@ impl Storage {
         directories.chain(files).chain(links)
     }
 
-    /// The number of the list of directories in [`Storage::node_keys`].
+    /// The index of the list of directories in [`Storage::node_keys`].
     pub(crate) const DIRECTORIES: usize = 0;
-    /// The number of the list of files.
+    /// The index of the list of files.
     pub(crate) const FILES: usize = 1;
-    /// The number of the list of links.
+    /// The index of the list of links.
     pub(crate) const LINKS: usize = 2;
 
     fn merge_by_hand(parts: Vec<Self>) -> Self {

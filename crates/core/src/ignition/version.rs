@@ -1,8 +1,8 @@
-//! Version numbers of the Ignition specification, read as Go's `go-semver` reads them.
+//! Versions of the Ignition specification, parsed as Go's `go-semver` does.
 
 use std::fmt;
 
-/// A version as written in `ignition.version`: three numbers, perhaps with a pre-release suffix.
+/// A version as written in `ignition.version`: three numbers and an optional pre-release suffix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IgnitionVersion {
     /// The major number: 2 or 3.
@@ -18,7 +18,7 @@ pub struct IgnitionVersion {
 }
 
 impl IgnitionVersion {
-    /// The version that configs are kept in internally, and that rendered configs carry.
+    /// The internal version of configs, which rendered configs also have.
     pub const MAX: Self = Self::new(3, 5);
 
     /// The published version `major.minor.0`.
@@ -27,7 +27,7 @@ impl IgnitionVersion {
         Self { major, minor, patch: 0, pre_release: String::new(), metadata: String::new() }
     }
 
-    /// Reads `3.5.0`. `None` where it is not a version in dotted-triple form.
+    /// Parses `3.5.0`. `None` if it is not a version in dotted-triple form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (rest, metadata) = text.split_once('+').unwrap_or((text, ""));
@@ -67,7 +67,7 @@ impl fmt::Display for IgnitionVersion {
     }
 }
 
-/// Dot-separated words of letters, digits and dashes; nothing at all is fine too.
+/// Dot-separated words of letters, digits and dashes; may be empty.
 fn is_identifier(text: &str) -> bool {
     text.is_empty()
         || text.split('.').all(|word| {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_dotted_triples() {
+    fn versions_are_parsed_as_dotted_triples() {
         for (text, expected) in [
             ("3.5.0", Some((3, 5, 0))),
             ("2.2.0", Some((2, 2, 0))),

@@ -1,14 +1,14 @@
-//! The Machine Config Operator's removal of duplicates from a specification 2 config, without
-//! which specification 3 would refuse it: the last definition of a file or unit wins.
+//! Removes duplicates from a specification 2 config as the Machine Config Operator does, because
+//! specification 3 would refuse them: the last definition of a file or unit wins.
 
 use std::collections::{HashMap, HashSet};
 
 use super::schema::{Config, File, PasswdUser, Unit};
 use super::to_v3::UpgradeError;
 
-/// Keeps the last definition of every file and unit (an earlier unit still adds drop-ins of names
-/// that the later ones lack), takes the keys of all `core` users together, and refuses any other
-/// user. The lists of files and units come out last first.
+/// Keeps the last definition of every file and unit (drop-ins of an earlier unit are kept if the
+/// later ones lack them), merges the keys of all `core` users, and refuses any other user. The
+/// order of the lists of files and units is reversed.
 pub fn remove_duplicates(mut config: Config) -> Result<Config, UpgradeError> {
     let users = std::mem::take(&mut config.passwd.users).into_vec();
     config.passwd.users = Vec::from_iter(last_user(users)?).into();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_file_wins_and_the_list_is_turned_round() {
+    fn the_last_file_wins_and_the_list_is_reversed() {
         let file =
             |path: &str, mode: i64| json!({"filesystem": "root", "path": path, "mode": mode});
         let raw = json!({"storage": {"files": [file("/a", 1), file("/b", 2), file("/a", 3)]}});
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_turned_round_and_unite_their_dropins() {
+    fn units_are_reversed_and_their_dropins_merged() {
         let dropin = |name: &str, contents: &str| json!({"name": name, "contents": contents});
         let raw = json!({"systemd": {"units": [
             {"name": "a.service", "dropins": [dropin("1.conf", "[A]"), dropin("2.conf", "[B]")]},
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_core_and_its_keys_once() {
+    fn only_core_is_allowed_and_its_keys_are_deduplicated() {
         let core = |keys: &[&str]| json!({"name": "core", "sshAuthorizedKeys": keys});
         let raw = json!({"passwd": {"users": [core(&["a", "b"]), core(&["c", "a"])]}});
         let expected = json!({"passwd": {"users": [core(&["c", "a", "b"])]}});

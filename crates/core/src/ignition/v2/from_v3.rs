@@ -1,5 +1,5 @@
-//! From specification 3.2 down to 2.2, for machines whose Ignition knows no other: what the
-//! converter of the Machine Config Operator makes of a config, and what it refuses.
+//! Converts specification 3.2 to 2.2, for machines whose Ignition supports no other version. The
+//! results and refusals are those of the Machine Config Operator's converter.
 
 use super::schema::{
     Config, Directory, Disk, Dropin, File, FileContents, Filesystem, Link, Mount, Owner, Partition,
@@ -11,19 +11,19 @@ use crate::ignition::keyed_list::Appended;
 use crate::ignition::report::IgnitionReport;
 use crate::ignition::schema as v3;
 
-/// Why a specification 3 config has no equal in 2.2.
+/// Why a specification 3 config has no equivalent in 2.2.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DowngradeError {
-    /// Something to fetch that is compressed.
+    /// A compressed resource.
     #[error("Compression in {section} is not supported on 2.2")]
     Compression {
-        /// Where it is.
+        /// The section.
         section: &'static str,
     },
-    /// Something to fetch with headers.
+    /// A resource with HTTP headers.
     #[error("HTTPHeaders in {section} are not supported on 2.2")]
     HttpHeaders {
-        /// Where it is.
+        /// The section.
         section: &'static str,
     },
     /// Proxies.
@@ -32,30 +32,30 @@ pub enum DowngradeError {
     /// Encrypted volumes.
     #[error("LUKS is not supported on 2.2")]
     Luks,
-    /// A user or group that must not be there.
+    /// A user or group that must not exist.
     #[error("ShouldExist in {section} is not supported on 2.2")]
     ShouldExist {
-        /// Where it is.
+        /// The section.
         section: &'static str,
     },
-    /// A partition whose place is given in MiB.
+    /// A partition with start or size in MiB.
     #[error("SizeMiB and StartMiB in Storage.Disks.Partitions is not supported on 2.2")]
     PartitionExtent,
     /// A partition that may be resized.
     #[error("Resize in Storage.Disks.Partitions is not supported on 2.2")]
     Resize,
-    /// Options to mount a file system with.
+    /// Mount options of a file system.
     #[error("MountOptions in Storage.Filesystems is not supported on 2.2")]
     MountOptions,
-    /// What came out is not valid in 2.2.
+    /// The result is not valid in 2.2.
     #[error("Converted spec has unexpected fatal error:\n{report}")]
     InvalidResult {
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
 }
 
-/// Gives a config that is valid as 3.2 and says nothing that came later as a 2.2 config.
+/// Converts a config that is valid as 3.2, without later features, to 2.2.
 pub fn from_v3(config: &v3::Config) -> Result<Config, DowngradeError> {
     check_ignition(&config.ignition)?;
     if !config.storage.luks.is_empty() {
@@ -172,7 +172,7 @@ fn reference(resource: &v3::Resource) -> Option<Reference> {
     Some(Reference { source, verification: verification(&resource.verification) })
 }
 
-/// All of them: a valid 3.2 config has none without a source here.
+/// Copies all of them: in a valid 3.2 config each has a source here.
 fn references(resources: &[v3::Resource]) -> Appended<Reference> {
     resources.iter().filter_map(reference).collect::<Vec<_>>().into()
 }
@@ -245,7 +245,7 @@ fn raid(raid: &v3::Raid) -> Raid {
     }
 }
 
-/// A file system is named by its path, or numbered where it has none.
+/// Names a file system by its path, or by its index if it has none.
 fn named_filesystems(filesystems: &[v3::Filesystem]) -> Appended<Filesystem> {
     let mut unnamed = 0;
     translate_list(filesystems, |filesystem| {
@@ -266,8 +266,8 @@ fn named_filesystems(filesystems: &[v3::Filesystem]) -> Appended<Filesystem> {
     })
 }
 
-/// The file system whose path a path begins with, the longest one, and the path in it. As in the
-/// converter, the two paths are compared as mere text.
+/// The file system with the longest path that is a prefix of the given one, and the path within it.
+/// Like MCO's converter, it compares plain strings.
 fn filesystem_path(path: &str, filesystems: &[&str]) -> (String, String) {
     let mut best = "";
     for filesystem in filesystems {
@@ -289,14 +289,14 @@ fn node_group(group: &v3::NodeGroup) -> Option<Owner> {
     (!group.is_zero()).then(|| Owner { id: group.id, name: text(group.name.as_ref()) })
 }
 
-/// A file of 3.2 becomes one for its contents and one for each piece to append; one that has
-/// neither is lost.
+/// Splits a file of 3.2 into one for its contents and one for each part to append. A file with
+/// neither is dropped, as in MCO's converter.
 fn split_file(file: &v3::File, filesystems: &[&str]) -> Vec<File> {
     let (filesystem, path) = filesystem_path(&file.path, filesystems);
     let piece = |resource: &v3::Resource, append: bool| File {
         filesystem: filesystem.clone(),
         group: node_group(&file.group),
-        // What is unsaid means no here, and yes in 2.2; and a piece to append never overwrites.
+        // Unset means no in 3.2 and yes in 2.2; and a part to append never overwrites.
         overwrite: Some(!append && file.overwrite.unwrap_or(false)),
         path: path.clone(),
         user: node_user(&file.user),

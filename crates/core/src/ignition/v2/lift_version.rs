@@ -1,9 +1,9 @@
-//! From 2.0 and 2.1 to 2.2: what was a plain value there is an optional one here, and Ignition's
-//! translators fill it in even where nothing was said.
+//! Upgrades 2.0 and 2.1 to 2.2. Plain values there are optional ones here, and Ignition's
+//! translators set them even if they were absent.
 
 use super::schema::{Config, Owner};
 
-/// Lifts a valid config of version `2.<minor>.0` to 2.2.0.
+/// Upgrades a valid config of version `2.<minor>.0` to 2.2.0.
 pub(super) fn lift_to_2_2(config: &mut Config, minor: u8) {
     if minor == 0 {
         lift_2_0(config);
@@ -32,7 +32,7 @@ fn lift_2_0(config: &mut Config) {
     }
 }
 
-/// The translator takes quotes off a hash, be they its own or not.
+/// The translator strips quotes from a hash, even those that belong to it.
 fn trim_hash(hash: &mut Option<String>) {
     if let Some(hash) = hash {
         *hash = hash.trim_matches('"').to_owned();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_2_0_have_no_sign() {
+    fn numbers_of_2_0_are_unsigned() {
         let group = |minor: u8, gid: Value| {
             let version = format!("2.{minor}.0");
             json!({"ignition": {"version": version}, "passwd": {"groups": [{"gid": gid}]}})

@@ -1,5 +1,5 @@
-//! Ignition configs of specification 2: read (2.0, 2.1, 2.2), lifted to 2.2, rid of duplicates,
-//! carried over to specification 3, and back down from it.
+//! Ignition configs of specification 2: parsed (2.0, 2.1, 2.2), upgraded to 2.2, freed of
+//! duplicates, converted to specification 3, and converted back from it.
 //!
 //! ```text
 //! JSON 2.0 ─┐
@@ -7,10 +7,10 @@
 //! JSON 2.2 ─┘              ↑ from_v3 ─────────────────────────────── schema::Config (3.2)
 //! ```
 //!
-//! There is one set of types ([`schema`]); a field knows the minor version it came with. The
-//! verdicts are those of Ignition 0.35 and of the converter that the Machine Config Operator uses.
-//! Known differences: Ignition 0.35 reads a config that is broken as specification 2 once more as
-//! specification 1, should it also say `ignitionVersion: 1`; and it crashes on a 2.0 config that
+//! There is one set of types ([`schema`]); a field knows the minor version that introduced it.
+//! Errors and warnings are those of Ignition 0.35 and of the Machine Config Operator's converter.
+//! Known differences: Ignition 0.35 parses a config that is broken as specification 2 again as
+//! specification 1 if it also contains `ignitionVersion: 1`; and it crashes on a 2.0 config that
 //! has a URL with user information, which is an error here.
 
 mod deduplicate;
@@ -32,7 +32,7 @@ pub use schema::Config;
 pub use to_v3::{UpgradeError, to_v3};
 pub use validate::validate;
 
-/// Reads a config whose version is `2.<minor>.0` (0, 1 or 2) and translates it to 2.2, as Ignition
+/// Parses a config whose version is `2.<minor>.0` (0, 1 or 2) and translates it to 2.2, as Ignition
 /// 0.35 does. `Err` is the report that makes the config unusable; `Ok` carries the warnings.
 pub fn parse(raw: &Value, minor: u8) -> Result<(Config, IgnitionReport), IgnitionReport> {
     let mut cx = ConfigDecoder::new(minor);

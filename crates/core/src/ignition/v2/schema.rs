@@ -1,5 +1,5 @@
-//! The Ignition config, specification 2: one set of types for 2.0 to 2.2, each field knowing the
-//! minor version it came with. Field order is the order of Ignition's own encoder.
+//! The Ignition config, specification 2: one set of types for 2.0 to 2.2, each field with the
+//! minor version that introduced it. Field order is the order of Ignition's own encoder.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use crate::ignition::config_part::{ConfigDecoder, ConfigPart, shape};
 use crate::ignition::keyed_list::Appended;
 use crate::ignition::report::{ConfigPath, IgnitionReport};
 
-/// A whole number that 2.0 reads without a sign, and later versions with one. As in Ignition, one
-/// of 2.0 that is too large for a signed number becomes a negative one.
+/// An integer that is unsigned in 2.0 and signed in later versions. As in Ignition, an unsigned
+/// value that is too large for a signed one becomes negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WholeNumber(pub i64);
 
@@ -44,7 +44,7 @@ impl ConfigPart for WholeNumber {
 shape! {
     /// A whole Ignition config.
     Config, merge by_field {
-        /// Ignition's own settings: version, further configs, certificates.
+        /// Ignition's settings: version, further configs, certificates.
         ignition: Ignition = "ignition", always;
         /// networkd units.
         networkd: Networkd = "networkd";
@@ -58,7 +58,7 @@ shape! {
 }
 
 shape! {
-    /// Ignition's own settings.
+    /// Ignition's settings.
     Ignition, merge by_field {
         /// Configs to fetch and append, or to use instead.
         config: IgnitionConfig = "config";
@@ -86,7 +86,7 @@ shape! {
     Reference, merge by_field {
         /// The URL.
         source: String = "source";
-        /// What the fetched bytes must hash to.
+        /// The required checksum of the fetched bytes.
         verification: Verification = "verification";
     }
 }
@@ -110,7 +110,7 @@ shape! {
 shape! {
     /// TLS settings.
     Tls, merge by_field {
-        /// Certificate authorities to trust besides the system's.
+        /// Additional certificate authorities to trust.
         certificate_authorities: Appended<Reference> = "certificateAuthorities";
     }
 }
@@ -118,9 +118,9 @@ shape! {
 shape! {
     /// Time limits in seconds.
     Timeouts, merge by_field {
-        /// Until the headers of an answer are there.
+        /// Until the response headers arrive.
         http_response_headers: Option<i64> = "httpResponseHeaders";
-        /// Until a fetch is given up.
+        /// Until a fetch times out.
         http_total: Option<i64> = "httpTotal";
     }
 }
@@ -136,7 +136,7 @@ shape! {
 shape! {
     /// A networkd unit.
     NetworkdUnit, merge by_field {
-        /// Its file.
+        /// Its contents.
         contents: String = "contents";
         /// Its drop-ins.
         dropins: Appended<Dropin> = "dropins" since 2;
@@ -148,7 +148,7 @@ shape! {
 shape! {
     /// A drop-in of a systemd or networkd unit.
     Dropin, merge by_field {
-        /// Its file.
+        /// Its contents.
         contents: String = "contents";
         /// Its name.
         name: String = "name";
@@ -182,29 +182,29 @@ shape! {
 shape! {
     /// A user.
     PasswdUser, merge by_field {
-        /// How the user is made where it is not there yet: the deprecated form.
+        /// How the user is made where it is not there yet; deprecated.
         create: Option<UserCreate> = "create";
         /// The comment field.
         gecos: String = "gecos" since 1;
-        /// Further groups.
+        /// Supplementary groups.
         groups: Appended<String> = "groups" since 1;
         /// The home directory.
         home_dir: String = "homeDir" since 1;
         /// The name.
         name: String = "name";
-        /// Whether to leave the home directory unmade.
+        /// Whether to skip creating the home directory.
         no_create_home: bool = "noCreateHome" since 1;
-        /// Whether to leave out the log-in databases.
+        /// Whether to skip the login databases.
         no_log_init: bool = "noLogInit" since 1;
-        /// Whether to leave out the group of the same name.
+        /// Whether to skip creating the group of the same name.
         no_user_group: bool = "noUserGroup" since 1;
         /// The password hash.
         password_hash: Option<String> = "passwordHash";
-        /// The main group.
+        /// The primary group.
         primary_group: String = "primaryGroup" since 1;
         /// SSH keys.
         ssh_authorized_keys: Appended<String> = "sshAuthorizedKeys";
-        /// The log-in shell.
+        /// The login shell.
         shell: String = "shell" since 1;
         /// Whether it is a system user.
         system: bool = "system" since 1;
@@ -214,23 +214,23 @@ shape! {
 }
 
 shape! {
-    /// How a user is made: the deprecated form.
+    /// How a user is made; deprecated.
     UserCreate, merge by_field {
         /// The comment field.
         gecos: String = "gecos";
-        /// Further groups.
+        /// Supplementary groups.
         groups: Appended<String> = "groups";
         /// The home directory.
         home_dir: String = "homeDir";
-        /// Whether to leave the home directory unmade.
+        /// Whether to skip creating the home directory.
         no_create_home: bool = "noCreateHome";
-        /// Whether to leave out the log-in databases.
+        /// Whether to skip the login databases.
         no_log_init: bool = "noLogInit";
-        /// Whether to leave out the group of the same name.
+        /// Whether to skip creating the group of the same name.
         no_user_group: bool = "noUserGroup";
-        /// The main group.
+        /// The primary group.
         primary_group: String = "primaryGroup";
-        /// The log-in shell.
+        /// The login shell.
         shell: String = "shell";
         /// Whether it is a system user.
         system: bool = "system";
@@ -274,9 +274,9 @@ shape! {
         filesystem: String = "filesystem";
         /// Its group.
         group: Option<Owner> = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite" since 2;
-        /// Where it is.
+        /// Its path.
         path: String = "path";
         /// Its owner.
         user: Option<Owner> = "user";
@@ -292,13 +292,13 @@ shape! {
         filesystem: String = "filesystem";
         /// Its group.
         group: Option<Owner> = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite" since 2;
-        /// Where it is.
+        /// Its path.
         path: String = "path";
         /// Its owner.
         user: Option<Owner> = "user";
-        /// Whether the contents are added at its end.
+        /// Whether the contents are appended.
         append: bool = "append" since 2;
         /// Its contents.
         contents: FileContents = "contents";
@@ -314,7 +314,7 @@ shape! {
         compression: String = "compression";
         /// The URL.
         source: String = "source";
-        /// What the fetched bytes must hash to.
+        /// The required checksum of the fetched bytes.
         verification: Verification = "verification";
     }
 }
@@ -326,9 +326,9 @@ shape! {
         filesystem: String = "filesystem";
         /// Its group.
         group: Option<Owner> = "group";
-        /// Whether what is there goes first.
+        /// Whether an existing node is removed first.
         overwrite: Option<bool> = "overwrite" since 2;
-        /// Where it is.
+        /// Its path.
         path: String = "path";
         /// Its owner.
         user: Option<Owner> = "user";
@@ -358,11 +358,11 @@ shape! {
         guid: String = "guid" since 1;
         /// Its label.
         label: String = "label";
-        /// Its number; 0 is the next free one.
+        /// Its number; 0 means the next free one.
         number: i64 = "number";
-        /// Its size in sectors; 0 is all that is left.
+        /// Its size in sectors; 0 means all remaining space.
         size: WholeNumber = "size";
-        /// Its first sector; 0 is the largest gap.
+        /// Its first sector; 0 means the largest gap.
         start: WholeNumber = "start";
         /// The GUID of its type.
         type_guid: String = "typeGuid";
@@ -376,15 +376,15 @@ shape! {
         mount: Option<Mount> = "mount";
         /// Its name.
         name: String = "name";
-        /// Where it is mounted already.
+        /// Where it is already mounted.
         path: Option<String> = "path";
     }
 }
 
 shape! {
-    /// A file system to mount, perhaps made first.
+    /// A file system to mount, optionally created first.
     Mount, merge by_field {
-        /// How it is made: the deprecated form.
+        /// How it is made; deprecated.
         create: Option<Create> = "create";
         /// Its device.
         device: String = "device";
@@ -392,7 +392,7 @@ shape! {
         format: String = "format";
         /// Its label.
         label: Option<String> = "label" since 1;
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options" since 1;
         /// Its UUID.
         uuid: Option<String> = "uuid" since 1;
@@ -402,11 +402,11 @@ shape! {
 }
 
 shape! {
-    /// How a file system is made: the deprecated form.
+    /// How a file system is made; deprecated.
     Create, merge by_field {
-        /// Whether one that is there is overwritten.
+        /// Whether an existing file system is overwritten.
         force: bool = "force";
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options";
     }
 }
@@ -420,7 +420,7 @@ shape! {
         level: String = "level";
         /// Its name.
         name: String = "name";
-        /// Options to make it with.
+        /// Options to create it with.
         options: Appended<String> = "options" since 2;
         /// How many of the devices are spares.
         spares: i64 = "spares";
@@ -438,13 +438,13 @@ shape! {
 shape! {
     /// A systemd unit.
     Unit, merge by_field {
-        /// Its file; without one, only drop-ins and state are managed.
+        /// Its contents; without them, only drop-ins and state are managed.
         contents: String = "contents";
         /// Its drop-ins.
         dropins: Appended<Dropin> = "dropins";
-        /// Whether it is enabled: the deprecated form.
+        /// Whether it is enabled; deprecated.
         enable: bool = "enable";
-        /// Whether it is enabled; nothing leaves it as it is.
+        /// Whether it is enabled; unset leaves it unchanged.
         enabled: Option<bool> = "enabled" since 1;
         /// Whether it is masked.
         mask: bool = "mask";

@@ -1,12 +1,11 @@
-//! URLs of a 2.0 config. Ignition 0.35 keeps them parsed there, and what it hands on is the parsed
-//! URL written back, which need not be the text that was read: `HTTP://a/é` becomes
-//! `http://a/%C3%A9`.
+//! URLs of a 2.0 config. Ignition 0.35 keeps them parsed and writes them back from the parsed form,
+//! which may differ from the text that was read: `HTTP://a/é` becomes `http://a/%C3%A9`.
 
 use super::schema::Config;
 use crate::go::url;
 use crate::ignition::report::{ConfigPath, IgnitionReport};
 
-/// Writes every URL of a 2.0 config anew; one that is none is an error.
+/// Normalizes every URL of a 2.0 config; an invalid URL is an error.
 pub(super) fn rewrite_all(config: &mut Config, report: &mut IgnitionReport) {
     let section = ConfigPath::root().key("ignition").key("config");
     let mut sources = Vec::new();
@@ -29,7 +28,7 @@ pub(super) fn rewrite_all(config: &mut Config, report: &mut IgnitionReport) {
     }
 }
 
-/// The URL as Go's `net/url` writes it after reading it.
+/// The URL as Go's `net/url` writes it after parsing it.
 fn rewrite(text: &str) -> Result<String, &'static str> {
     let parsed = url::parse(text).map_err(|_| "unable to parse url")?;
     let (address, fragment) = text.split_once('#').unwrap_or((text, ""));
@@ -71,7 +70,7 @@ fn rewrite(text: &str) -> Result<String, &'static str> {
     Ok(out)
 }
 
-/// Keeps a part that is escaped well enough as it is, and escapes any other anew.
+/// Keeps a correctly escaped part, and escapes any other.
 fn escaped_into(out: &mut String, text: &str, plain: fn(u8) -> bool) {
     if text.bytes().all(|b| b"!$&'()*+,;=:@[]%".contains(&b) || plain(b)) {
         out.push_str(text);
@@ -93,7 +92,7 @@ fn escape_into(out: &mut String, bytes: &[u8], plain: fn(u8) -> bool) {
     }
 }
 
-/// Takes the escapes out of a text whose escapes are known to be well-formed.
+/// Decodes the escapes of a text in which all escapes are well-formed.
 fn unescape(text: &str) -> Vec<u8> {
     let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16)).unwrap_or_default();
     let mut bytes = text.bytes();

@@ -1,5 +1,5 @@
-//! From specification 2.2 to 3: what the converter of the Machine Config Operator makes of a
-//! config, and what it refuses.
+//! Converts specification 2.2 to 3. The results and refusals are those of the Machine Config
+//! Operator's converter.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::ignition::schema as v3;
 use crate::ignition::validate::validate as validate_v3;
 use crate::ignition::version::IgnitionVersion;
 
-/// Why a specification 2 config has no equal in specification 3.
+/// Why a specification 2 config has no equivalent in specification 3.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpgradeError {
     /// A user other than `core`.
@@ -24,10 +24,10 @@ pub enum UpgradeError {
         /// The user's name.
         name: String,
     },
-    /// The config is invalid, or uses what is deprecated.
+    /// The config is invalid, or uses deprecated features.
     #[error("Invalid input config:\n{report}")]
     Invalid {
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
     /// A networkd section.
@@ -41,33 +41,33 @@ pub enum UpgradeError {
         /// The file system's name.
         name: String,
     },
-    /// Two files, directories or links of the same path.
+    /// Two files, directories or links with the same path.
     #[error(
         "Config has conflicting inodes: {first:?} and {second:?}.  All files, directories and links must specify a unique `path`."
     )]
     DuplicateInode {
-        /// What has the path first.
+        /// The first entry with the path.
         first: String,
-        /// What has it once more.
+        /// The second entry with the path.
         second: String,
     },
-    /// A path that leads through a link of the same config.
+    /// A path that goes through a link of the same config.
     #[error(
         "{name} uses link defined in config {link:?}. Please use a link not defined in Storage:Links"
     )]
     UsesOwnLink {
         /// The link's path.
         link: String,
-        /// What uses it.
+        /// The entry that uses the link.
         name: String,
     },
-    /// A unit defined twice.
+    /// A unit that is defined twice.
     #[error("Config has duplicate unit name {name:?}.  All units must specify a unique `name`.")]
     DuplicateUnit {
         /// The unit's name.
         name: String,
     },
-    /// A drop-in defined twice.
+    /// A drop-in that is defined twice.
     #[error(
         "Config has duplicate dropin name {name:?} in unit {unit:?}.  All dropins must specify a unique `name`."
     )]
@@ -77,16 +77,16 @@ pub enum UpgradeError {
         /// The drop-in's name.
         name: String,
     },
-    /// What came out is not valid in specification 3.
+    /// The result is not valid in specification 3.
     #[error("{report}")]
     InvalidResult {
-        /// What was found.
+        /// The findings.
         report: IgnitionReport,
     },
 }
 
-/// Carries a 2.2 config over to the internal version 3.5.0. The only file system known is the
-/// root; nodes in any other are taken to be in the root too.
+/// Converts a 2.2 config to the internal version 3.5.0. The only known file system is the root;
+/// nodes in any other are treated as if they were in the root.
 pub fn to_v3(config: &Config) -> Result<v3::Config, UpgradeError> {
     check(config)?;
     let ignition = &config.ignition;
@@ -133,8 +133,9 @@ fn check(config: &Config) -> Result<(), UpgradeError> {
     check_units(&config.systemd)
 }
 
-/// A path is one thing only, and does not lead through a link of the same config. As in the
-/// converter, a path that merely begins with the same letters as a link counts as below it.
+/// Checks that a path is only one kind of node and does not go through a link of the same config.
+/// As in MCO's converter, a path that merely begins with the same characters as a link counts as
+/// below it.
 fn check_nodes(storage: &Storage) -> Result<(), UpgradeError> {
     let places = |kind: &'static str, paths: Vec<&String>| {
         let join = |path: &String| (kind, go_path::join(&["/", path]));
@@ -185,12 +186,12 @@ fn copy_list(items: &[String]) -> Keyed<String> {
     items.to_vec().into()
 }
 
-/// A text that counts as unsaid where it is empty.
+/// An empty text counts as unset.
 fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A flag that counts as unsaid where it is off.
+/// `false` counts as unset.
 fn true_or_none(flag: bool) -> Option<bool> {
     flag.then_some(true)
 }
@@ -207,7 +208,7 @@ fn reference(reference: &Reference) -> v3::Resource {
     }
 }
 
-/// The converter takes the address of its loop variable, so that every reference ends up with the
+/// MCO's converter takes the address of its loop variable, so that every reference ends up with the
 /// source of the last one; two or more are then refused as duplicates of each other.
 fn appended(references: &[Reference]) -> Keyed<v3::Resource> {
     let source = references.last().map(|last| last.source.clone());
@@ -301,7 +302,7 @@ fn file(file: &File) -> v3::File {
     };
     v3::File {
         group: node_group(file.group.as_ref()),
-        // Files of specification 2 overwrite unless told otherwise; those that append never do.
+        // Files of specification 2 overwrite by default; those that append never do.
         overwrite: Some(!file.append && file.overwrite.unwrap_or(true)),
         path: go_path::clean(&file.path),
         user: node_user(file.user.as_ref()),

@@ -1,4 +1,4 @@
-//! Encrypted volumes and how they are unlocked.
+//! Validates encrypted volumes and how they are unlocked.
 
 use super::super::report::ConfigPath;
 use super::super::schema::{Clevis, ClevisCustom, Luks, Tang};

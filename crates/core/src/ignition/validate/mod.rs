@@ -1,4 +1,4 @@
-//! What Ignition itself refuses or warns about in a config, each finding with its JSON path.
+//! The errors and warnings of Ignition for a config, each with its JSON path.
 
 mod luks;
 mod resource;
@@ -60,7 +60,7 @@ impl Validator<'_> {
         }
     }
 
-    /// A file must not be written where a unit or drop-in is written too.
+    /// A file must not have the path of a unit or drop-in of the same config.
     fn conflicts_with_units(&mut self, config: &Config, path: &ConfigPath) {
         let mut unit_paths: HashSet<String> = HashSet::new();
         let not_empty =

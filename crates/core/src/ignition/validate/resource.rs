@@ -1,4 +1,4 @@
-//! Things to fetch: their URL, compression, headers and checksum.
+//! Validates resources to fetch: URL, compression, headers and checksum.
 
 use super::super::data_url;
 use super::super::report::ConfigPath;
@@ -20,7 +20,7 @@ impl Validator<'_> {
         self.verification(&resource.verification, path);
     }
 
-    /// A config or certificate to fetch; before 3.1 it was less than any other resource.
+    /// A config or certificate to fetch; before 3.1 it had fewer fields than other resources.
     pub(super) fn reference(&mut self, resource: &Resource, path: &ConfigPath) {
         if self.minor >= 1 {
             return self.resource(resource, path);
@@ -73,7 +73,7 @@ impl Validator<'_> {
         self.error_if(problem, &path.key("verification"), "hash");
     }
 
-    /// Where a source is a must.
+    /// Reports a missing source if one is required.
     pub(super) fn required_source(&mut self, resource: &Resource, path: &ConfigPath) {
         match resource.source.as_deref().filter(|source| !source.is_empty()) {
             None => self.report.error(path, "source is required"),
@@ -86,7 +86,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether contents can be fetched from a URL in the specification `3.<minor>.0`.
+/// Checks whether contents can be fetched from a URL in the specification `3.<minor>.0`.
 pub(crate) fn check_url(source: &str, minor: u8) -> Result<(), String> {
     let url = url::parse(source).map_err(|invalid| invalid.to_string())?;
     match url.scheme.as_str() {

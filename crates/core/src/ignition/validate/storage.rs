@@ -1,4 +1,4 @@
-//! Disks, file systems, RAID arrays, files, directories and links.
+//! Validates disks, file systems, RAID arrays, files, directories and links.
 
 use std::collections::{HashMap, HashSet};
 
@@ -78,7 +78,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Links, and what is said to lie below one.
+    /// Validates links, and refuses nodes below a link.
     fn links(&mut self, storage: &Storage, path: &ConfigPath) {
         if storage.links.is_empty() {
             return;
@@ -294,7 +294,7 @@ fn colliding_number(partitions: &Keyed<Partition>) -> Option<usize> {
     partitions.iter().position(|p| p.number != 0 && !numbers.insert(p.number))
 }
 
-/// The first partition that another one, both with start and size, lies over.
+/// The first partition that overlaps another one, if both have a start and a size.
 fn overlapping(partitions: &Keyed<Partition>) -> Option<usize> {
     let extent = |p: &Partition| match (p.start_mib, p.size_mib) {
         (Some(start), Some(size)) if start != 0 => {

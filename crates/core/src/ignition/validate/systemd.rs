@@ -1,4 +1,5 @@
-//! Units and drop-ins: their names, their files, and whether enabling them does anything.
+//! Validates units and drop-ins: their names, their contents, and whether enabling them has an
+//! effect.
 
 use std::collections::HashMap;
 
@@ -74,7 +75,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a unit's name ends as systemd's unit names end.
+/// Whether a name has the suffix of a systemd unit.
 pub(crate) fn is_unit_name(name: &str) -> bool {
     matches!(
         go_path::ext(name),
@@ -93,10 +94,10 @@ pub(crate) fn is_unit_name(name: &str) -> bool {
     )
 }
 
-/// The template that an instance of a service comes from.
+/// The template of a service instance.
 fn template_of(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".service")?;
-    // The shortest prefix before an @ that leaves something behind it.
+    // The shortest prefix before an `@` that is followed by something.
     let at = stem.char_indices().find(|&(at, c)| c == '@' && at > 0 && at + 1 < stem.len())?.0;
     Some(format!("{}@.service", &stem[..at]))
 }

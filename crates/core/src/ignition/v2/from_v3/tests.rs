@@ -1,5 +1,3 @@
-//! Tables for this part.
-
 use serde_json::{Value, json};
 
 use super::*;
@@ -13,7 +11,7 @@ fn downgraded(sections: &Value) -> Result<Value, String> {
 }
 
 #[test]
-fn files_are_put_into_the_longest_file_system() {
+fn files_belong_to_the_file_system_with_the_longest_path() {
     let file = |path: &str| json!({"path": path, "contents": {"source": "data:,x"}});
     let raw = json!({"storage": {
         "files": [file("/var/lib/a"), file("/var/b"), file("/c")],
@@ -43,7 +41,7 @@ fn files_are_put_into_the_longest_file_system() {
 }
 
 #[test]
-fn a_file_is_split_into_contents_and_appended_pieces() {
+fn a_file_is_split_into_contents_and_appended_parts() {
     let raw = json!({"storage": {"files": [
         {"path": "/a", "overwrite": true, "mode": 420, "user": {"name": ""},
          "contents": {"source": "", "compression": "gzip"}, "append": [{"source": "data:,1"}]},
@@ -59,7 +57,7 @@ fn a_file_is_split_into_contents_and_appended_pieces() {
 }
 
 #[test]
-fn what_2_2_cannot_say_is_refused() {
+fn what_2_2_cannot_express_is_refused() {
     let headers = json!({"source": "http://a", "httpHeaders": []});
     let partition = |key: &str, value: Value| {
         let mut partition = json!({"number": 1});

@@ -1,5 +1,3 @@
-//! Tables for this part.
-
 use serde_json::{Value, json};
 
 use super::super::{parse, remove_duplicates};
@@ -21,7 +19,7 @@ fn v2_2(section: &str, contents: Value) -> Value {
 }
 
 #[test]
-fn files_are_carried_over() {
+fn files_are_converted() {
     for (raw, expected) in [
         (
             json!({"ignition": {"version": "2.0.0"}, "storage": {"files": [
@@ -58,7 +56,7 @@ fn files_are_carried_over() {
 }
 
 #[test]
-fn units_links_and_users_are_carried_over() {
+fn units_links_and_users_are_converted() {
     let raw = v2_2(
         "systemd",
         json!({"units": [
@@ -86,7 +84,7 @@ fn units_links_and_users_are_carried_over() {
 }
 
 #[test]
-fn what_specification_3_cannot_say_is_refused() {
+fn what_specification_3_cannot_express_is_refused() {
     let node = |path: &str| json!({"filesystem": "root", "path": path, "target": "/t"});
     for (section, contents, expected) in [
         (

@@ -6,7 +6,7 @@ use super::super::schema::{Disk, Partition, WholeNumber};
 use super::{V2Validator, path_problem};
 use crate::ignition::report::ConfigPath;
 
-/// Partitions start where a multiple of this many sectors is.
+/// Partitions are aligned to this many sectors.
 const ALIGNMENT: i64 = 2048;
 
 impl V2Validator {
@@ -33,8 +33,8 @@ impl V2Validator {
         }
     }
 
-    /// Whether two partitions that say where they start share sectors. Up to 2.2, a partition that
-    /// equals another in everything is taken for that other one.
+    /// Whether two partitions with a start share sectors. Up to 2.2, a partition that equals
+    /// another one in every field is treated as the same partition.
     fn overlap(&self, partitions: &[Partition]) -> bool {
         let placed: Vec<_> =
             partitions.iter().filter(|p| p.start.0 != 0).map(|p| (p, self.extent(p))).collect();
@@ -49,7 +49,7 @@ impl V2Validator {
         })
     }
 
-    /// The first and the last sector; one of unknown size is taken to be one sector.
+    /// The first and the last sector; a partition of unknown size counts as one sector.
     fn extent(&self, partition: &Partition) -> (i128, i128) {
         let Partition { start: WholeNumber(start), size: WholeNumber(size), .. } = *partition;
         let end = if size == 0 { start } else { start.wrapping_add(size).wrapping_sub(1) };
@@ -70,7 +70,7 @@ impl V2Validator {
             self.report.warning(&path.key("label"), message);
         }
         if self.minor >= 3 {
-            // The translator to 2.3 says both of every partition.
+            // The translator to 2.3 sets both fields of every partition.
             self.deprecated(&path.key("size"), "size is deprecated; use sizeMB instead");
             self.deprecated(&path.key("start"), "start is deprecated; use startMB instead");
         }

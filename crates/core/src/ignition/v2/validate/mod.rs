@@ -1,5 +1,5 @@
-//! What Ignition 0.35 refuses or warns about in a config of specification 2, each finding with its
-//! JSON path. As there, what lies below something that is wrong as a whole is not looked at.
+//! The errors and warnings of Ignition 0.35 for a config of specification 2, each with its JSON
+//! path. As there, nothing below an invalid object is checked.
 
 mod disk;
 mod storage;
@@ -11,7 +11,7 @@ use crate::ignition::data_url;
 use crate::ignition::report::{ConfigPath, IgnitionReport, ReportSeverity};
 use crate::ignition::version::IgnitionVersion;
 
-/// How the names of systemd units end.
+/// The suffixes of systemd unit names.
 const UNIT_SUFFIXES: [&str; 12] = [
     ".service",
     ".socket",
@@ -34,7 +34,7 @@ pub fn validate(config: &Config) -> IgnitionReport {
 }
 
 /// Validates a config by the rules of `2.<minor>`. With 3, it is validated as the 2.3 config that
-/// the translator would make of it: the same but for the unit of partitions.
+/// the translator would make of it: only the unit of partition sizes differs.
 pub(super) fn validate_as(config: &Config, minor: u8) -> IgnitionReport {
     let mut validator = V2Validator { minor, report: IgnitionReport::default() };
     let root = ConfigPath::root();
@@ -67,7 +67,7 @@ impl V2Validator {
         }
     }
 
-    /// Adds findings about something as a whole; whether it is worth looking further into.
+    /// Adds findings about an object as a whole. Returns whether to validate its fields.
     fn report_problems(
         &mut self,
         problems: impl IntoIterator<Item = &'static str>,
@@ -199,7 +199,7 @@ impl V2Validator {
         }
     }
 
-    /// The deprecated way to make a user does not go together with the one that replaced it.
+    /// The deprecated way to create a user cannot be combined with the one that replaced it.
     fn user_with_create(&mut self, user: &PasswdUser, path: &ConfigPath) {
         let message = "the create object has been deprecated in favor of user-level options";
         self.report.warning(path, message);
@@ -233,7 +233,7 @@ fn contents_problem(contents: &str) -> Option<String> {
     Some(format!("invalid unit content: {problem}"))
 }
 
-/// A path that must be absolute; that it could be simplified does not matter here.
+/// A path that must be absolute. It need not be normalized.
 fn path_problem(path: &str) -> Option<&'static str> {
     (!path.starts_with('/')).then_some("path not absolute")
 }

@@ -7,7 +7,7 @@ use super::{V2Validator, path_problem};
 use crate::ignition::report::ConfigPath;
 
 impl V2Validator {
-    /// Nodes in file systems that are not there, and file systems that are there twice.
+    /// Reports nodes in unknown file systems, and duplicate file systems.
     pub(super) fn filesystem_names(&mut self, storage: &Storage, path: &ConfigPath) {
         let mut names = HashSet::from(["root"]);
         let mut shadows = Vec::new();
@@ -181,7 +181,7 @@ impl V2Validator {
     }
 }
 
-/// The deprecated way to make a file system does not go together with what replaced it.
+/// The deprecated way to create a file system cannot be combined with the one that replaced it.
 fn create_problems(mount: &Mount) -> impl Iterator<Item = &'static str> {
     let create = mount.create.is_some();
     let wipe = (create && mount.wipe_filesystem)

@@ -1,5 +1,3 @@
-//! Tables for this part.
-
 use serde_json::{Value, json};
 
 use super::super::parse;
@@ -16,7 +14,7 @@ fn findings(minor: u8, section: &str, contents: Value) -> Vec<String> {
 }
 
 #[test]
-fn sources_by_version() {
+fn each_version_accepts_its_own_url_schemes() {
     let file = |source: &str| {
         json!({"files": [{"filesystem": "root", "path": "/a", "mode": 420,
         "contents": {"source": source}}]})
@@ -59,7 +57,7 @@ fn check_storage(cases: Vec<(u8, Value, Vec<&str>)>) {
 }
 
 #[test]
-fn filesystems() {
+fn filesystems_are_validated() {
     let format = |format: &str, label: &str| {
         json!({"filesystems": [
         {"name": "a", "mount": {"device": "/dev/a", "format": format, "label": label}}]})
@@ -100,7 +98,7 @@ fn filesystems() {
 }
 
 #[test]
-fn disks_files_and_raid_arrays() {
+fn disks_files_and_raid_arrays_are_validated() {
     let parts = |partitions: Value| json!({"disks": [{"device": "/d", "partitions": partitions}]});
     let file = |mut file: Value| {
         file["path"] = json!("/a");
@@ -162,7 +160,7 @@ fn disks_files_and_raid_arrays() {
 }
 
 #[test]
-fn units_and_users() {
+fn units_and_users_are_validated() {
     for (section, contents, expected) in [
         (
             "systemd",
@@ -202,7 +200,7 @@ fn units_and_users() {
 }
 
 #[test]
-fn the_version_of_a_config_in_memory() {
+fn the_version_of_a_config_in_memory_is_validated() {
     for (version, problem) in [
         ("2.2.0", None),
         ("2.0.0", None),
