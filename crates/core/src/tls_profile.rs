@@ -1,17 +1,17 @@
-//! What a server speaks by a TLS profile: the flags that a profile stands for.
+//! Translates a TLS profile into the flags of a server.
 
 use crate::api::TLSSecurityProfile;
 
-/// The lowest version and the suites, as flags name them.
+/// The minimum version and the cipher suites, as flags name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsParameters {
-    /// As `VersionTLS12`.
+    /// For example `VersionTLS12`.
     pub min_version: String,
     /// IANA names.
     pub cipher_suites: Vec<String>,
 }
 
-/// The names of OpenSSL and those of IANA, for the suites that can be spoken at all.
+/// OpenSSL and IANA names of the supported cipher suites.
 const SUITES: [(&str, &str); 21] = [
     ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
     ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
@@ -35,11 +35,11 @@ const SUITES: [(&str, &str); 21] = [
     ("AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"),
     ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
 ];
-/// How many of them each ready-made profile has.
+/// How many of them each predefined profile has.
 const MODERN_SUITES: usize = 3;
 const INTERMEDIATE_SUITES: usize = 9;
 
-/// What a profile stands for. None, or one that says nothing, is `Intermediate`.
+/// The parameters of a profile. No profile, or an empty one, means `Intermediate`.
 #[must_use]
 pub fn tls_parameters(profile: Option<&TLSSecurityProfile>) -> TlsParameters {
     let ready_made = |min_version: &str, count: usize| TlsParameters {
@@ -74,7 +74,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn profiles() {
+    fn profiles_translate_to_flags() {
         let of = |profile: Value| {
             let profile: TLSSecurityProfile = serde_json::from_value(profile).unwrap();
             let spoken = tls_parameters(Some(&profile));

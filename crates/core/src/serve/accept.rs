@@ -1,25 +1,26 @@
-//! Which version of the Ignition specification a client gets.
+//! Chooses the version of the Ignition specification for a client.
 
 use super::error::ServeError;
 use crate::ignition::IgnitionVersion;
 
-/// What clients get that do not ask: browsers, scripts, and the machines of old.
+/// The version for clients that request none: browsers, scripts, and old machines.
 const DEFAULT_VERSION: IgnitionVersion = IgnitionVersion::new(2, 2);
-/// The subtype of the media type that asks for a version.
+/// The subtype of the media type that requests a version.
 const IGNITION_SUBTYPE: &str = "vnd.coreos.ignition+json";
 
-/// One thing that the client takes.
+/// One item of the `Accept` header.
 struct AcceptItem<'a> {
     subtype: &'a str,
     version: Option<IgnitionVersion>,
     weight: f64,
 }
 
-/// The version that a client gets: the first one that it takes, best first. A client that names none, but is an
-/// Ignition that only reads specification 3, gets the oldest version that all of those read.
+/// The version for a client: the first acceptable one, by preference. A client that requests none
+/// but is an Ignition that only reads specification 3 gets the oldest version that all of those
+/// read.
 ///
 /// # Errors
-/// The client asks for a version that there is none of.
+/// The client requests a version that does not exist.
 pub fn served_version(
     accept: Option<&str>,
     user_agent: Option<&str>,
@@ -36,7 +37,7 @@ pub fn served_version(
     }
 }
 
-/// A header may be long and is somebody else's text; it goes into the log.
+/// The header is untrusted and may be long, and it is logged.
 fn truncate_header(header: &str) -> String {
     header.chars().take(200).collect()
 }
@@ -55,18 +56,19 @@ fn parse_item(text: &str) -> Option<AcceptItem<'_>> {
     Some(AcceptItem { subtype, version, weight: weight.unwrap_or(1.0) })
 }
 
-/// The version that is served to whoever reads `asked`.
+/// The version to serve to a client that reads `asked`.
 fn nearest_served(asked: &IgnitionVersion) -> Option<IgnitionVersion> {
     match (asked.major, asked.minor) {
         (2, 2..) => Some(DEFAULT_VERSION),
         (3, minor @ 0..=5) => Some(IgnitionVersion::new(3, minor)),
-        // Newer machines read what older ones do.
+        // Newer machines read older versions.
         (3, 6..) => Some(IgnitionVersion::MAX),
         _ => None,
     }
 }
 
-/// Whether this is an Ignition from 2.3 on. All of them name their version in `Accept`, unless a proxy takes it away.
+/// Whether this is Ignition 2.3 or later. All of these send their version in `Accept`, unless a
+/// proxy removes the header.
 fn reads_only_spec_3(user_agent: &str) -> bool {
     let number = user_agent.strip_prefix("Ignition/").and_then(|rest| rest.split(' ').next());
     number
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn one_version() {
+    fn each_version_maps_to_a_served_one() {
         for (asked, expected) in [
             ("2.2.0", Some("2.2.0")),
             ("2.2.0-beta", Some("2.2.0")),
@@ -105,7 +107,7 @@ mod tests {
             ("3.6.0-experimental", Some("3.5.0")),
             ("3.6.0", Some("3.5.0")),
             ("3.100.0", Some("3.5.0")),
-            // These are no versions, so none is asked for.
+            // Not versions, so nothing is requested.
             ("1", Some("2.2.0")),
             ("3.5", Some("2.2.0")),
             ("v3.3.0", Some("2.2.0")),
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_headers() {
+    fn accept_headers_are_ranked() {
         let ignition = |rest: &str| rest.replace('@', IGNITION);
         for (accept, expected) in [
             ("", Some("2.2.0")),
@@ -129,20 +131,20 @@ mod tests {
             // Ignition 0.x and 2.x.
             ("@; version=2.4.0, @; version=1; q=0.5, */*; q=0.1", Some("2.2.0")),
             ("@;version=3.3.0, */*;q=0.1", Some("3.3.0")),
-            // The heaviest item decides, though another one would do.
+            // The item with the highest weight decides, even if another one would do.
             ("@;version=4.0.0, @;version=3.3.0;q=0.5", None),
             ("@;version=4.0.0;q=0.2, @;version=3.3.0;q=0.5", Some("3.3.0")),
-            // Among equals the first one.
+            // The first one wins among equals.
             ("@;version=3.1.0, @;version=3.3.0", Some("3.1.0")),
-            // Weights are not checked for their range.
+            // The range of weights is not checked.
             ("@;version=3.1.0, @;version=3.3.0;q=7", Some("3.3.0")),
             ("@;version=3.1.0;q=x;q=0.1, @;version=3.3.0;q=0.5", Some("3.3.0")),
-            // The first valid one of several.
+            // The first valid item wins.
             ("@;version=x;version=3.2.0;version=3.3.0", Some("3.2.0")),
             // Names are exact.
             ("@;Version=3.3.0", Some("2.2.0")),
             ("@;version =3.3.0", Some("2.2.0")),
-            // The main type is not looked at.
+            // The main type is ignored.
             ("text/vnd.coreos.ignition+json;version=3.3.0", Some("3.3.0")),
             ("vnd.coreos.ignition+json;version=3.3.0", Some("2.2.0")),
             ("application/json;version=3.3.0", Some("2.2.0")),
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_not_ask() {
+    fn clients_that_request_no_version_get_a_default() {
         for (agent, expected) in [
             (None, "2.2.0"),
             (Some("curl/8"), "2.2.0"),
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_says_what_was_asked() {
+    fn the_error_contains_the_requested_version() {
         let refusal = served_version(Some("a/vnd.coreos.ignition+json;version=1.0.0"), None);
         let refusal = refusal.unwrap_err();
         assert_eq!(refusal.status(), 400);

@@ -1,4 +1,5 @@
-//! The answer itself: the Ignition config of a pool with everything that the server adds, in the version asked for.
+//! Assembles the response: a pool's Ignition config with everything that the server adds, in the
+//! requested version.
 
 use super::enrol::{self, SealingConfig};
 use super::error::ServeError;
@@ -11,40 +12,40 @@ use crate::ignition::convert::from_current;
 use crate::ignition::{Config, IgnitionVersion, parse_and_upgrade};
 use serde_json::Value;
 
-/// Where the answer is given.
+/// Where the server gets its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServeMode {
-    /// Out of the API.
+    /// From the API server.
     Cluster,
-    /// Out of a folder, while there is no API yet.
+    /// From a directory, before there is an API server.
     Bootstrap,
 }
 
-/// What an answer is made of.
+/// The inputs of a response.
 #[derive(Clone, Copy)]
 pub struct ServeInputs<'a> {
     /// The rendered config.
     pub machine_config: &'a MachineConfig,
-    /// Whom machines trust; a home without one adds nothing.
+    /// The CA certificates for machines; nothing is added without it.
     pub controller_config: Option<&'a ControllerConfig>,
-    /// How a machine reaches the API.
+    /// The machine's kubeconfig.
     pub kubeconfig: &'a [u8],
     /// The image that was built for the pool.
     pub image: Option<&'a str>,
     /// Certificates for image registries, by the registry's name.
     pub certificates: &'a [(String, Vec<u8>)],
-    /// Where the answer is given.
+    /// Where the server gets its objects.
     pub mode: ServeMode,
-    /// How the answer is split, if it is.
+    /// How the response is split, if it is.
     pub sealing: Option<&'a SealingConfig>,
-    /// How the machine completes its first boot, if the server has a say in it.
+    /// How the machine completes its first boot, if the server provides the binary.
     pub first_boot: Option<&'a FirstBootConfig>,
 }
 
 impl std::fmt::Debug for ServeInputs<'_> {
-    /// Names alone: the rest is not for logs.
+    /// Only names: the rest may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inputs")
+        f.debug_struct("ServeInputs")
             .field("machine_config", &self.machine_config.metadata.name)
             .field("image", &self.image)
             .field("mode", &self.mode)
@@ -52,39 +53,39 @@ impl std::fmt::Debug for ServeInputs<'_> {
     }
 }
 
-/// What a client asked for.
+/// What a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigRequest {
     /// The version of the Ignition specification.
     pub version: IgnitionVersion,
-    /// The index of the etcd member that the machine is to be.
+    /// The index of the machine's etcd member.
     pub etcd_index: Option<u16>,
-    /// Which part.
+    /// Which half of the config.
     pub half: ConfigHalf,
 }
 
-/// Which part of a config. Without a split there is only the open one, and it is everything.
+/// A half of a config. A config that is not split consists of the public half only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ConfigHalf {
-    /// What everyone gets.
+    /// For everyone.
     #[default]
     Public,
-    /// What a machine gets that is known.
+    /// For enrolled machines.
     Sealed,
 }
 
-/// Makes the answer.
+/// Assembles the response.
 ///
 /// # Errors
-/// The config cannot be read, or cannot be said in that version.
-pub fn assemble(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Result<Vec<u8>, ServeError> {
+/// The config cannot be parsed, or cannot be expressed in the requested version.
+pub fn assemble(inputs: &ServeInputs<'_>, request: &ConfigRequest) -> Result<Vec<u8>, ServeError> {
     let raw = inputs.machine_config.spec.config.as_ref().unwrap_or(&Value::Null);
     let (mut config, _) = parse_and_upgrade(raw)?;
     let mut machine_config = inputs.machine_config.clone();
-    if let Some(index) = asked.etcd_index {
+    if let Some(index) = request.etcd_index {
         etcd_index::substitute_index(&mut config, index);
     }
-    move_kernel_arguments(&mut config, &mut machine_config, &asked.version)?;
+    move_kernel_arguments(&mut config, &mut machine_config, &request.version)?;
     if let Some(controller_config) = inputs.controller_config {
         files::add_ca_bundles(&mut config, controller_config);
     }
@@ -94,7 +95,7 @@ pub fn assemble(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Result<Vec<u
     files::add_file(&mut config, path::NODE_ANNOTATIONS, &annotations);
     if let Some(image) = inputs.image {
         machine_config.spec.os_image_url = Some(image.to_owned());
-        // What the tag of the other image meant counts no more.
+        // The digest belongs to the image that was just replaced.
         if let Some(annotations) = &mut machine_config.metadata.annotations {
             annotations.remove(annotation::machinist::OS_IMAGE_PINNED);
         }
@@ -105,7 +106,7 @@ pub fn assemble(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Result<Vec<u
         files::add_file(&mut config, &files::registry_certificate_path(registry), certificate);
     }
     let inner = match inputs.mode {
-        ServeMode::Cluster => &asked.version,
+        ServeMode::Cluster => &request.version,
         ServeMode::Bootstrap => &IgnitionVersion::MAX,
     };
     let encapsulated = manifest::encapsulated(&machine_config, inner)?;
@@ -114,24 +115,24 @@ pub fn assemble(inputs: &ServeInputs<'_>, asked: &ConfigRequest) -> Result<Vec<u
         super::first_boot::add_first_boot(&mut config, first_boot);
     }
     let config = match inputs.sealing {
-        Some(sealing) => select_half(config, sealing, asked)?,
+        Some(sealing) => select_half(config, sealing, request)?,
         None => config,
     };
-    let converted = from_current(&config, &asked.version)?;
+    let converted = from_current(&config, &request.version)?;
     Ok(escape_html(serde_json::to_vec(&converted)?))
 }
 
 fn select_half(
     config: Config,
     sealing: &SealingConfig,
-    asked: &ConfigRequest,
+    request: &ConfigRequest,
 ) -> Result<Config, ServeError> {
     let halves = seal::split(config, &sealing.paths)?;
-    if asked.half == ConfigHalf::Sealed {
+    if request.half == ConfigHalf::Sealed {
         return Ok(halves.sealed);
     }
     let mut public = halves.public;
-    enrol::add_enrolment(&mut public, sealing, asked.etcd_index);
+    enrol::add_enrolment(&mut public, sealing, request.etcd_index);
     Ok(public)
 }
 
@@ -140,7 +141,8 @@ fn pre_built_image(config: &MachineConfig) -> Option<&str> {
     annotations.get(annotation::PRE_BUILT_IMAGE).map(String::as_str).filter(|it| !it.is_empty())
 }
 
-/// Before 3.3 Ignition knows no kernel arguments: the daemon sets them then, as it does those of the MachineConfig.
+/// Ignition before 3.3 has no kernel arguments. The daemon sets them instead, like those of the
+/// MachineConfig.
 fn move_kernel_arguments(
     config: &mut Config,
     machine_config: &mut MachineConfig,

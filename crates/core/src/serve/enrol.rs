@@ -1,7 +1,9 @@
-//! Enrolment: how a machine with a key of its own becomes known, and what it needs for that in its first config.
+//! Enrolment: how a machine gets a certificate for its own key, and what its first config must
+//! contain for that.
 //!
-//! The machine makes a key and asks for a certificate. The home keeps the request; it is granted by a provisioning
-//! token or by a person, and the certificate then opens the sealed half of one pool's config.
+//! The machine creates a key and requests a certificate. The API server stores the request. A
+//! provisioning token or an administrator approves it, and the certificate then gives access to the
+//! sealed half of one pool's config.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +14,39 @@ use super::files;
 use crate::ignition::Config;
 use crate::ignition::schema::Unit;
 
-/// The label of the Secrets that keep requests; its value is where the request stands.
+/// The label of the Secrets that store requests; its value is the state of the request.
 pub const ENROLMENT_LABEL: &str = "machinist.dev/enrolment";
-/// The type of those Secrets.
+/// The type of these Secrets.
 pub const SECRET_TYPE: &str = "machinist.dev/enrolment";
-/// What the names of those Secrets begin with; the id follows.
+/// The prefix of the names of these Secrets; the id follows.
 pub const SECRET_PREFIX: &str = "enrolment-";
 /// The Secret with the CA that signs the certificates.
 pub const ENROLMENT_CA_SECRET: &str = "machine-config-server-enrolment-ca";
-/// Where a machine finds whom to ask.
+/// The file with the server and pool to enrol with.
 pub const INSTRUCTIONS_FILE: &str = "/etc/machinist/enrol.json";
-/// Where it finds whom to trust.
+/// The file with the CA certificates to trust.
 pub const CA_FILE: &str = "/etc/machinist/enrol-ca.crt";
-/// Where a provisioning token may lie: whoever writes the pointer config puts it there.
+/// The file with a provisioning token, if whoever writes the pointer config puts one there.
 pub const TOKEN_FILE: &str = "/etc/machinist/enrol-token";
-/// There once the machine has everything.
+/// Exists once the machine is enrolled.
 pub const DONE_FILE: &str = "/etc/machinist/enrolled";
-/// The machine's own key.
+/// The machine's private key.
 pub const KEY_FILE: &str = "/etc/machinist/enrol.key";
-/// The folder of these files.
+/// The directory of these files.
 pub const ENROLMENT_DIR: &str = "/etc/machinist";
-/// Everything that an enrolment leaves on a machine, but for what was in the sealed half.
+/// All files that an enrolment leaves on a machine, except those of the sealed half.
 pub const ENROLMENT_FILES: [&str; 5] =
     [INSTRUCTIONS_FILE, CA_FILE, TOKEN_FILE, KEY_FILE, DONE_FILE];
 /// The unit that enrols the machine.
 pub const ENROLMENT_UNIT: &str = "machinist-enrol.service";
-/// What enables it: a link in the folder of units.
+/// The link in the unit directory that enables the unit.
 pub const ENROLMENT_UNIT_LINK: &str = "multi-user.target.wants/machinist-enrol.service";
-/// As many requests may wait for a person.
+/// At most this many requests may wait for approval.
 pub const MAX_PENDING: usize = 1000;
 
 const USER_PREFIX: &str = "machinist:enrolled:";
 const GROUP_PREFIX: &str = "machinist:pool:";
-/// Everything that needs the other half waits for it.
+/// Everything that needs the sealed half waits for this unit.
 const UNIT_TEXT: &str = "[Unit]
 Description=Enrol this machine and fetch the sealed half of its config
 ConditionPathExists=!/etc/machinist/enrolled
@@ -64,33 +66,33 @@ RestartSec=10
 WantedBy=multi-user.target
 ";
 
-/// How the halves of a pool's config come together again.
+/// How the halves of a pool's config are reunited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingConfig {
     /// The pool.
     pub pool: String,
-    /// Where machines reach the server.
+    /// The URL of the server.
     pub url: String,
-    /// Whom they are to trust there, as PEM.
+    /// The CA certificates that machines trust the server with, as PEM.
     pub ca_bundle: String,
-    /// Paths that are sealed because somebody says so.
+    /// Paths that are sealed because an annotation names them.
     pub paths: Vec<String>,
 }
 
-/// Whom a machine asks, as it finds it on its disk.
+/// The content of [`INSTRUCTIONS_FILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnrolInstructions {
-    /// The server.
+    /// The URL of the server.
     pub server: String,
     /// The machine's pool.
     pub pool: String,
-    /// The index of the etcd member that it is to be.
+    /// The index of the machine's etcd member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_index: Option<u16>,
 }
 
-/// Adds to the public half what a machine needs to get the other one.
+/// Adds the files and the unit with which a machine fetches the sealed half.
 pub(super) fn add_enrolment(config: &mut Config, sealing: &SealingConfig, etcd_index: Option<u16>) {
     let (server, pool) = (sealing.url.clone(), sealing.pool.clone());
     let instructions = EnrolInstructions { server, pool, etcd_index };
@@ -105,7 +107,7 @@ pub(super) fn add_enrolment(config: &mut Config, sealing: &SealingConfig, etcd_i
     });
 }
 
-/// The user and the group that the certificate of a machine names: its key, and its pool.
+/// The user and the group in a machine's certificate: its key, and its pool.
 #[must_use]
 pub fn subject(pool: &str, id: &str) -> (String, String) {
     (format!("{USER_PREFIX}{id}"), format!("{GROUP_PREFIX}{pool}"))
@@ -118,19 +120,19 @@ pub fn id_for_pool<'a>(user: &'a str, groups: &[String], pool: &str) -> Option<&
     groups.iter().any(|group| group.strip_prefix(GROUP_PREFIX) == Some(pool)).then_some(id)
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnrolmentState {
-    /// It waits for a person.
+    /// The request waits for an administrator.
     Pending,
     /// The machine may have its certificate.
     Approved,
-    /// It may not.
+    /// The request was denied.
     Denied,
 }
 
 impl EnrolmentState {
-    /// The word for it.
+    /// The value of the label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -140,7 +142,7 @@ impl EnrolmentState {
         }
     }
 
-    /// Reads the word. One that nobody knows lets nobody in.
+    /// Parses the value of the label. An unknown value counts as pending, so that it admits nobody.
     #[must_use]
     pub fn parse(word: &str) -> Self {
         match word {
@@ -151,25 +153,25 @@ impl EnrolmentState {
     }
 }
 
-/// What is kept of a request.
+/// The stored form of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnrolmentRecord {
     /// Its id: the hash of the machine's key.
     pub id: String,
     /// The pool.
     pub pool: String,
-    /// What the machine calls itself; anyone can say anything.
+    /// The name that the machine gave itself. Not verified.
     pub name: String,
-    /// Where the request came from.
+    /// The IP address that the request came from.
     pub address: String,
-    /// Who granted it: the id of a token, or nothing.
+    /// The id of the token that approved it; empty if an administrator did.
     pub token: String,
-    /// Where it stands.
+    /// The state of the request.
     pub state: EnrolmentState,
 }
 
 impl EnrolmentRecord {
-    /// The data of the Secret that keeps it; where it stands is in the label.
+    /// The data of the Secret that stores it; the state is in the label.
     #[must_use]
     pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
         let fields = [
@@ -206,32 +208,32 @@ impl EnrolmentRecord {
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnrolmentStep {
-    /// The machine gets its certificate.
+    /// Issue the certificate.
     Sign,
-    /// It is granted; that is to be written down first.
+    /// Approve: record the approval before issuing the certificate.
     Approve,
-    /// It is written down, and waits.
+    /// Record the request, which then waits.
     RecordPending,
-    /// It waits.
+    /// The request keeps waiting.
     Wait,
-    /// No.
+    /// Refuse.
     Deny,
-    /// There are too many that wait.
+    /// Refuse: too many requests are waiting.
     TooManyPending,
-    /// Nobody here can grant it but by a token.
+    /// Refuse: nobody can approve it, so a token is needed.
     NeedsToken,
 }
 
-/// What is known when a request comes.
+/// What is known when a request arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnrolmentFacts {
-    /// Where the request of this key for this pool stands, if it is known.
+    /// The state of this key's request for this pool, if there is one.
     pub state: Option<EnrolmentState>,
-    /// Whether a token came with it that lets the machine in.
+    /// Whether a valid token came with it.
     pub has_token: bool,
-    /// Whether there is somebody who can look at it.
+    /// Whether an administrator can approve it later.
     pub can_wait: bool,
-    /// How many others wait.
+    /// How many other requests are waiting.
     pub waiting: usize,
 }
 
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_a_request() {
+    fn each_request_gets_the_right_decision() {
         use EnrolmentState::{Approved, Denied, Pending};
         for (state, has_token, can_wait, waiting, expected) in [
             (None, false, true, 0, EnrolmentStep::RecordPending),
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_were() {
+    fn records_survive_a_round_trip() {
         let record = EnrolmentRecord {
             id: "abc".into(),
             pool: "worker".into(),
@@ -296,7 +298,7 @@ mod tests {
             EnrolmentRecord::from_secret(&name, "approved", &record.to_secret_data()),
             Some(record.clone())
         );
-        // A label that somebody mistyped lets nobody in.
+        // A mistyped label admits nobody.
         let odd =
             EnrolmentRecord::from_secret(&name, "Approved", &record.to_secret_data()).unwrap();
         assert_eq!(odd.state, EnrolmentState::Pending);

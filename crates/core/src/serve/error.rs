@@ -1,33 +1,35 @@
-//! Why there is no answer, and with which status that is said.
+//! Why a request is refused, and with which HTTP status.
 //!
-//! Ignition tries again for ever on 5xx and gives up on 4xx. So what may come right by itself is 5xx.
+//! Ignition retries forever on 5xx and gives up on 4xx, so everything that may resolve itself is
+//! 5xx.
 
 use crate::ignition::convert::ConvertError;
 use crate::ignition::{IgnitionError, IgnitionVersion};
 
-/// How long a machine is asked to wait before it tries again, in seconds. Ignition has its own opinion; others listen.
+/// The `Retry-After` of a temporary failure, in seconds. Ignition ignores it; other clients honour
+/// it.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// Why there is no answer.
+/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The client asks for a version that there is none of.
+    /// The client requests a version that does not exist.
     #[error("unsupported Ignition version in Accept header: {0}")]
     UnsupportedVersion(String),
-    /// The index of the etcd member is none.
-    #[error("etcd_index is {0:?}: it has to be a whole number from 0 to 9999")]
+    /// The index of the etcd member is invalid.
+    #[error("etcd_index is {0:?}: use an integer from 0 to 9999")]
     InvalidEtcdIndex(String),
-    /// There is no such pool.
-    #[error("there is no MachineConfigPool {0:?}")]
+    /// The pool does not exist.
+    #[error("MachineConfigPool {0:?} does not exist")]
     UnknownPool(String),
     /// The pool has no rendered config yet.
     #[error(
-        "MachineConfigPool {0:?} names no rendered config yet; see its conditions and the controller's log"
+        "MachineConfigPool {0:?} has no rendered config yet; see its conditions and the controller's log"
     )]
     NotRendered(String),
-    /// The rendered config is not there, or not yet.
+    /// The rendered config does not exist, or not yet.
     #[error(
-        "MachineConfigPool {pool:?} names the MachineConfig {config:?}, which is not there (yet)"
+        "MachineConfigPool {pool:?} refers to the MachineConfig {config:?}, which does not exist (yet)"
     )]
     ConfigMissing {
         /// The pool.
@@ -35,21 +37,21 @@ pub enum ServeError {
         /// The config that it names.
         config: String,
     },
-    /// A file of the bootstrap folder is not there.
-    #[error("{0} is not there")]
+    /// A file of the bootstrap directory is missing.
+    #[error("{0} does not exist")]
     FileMissing(String),
-    /// Only the control plane is served while the cluster is being made.
+    /// Only the control plane is served during the installation of the cluster.
     #[error("refusing to serve bootstrap configuration to pool {0:?}")]
     NotInBootstrap(String),
-    /// There is no ControllerConfig.
+    /// The ControllerConfig is missing.
     #[error(
         "could not get controllerconfig: there is no ControllerConfig machine-config-controller"
     )]
     NoControllerConfig,
-    /// What the kubeconfig is made of is not there.
-    #[error("the kubeconfig for machines cannot be made: {0}")]
+    /// An input of the kubeconfig is missing.
+    #[error("cannot create the kubeconfig for machines: {0}")]
     Kubeconfig(String),
-    /// A certificate for an image registry cannot be had.
+    /// The certificate of an image registry is not available.
     #[error("{0}")]
     Certificate(String),
     /// An object cannot be read.
@@ -58,44 +60,44 @@ pub enum ServeError {
     /// The Ignition config of the MachineConfig is not valid.
     #[error("parsing Ignition config failed with error: {0}")]
     Ignition(#[from] IgnitionError),
-    /// Kernel arguments that are to go cannot be said in an older version.
+    /// Kernel arguments to remove cannot be expressed in an older version.
     #[error(
         "failed to migrate kernel args can't serve version {0} with ignition KernelArguments.ShouldNotExist populated"
     )]
     KernelArgumentsUnsupported(IgnitionVersion),
-    /// The version that was asked for cannot say what the config says.
+    /// The requested version cannot express the config.
     #[error("failed to convert config: {0}")]
     Convert(#[from] ConvertError),
-    /// The answer cannot be written as JSON.
-    #[error("cannot write the answer: {0}")]
+    /// The response cannot be encoded as JSON.
+    #[error("cannot encode the response: {0}")]
     Encode(#[from] serde_json::Error),
-    /// Whoever asks has no right to it.
+    /// The client is not authenticated.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// Whoever asks must not ask from there.
+    /// The client is not allowed to do this.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// The home does not take down that a token was used.
-    #[error("the use of the provisioning token cannot be recorded: {0}")]
+    /// The API server does not record the use of a token.
+    #[error("cannot record the use of the provisioning token: {0}")]
     TokenUseNotRecorded(String),
-    /// A secret is where it cannot be sealed.
+    /// A secret is in a place that cannot be sealed.
     #[error(
-        "the config cannot be sealed: {0}; Ignition needs it before the machine is known: move it to a file of its own"
+        "the config cannot be sealed: {0}; Ignition needs it before the machine is enrolled; move it to a separate file"
     )]
     Unsealable(String),
-    /// A request for a certificate is none.
-    #[error("the request for a certificate is not one: {0}")]
+    /// The certificate request is invalid.
+    #[error("the certificate request is invalid: {0}")]
     BadRequest(String),
-    /// The home does not keep a request for a certificate.
-    #[error("the enrolment cannot be kept: {0}")]
+    /// The API server does not store a certificate request.
+    #[error("cannot store the enrolment: {0}")]
     EnrolmentNotStored(String),
-    /// Whoever asks asks too often.
+    /// The client sends too many requests.
     #[error("too many requests from this address")]
     TooManyRequests,
 }
 
 impl ServeError {
-    /// The status that says it.
+    /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -103,7 +105,7 @@ impl ServeError {
             Self::Unauthorized(_) => 401,
             Self::Forbidden(_) => 403,
             Self::UnknownPool(_) | Self::FileMissing(_) => 404,
-            // Ignition waits on 503, and would give up on 429.
+            // Ignition retries on 503, and would give up on 429.
             Self::NotRendered(_)
             | Self::ConfigMissing { .. }
             | Self::NoControllerConfig
@@ -122,7 +124,7 @@ impl ServeError {
         }
     }
 
-    /// After how many seconds to try again, where that is worth saying.
+    /// The `Retry-After` header, if the failure is temporary.
     #[must_use]
     pub fn retry_after(&self) -> Option<u32> {
         (self.status() == 503).then_some(RETRY_AFTER_SECONDS)

@@ -1,4 +1,5 @@
-//! The index of an etcd member: what is written for every member alike has it as a Go template variable.
+//! The index of an etcd member. Configs that all members share contain it as a Go template
+//! variable.
 
 use super::error::ServeError;
 use super::route::query_parameter;
@@ -8,9 +9,9 @@ use crate::ignition::contents;
 use crate::ignition::data_url;
 use crate::ignition::schema::Resource;
 
-/// The variable.
+/// The template variable.
 const VARIABLE_NAME: &str = "etcd_index";
-/// Larger files do not hold templates.
+/// Larger files contain no templates.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Whether machines of a pool run etcd.
@@ -19,10 +20,10 @@ pub fn is_control_plane(pool: &str) -> bool {
     [object::POOL_MASTER, object::POOL_ARBITER].contains(&pool)
 }
 
-/// The index that a request names, if it names one that counts.
+/// The valid index in a request, if there is one.
 ///
 /// # Errors
-/// It is no index.
+/// The index is invalid.
 pub fn requested_index(pool: &str, query: Option<&str>) -> Result<Option<u16>, ServeError> {
     let Some(text) = query_parameter(query, VARIABLE_NAME).filter(|_| is_control_plane(pool))
     else {
@@ -36,8 +37,8 @@ pub fn requested_index(pool: &str, query: Option<&str>) -> Result<Option<u16>, S
     number.map(Some).ok_or_else(|| ServeError::InvalidEtcdIndex(text.chars().take(40).collect()))
 }
 
-/// Writes the index in place of the variable: in units, in drop-ins, and in files that the config holds. Other templates
-/// are left alone. Says whether there was anything to write.
+/// Replaces the variable by the index in units, drop-ins and inline files. Other templates stay
+/// unchanged. Returns whether anything was replaced.
 pub fn substitute_index(config: &mut Config, index: u16) -> bool {
     let index = index.to_string();
     let mut filled = false;
@@ -64,13 +65,13 @@ fn substitute_in_file(contents: &mut Resource, index: &str) -> bool {
         contents::decode(contents, MAX_FILE_BYTES).ok().and_then(|it| String::from_utf8(it).ok());
     let Some(filled) = decoded.and_then(|text| replaced(&text, index)) else { return false };
     contents.source = Some(data_url::encode(filled.as_bytes()));
-    // These were said of the template.
+    // The compression and the hash were those of the template.
     contents.compression = None;
     contents.verification.hash = None;
     true
 }
 
-/// The text with all variables replaced; none if it has no variable.
+/// The text with all variables replaced; `None` if it contains none.
 fn replaced(text: &str, index: &str) -> Option<String> {
     let (mut out, mut rest, mut found) = (String::new(), text, false);
     while let Some(start) = rest.find("{{") {
@@ -103,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn indices() {
+    fn the_index_of_a_request_is_validated() {
         let asked =
             |pool: &str, query: &str| requested_index(pool, Some(query)).map_err(|it| it.status());
         for (query, expected) in [
@@ -120,7 +121,7 @@ mod tests {
         ] {
             assert_eq!(asked("master", query), expected, "{query}");
             assert_eq!(asked("arbiter", query), expected, "{query}");
-            // Other machines run no etcd: the query means nothing there.
+            // Other machines run no etcd and ignore the query.
             assert_eq!(asked("worker", query), Ok(None), "{query}");
         }
     }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn units_dropins_and_files() {
+    fn the_variable_is_replaced_in_units_dropins_and_files() {
         let raw = json!({
             "ignition": {"version": "3.5.0"},
             "storage": {"files": [

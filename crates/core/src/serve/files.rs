@@ -8,12 +8,12 @@ use crate::ignition::Config;
 use crate::ignition::data_url;
 use crate::ignition::schema::{File, Resource};
 
-/// The certificates of the cloud provider.
+/// The CA certificates of the cloud provider.
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
-/// Everyone may read what the server adds.
+/// Everything that the server adds is world-readable.
 const MODE: i64 = 0o644;
 
-/// Adds a file at the end.
+/// Appends a file.
 pub(super) fn add_file(config: &mut Config, path: &str, contents: &[u8]) {
     config.storage.files.push(File {
         path: path.to_owned(),
@@ -24,7 +24,8 @@ pub(super) fn add_file(config: &mut Config, path: &str, contents: &[u8]) {
     });
 }
 
-/// Adds the certificates that machines trust; where the config has such a file, only its contents are replaced.
+/// Adds the CA certificates for machines; if the config already has such a file, only its contents
+/// are replaced.
 pub(super) fn add_ca_bundles(config: &mut Config, controller_config: &ControllerConfig) {
     let spec = &controller_config.spec;
     let api_server = spec.kube_api_server_serving_ca_data.as_ref();
@@ -38,7 +39,7 @@ pub(super) fn add_ca_bundles(config: &mut Config, controller_config: &Controller
     }
 }
 
-/// What the machine is to say of itself once it has a Node.
+/// The annotations that the machine sets on its Node.
 pub(super) fn node_annotations(config_name: &str, image: Option<&str>) -> Vec<u8> {
     let mut annotations = BTreeMap::from([
         (annotation::CURRENT_CONFIG, config_name),
@@ -53,7 +54,7 @@ pub(super) fn node_annotations(config_name: &str, image: Option<&str>) -> Vec<u8
     serde_json::to_vec(&annotations).unwrap_or_default()
 }
 
-/// Where the container runtime looks for the certificates of a registry.
+/// Where the container runtime looks for the CA certificates of a registry.
 pub(super) fn registry_certificate_path(registry: &str) -> String {
     format!("/etc/docker/certs.d/{registry}/ca.crt")
 }

@@ -1,40 +1,41 @@
-//! What a new machine needs to complete its first boot by itself: the program, and a unit that runs it
-//! after the network is there and before anything depends on the config.
+//! What a new machine needs to complete its first boot by itself: the binary, and a unit that runs
+//! it once the network is up and before anything depends on the config.
 //!
-//! Ignition fetches the program from the server, and takes it only if its hash is right.
+//! Ignition downloads the binary from the server and verifies its hash.
 
 use crate::ignition::Config;
 use crate::ignition::schema::{File, Resource, Unit, Verification};
 
-/// Where the program is put. Image-based hosts keep this folder from image to image.
+/// Where the binary is installed. Image-based hosts keep this directory across image updates.
 pub const BINARY_PATH: &str = "/usr/local/bin/machinist";
-/// The page of the server that the program is at.
+/// The server's route for the binary.
 pub const BINARY_ROUTE: &str = "/machinist";
 /// The unit that completes the first boot.
 pub const FIRST_BOOT_UNIT: &str = "machinist-firstboot.service";
 
-/// What enables the unit: links in the folder of units.
+/// The links in the unit directory that enable the unit.
 pub const UNIT_LINKS: [&str; 2] = [
     "multi-user.target.wants/machinist-firstboot.service",
     "kubelet.service.requires/machinist-firstboot.service",
 ];
-/// In the unit, the hash of the program that came with it: what a machine that leaves may remove.
-const BINARY_HASH_KEY: &str = "ProgramHash=sha512-";
+/// In the unit, the hash of the binary that came with it. `machinist leave` removes only that
+/// binary.
+const BINARY_HASH_KEY: &str = "ProgramHash=sha512-"; // words: keep
 
-/// Where the program comes from, and what becomes of the machine.
+/// Where the binary comes from, and which pool the machine joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstBootConfig {
-    /// Where machines reach the server, without a slash at the end.
+    /// The URL of the server, without a trailing slash.
     pub url: String,
-    /// The hash of the program, as hexadecimal digits.
+    /// The hash of the binary, in hexadecimal.
     pub sha512: String,
-    /// The pool that the machine joins, where no kubelet makes a Node for it.
+    /// The pool that the machine joins, if no kubelet creates a Node for it.
     pub join_pool: Option<String>,
 }
 
-/// Adds the program and the unit.
-pub(super) fn add_first_boot(config: &mut Config, birth: &FirstBootConfig) {
-    let FirstBootConfig { url, sha512, .. } = birth;
+/// Adds the binary and the unit.
+pub(super) fn add_first_boot(config: &mut Config, first_boot: &FirstBootConfig) {
+    let FirstBootConfig { url, sha512, .. } = first_boot;
     config.storage.files.push(File {
         path: BINARY_PATH.to_owned(),
         overwrite: Some(true),
@@ -49,15 +50,15 @@ pub(super) fn add_first_boot(config: &mut Config, birth: &FirstBootConfig) {
     config.systemd.units.push(Unit {
         name: FIRST_BOOT_UNIT.to_owned(),
         enabled: Some(true),
-        contents: Some(unit(birth)),
+        contents: Some(unit(first_boot)),
         ..Unit::default()
     });
 }
 
-/// It comes after the enrolment, which brings the secrets, and before whatever would run on a machine
-/// that is not as it should be. It restarts the machine itself where that is needed.
-fn unit(birth: &FirstBootConfig) -> String {
-    let join = birth.join_pool.as_ref().map(|pool| format!(" --join --pool {pool}"));
+/// The unit starts after the enrolment, which brings the secrets, and before anything that must not
+/// run on a half-configured machine. It reboots the machine itself if that is needed.
+fn unit(first_boot: &FirstBootConfig) -> String {
+    let join = first_boot.join_pool.as_ref().map(|pool| format!(" --join --pool {pool}"));
     let encapsulated = crate::api::names::path::ENCAPSULATED;
     format!(
         "[Unit]\n\
@@ -72,7 +73,7 @@ fn unit(birth: &FirstBootConfig) -> String {
          Type=oneshot\n\
          RemainAfterExit=yes\n\
          ExecStart={BINARY_PATH} firstboot{}\n\
-         # A registry may be away; what the host cannot do at all is not tried again.\n\
+         # Retries if a registry is unreachable, but not if the host cannot apply the config.\n\
          Restart=on-failure\n\
          RestartSec=30\n\
          RestartPreventExitStatus=3\n\
@@ -81,15 +82,15 @@ fn unit(birth: &FirstBootConfig) -> String {
          WantedBy=multi-user.target\n\
          RequiredBy=kubelet.service\n\
          \n\
-         # Not for systemd: machinist leave removes the program, if it still is this one.\n\
+         # Not for systemd: machinist leave removes the binary if it still has this hash.\n\
          [X-Machinist]\n\
          {BINARY_HASH_KEY}{}\n",
         join.unwrap_or_default(),
-        birth.sha512
+        first_boot.sha512
     )
 }
 
-/// The hash of the program that came with a unit, as hexadecimal digits.
+/// The hash of the binary that came with a unit, in hexadecimal.
 #[must_use]
 pub fn binary_hash(unit: &str) -> Option<&str> {
     unit.lines().find_map(|line| line.strip_prefix(BINARY_HASH_KEY))
@@ -102,12 +103,12 @@ mod tests {
     #[test]
     fn the_binary_is_fetched_by_its_hash() {
         let mut config = Config::default();
-        let mut birth = FirstBootConfig {
+        let mut first_boot = FirstBootConfig {
             url: "https://hub:22623".into(),
             sha512: "ab".into(),
             join_pool: Some("edge".into()),
         };
-        add_first_boot(&mut config, &birth);
+        add_first_boot(&mut config, &first_boot);
         let file = config.storage.files.iter().next().unwrap();
         assert_eq!(file.contents.source.as_deref(), Some("https://hub:22623/machinist"));
         assert_eq!(file.contents.verification.hash.as_deref(), Some("sha512-ab"));
@@ -115,19 +116,19 @@ mod tests {
         let text = config.systemd.units[0].contents.clone().unwrap();
         assert!(text.contains("machinist firstboot --join --pool edge\n"), "{text}");
         assert_eq!(binary_hash(&text), Some("ab"));
-        birth.join_pool = None;
-        assert!(unit(&birth).contains("machinist firstboot\n"));
+        first_boot.join_pool = None;
+        assert!(unit(&first_boot).contains("machinist firstboot\n"));
         assert_eq!(binary_hash("[Unit]\n"), None);
     }
 
-    /// What each line of the unit is worth, as systemd reads it.
+    /// The values of a key in the unit, as systemd splits them.
     fn words(text: &str, key: &str) -> Vec<String> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
     }
 
     #[test]
-    fn it_comes_after_the_network_and_before_whatever_needs_the_config() {
+    fn the_unit_starts_after_the_network_and_before_everything_that_needs_the_config() {
         let text =
             unit(&FirstBootConfig { url: String::new(), sha512: String::new(), join_pool: None });
         for (key, names) in [
@@ -145,7 +146,7 @@ mod tests {
             ),
             ("ConditionPathExists", &["/etc/ignition-machine-config-encapsulated.json"]),
             ("WantedBy", &["multi-user.target"]),
-            // A machine that is not as it should be takes no pods.
+            // A half-configured machine must not accept pods.
             ("RequiredBy", &["kubelet.service"]),
         ] {
             let found = words(&text, key);
@@ -154,7 +155,10 @@ mod tests {
             }
         }
         let enabled = ["WantedBy", "RequiredBy"].map(|key| words(&text, key).join(" "));
-        let folders = [format!("{}.wants", enabled[0]), format!("{}.requires", enabled[1])];
-        assert_eq!(folders.map(|folder| format!("{folder}/{FIRST_BOOT_UNIT}")), UNIT_LINKS);
+        let directories = [format!("{}.wants", enabled[0]), format!("{}.requires", enabled[1])];
+        assert_eq!(
+            directories.map(|directory| format!("{directory}/{FIRST_BOOT_UNIT}")),
+            UNIT_LINKS
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! How a new machine reaches the API for the first time.
+//! The kubeconfig with which a new machine first connects to the API server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::go::yaml::to_go_yaml;
 
-/// The kubeconfig with which a machine asks for its own certificate. Without a token it only says where the API is.
+/// The kubeconfig with which a machine requests its own certificate. Without a token it only
+/// contains the address of the API server.
 #[must_use]
 pub fn bootstrap_kubeconfig(server: &str, authority: &[u8], token: Option<&str>) -> String {
     let user = token.map_or_else(|| json!({}), |token| json!({"token": token}));
@@ -21,11 +22,11 @@ pub fn bootstrap_kubeconfig(server: &str, authority: &[u8], token: Option<&str>)
     }))
 }
 
-/// Why a kubeconfig cannot be handed out, if it cannot.
+/// Why a kubeconfig cannot be served, if it cannot.
 #[must_use]
 pub fn kubeconfig_problem(kubeconfig: &Value) -> Option<&'static str> {
     let clusters = kubeconfig.get("clusters").and_then(Value::as_array);
-    clusters.is_none_or(Vec::is_empty).then_some("it names no cluster")
+    clusters.is_none_or(Vec::is_empty).then_some("it contains no cluster")
 }
 
 #[cfg(test)]
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text() {
+    fn the_kubeconfig_contains_server_ca_and_token() {
         let text = bootstrap_kubeconfig("https://api:6443", b"CA", Some("t.s"));
         assert_eq!(
             text,
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_cluster() {
+    fn a_kubeconfig_without_a_cluster_is_refused() {
         assert!(kubeconfig_problem(&json!({"clusters": []})).is_some());
         assert!(kubeconfig_problem(&json!({})).is_some());
         assert!(kubeconfig_problem(&json!({"clusters": [{"name": "a"}]})).is_none());

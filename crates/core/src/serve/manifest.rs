@@ -1,5 +1,5 @@
-//! A MachineConfig as JSON, the way Go writes it: the fields in the order of Go's types, those that Go never leaves out
-//! there even when they are empty.
+//! Encodes a MachineConfig as Go does: the fields in the order of Go's types, including the empty
+//! ones that Go never omits.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::ser::{Error as _, SerializeMap as _};
@@ -10,7 +10,8 @@ use crate::api::MachineConfig;
 use crate::go::escape::escape_html;
 use crate::ignition::IgnitionVersion;
 
-/// The fields of metadata in the order of Go's type. Who wrote which field is of no use on a machine.
+/// The metadata fields in the order of Go's type. `managedFields` is of no use on a machine and
+/// omitted.
 const METADATA_FIELDS: [&str; 14] = [
     "name",
     "generateName",
@@ -28,7 +29,7 @@ const METADATA_FIELDS: [&str; 14] = [
     "finalizers",
 ];
 
-/// The whole object, for people to read.
+/// The whole object, indented.
 pub(super) fn dump(config: &MachineConfig) -> Result<Vec<u8>, serde_json::Error> {
     let ignition = config.spec.config.as_ref().unwrap_or(&Value::Null);
     let mut text = Vec::new();
@@ -38,8 +39,8 @@ pub(super) fn dump(config: &MachineConfig) -> Result<Vec<u8>, serde_json::Error>
     Ok(escape_html(text))
 }
 
-/// The object without the Ignition config that the machine gets anyway: what is left for the daemon to do on the
-/// first boot.
+/// The object without the Ignition config that the machine applies anyway: what remains for the
+/// daemon to do on the first boot.
 pub(super) fn encapsulated(
     config: &MachineConfig,
     version: &IgnitionVersion,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_is_for_people() {
+    fn the_dump_is_indented() {
         let text = String::from_utf8(dump(&config()).unwrap()).unwrap();
         assert!(text.starts_with("{\n    \"kind\": \"MachineConfig\",\n"), "{text}");
         assert!(text.contains("            \"ignition\": {\n"), "{text}");

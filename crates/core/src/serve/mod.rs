@@ -1,19 +1,20 @@
-//! What a machine gets on its first boot.
+//! The machine config server: what a machine receives on its first boot.
 //!
 //! ```text
 //! path, method ─ route ─→ pool      Accept ─ accept ─→ version      query ─ etcd_index ─→ index
 //!
-//! pool ─ choose ─→ MachineConfig, image ─ assemble (files, manifest, kubeconfig) ─→ the bytes of the answer
+//! pool ─ select_config ─→ MachineConfig, image ─ assemble (files, manifest, kubeconfig) ─→ response body
 //!
-//! token, address ─ access, network, rate ─→ whether there is an answer at all
+//! token, address ─ provisioning_token, network, rate_limit ─→ whether the request is allowed
 //!
-//! birth: the program, and the unit that completes the first boot
+//! first_boot: the binary, and the unit that completes the first boot
 //!
-//! config ─ seal ─→ a half for everyone, a half for machines that are known ─ enrol ─→ who is
+//! config ─ seal ─→ a public half, and a sealed half for enrolled machines ─ enrol ─→ who is enrolled
 //! ```
 //!
-//! Everything here is a function of its arguments, so an answer is made once and kept until something that it was made
-//! of changes. What cannot be answered is a [`Refusal`], which knows its status.
+//! Everything here is a pure function, so the server caches a response until one of its inputs
+//! changes. A failure is a [`ServeError`], which knows its HTTP status. Called by the `server`
+//! command.
 
 pub mod accept;
 pub mod assemble;

@@ -1,10 +1,10 @@
-//! Networks, as `10.0.0.0/8` and `fd00::/8` name them.
+//! IP networks such as `10.0.0.0/8` and `fd00::/8`.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A network; a single address is one too.
+/// A network; a single address is one, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpNetwork {
     address: IpAddr,
@@ -12,7 +12,8 @@ pub struct IpNetwork {
 }
 
 impl IpNetwork {
-    /// Whether an address is in it. An IPv4 address that came in over IPv6 is an IPv4 address.
+    /// Whether the network contains an address. An IPv4-mapped IPv6 address counts as an IPv4
+    /// address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -39,7 +40,7 @@ impl FromStr for IpNetwork {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no network: write 10.0.0.0/8, fd00::/8 or an address");
+        let bad = || format!("{text:?} is not a network: use 10.0.0.0/8, fd00::/8 or an address");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_in() {
+    fn a_network_contains_its_addresses() {
         for (network, address, expected) in [
             ("10.0.0.0/8", "10.255.1.2", true),
             ("10.0.0.0/8", "11.0.0.1", false),
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none() {
+    fn invalid_networks_are_refused() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/8", "10.0.0.0/", "10.0.0.0/-1"] {
             assert!(text.parse::<IpNetwork>().is_err(), "{text}");
         }

@@ -1,7 +1,8 @@
-//! Who gets an answer: provisioning tokens, and where they may be used.
+//! Provisioning tokens: which machines get a config, and from which networks.
 //!
-//! A token is `id.secret`. The home keeps a Secret for each, with the SHA-256 of the secret: a secret has 128 random
-//! bits, so there is nothing to guess. Tokens of one pool may overlap, so that one can be replaced by the next.
+//! A token is `id.secret`. The API server stores a Secret for each, with the SHA-256 of the secret.
+//! The secret has 128 random bits, so it needs no salt and cannot be guessed. A pool may have
+//! several tokens at a time, so that one can be replaced by the next.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,39 +15,39 @@ use super::error::ServeError;
 use super::network::IpNetwork;
 use super::route::query_parameter;
 
-/// The label of the Secrets that keep tokens.
+/// The label of the Secrets that store tokens.
 pub const TOKEN_LABEL: &str = "machinist.dev/provisioning-token";
-/// The type of those Secrets.
+/// The type of these Secrets.
 pub const SECRET_TYPE: &str = "machinist.dev/provisioning-token";
-/// What the names of those Secrets begin with; the id follows.
+/// The prefix of the names of these Secrets; the id follows.
 pub const SECRET_PREFIX: &str = "provisioning-token-";
-/// The field that counts uses.
+/// The key in the Secret that counts uses.
 pub const USES: &str = "uses";
 
-/// What is kept of a token.
+/// The stored form of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvisioningToken {
-    /// Its id, which may be shown.
+    /// The id, which is public.
     pub id: String,
-    /// The SHA-256 of its secret, in hexadecimal digits.
+    /// The SHA-256 of the secret, in hexadecimal.
     pub hash: String,
-    /// The pools that it is for; none is all of them.
+    /// The pools that it is valid for; empty for all.
     pub pools: Vec<String>,
-    /// When it ends.
+    /// When it expires.
     pub expires: Option<Timestamp>,
     /// How often it may be used.
     pub max_uses: Option<u32>,
-    /// How often it was.
+    /// How often it was used.
     pub uses: u32,
-    /// Where it may be used; nothing is everywhere.
+    /// The networks that it may be used from; empty for all.
     pub networks: Vec<IpNetwork>,
 }
 
-/// A new token: its text, for its owner alone, and what is kept of it.
+/// A new token: its text, which is shown once, and its stored form.
 pub struct NewProvisioningToken {
-    /// Its text.
+    /// The text of the token.
     pub text: String,
-    /// What is kept.
+    /// The stored form.
     pub token: ProvisioningToken,
 }
 
@@ -56,13 +57,13 @@ impl std::fmt::Debug for NewProvisioningToken {
     }
 }
 
-/// What tokens are written with.
+/// The alphabet of tokens.
 const TOKEN_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// This many letters name a token; 26 letters of 5 bits each keep it secret.
+/// The length of the id. The secret has 26 characters of 5 bits each.
 const NAME_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 26;
 
-/// Whether a text has the form of a token, so that nobody is to read it.
+/// Whether a text has the form of a token, so that it must not be displayed.
 #[must_use]
 pub fn looks_like_token(text: &str) -> bool {
     let is = |text: &str, length: usize| {
@@ -72,7 +73,7 @@ pub fn looks_like_token(text: &str) -> bool {
         .is_some_and(|(name, secret)| is(name, NAME_LENGTH) && is(secret, SECRET_LENGTH))
 }
 
-/// Makes a token out of random bytes.
+/// Generates a token from random bytes.
 #[must_use]
 pub fn generate_token(random: [u8; NAME_LENGTH + SECRET_LENGTH]) -> NewProvisioningToken {
     let text = |bytes: &[u8]| -> String {
@@ -96,7 +97,7 @@ fn hash(secret: &str) -> String {
 }
 
 impl ProvisioningToken {
-    /// The data of the Secret that keeps it.
+    /// The data of the Secret that stores it.
     #[must_use]
     pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
         let networks: Vec<String> = self.networks.iter().map(IpNetwork::to_string).collect();
@@ -112,7 +113,7 @@ impl ProvisioningToken {
         fields.map(|(name, text)| (name.to_owned(), bytes(text))).into()
     }
 
-    /// Reads the data of a Secret. One that is damaged is no token: nobody gets in by what cannot be read.
+    /// Parses the data of a Secret. A damaged Secret is not a token, so that it admits nobody.
     #[must_use]
     pub fn from_secret(name: &str, data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |name: &str| match data.get(name) {
@@ -136,25 +137,25 @@ impl ProvisioningToken {
         })
     }
 
-    /// Whether it has ended.
+    /// Whether it has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|end| end <= now) || self.is_exhausted()
     }
 
-    /// Whether it was used as often as it may be.
+    /// Whether it has no uses left.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.max_uses.is_some_and(|most| self.uses >= most)
     }
 }
 
-/// Nothing for an empty text, an outer nothing for one that cannot be read.
+/// `Some(None)` for an empty text, `None` for one that cannot be parsed.
 fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
     if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
 }
 
-/// The token that a request brings: in a header, else in the URL.
+/// The token of a request: in the `Authorization` header, or else in the URL.
 #[must_use]
 pub fn token_from_request(authorization: Option<&str>, query: Option<&str>) -> Option<String> {
     let header = authorization.and_then(|text| {
@@ -164,10 +165,10 @@ pub fn token_from_request(authorization: Option<&str>, query: Option<&str>) -> O
     header.or_else(|| query_parameter(query, "token")).filter(|token| !token.is_empty())
 }
 
-/// Finds the token that lets a machine in.
+/// Finds the token that authorizes a machine.
 ///
 /// # Errors
-/// There is none that does.
+/// No token authorizes it.
 pub fn authorize(
     find: impl FnOnce(&str) -> Option<ProvisioningToken>,
     presented: Option<&str>,
@@ -176,9 +177,9 @@ pub fn authorize(
     now: Timestamp,
 ) -> Result<ProvisioningToken, ServeError> {
     let Some(presented) = presented else {
-        return Err(ServeError::Unauthorized("no provisioning token came with the request"));
+        return Err(ServeError::Unauthorized("the request contains no provisioning token"));
     };
-    let unknown = ServeError::Unauthorized("the provisioning token is not known");
+    let unknown = ServeError::Unauthorized("the provisioning token is unknown");
     let Some((id, secret)) = presented.split_once('.') else { return Err(unknown) };
     let Some(token) = find(id).filter(|token| token.hash == hash(secret)) else {
         return Err(unknown);
@@ -187,22 +188,22 @@ pub fn authorize(
         return Err(ServeError::Unauthorized("the provisioning token has expired"));
     }
     if token.is_exhausted() {
-        return Err(ServeError::Unauthorized("the provisioning token is used up"));
+        return Err(ServeError::Unauthorized("the provisioning token has no uses left"));
     }
     if !token.pools.is_empty() && !token.pools.iter().any(|own| own == pool) {
-        return Err(ServeError::Forbidden("the provisioning token is for other pools"));
+        return Err(ServeError::Forbidden("the provisioning token is not valid for this pool"));
     }
     if !token.networks.is_empty() && !token.networks.iter().any(|it| it.contains(address)) {
-        return Err(ServeError::Forbidden("the provisioning token is for other networks"));
+        return Err(ServeError::Forbidden("the provisioning token is not valid for this network"));
     }
     Ok(token)
 }
 
-/// Whether a request may come from an address: it must be in a network that is let in, if any is named, and in none that
-/// is kept out.
+/// Checks whether requests from an address are allowed: it must be in an allowed network, if there
+/// are any, and in no denied one.
 ///
 /// # Errors
-/// It may not.
+/// The address is not allowed.
 pub fn check_address(
     address: IpAddr,
     allowed: &[IpNetwork],
@@ -210,7 +211,7 @@ pub fn check_address(
 ) -> Result<(), ServeError> {
     let is_in = |networks: &[IpNetwork]| networks.iter().any(|network| network.contains(address));
     if is_in(denied) || (!allowed.is_empty() && !is_in(allowed)) {
-        return Err(ServeError::Forbidden("requests from this address are not answered"));
+        return Err(ServeError::Forbidden("requests from this address are not allowed"));
     }
     Ok(())
 }
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_in() {
+    fn a_token_authorizes_only_its_pools_networks_and_uses() {
         let new = generate_token([7; 32]);
         let (text, token) = (Some(new.text.as_str()), new.token);
         let with = |change: &dyn Fn(&mut ProvisioningToken)| {
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_kept_without_their_secret() {
+    fn tokens_are_stored_without_their_secret() {
         let mut new = generate_token(std::array::from_fn(|at| u8::try_from(at * 5).unwrap()));
         new.token.pools = vec!["worker".into(), "infra".into()];
         new.token.expires = NOW.parse().ok();
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_token_stands() {
+    fn a_token_is_read_from_header_or_query() {
         for (header, query, expected) in [
             (Some("Bearer a.b"), None, Some("a.b")),
             (Some("bearer  a.b "), None, Some("a.b")),
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn addresses_are_checked_against_allowed_and_denied_networks() {
         let networks = |text: &[&str]| -> Vec<IpNetwork> {
             text.iter().map(|text| text.parse().unwrap()).collect()
         };

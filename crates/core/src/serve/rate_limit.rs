@@ -1,10 +1,10 @@
-//! How often one client may ask: a bucket of tokens for each address, filled evenly.
+//! Limits how often one client may send requests: a token bucket for each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// As many addresses are remembered; when there are more, those whose bucket is full are forgotten.
+/// At most this many addresses are tracked. Beyond that, those with a full bucket are dropped.
 const MAX_ADDRESSES: usize = 65_536;
 
 /// The buckets of all clients.
@@ -15,13 +15,14 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Each address may ask so often a minute, and may do so at once.
+    /// Allows each address this many requests a minute, which may come in one burst.
     #[must_use]
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute: f64::from(per_minute.max(1)), buckets: HashMap::new() }
     }
 
-    /// Whether this address may ask now; `now` is the time since any moment.
+    /// Whether this address may send a request now. `now` is the time since a fixed but arbitrary
+    /// moment.
     pub fn try_acquire(&mut self, address: IpAddr, now: Duration) -> bool {
         let (most, per_minute) = (self.per_minute, self.per_minute);
         let level = |(level, at): (f64, Duration)| {
@@ -31,7 +32,7 @@ impl RateLimiter {
         if self.buckets.len() >= MAX_ADDRESSES {
             self.buckets.retain(|_, bucket| level(*bucket) < most);
             if self.buckets.len() >= MAX_ADDRESSES {
-                // More addresses than anyone has machines: memory comes first.
+                // More addresses than anyone has machines: limiting memory takes priority.
                 self.buckets.clear();
             }
         }
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_and_then_evenly() {
+    fn a_burst_is_allowed_and_then_an_even_rate() {
         let mut rate = RateLimiter::new(3);
         let (one, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let second = Duration::from_secs;

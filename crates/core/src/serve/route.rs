@@ -1,40 +1,40 @@
-//! Which page a request is for.
+//! Maps a request to a route.
 
 use super::first_boot::BINARY_ROUTE;
 
-/// A page.
+/// A route of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerRoute {
-    /// Whether the server is well.
+    /// The health check.
     Health,
     /// The config of a pool.
     Config {
-        /// The pool's name. It comes from outside, and may be anything.
+        /// The name of the pool. Untrusted.
         pool: String,
     },
-    /// The half of a pool's config for machines that are known.
+    /// The sealed half of a pool's config.
     Sealed {
-        /// The pool's name, which may be anything.
+        /// The name of the pool. Untrusted.
         pool: String,
     },
-    /// Where machines become known.
+    /// Enrolment.
     Enrol {
-        /// The pool's name, which may be anything.
+        /// The name of the pool. Untrusted.
         pool: String,
     },
-    /// The program that machines complete their first boot with.
+    /// The binary with which machines complete their first boot.
     Binary,
-    /// The page is at another path.
+    /// The route has another path.
     Redirect(String),
-    /// There is no such page.
+    /// The route does not exist.
     NotFound,
-    /// Pages are only read.
+    /// The method is not allowed.
     MethodNotAllowed,
-    /// The path is no path.
+    /// The path is malformed.
     BadPath,
 }
 
-/// Finds the page of a request.
+/// The route of a request.
 #[must_use]
 pub fn route(method: &str, path: &str, query: Option<&str>) -> ServerRoute {
     let clean = clean(path);
@@ -58,7 +58,7 @@ pub fn route(method: &str, path: &str, query: Option<&str>) -> ServerRoute {
     }
 }
 
-/// The pages that are there only where configs are split: `/sealed/POOL` and `/enrol/POOL`.
+/// The routes that exist only if configs are split: `/sealed/POOL` and `/enrol/POOL`.
 #[must_use]
 pub fn sealed_route(method: &str, path: &str) -> Option<ServerRoute> {
     let (page, pool) = path.strip_prefix('/')?.split_once('/')?;
@@ -76,7 +76,7 @@ pub fn sealed_route(method: &str, path: &str) -> Option<ServerRoute> {
     }
 }
 
-/// The page that is there only where the server hands out the program.
+/// The route that exists only if the server provides the binary.
 #[must_use]
 pub fn binary_route(method: &str, path: &str) -> Option<ServerRoute> {
     match (path == BINARY_ROUTE, method) {
@@ -86,7 +86,7 @@ pub fn binary_route(method: &str, path: &str) -> Option<ServerRoute> {
     }
 }
 
-/// The path without empty, `.` and `..` segments; a slash at its end stays.
+/// The path without empty, `.` and `..` segments; a trailing slash is kept.
 fn clean(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -102,12 +102,12 @@ fn clean(path: &str) -> String {
     format!("/{}{end}", kept.join("/"))
 }
 
-/// What comes after the last slash that something comes after.
+/// The last non-empty segment.
 fn base(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
-/// A text with its percent escapes undone; none if it is not one.
+/// Decodes percent escapes; `None` if they are malformed.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -125,7 +125,7 @@ pub fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The first value that a query has for a name.
+/// The first value of a query parameter.
 #[must_use]
 pub fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = query.unwrap_or_default().split('&');
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn pages() {
+    fn requests_map_to_routes() {
         for (method, path, expected) in [
             ("GET", "/config/worker", config("worker")),
             ("HEAD", "/config/worker", config("worker")),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_a_split() {
+    fn routes_of_a_split_config() {
         let pool = || "worker".to_owned();
         for (method, path, expected) in [
             ("GET", "/sealed/worker", Some(ServerRoute::Sealed { pool: pool() })),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters() {
+    fn query_parameters_are_decoded() {
         for (query, expected) in [
             ("etcd_index=1", Some("1")),
             ("a=b&etcd_index=2&etcd_index=3", Some("2")),

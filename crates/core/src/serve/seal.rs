@@ -1,9 +1,11 @@
-//! The sealed split: what everyone on the network may read, and what a machine gets once it is known.
+//! Splits a config into what everyone on the network may read, and what only an enrolled machine
+//! gets.
 //!
-//! A file is sealed when its path is named (by an annotation, or because the server puts a secret there), when it looks
-//! like a secret, or when nobody else may read it on the machine either. Units that look like secrets are sealed with
-//! their drop-ins, and so are password hashes. What Ignition itself needs cannot wait for an enrolment: a config with a
-//! secret there is refused, so that it never goes out by mistake.
+//! A file is sealed if its path is named (by an annotation, or because the server puts a secret
+//! there), if it looks like a secret, or if it is not world-readable on the machine either. Units
+//! that look like secrets are sealed with their drop-ins, and so are password hashes. What Ignition
+//! itself needs cannot wait for an enrolment: a config with a secret there is refused, so that it
+//! is never served by mistake.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +16,25 @@ use crate::ignition::contents::{self, ContentsError};
 use crate::ignition::schema::{File, PasswdUser, Resource, Unit};
 use crate::secrets::is_secret_file;
 
-/// The annotation on pools and MachineConfigs with paths that are sealed too: `/etc/a,/etc/b/*`.
+/// The annotation on pools and MachineConfigs with additional paths to seal: `/etc/a,/etc/b/*`.
 pub const SEALED_PATHS_ANNOTATION: &str = "machinist.dev/sealed-paths";
-/// Files that the server adds and that hold everything, or the way in.
+/// Files that the server adds and that hold the whole config or credentials.
 const ALWAYS_SEALED: [&str; 3] = [path::KUBECONFIG, path::SERVED_CONFIG, path::ENCAPSULATED];
-/// Larger files are sealed without a look.
+/// Larger files are sealed without an inspection.
 const MAX_SCANNED_BYTES: u64 = 16 << 20;
-/// As everyone may read it: only the text counts.
+/// A world-readable mode, so that only the text decides.
 const WORLD_READABLE: Option<i64> = Some(0o644);
 
 /// A config in two halves.
 #[derive(Debug, Clone)]
 pub struct SplitConfig {
-    /// For everyone.
+    /// The public half.
     pub public: Config,
-    /// For machines that are known.
+    /// The sealed half.
     pub sealed: Config,
 }
 
-/// The paths that annotations name.
+/// The paths in the annotations.
 #[must_use]
 pub fn annotated_paths<'a>(
     annotations: impl IntoIterator<Item = Option<&'a BTreeMap<String, String>>>,
@@ -49,7 +51,7 @@ pub fn annotated_paths<'a>(
 /// Splits a config.
 ///
 /// # Errors
-/// A secret is where it cannot wait.
+/// A secret is in a place that cannot be sealed.
 pub fn split(mut config: Config, named: &[String]) -> Result<SplitConfig, ServeError> {
     check_needed_by_ignition(&config)?;
     let mut sealed = Config::default();
@@ -86,15 +88,15 @@ fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, ServeError> {
     }
     let cannot = |what: &str| Err(unsealable(format!("storage.files {:?}: {what}", file.path)));
     if !file.append.is_empty() {
-        return cannot("a secret that is appended to a file");
+        return cannot("a secret is appended to the file");
     }
     match contents::decode(&file.contents, MAX_SCANNED_BYTES) {
-        Err(ContentsError::Remote { .. }) => cannot("a secret that is fetched from elsewhere"),
+        Err(ContentsError::Remote { .. }) => cannot("a secret is fetched from a remote URL"),
         _ => Ok(true),
     }
 }
 
-/// What cannot be read is taken for a secret.
+/// Contents that cannot be decoded count as a secret.
 fn is_secret(path: &str, mode: Option<i64>, resource: &Resource) -> bool {
     match contents::decode(resource, MAX_SCANNED_BYTES) {
         Ok(bytes) => is_secret_file(path, mode, &bytes),
@@ -115,7 +117,7 @@ fn is_sealed_unit(unit: &Unit, named: &[String]) -> bool {
     is_named(&place, named) || looks(&unit.contents) || dropins()
 }
 
-/// Whether a path is one of those; a star at the end of one stands for everything.
+/// Whether a path is in the list; a trailing `*` matches everything.
 fn is_named(path: &str, named: &[String]) -> bool {
     named.iter().any(|one| match one.strip_suffix('*') {
         Some(start) => path.starts_with(start),
@@ -123,12 +125,12 @@ fn is_named(path: &str, named: &[String]) -> bool {
     })
 }
 
-/// Ignition needs these before the machine runs.
+/// Ignition needs these before the machine can enrol.
 fn check_needed_by_ignition(config: &Config) -> Result<(), ServeError> {
     let ignition = &config.ignition;
     let fetched = ignition.config.merge.iter().chain([&ignition.config.replace]);
     if fetched.chain(ignition.security.tls.certificate_authorities.iter()).any(has_credentials) {
-        return Err(unsealable("ignition: a key in httpHeaders or in a URL".to_owned()));
+        return Err(unsealable("ignition: credentials in httpHeaders or in a URL".to_owned()));
     }
     let proxies = [&ignition.proxy.http_proxy, &ignition.proxy.https_proxy];
     if proxies.into_iter().flatten().any(|url| url.contains('@')) {
@@ -146,12 +148,12 @@ fn check_needed_by_ignition(config: &Config) -> Result<(), ServeError> {
     }
     let arguments = config.kernel_arguments.should_exist.iter();
     if arguments.into_iter().any(|text| is_secret_file("", WORLD_READABLE, text.as_bytes())) {
-        return Err(unsealable("kernelArguments: what looks like a secret".to_owned()));
+        return Err(unsealable("kernelArguments: an argument looks like a secret".to_owned()));
     }
     Ok(())
 }
 
-/// Whether fetching it takes a key: a header, or a name and password in the URL.
+/// Whether fetching it needs credentials: a header, or user information in the URL.
 fn has_credentials(resource: &Resource) -> bool {
     let source = resource.source.as_deref().unwrap_or_default();
     let host = source.split_once("://").map_or("", |(_, rest)| rest);
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_passwords() {
+    fn units_and_password_hashes_are_sealed() {
         let config = config(json!({
             "passwd": {"users": [{"name": "core", "passwordHash": "$6$x", "sshAuthorizedKeys": ["k"]}]},
             "systemd": {"units": [
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_wait_is_refused() {
+    fn secrets_that_ignition_needs_are_refused() {
         let header = json!([{"name": "Authorization", "value": "x"}]);
         for (name, rest) in [
             (
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_out_of_annotations() {
+    fn paths_are_read_from_annotations() {
         let of =
             |text: &str| BTreeMap::from([(SEALED_PATHS_ANNOTATION.to_owned(), text.to_owned())]);
         let (one, other) = (of(" /a , /b/*,"), of("/a"));

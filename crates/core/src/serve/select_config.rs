@@ -1,18 +1,18 @@
-//! Which MachineConfig and which image the machines of a pool start with.
+//! Selects the MachineConfig and the image for new machines of a pool.
 
 use crate::api::{
     MachineConfigPool, MachineOSBuild, MachineOSConfig, MachineOSConfigStatus, PoolConfiguration,
     find_condition,
 };
 
-/// The MachineConfig that new machines of a pool get. Once a machine has the wanted config, and so it is known to work,
-/// new ones get it at once; until then, they get what all had before.
+/// The MachineConfig for new machines of a pool. Once a machine has the desired config, it is known
+/// to work and new machines get it; until then, they get the previous one.
 #[must_use]
 pub fn config_name(pool: &MachineConfigPool) -> Option<&str> {
     let wanted = configuration_name(pool.spec.configuration.as_ref());
     let status = pool.status.as_ref();
     let all_had = configuration_name(status.and_then(|status| status.configuration.as_ref()));
-    // What the status was called at first.
+    // The name of the status field in its first version.
     let of_old = status.and_then(|status| status.other.get("currentMachineConfig"));
     let of_old = of_old.and_then(|name| name.as_str()).filter(|name| !name.is_empty());
     match has_updated_machine(pool) {
@@ -25,14 +25,14 @@ fn configuration_name(configuration: Option<&PoolConfiguration>) -> Option<&str>
     configuration?.name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Whether a machine of the pool has the wanted config.
+/// Whether a machine of the pool has the desired config.
 fn has_updated_machine(pool: &MachineConfigPool) -> bool {
     let status = pool.status.as_ref();
     status.and_then(|status| status.updated_machine_count).is_some_and(|count| count > 0)
 }
 
-/// The image that was built for a pool and that a new machine can go to at once. It still has to be asked whether the
-/// image is where a new machine can fetch it: see [`is_internal`].
+/// The image that was built for a pool and that a new machine can boot right away. The caller must
+/// also check whether a new machine can pull it: see [`is_internal`].
 #[must_use]
 pub fn built_image<'a>(
     pool: &MachineConfigPool,
@@ -62,7 +62,8 @@ fn image_of(status: Option<&MachineOSConfigStatus>) -> Option<&str> {
     status?.current_image_pull_spec.as_deref().filter(|image| !image.is_empty())
 }
 
-/// Whether an image is in the cluster's own registry, which a machine outside the cluster cannot reach.
+/// Whether an image is in the cluster's own registry, which a machine outside the cluster cannot
+/// reach.
 #[must_use]
 pub fn is_internal(image: &str, hosts: &[String]) -> bool {
     hosts.iter().any(|host| !host.is_empty() && image.starts_with(host.as_str()))
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn which_config() {
+    fn new_machines_get_the_config_that_is_known_to_work() {
         let wants = || json!({"configuration": {"name": "new"}});
         for (spec, status, expected) in [
             (
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn which_image() {
+    fn new_machines_get_the_built_image_of_their_config() {
         let os_config = |image: Value| -> MachineOSConfig {
             serde_json::from_value(json!({
                 "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineOSConfig",

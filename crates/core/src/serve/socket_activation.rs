@@ -1,21 +1,21 @@
-//! Sockets that systemd has opened: which is which, by the names that their units give them.
+//! Socket activation: which of systemd's sockets is which, by the names that their units give them.
 
-/// Which of the sockets is for what, by its place in the list.
+/// The purpose of each socket, by its index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerSockets {
-    /// With TLS.
+    /// The TLS socket.
     pub secure: Option<usize>,
-    /// Without.
+    /// The plain HTTP socket.
     pub insecure: Option<usize>,
-    /// Figures.
+    /// The metrics socket.
     pub metrics: Option<usize>,
 }
 
-/// Sorts sockets by their names (`FileDescriptorName=`). Those with other names are taken in their order: with TLS, then
-/// without.
+/// Assigns sockets by their names (`FileDescriptorName=`). Unnamed ones are taken in order: with
+/// TLS, then without.
 ///
 /// # Errors
-/// There are more than can be used, or two for the same; the text says so.
+/// There are too many sockets, or two with the same name.
 pub fn assign_sockets(names: &[String]) -> Result<ServerSockets, String> {
     let mut sockets = ServerSockets::default();
     let mut others = Vec::new();
@@ -30,14 +30,16 @@ pub fn assign_sockets(names: &[String]) -> Result<ServerSockets, String> {
             }
         };
         if place.replace(at).is_some() {
-            return Err(format!("systemd has opened two sockets called {name:?}"));
+            return Err(format!(
+                "systemd passed two sockets with the name {name:?}; change FileDescriptorName= of one of them"
+            ));
         }
     }
     for at in others {
         let free = [&mut sockets.secure, &mut sockets.insecure];
         let Some(place) = free.into_iter().find(|place| place.is_none()) else {
             return Err(format!(
-                "systemd has opened {} sockets; name them with FileDescriptorName=https, http or metrics",
+                "systemd passed {} sockets; name them with FileDescriptorName=https, http or metrics",
                 names.len()
             ));
         };
@@ -46,7 +48,7 @@ pub fn assign_sockets(names: &[String]) -> Result<ServerSockets, String> {
     Ok(sockets)
 }
 
-/// The names of `count` sockets out of `LISTEN_FDNAMES`.
+/// The names of `count` sockets in `LISTEN_FDNAMES`.
 #[must_use]
 pub fn socket_names(count: usize, text: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> =
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_is_which() {
+    fn sockets_are_assigned_by_name_or_order() {
         for (text, count, expected) in [
             ("", 0, Ok((None, None, None))),
             ("", 1, Ok((Some(0), None, None))),
@@ -71,7 +73,7 @@ mod tests {
             ("metrics:a:b", 3, Ok((Some(1), Some(2), Some(0)))),
             ("https:secure", 2, Err(())),
             ("a:b:c", 3, Err(())),
-            // Names that are missing, or are too many.
+            // Missing names, or too many.
             ("https", 2, Ok((Some(0), Some(1), None))),
             ("https:http:x", 2, Ok((Some(0), Some(1), None))),
         ] {

@@ -117,5 +117,5 @@ impl ApiTokens {
 
 /// The error for a token without remaining uses.
 pub(super) fn token_used_up() -> ServeError {
-    ServeError::Unauthorized("the provisioning token is used up")
+    ServeError::Unauthorized("the provisioning token has no uses left")
 }
