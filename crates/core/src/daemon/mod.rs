@@ -1,23 +1,25 @@
-//! The daemon of a machine: what it does next, and what it says on the way.
+//! The daemon of a machine: what it does next, and what it reports.
 //!
 //! ```text
-//! (its Node, its disk, what is unfinished) ─ next ─→ one step ─→ (its Node, its disk, …) ─ next ─→ …
+//! Observed (Node, disk), Session ─ next_step ─→ AgentStep ─→ effects ─→ Session::after ─→ …
 //! ```
 //!
-//! Nothing is kept in memory between two steps: whoever dies and comes back goes on where the Node
-//! and the disk say. Waiting is a step too, and needs no process.
+//! Node and disk hold everything that a restarted daemon needs. The [`Session`] only saves work.
+//! Effects are performed by `daemon/agent` in the shell, which decides nothing itself.
 //!
-//! | file | decides |
+//! | module | decides |
 //! |---|---|
-//! | `next` | the next step |
-//! | `pending` | what a change leaves to be done, written down before it begins |
-//! | `annotations` | what the daemon writes on its Node |
-//! | `reports` | what its MachineConfigNode says, in the words of the real daemon |
-//! | `actions` | which actions want a drain or a restart |
-//! | `policy` | the disruption policy and the overrides in force |
-//! | `kubelet` | what follows from asking the kubelet whether it is well |
-//! | `memory` | which memory a daemon that rests can give back |
-//! | `retry` | when to try again |
+//! | `next_step` | the next step |
+//! | [`session`] | retries, timeouts, SIGTERM protection, what a step changes in memory |
+//! | [`update`] | whether an update is possible, its actions, and its drain |
+//! | [`os_plan`] | the OS part of an update, and what a reboot made of it |
+//! | `pending` | what a change leaves to do, recorded on disk before it begins |
+//! | [`annotations`] | what the daemon writes to its Node |
+//! | [`reports`] | the conditions of its MachineConfigNode, in MCO's words |
+//! | [`actions`] | which actions need a drain or a reboot |
+//! | `disruption_policy` | the disruption policy and validation overrides in force |
+//! | [`kubelet_health`] | what a health probe of the kubelet means |
+//! | `backoff` | the pause after a failure |
 
 pub mod actions;
 pub mod annotations;
@@ -25,11 +27,15 @@ mod backoff;
 mod disruption_policy;
 pub mod kubelet_health;
 mod next_step;
+pub mod os_plan;
 mod pending;
 pub mod reports;
+pub mod session;
 pub mod smaps;
+pub mod update;
 
 pub use backoff::backoff;
 pub use disruption_policy::{effective_disruption_policy, validation_overrides};
-pub use next_step::{AgentSnapshot, AgentStep, AgentWait, next_step};
+pub use next_step::{AgentStep, AgentWait, Observed, next_step};
 pub use pending::{PENDING_PATH, PendingChange, PendingOsChange};
+pub use session::{Phase, Session, SessionEvent};

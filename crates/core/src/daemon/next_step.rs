@@ -1,88 +1,90 @@
-//! The next step of a daemon, from what it sees.
+//! The next step of the daemon, from what it observes and what it remembers.
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::PendingChange;
+use super::{PendingChange, Session, actions};
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 use crate::node::NodeView;
 
-/// What a daemon sees.
+/// What the daemon observes of its Node and its disk.
 #[derive(Debug, Clone, Copy)]
-pub struct AgentSnapshot<'a> {
+pub struct Observed<'a> {
     /// Its Node.
     pub node: &'a Node,
-    /// The name of the config on the disk; none where the disk does not say.
+    /// The name of the config on disk; `None` if the disk does not say.
     pub config_on_disk: Option<&'a str>,
-    /// The image of the pool's own that the disk says the machine has; empty where it has none, none
-    /// where the disk does not say.
+    /// The layered image on disk, empty if there is none; `None` if the disk does not say.
     pub image_on_disk: Option<&'a str>,
     /// The change that is not complete yet.
     pub pending: Option<&'a PendingChange>,
-    /// The present boot of the machine.
+    /// The current boot of the machine.
     pub boot_id: &'a str,
-    /// Whether the administrator wants everything written anew.
+    /// Whether the force file asks to rewrite everything.
     pub force: bool,
-    /// Whether the disk has been compared with its config since the daemon started.
-    pub is_disk_verified: bool,
 }
 
-/// Whom a daemon waits for.
+/// Whom the daemon waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentWait {
-    /// Somebody has to say which config the machine is to have.
+    /// The controller has to assign a config.
     DesiredConfig,
-    /// The machine is to be emptied.
+    /// The controller has to drain the machine.
     Drain {
         /// The request.
         request: String,
     },
-    /// The machine is to be given work again.
+    /// The controller has to uncordon the machine.
     Uncordon {
         /// The request.
         request: String,
     },
-    /// Somebody has to allow the restart.
+    /// A person has to approve the reboot.
     RebootApproval {
-        /// The config that it is for.
+        /// The config that needs it.
         config: String,
     },
 }
 
-/// What to do next.
+/// What the daemon does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentStep {
-    /// Nothing: the machine has what it is to have.
+    /// Nothing: the machine has its desired config.
     Idle,
-    /// Nothing, until somebody else has acted.
+    /// Nothing: the machine is about to reboot.
+    AwaitReboot,
+    /// Nothing, until someone else has acted.
     Wait(AgentWait),
-    /// Say on the Node what the machine has.
+    /// Write the current config of a new machine to its Node.
     ReportInitialConfig,
-    /// Say that the machine has restarted.
+    /// Report that the machine has rebooted.
     ReportReboot,
-    /// Forget about a change that did not happen.
+    /// Drop the record of a change that did not happen.
     DropPendingChange,
-    /// Change to the desired config.
+    /// Update to the desired config.
     Update,
-    /// Say that a restart is needed, and wait for it to be allowed.
+    /// Report that a reboot is needed and ask for approval.
     RequestReboot {
-        /// The config that it is for.
+        /// The config that needs it.
         config: String,
     },
-    /// Have the machine emptied, for the sake of what is left to be done.
+    /// Request a drain before the remaining actions.
     Drain {
-        /// The config that it is for.
+        /// The config that needs it.
         config: String,
     },
-    /// Do what is left to be done.
+    /// Run the remaining actions.
     RunActions,
-    /// Compare the disk with its config, get work again, and say that all is done.
+    /// Verify the disk and the health of the machine, request an uncordon, and report `Done`.
     Finish,
 }
 
-/// The next step.
+/// Decides what the daemon does next.
 #[must_use]
-pub fn next_step(observed: &AgentSnapshot<'_>) -> AgentStep {
+pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
+    if session.is_reboot_ordered {
+        return AgentStep::AwaitReboot;
+    }
     let node = NodeView(observed.node);
     let text = |key: &str| node.annotation(key).unwrap_or_default();
     if node.current_config().is_empty() {
@@ -96,49 +98,50 @@ pub fn next_step(observed: &AgentSnapshot<'_>) -> AgentStep {
     if observed.pending.is_some_and(|pending| pending.config != disk) {
         return AgentStep::DropPendingChange;
     }
-    let wanted_image = text(annotation::DESIRED_IMAGE);
+    let desired_image = text(annotation::DESIRED_IMAGE);
     let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));
-    let is_wanted = desired != disk || wanted_image != image;
-    let needs_restart = observed.pending.is_some_and(|p| p.needs_reboot(observed.boot_id));
-    if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_restart {
+    let needs_update = desired != disk || desired_image != image;
+    let remaining = observed
+        .pending
+        .map_or(&[][..], |pending| session.remaining_actions(pending, observed.boot_id));
+    let needs_reboot = actions::needs_reboot(remaining);
+    if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_reboot {
         return AgentStep::ReportReboot;
     }
     if let Some(wait) = pending_drain_request(node) {
         return AgentStep::Wait(wait);
     }
-    let left =
-        observed.pending.map_or(&[][..], |pending| pending.remaining_actions(observed.boot_id));
-    if !left.is_empty() {
-        let goes_back = observed.pending.is_some_and(|pending| pending.is_way_back);
-        let waits = needs_restart && !goes_back && !may_reboot(node, disk);
-        return match (needs_restart, waits) {
-            (_, true) if is_wanted => AgentStep::Update,
+    if !remaining.is_empty() {
+        let is_rollback = observed.pending.is_some_and(|pending| pending.is_way_back);
+        let needs_approval = needs_reboot && !is_rollback && !may_reboot(node, disk);
+        return match (needs_reboot, needs_approval) {
+            (_, true) if needs_update => AgentStep::Update,
             (_, true) if text(machinist::REBOOT_PENDING) == disk => {
                 AgentStep::Wait(AgentWait::RebootApproval { config: disk.to_owned() })
             }
             (_, true) => AgentStep::RequestReboot { config: disk.to_owned() },
-            // Whoever goes back has not been given work since it was emptied.
-            (true, _) if goes_back && is_drained(node) => AgentStep::RunActions,
+            // A machine that rolls back was not uncordoned since its drain for the failed config.
+            (true, _) if is_rollback && is_drained(node) => AgentStep::RunActions,
             (true, _) if supports_drain(node) && !is_drained_for(node, disk) => {
                 AgentStep::Drain { config: disk.to_owned() }
             }
             _ => AgentStep::RunActions,
         };
     }
-    let is_settled = observed.is_disk_verified
+    let is_settled = session.is_disk_verified
         && observed.pending.is_none()
         && disk == node.current_config()
         && image == text(annotation::CURRENT_IMAGE)
         && node.is_done();
     match () {
-        () if is_wanted => AgentStep::Update,
+        () if needs_update => AgentStep::Update,
         () if is_settled => AgentStep::Idle,
         () if observed.force => AgentStep::Update,
         () => AgentStep::Finish,
     }
 }
 
-/// What was asked of the drain controller and has not been done.
+/// The request to the drain controller that it has not fulfilled yet.
 fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     let request = node.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
     if request.is_empty() || Some(request) == node.annotation(annotation::LAST_APPLIED_DRAIN) {
@@ -152,27 +155,27 @@ fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     })
 }
 
-/// Whether the machine may restart for the sake of a config.
+/// Whether the machine may reboot into a config now.
 fn may_reboot(node: NodeView<'_>, config: &str) -> bool {
     let deferred = node.annotation(machinist::REBOOT) == Some("deferred");
     !deferred || node.annotation(machinist::REBOOT_APPROVED) == Some(config)
 }
 
-/// Whether the machine has been emptied for the sake of a config.
+/// Whether the machine was drained for a config.
 #[must_use]
 pub(super) fn is_drained_for(node: NodeView<'_>, config: &str) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
     applied.strip_prefix("drain-") == Some(config)
 }
 
-/// Whether the machine has been emptied, and not been given work again.
+/// Whether the machine was drained and not uncordoned since.
 fn is_drained(node: NodeView<'_>) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
     applied.starts_with("drain-")
 }
 
-/// Whether machines of this kind are emptied at all: the only one of a cluster has nowhere to send
-/// its pods to.
+/// Whether machines of this kind are drained at all. The pods of a single-node cluster have nowhere
+/// to go.
 #[must_use]
 pub(super) fn supports_drain(node: NodeView<'_>) -> bool {
     node.annotation(annotation::CONTROL_PLANE_TOPOLOGY) != Some("SingleReplica")

@@ -10,7 +10,9 @@ use machinist_core::apply;
 
 use super::output::{DIMMED, ERROR, OutputFormat};
 use super::{CommandOutcome, output};
-use crate::daemon::transaction::{self, FsAction, Recovery, TransactionReport};
+use crate::daemon::HostRoot;
+use crate::daemon::once::{OnceReport, apply_once};
+use crate::daemon::transaction::{self, FsAction, Recovery};
 use crate::manifests::{self, ManifestDocument};
 
 /// Apply the files, units and keys of a config to a root directory, completely or not at all
@@ -44,11 +46,11 @@ pub(super) struct OnceArgs {
 impl OnceArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let config = self.filename.as_deref().map(read_config).transpose()?;
-        let root = transaction::open_root(&self.root)?;
+        let root = HostRoot::open(&self.root)?;
         let Some(config) = config else {
             return self.recover(transaction::recover(&root)?.as_ref());
         };
-        let report = transaction::apply_once(&root, &config)?;
+        let report = apply_once(&root, &config)?;
         match self.output {
             OutputFormat::Json => output::print_json(&report)?,
             OutputFormat::Text => output::print(&text(&report))?,
@@ -91,7 +93,7 @@ pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
     }
 }
 
-fn text(report: &TransactionReport) -> String {
+fn text(report: &OnceReport) -> String {
     let mut text = report.recovered.as_ref().map(recovery).unwrap_or_default();
     if let Some(reason) = &report.refused {
         let _ = writeln!(text, "{ERROR}Refused, nothing was written:{ERROR:#} {reason}");

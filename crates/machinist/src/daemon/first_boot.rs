@@ -15,9 +15,9 @@ use machinist_core::os::first_boot::{FirstBootHost, drop_kernel_arguments, first
 use serde::Serialize;
 
 use super::join::{self, JoinOptions, credentials, paths::JoinPaths};
+use super::once;
 use super::os::detect;
 use super::root::{HostRoot, split};
-use super::transaction;
 
 /// How to complete a first boot.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ pub(crate) async fn complete(birth: &FirstBootOptions) -> Result<FirstBootReport
 
 /// Writes what Ignition would have; says how much.
 fn write_config(root: &HostRoot, config: &MachineConfig) -> Result<usize> {
-    let report = transaction::apply_first_config(root, config)?;
+    let report = once::apply_first_config(root, config)?;
     if let Some(reason) = report.refused {
         return Err(FirstBootRefused(reason).into());
     }

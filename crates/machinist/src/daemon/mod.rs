@@ -27,6 +27,7 @@ pub(crate) mod first_boot;
 mod health;
 pub(crate) mod join;
 mod journal;
+pub mod once;
 pub(crate) mod os;
 pub(crate) mod preview;
 mod root;
@@ -34,3 +35,5 @@ mod state;
 pub(crate) mod status;
 mod systemd;
 pub mod transaction;
+
+pub use root::HostRoot;

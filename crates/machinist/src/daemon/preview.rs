@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::os::detect;
 use super::root::HostRoot;
+use super::state;
 use super::transaction::{self, FsChange};
 
 /// What a change would do.
@@ -53,7 +54,7 @@ pub(crate) fn preview(
     settings: Option<&MachineConfiguration>,
 ) -> Result<ChangePreview> {
     let root = HostRoot::open_read_only(path)?;
-    let old = transaction::current_config(&root)?.unwrap_or_else(empty_config);
+    let old = state::current_config(&root)?.unwrap_or_else(empty_config);
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
     let mut preview = ChangePreview {
         from: name(&old),
@@ -86,7 +87,7 @@ pub(crate) fn preview(
             preview.notes.push(format!("nobody reads kernel arguments here: {}", found.reason));
         }
     }
-    let plan = transaction::plan(&root, &old, new, &change)?;
+    let plan = transaction::plan(&root, &old, new)?;
     preview.actions =
         disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
     preview.needs_drain = actions::needs_drain(&preview.actions, &change);

@@ -1,5 +1,5 @@
-//! The daemon's own files: what the machine has, what is not complete, what it was given for its
-//! first boot, and whether the administrator wants everything written anew.
+//! The daemon's own files: the current config, the pending change, the annotations of the first boot,
+//! and the force file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,17 +9,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{
-    DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE, IGNITION_PRESET, NODE_ANNOTATIONS,
-    NODE_ANNOTATIONS_BACKUP,
+    CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE,
+    IGNITION_PRESET, NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP,
 };
-use machinist_core::apply::{FileMeta, FileOwner, FsTree as _};
+use machinist_core::apply::{self, FileMeta, FsNode, FsTree as _};
 use machinist_core::daemon::{PENDING_PATH, PendingChange};
-use machinist_core::os::layered_image;
+use machinist_core::os::{layered_image, with_layered_image};
 
-use super::root::{HostRoot, set_meta, split};
-use super::transaction;
+use super::root::{HostRoot, host_defaults, set_meta, split};
 
-/// The present boot of the machine. In a pod it is the machine's own that counts, where it can be seen.
+/// The current boot of the machine. In a pod, the boot ID beneath the host's root counts if it is there.
 pub(super) fn boot_id(root: &Path) -> Result<String> {
     let path = "proc/sys/kernel/random/boot_id";
     let of = |root: &Path| fs::read_to_string(root.join(path));
@@ -27,39 +26,70 @@ pub(super) fn boot_id(root: &Path) -> Result<String> {
     Ok(text.with_context(|| format!("cannot read /{path}"))?.trim().to_owned())
 }
 
-/// What the disk says about the machine.
+/// What the daemon's files say about the machine.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DiskState {
-    /// The config that the machine has.
+    /// The current config.
     pub(super) current: Option<MachineConfig>,
     /// The change that is not complete.
     pub(super) pending: Option<PendingChange>,
-    /// What a new machine is to say first.
+    /// The annotations that a new machine writes to its Node.
     pub(super) first_boot_annotations: Option<BTreeMap<String, String>>,
-    /// Whether everything is to be written anew.
+    /// Whether the force file asks to rewrite everything.
     pub(super) force_rewrite: bool,
 }
 
 impl DiskState {
-    /// Reads it.
+    /// Reads all of them.
     pub(super) fn read(root: &HostRoot) -> Result<Self> {
         Ok(Self {
-            current: transaction::current_config(root)?,
+            current: current_config(root)?,
             pending: pending(root)?,
             first_boot_annotations: first_boot(root)?,
             force_rewrite: exists(root, FORCE)?,
         })
     }
 
-    /// The name of the config that the machine has.
+    /// The name of the current config.
     pub(super) fn current_name(&self) -> Option<&str> {
         self.current.as_ref().map(|config| config.metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// The image of the pool's own that the machine has; empty where it has none.
+    /// The current layered image; empty if there is none.
     pub(super) fn layered_image(&self) -> Option<&str> {
         self.current.as_ref().map(|config| layered_image(config).unwrap_or_default())
     }
+}
+
+/// The current config of a root, if there is one.
+pub(super) fn current_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
+    match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
+        FsNode::File { .. } => {
+            let bytes = root.read(CURRENT_CONFIG)?;
+            let image = current_image(root)?;
+            let with_image = |config| with_layered_image(config, image.as_deref());
+            apply::parse_current_config(&bytes).map(with_image).map(Some).map_err(|error| {
+                // Not the parser's message: it may quote a secret from the config.
+                anyhow::anyhow!(
+                    "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): restore the current config of the machine, or remove the file to start over",
+                    error.line(),
+                    error.column()
+                )
+            })
+        }
+        FsNode::Absent => Ok(None),
+        other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
+    }
+}
+
+/// The current layered image of a root, if there is one.
+fn current_image(root: &HostRoot) -> Result<Option<String>> {
+    if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
+        return Ok(None);
+    }
+    let text = String::from_utf8(root.read(CURRENT_IMAGE)?);
+    let text = text.with_context(|| format!("{CURRENT_IMAGE}: not an image reference"))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 fn exists(root: &HostRoot, path: &str) -> Result<bool> {
@@ -88,7 +118,7 @@ fn first_boot(root: &HostRoot) -> Result<Option<BTreeMap<String, String>>> {
     })
 }
 
-/// Writes down what is about to be incomplete; forgets it when there is nothing more to do.
+/// Records the pending change, or removes the record.
 pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> Result<()> {
     let Some(pending) = pending else {
         root.remove(PENDING_PATH).with_context(|| format!("cannot remove {PENDING_PATH}"))?;
@@ -97,21 +127,20 @@ pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> R
     if !exists(root, DAEMON_DIR)? {
         let make = || {
             root.make_directory(DAEMON_DIR)?;
-            set_meta(root.open_directory(DAEMON_DIR)?, FileMeta { mode: 0o755, owner: own_ids() })?;
+            set_meta(
+                root.open_directory(DAEMON_DIR)?,
+                FileMeta { mode: 0o755, owner: host_defaults().owner },
+            )?;
             root.fsync_directory(split(DAEMON_DIR).0)
         };
-        make().with_context(|| format!("cannot make {DAEMON_DIR}"))?;
+        make().with_context(|| format!("cannot create {DAEMON_DIR}"))?;
     }
     let bytes = serde_json::to_vec(pending)?;
     write_private(root, PENDING_PATH, &bytes)
         .with_context(|| format!("cannot write {PENDING_PATH}"))
 }
 
-fn own_ids() -> FileOwner {
-    FileOwner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
-}
-
-/// Writes a file for root alone: all of it or nothing.
+/// Writes a file that only root may read, atomically.
 pub(super) fn write_private(root: &HostRoot, path: &str, bytes: &[u8]) -> std::io::Result<()> {
     let new = format!("{path}.new");
     let mut file = root.create(&new)?;
@@ -121,12 +150,12 @@ pub(super) fn write_private(root: &HostRoot, path: &str, bytes: &[u8]) -> std::i
     root.fsync_directory(split(path).0)
 }
 
-/// The administrator's wish has been heard.
+/// Removes the force file.
 pub(super) fn clear_force(root: &HostRoot) -> Result<()> {
     root.remove(FORCE).with_context(|| format!("cannot remove {FORCE}"))
 }
 
-/// What only a new machine needs is put aside; says what it found.
+/// Moves the files of the first boot away. Returns warnings.
 pub(super) fn end_first_boot(root: &HostRoot) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     if exists(root, NODE_ANNOTATIONS)? {

@@ -42,48 +42,48 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
 
 const DONE: [(&str, &str); 3] = [("current", "a"), ("desired", "a"), ("state", "Done")];
 
-/// A Node that goes from `a` to `b`, and what else it says.
+/// A Node that updates from `a` to `b`, with further annotations.
 fn updating_node(more: &[(&'static str, &'static str)]) -> Node {
     let mut pairs = vec![("current", "a"), ("desired", "b"), ("state", "Working")];
     pairs.extend(more);
     node(&pairs)
 }
 
-/// What is seen: in words, the Node, the disk, what is unfinished; and what comes next.
+/// A name, the Node, the config on disk, the pending change, and the expected step.
 type Case<'a> = (&'a str, Node, Option<&'a str>, Option<PendingChange>, AgentStep);
 
 #[test]
-fn what_comes_next() {
+fn the_next_step() {
     let reboot = || Some(pending("b", &[Type::Reboot], "now"));
     let booted = || Some(pending("b", &[Type::Reboot], "before"));
     let reload = || Some(pending("b", &[Type::Reload], "now"));
     let drained = [("drain", "drain-b"), ("drained", "drain-b")];
-    let later = [("reboot", "deferred")];
-    let told = [("reboot", "deferred"), ("pending", "b")];
-    let allowed = [("reboot", "deferred"), ("pending", "b"), ("restart", "b")];
+    let deferred = [("reboot", "deferred")];
+    let reported = [("reboot", "deferred"), ("pending", "b")];
+    let approved = [("reboot", "deferred"), ("pending", "b"), ("restart", "b")];
     let config = || "b".to_owned();
     let table: Vec<Case<'_>> = vec![
         ("a new machine", node(&[]), None, None, AgentStep::ReportInitialConfig),
         (
-            "nobody says",
+            "no config assigned",
             node(&[("current", "a")]),
             Some("a"),
             None,
             AgentStep::Wait(AgentWait::DesiredConfig),
         ),
-        ("all is done", node(&DONE), Some("a"), None, AgentStep::Idle),
-        ("the disk does not say", node(&DONE), None, None, AgentStep::Idle),
+        ("done", node(&DONE), Some("a"), None, AgentStep::Idle),
+        ("no config on disk", node(&DONE), None, None, AgentStep::Idle),
         ("a new config", updating_node(&[]), Some("a"), None, AgentStep::Update),
         (
-            "asked to be emptied",
+            "drain requested",
             updating_node(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
             Some("a"),
             None,
             AgentStep::Wait(AgentWait::Drain { request: "drain-b".to_owned() }),
         ),
-        ("emptied", updating_node(&drained), Some("a"), None, AgentStep::Update),
+        ("drained", updating_node(&drained), Some("a"), None, AgentStep::Update),
         (
-            "a change that did not happen",
+            "a change that was undone",
             updating_node(&drained),
             Some("a"),
             reboot(),
@@ -98,142 +98,141 @@ fn what_comes_next() {
             AgentStep::RunActions,
         ),
         (
-            "not emptied before",
+            "not drained before",
             updating_node(&[]),
             Some("b"),
             reboot(),
             AgentStep::Drain { config: config() },
         ),
         (
-            "the only machine",
+            "a single-node cluster",
             updating_node(&[("topology", "SingleReplica")]),
             Some("b"),
             reboot(),
             AgentStep::RunActions,
         ),
         (
-            "restart later",
-            updating_node(&later),
+            "reboot deferred",
+            updating_node(&deferred),
             Some("b"),
             reboot(),
             AgentStep::RequestReboot { config: config() },
         ),
         (
-            "restart later, told",
-            updating_node(&told),
+            "reboot deferred, reported",
+            updating_node(&reported),
             Some("b"),
             reboot(),
             AgentStep::Wait(AgentWait::RebootApproval { config: config() }),
         ),
         (
-            "restart allowed",
-            updating_node(&allowed),
+            "reboot approved",
+            updating_node(&approved),
             Some("b"),
             reboot(),
             AgentStep::Drain { config: config() },
         ),
         (
-            "restart allowed for another",
+            "reboot approved for another config",
             updating_node(&[("reboot", "deferred"), ("pending", "b"), ("restart", "x")]),
             Some("b"),
             reboot(),
             AgentStep::Wait(AgentWait::RebootApproval { config: config() }),
         ),
         (
-            "the way back needs no permission",
+            "a rollback needs no approval",
             updating_node(&[("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
             reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
             AgentStep::Drain { config: config() },
         ),
         (
-            "the way back of an empty machine",
+            "a rollback of a drained machine",
             updating_node(&[("drain", "drain-c"), ("drained", "drain-c")]),
             Some("b"),
             reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
             AgentStep::RunActions,
         ),
         (
-            "reload needs no permission",
-            updating_node(&later),
+            "a reload needs no approval",
+            updating_node(&deferred),
             Some("b"),
             reload(),
             AgentStep::RunActions,
         ),
         (
-            "a new config while it waits",
+            "a new config while the reboot is deferred",
             node(&[("current", "a"), ("desired", "c"), ("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
             reboot(),
             AgentStep::Update,
         ),
         (
-            "restarted",
+            "rebooted",
             updating_node(&[("post", "Rebooting")]),
             Some("b"),
             booted(),
             AgentStep::ReportReboot,
         ),
         (
-            "did not go down",
+            "the reboot did not happen",
             updating_node(&[("post", "Rebooting"), drained[0], drained[1]]),
             Some("b"),
             reboot(),
             AgentStep::RunActions,
         ),
-        ("restarted, said so", updating_node(&drained), Some("b"), booted(), AgentStep::Finish),
+        ("rebooted and reported", updating_node(&drained), Some("b"), booted(), AgentStep::Finish),
         (
-            "asked for work",
+            "uncordon requested",
             updating_node(&[("drain", "uncordon-b"), ("drained", "drain-b")]),
             Some("b"),
             booted(),
             AgentStep::Wait(AgentWait::Uncordon { request: "uncordon-b".to_owned() }),
         ),
         (
-            "got work",
+            "uncordoned",
             updating_node(&[("drain", "uncordon-b"), ("drained", "uncordon-b")]),
             Some("b"),
             booted(),
             AgentStep::Finish,
         ),
         (
-            "failed, and the cause is gone",
+            "degraded, and the cause is gone",
             node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]),
             Some("a"),
             None,
             AgentStep::Finish,
         ),
-        ("the Node is older than the disk", node(&DONE), Some("b"), None, AgentStep::Update),
+        ("the Node lags behind the disk", node(&DONE), Some("b"), None, AgentStep::Update),
     ];
     for (what, node, disk, pending, expected) in table {
-        let observed = AgentSnapshot {
+        let observed = Observed {
             node: &node,
             config_on_disk: disk,
             image_on_disk: None,
             pending: pending.as_ref(),
             boot_id: "now",
             force: false,
-            is_disk_verified: true,
         };
-        assert_eq!(next_step(&observed), expected, "{what}");
+        let session = Session { is_disk_verified: true, ..Session::default() };
+        assert_eq!(next_step(&observed, &session), expected, "{what}");
     }
 }
 
 #[test]
-fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
+fn a_new_daemon_verifies_the_disk_and_the_force_file_means_an_update() {
     let done = node(&DONE);
     let failed = node(&[("current", "a"), ("desired", "a"), ("state", "Degraded")]);
-    let step = |node: &Node, force, is_checked| {
-        let (disk, boot) = (Some("a"), "now");
-        next_step(&AgentSnapshot {
+    let step = |node: &Node, force, is_disk_verified| {
+        let observed = Observed {
             node,
-            config_on_disk: disk,
+            config_on_disk: Some("a"),
             image_on_disk: None,
             pending: None,
-            boot_id: boot,
+            boot_id: "now",
             force,
-            is_disk_verified: is_checked,
-        })
+        };
+        next_step(&observed, &Session { is_disk_verified, ..Session::default() })
     };
     assert_eq!(step(&done, false, false), AgentStep::Finish);
     assert_eq!(step(&done, false, true), AgentStep::Idle);
@@ -242,7 +241,32 @@ fn a_daemon_that_starts_looks_at_the_disk_and_the_force_file_is_an_update() {
 }
 
 #[test]
-fn an_image_of_the_pools_own_is_wanted_too() {
+fn the_session_stops_a_reboot_and_actions_from_running_twice() {
+    let drained = updating_node(&[("drain", "drain-b"), ("drained", "drain-b")]);
+    let reload = pending("b", &[Type::Reload], "now");
+    let observed = Observed {
+        node: &drained,
+        config_on_disk: Some("b"),
+        image_on_disk: None,
+        pending: Some(&reload),
+        boot_id: "now",
+        force: false,
+    };
+    let ran =
+        |config: &str| Session { actions_run_for: Some(config.to_owned()), ..Session::default() };
+    let ordered = Session { is_reboot_ordered: true, ..Session::default() };
+    for (session, expected) in [
+        (Session::default(), AgentStep::RunActions),
+        (ran("b"), AgentStep::Finish),
+        (ran("a"), AgentStep::RunActions),
+        (ordered, AgentStep::AwaitReboot),
+    ] {
+        assert_eq!(next_step(&observed, &session), expected, "{session:?}");
+    }
+}
+
+#[test]
+fn a_layered_image_is_desired_too() {
     let images = |current: &str, desired: &str| {
         let mut node = node(&DONE);
         let annotations = node.metadata.annotations.get_or_insert_default();
@@ -254,22 +278,20 @@ fn an_image_of_the_pools_own_is_wanted_too() {
         node
     };
     let step = |node: &Node, image: Option<&str>| {
-        let (disk, boot) = (Some("a"), "now");
-        let (force, is_checked) = (false, true);
-        next_step(&AgentSnapshot {
+        let observed = Observed {
             node,
-            config_on_disk: disk,
+            config_on_disk: Some("a"),
             image_on_disk: image,
             pending: None,
-            boot_id: boot,
-            force,
-            is_disk_verified: is_checked,
-        })
+            boot_id: "now",
+            force: false,
+        };
+        next_step(&observed, &Session { is_disk_verified: true, ..Session::default() })
     };
     assert_eq!(step(&images("i", "i"), Some("i")), AgentStep::Idle);
     assert_eq!(step(&images("i", "j"), Some("i")), AgentStep::Update);
     assert_eq!(step(&images("i", ""), Some("i")), AgentStep::Update);
-    // It has the image, and has not said so yet.
+    // It has the image but has not reported it yet.
     assert_eq!(step(&images("i", "j"), Some("j")), AgentStep::Finish);
     assert_eq!(step(&images("i", "i"), None), AgentStep::Idle);
 }
@@ -289,10 +311,10 @@ fn request() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// A machine never restarts or changes under its pods: no action is done that restarts before
-    /// it is empty, and nothing at all while a request is open.
+    /// A machine never reboots under its pods: no reboot before the drain, and nothing at all while a
+    /// request is open.
     #[test]
-    fn nothing_happens_too_early(
+    fn no_step_comes_too_early(
         current in word(), desired in word(), disk in word(), drain in request(),
         drained in request(), deferred: bool, permitted in word(), boots: bool, is_disk_verified: bool,
     ) {
@@ -302,11 +324,11 @@ proptest! {
             ("reboot", if deferred { "deferred" } else { "" }), ("restart", &permitted),
         ]);
         let pending = pending(&disk, &[Type::Reboot], if boots { "before" } else { "now" });
-        let observed = AgentSnapshot {
+        let observed = Observed {
             node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
-            force: false, is_disk_verified,
+            force: false,
         };
-        let step = next_step(&observed);
+        let step = next_step(&observed, &Session { is_disk_verified, ..Session::default() });
         if step == AgentStep::RunActions {
             let request = format!("drain-{disk}");
             prop_assert_eq!(&drained, &request);

@@ -1,25 +1,24 @@
-//! The disk, asked and changed beside the loop: one thread for each question, none while nobody asks.
+//! All work of the daemon on the disk, on blocking threads and under the lock of the root. Called by
+//! the other modules of `agent`; the work itself is done by `transaction`, `state`, `health` and `drift`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::apply::{self, ApplyPlan, ClusterFiles};
 use machinist_core::daemon::PendingChange;
-use machinist_core::diff::parse_both;
 use machinist_core::drift::{DriftFinding, DriftReference};
 use machinist_core::health::FailedConfig;
-use machinist_core::reconcile_check;
 
-use super::super::root::HostRoot;
+use super::super::root::{HostRoot, host_defaults};
 use super::super::state::{self, DiskState};
 use super::super::transaction::{self, FsChange, Recovery};
 use super::super::{drift, health};
 
-/// How long somebody else may be at work on the disk.
+/// How long to wait for another machinist that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -27,16 +26,16 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(super) struct MachineDisk {
     path: PathBuf,
-    /// How often a config was written.
+    /// How many configs were written since the daemon started.
     change_count: Arc<AtomicU64>,
 }
 
-/// What a change did.
+/// A change of the disk that was made.
 #[derive(Debug, Clone)]
 pub(super) struct AppliedChange {
     /// The plan.
     pub(super) plan: ApplyPlan,
-    /// What else there is to say.
+    /// What could not be cleaned up.
     pub(super) note: Option<String>,
 }
 
@@ -49,60 +48,59 @@ impl MachineDisk {
         &self.path
     }
 
-    /// How often a config was written.
+    /// How many configs were written since the daemon started.
     pub(super) fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Relaxed)
     }
 
-    /// Does something with the root, for itself alone.
+    /// Runs a call with the root locked.
     async fn with_lock<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&HostRoot) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&HostRoot) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let path = self.path.clone();
-        blocking(move || act(&open_locked(&path)?)).await
+        blocking(move || call(&open_locked(&path)?)).await
     }
 
-    /// What the disk says about the machine.
+    /// Reads the daemon's own files.
     pub(super) async fn read(&self) -> Result<DiskState> {
         let path = self.path.clone();
         blocking(move || DiskState::read(&HostRoot::open_read_only(&path)?)).await
     }
 
-    /// Puts right what an interrupted change has left.
+    /// Recovers an interrupted change.
     pub(super) async fn recover(&self) -> Result<Option<Recovery>> {
         self.with_lock(transaction::recover).await
     }
 
-    /// How the disk differs from a config.
+    /// Compares the disk with a config.
     pub(super) async fn check(&self, config: &MachineConfig) -> Result<Vec<DriftFinding>> {
         let reference = DriftReference::new(config)?;
         let path = self.path.clone();
         blocking(move || Ok(drift::check(&path, &reference)?.findings)).await
     }
 
-    /// The config that did the machine no good.
+    /// The config that the machine rolled back from.
     pub(super) async fn failed_config(&self) -> Result<Option<FailedConfig>> {
         let path = self.path.clone();
         blocking(move || health::read(&HostRoot::open_read_only(&path)?)).await
     }
 
-    /// Keeps in mind which config did the machine no good.
+    /// Records the config that the machine rolls back from.
     pub(super) async fn record_failed_config(&self, marker: FailedConfig) -> Result<()> {
         self.with_lock(move |root| health::write(root, &marker)).await
     }
 
-    /// Forgets it.
+    /// Removes that record.
     pub(super) async fn clear_failed_config(&self) -> Result<()> {
         self.with_lock(health::remove).await
     }
 
-    /// Changes the disk, completely or not at all. What is left to be done is written down first.
+    /// Changes the disk, completely or not at all. `pending` is recorded first.
     pub(super) async fn apply_change(
         &self,
         old: MachineConfig,
         new: MachineConfig,
-        change: reconcile_check::ConfigChange,
         pending: PendingChange,
         force: bool,
     ) -> Result<AppliedChange> {
@@ -113,16 +111,17 @@ impl MachineDisk {
             if force {
                 state::clear_force(root)?;
             }
-            let plan = transaction::plan(root, &old, &new, &change);
+            let plan = transaction::plan(root, &old, &new);
             let done = plan.and_then(|plan| Ok((transaction::commit(root, plan.clone())?, plan)));
             match done {
                 Ok((note, plan)) => Ok(AppliedChange { plan, note }),
                 Err(error) => {
-                    // The disk is as it was, and so is what was left to be done.
+                    // The disk is unchanged, so what was pending before is pending again.
                     let disk = old.metadata.name.clone().unwrap_or_default();
                     if let Err(second) = state::set_pending(root, pending.fallback(&disk).as_ref())
                     {
-                        tracing::warn!("{second:#}");
+                        let error = format_args!("{second:#}");
+                        tracing::warn!(%error, "cannot restore the record of the pending change");
                     }
                     Err(error)
                 }
@@ -131,64 +130,57 @@ impl MachineDisk {
         .await
     }
 
-    /// Goes back to the config before, whatever it takes.
+    /// Returns to the previous config.
     pub(super) async fn roll_back(&self, pending: &PendingChange) -> Result<()> {
         self.change_count.fetch_add(1, Ordering::Relaxed);
         let previous = pending.previous.clone();
         self.with_lock(move |root| {
-            let current =
-                transaction::current_config(root)?.context("the disk does not say what it has")?;
-            let change = parse_both(&current, &previous)
-                .ok_or_else(|| anyhow!("the config before cannot be read"))?;
-            let plan = transaction::plan(root, &current, &previous, &change)?;
+            let current = state::current_config(root)?
+                .context("the disk does not name its current config")?;
+            let plan = transaction::plan(root, &current, &previous)?;
             transaction::commit(root, plan)?;
             state::set_pending(root, None)
         })
         .await
     }
 
-    /// Brings the files up to date that the cluster keeps so. Gives what was done.
-    pub(super) async fn refresh_cluster_files(
-        &self,
-        wanted: ClusterFiles,
-    ) -> Result<Vec<FsChange>> {
+    /// Writes the files that the cluster keeps up to date. Returns the changes.
+    pub(super) async fn refresh_cluster_files(&self, files: ClusterFiles) -> Result<Vec<FsChange>> {
         self.with_lock(move |root| {
             transaction::recover(root)?;
-            let plan = apply::plan_cluster_files(&wanted, root, transaction::host_style())?;
+            let plan = apply::plan_cluster_files(&files, root, host_defaults())?;
             let changes = plan.steps.iter().map(transaction::describe).collect();
             if !plan.steps.is_empty()
                 && let Some(note) = transaction::commit(root, plan)?
             {
-                tracing::warn!("{note}");
+                tracing::warn!(note, "cannot clean up after a change");
             }
             Ok(changes)
         })
         .await
     }
 
-    /// Writes down what is left to be done.
+    /// Records the pending change, or removes the record.
     pub(super) async fn set_pending(&self, pending: Option<PendingChange>) -> Result<()> {
         self.with_lock(move |root| state::set_pending(root, pending.as_ref())).await
     }
 
-    /// Says which config the machine has, where its first boot has put it there.
+    /// Records the config that the first boot has applied as the current one.
     pub(super) async fn adopt(&self, config: MachineConfig) -> Result<()> {
         self.with_lock(move |root| {
-            let change =
-                parse_both(&config, &config).ok_or_else(|| anyhow!("the config cannot be read"))?;
-            let plan = transaction::plan(root, &config, &config, &change)?;
+            let plan = transaction::plan(root, &config, &config)?;
             transaction::commit(root, plan).map(drop)
         })
         .await
     }
 
-    /// Puts aside what only a new machine needs.
+    /// Moves the files of the first boot away.
     pub(super) async fn end_first_boot(&self) -> Result<Vec<String>> {
         self.with_lock(state::end_first_boot).await
     }
 }
 
-/// Opens the root for this process alone; somebody else may be about to end.
+/// Opens and locks the root. Retries while another machinist holds the lock.
 fn open_locked(path: &Path) -> Result<HostRoot> {
     HostRoot::open_read_only(path)?;
     let end = Instant::now() + LOCK_TIMEOUT;
@@ -201,7 +193,7 @@ fn open_locked(path: &Path) -> Result<HostRoot> {
 }
 
 async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T> + Send + 'static,
+    call: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(act).await.context("the work on the disk broke off")?
+    tokio::task::spawn_blocking(call).await.context("the thread that works on the disk panicked")?
 }

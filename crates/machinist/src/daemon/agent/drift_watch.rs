@@ -1,4 +1,5 @@
-//! Drift: what somebody changes by hand is seen as it happens, told, and by policy put right.
+//! Drift: changes by others are detected as they happen, reported, and healed if the policy says so.
+//! The watch runs while the machine is idle; `update` and `post_apply` check before they go on.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::machinist::DRIFT;
 use machinist_core::api::names::state;
-use machinist_core::daemon::{annotations, reports};
+use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
 use machinist_core::drift::{self, DriftPolicy, DriftReference, DriftSeverity};
 use machinist_core::node::NodeView;
 
@@ -15,13 +16,14 @@ use super::super::drift::{DriftWatcher, heal};
 use super::super::systemd::Systemd;
 use super::Agent;
 
-/// Waits for the next thing that somebody does to the disk; for ever where nobody watches.
+/// Waits for the next change of the drift; forever if nothing is watched.
 pub(super) async fn next_drift(watch: &mut Option<DriftWatcher>) {
     match watch {
         None => std::future::pending().await,
         Some(active) => {
             if let Err(error) = active.next().await {
-                tracing::warn!("{error:#}");
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, "stopped watching for drift");
                 *watch = None;
             }
         }
@@ -29,7 +31,7 @@ pub(super) async fn next_drift(watch: &mut Option<DriftWatcher>) {
 }
 
 impl Agent {
-    /// Watches the disk for what differs from a config.
+    /// Starts to watch the disk for differences from a config.
     pub(super) async fn start_watching(&mut self, node: &Arc<Node>, config: &MachineConfig) {
         if self.drift_watcher.is_some() {
             return;
@@ -42,15 +44,19 @@ impl Agent {
         match start.await {
             Ok(watch) => {
                 let message = format!("Config Drift Monitor started, watching against {name}");
+                // MCO's literal line.
                 tracing::info!("{message}");
                 self.reporter.event(node, "ConfigDriftMonitorStarted", message);
                 self.drift_watcher = Some(watch);
             }
-            Err(error) => tracing::warn!("cannot watch for drift: {error:#}"),
+            Err(error) => {
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, config = name, "cannot watch for drift");
+            }
         }
     }
 
-    /// Stops to watch: the disk is about to be changed.
+    /// Stops watching, before the daemon itself changes the disk.
     pub(super) fn stop_watching(&mut self, node: &Arc<Node>) {
         if self.drift_watcher.take().is_some() {
             tracing::info!("Config Drift Monitor has shut down");
@@ -59,23 +65,24 @@ impl Agent {
         }
     }
 
-    /// Whether the disk is not as it should be, as far as is known.
+    /// Whether the watch has found drift.
     pub(super) fn has_drifted(&self) -> bool {
         self.drift_watcher
             .as_ref()
             .is_some_and(|watch| drift::degraded_reason(watch.findings()).is_some())
     }
 
-    /// Somebody has done something to the disk: tells it. The next turn sees to the rest.
+    /// Reports drift. The next reconcile acts on it.
     pub(super) async fn report_drift(&mut self) {
         let (Some(watch), Some(node)) = (&self.drift_watcher, self.own_node.get()) else { return };
-        self.retry = None;
+        self.session.after(SessionEvent::RetryNow);
         for finding in watch.findings() {
-            let who = watch.writer(finding).map(|writer| format!(" (by {writer})"));
-            let who = who.unwrap_or_default();
-            tracing::warn!(kind = ?finding.kind, expected = ?finding.expected, found = ?finding.found, "{finding}{who}");
+            let writer = watch.writer(finding);
+            let by = writer.map(|writer| format!(" (by {writer})")).unwrap_or_default();
+            let writer = writer.map(tracing::field::display);
+            tracing::warn!(path = finding.path, problem = %finding, writer, "found drift");
             if finding.severity == DriftSeverity::Warning {
-                self.reporter.warn(&node, "ConfigDriftWarning", format!("{finding}{who}"));
+                self.reporter.warn(&node, "ConfigDriftWarning", format!("{finding}{by}"));
             }
         }
         let Some(reason) = drift::degraded_reason(watch.findings()) else {
@@ -89,11 +96,12 @@ impl Agent {
         if let Err(error) =
             self.own_node.annotate(annotations::failed(state::DEGRADED, &reason)).await
         {
-            tracing::warn!("cannot say so on the Node: {error:#}");
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, "cannot report drift on the Node");
         }
     }
 
-    /// Compares the disk with a config. What differs is put right where the policy says so.
+    /// Compares the disk with a config, and heals differences if the policy says so.
     pub(super) async fn check_drift(
         &mut self,
         node: &Arc<Node>,
@@ -118,23 +126,23 @@ impl Agent {
                 Some(left) => unexpected = left,
             }
         }
-        // Whoever puts it right is seen.
+        // A repair by hand has to be noticed.
         self.start_watching(node, config).await;
         anyhow::bail!(unexpected)
     }
 
     async fn heal_drift(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<()> {
         self.stop_watching(node);
-        self.set_sigterm_protection(node, true);
+        self.enter(node, Phase::Healing);
         let (root, config) = (self.disk.path().to_owned(), config.clone());
         let healed = tokio::task::spawn_blocking(move || heal(&root, &config)).await;
-        self.set_sigterm_protection(node, false);
-        let healed = healed.context("the work on the disk broke off")??;
+        self.enter(node, Phase::Idle);
+        let healed = healed.context("the thread that heals drift panicked")??;
         for change in &healed.changes {
-            tracing::info!("healed: {:?} {:?}", change.action, change.path);
+            tracing::info!(action = change.action.name(), path = change.path, "healed drift");
         }
         for note in &healed.notes {
-            tracing::warn!("{note}");
+            tracing::warn!(note, "healing left something out");
         }
         if healed.needs_daemon_reload
             && let Some(systemd) = Systemd::connect(self.disk.path()).await?

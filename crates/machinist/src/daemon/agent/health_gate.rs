@@ -1,5 +1,5 @@
-//! The health gate: a machine that is not well on its new config goes back by itself, and does not try
-//! it again until it is told to.
+//! The health gate: a machine that fails its health checks on a new config rolls back on its own, and
+//! does not try that config again until a person asks for it. Called by `update` and `post_apply`.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::names::annotation::machinist::RETRY;
-use machinist_core::daemon::{PendingChange, annotations};
-use machinist_core::diff::parse_both;
+use machinist_core::daemon::update::needs_offline_health_check;
+use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations};
 use machinist_core::health::{FailedCheck, FailedConfig, RetryDecision, may_try};
 use machinist_core::node::NodeView;
 use machinist_core::os::layered_image;
@@ -19,18 +19,18 @@ use super::super::state::DiskState;
 use super::os::BootedOs;
 use super::{Agent, NextReconcile};
 
-/// What became of the question whether the machine is well.
+/// The result of the health checks.
 pub(super) enum HealthOutcome {
-    /// It is.
+    /// All checks passed.
     Healthy,
-    /// It is not known: the daemon is to stop, or another config is wanted.
+    /// Not known: the daemon has to stop, or another config is desired.
     Unknown,
-    /// It is not.
+    /// A check failed until the deadline.
     Unhealthy(FailedCheck),
 }
 
 impl Agent {
-    /// Whether the desired config may be tried; if not, the machine has gone back from it.
+    /// Whether the desired config may be tried. `Some` means no: the machine rolled back from it.
     pub(super) async fn may_try(
         &mut self,
         node: &Arc<Node>,
@@ -48,7 +48,7 @@ impl Agent {
                 Ok(None)
             }
             RetryDecision::RetryRequested => {
-                tracing::info!("{desired} is tried once more");
+                tracing::info!(config = desired, "retrying a failed config on request");
                 self.disk.clear_failed_config().await?;
                 self.own_node.annotate(annotations::clear_retry()).await?;
                 Ok(None)
@@ -59,7 +59,7 @@ impl Agent {
         }
     }
 
-    /// The machine is back on the config before: it gets work again, and says why it stays there.
+    /// Finishes a rollback: the machine is uncordoned, and reports why it stays on the previous config.
     async fn stay_rolled_back(
         &mut self,
         node: &Arc<Node>,
@@ -71,8 +71,8 @@ impl Agent {
         self.check_drift(node, &current).await?;
         if let Some(pending) = &state.pending {
             match self.check_booted_os(&current, Some(pending)).await? {
-                BootedOs::AsWanted => {}
-                BootedOs::NotStaged(again) => {
+                BootedOs::AsDesired => {}
+                BootedOs::StageAgain(again) => {
                     self.disk.set_pending(Some(*again)).await?;
                     return Ok(NextReconcile::Immediately);
                 }
@@ -82,31 +82,28 @@ impl Agent {
                 self.confirm_os().await;
             }
             self.disk.set_pending(None).await?;
-            self.actions_run_for = None;
+            self.session.after(SessionEvent::ChangeCompleted);
         }
         if !annotations::is_uncordoned(node, &config) {
             self.own_node.annotate(annotations::request_uncordon(&config)).await?;
             return Ok(NextReconcile::Immediately);
         }
-        self.is_checked = true;
+        self.session.after(SessionEvent::DiskVerified);
         self.start_watching(node, &current).await;
         bail!(reason.to_owned())
     }
 
-    /// Asks whether the machine is well on its config. Goes on asking until it is known, the daemon is
-    /// to stop, or another config is wanted.
+    /// Runs the health checks of a config until they pass, the deadline is over, the daemon has to stop,
+    /// or another config is desired.
     pub(super) async fn check_health(&mut self, config: &MachineConfig) -> Result<HealthOutcome> {
         let name = config.metadata.name.clone().unwrap_or_default();
         let Some(spec) = health::spec(config)? else { return Ok(HealthOutcome::Healthy) };
-        if self.healthy_on.as_ref() == Some(&name) {
-            return Ok(HealthOutcome::Healthy);
-        }
-        tracing::info!("asking whether the machine is well on {name}");
-        let patient = HealthTarget { root: self.disk.path(), client: Some(&self.client) };
+        tracing::info!(config = name, "checking the health of the machine");
+        let target = HealthTarget { root: self.disk.path(), client: Some(&self.client) };
         let mut changes = self.own_node.subscribe();
-        let own = self.own_node.clone();
-        let moved_on = async {
-            while own.get().is_none_or(|node| NodeView(&node).desired_config() == name) {
+        let own_node = self.own_node.clone();
+        let superseded = async {
+            while own_node.get().is_none_or(|node| NodeView(&node).desired_config() == name) {
                 if changes.changed().await.is_err() {
                     return std::future::pending().await;
                 }
@@ -114,11 +111,11 @@ impl Agent {
         };
         tokio::select! {
             () = self.stop.cancelled() => Ok(HealthOutcome::Unknown),
-            () = moved_on => Ok(HealthOutcome::Unknown),
-            answer = health::wait_until_healthy(&spec, patient) => Ok(match answer {
+            () = superseded => Ok(HealthOutcome::Unknown),
+            result = health::wait_until_healthy(&spec, target) => Ok(match result {
                 Ok(()) => {
-                    tracing::info!("the machine is well on {name}");
-                    self.healthy_on = Some(name);
+                    tracing::info!(config = name, "the machine is healthy");
+                    self.session.after(SessionEvent::HealthPassed { config: name });
                     HealthOutcome::Healthy
                 }
                 Err(failing) => HealthOutcome::Unhealthy(failing),
@@ -126,7 +123,7 @@ impl Agent {
         }
     }
 
-    /// Goes back to the config before, by the same code and with the same actions as for any change.
+    /// Rolls back to the previous config, with the same code and actions as for any update.
     pub(super) async fn roll_back(
         &mut self,
         node: &Arc<Node>,
@@ -134,75 +131,77 @@ impl Agent {
         pending: PendingChange,
         failing: FailedCheck,
     ) -> Result<NextReconcile> {
-        let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
-        let previous = pending.previous.clone();
-        let image = layered_image(&current).unwrap_or_default().to_owned();
-        let marker =
-            FailedConfig { config: name(&current), previous: name(&previous), image, failing };
+        let marker = failed_config(&current, &pending, failing);
         let reason = marker.reason();
-        tracing::error!("{reason}");
+        tracing::error!(reason, "rolling back");
         self.reporter.warn(node, "HealthCheckFailed", reason.as_str());
         self.disk.record_failed_config(marker).await?;
-        let Some(change) = parse_both(&current, &previous) else {
-            bail!("{reason}; the config before cannot be read");
-        };
-        self.set_sigterm_protection(node, true);
-        let os = self.plan_os_rollback(&current, &pending).await?;
-        let mut back = pending.rollback(&self.boot_id);
-        back.os = os;
-        self.actions_run_for = None;
-        let mut done =
-            self.disk.apply_change(current, previous, change, back.clone(), false).await.map(drop);
-        if done.is_ok() {
-            done = self.stage_os(Some(node), &mut back).await;
-        }
-        self.set_sigterm_protection(node, false);
-        done?;
-        let says = annotations::failed(machinist_core::api::names::state::DEGRADED, &reason);
-        if let Err(error) = self.own_node.annotate(says).await {
-            // The config may have cut the machine off: all the more it has to go back.
-            tracing::warn!("cannot say so on the Node: {error:#}");
+        self.enter(node, Phase::RollingBack);
+        let written = self.write_rollback(Some(node), current, pending).await;
+        self.enter(node, Phase::Idle);
+        written?;
+        let patch = annotations::failed(machinist_core::api::names::state::DEGRADED, &reason);
+        if let Err(error) = self.own_node.annotate(patch).await {
+            // The failed config may have cut the machine off, which makes the rollback all the more
+            // necessary.
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, "cannot report the rollback on the Node");
         }
         Ok(NextReconcile::Immediately)
     }
 
-    /// A machine that cannot see its Node after a change may have been cut off by that very change: it
-    /// is judged by what is on its disk. Ends when it has gone back; else never.
+    /// Writes the previous config and stages the previous OS. Returns what is left to do.
+    async fn write_rollback(
+        &mut self,
+        node: Option<&Arc<Node>>,
+        current: MachineConfig,
+        pending: PendingChange,
+    ) -> Result<PendingChange> {
+        let previous = pending.previous.clone();
+        let os = self.plan_os_rollback(&current, &pending).await?;
+        let mut rollback = pending.rollback(&self.boot_id);
+        rollback.os = os;
+        self.session.after(SessionEvent::WriteStarted);
+        self.disk.apply_change(current, previous, rollback.clone(), false).await?;
+        self.stage_os(node, &mut rollback).await?;
+        Ok(rollback)
+    }
+
+    /// Checks the health of a machine that cannot see its Node after a change, because that change may
+    /// have cut it off. Returns when the machine has rolled back, otherwise never.
     pub(super) async fn check_health_offline(&mut self) -> Result<()> {
         let state = self.disk.read().await?;
         let (Some(current), Some(pending)) = (state.current, state.pending) else {
             return std::future::pending().await;
         };
-        let name = current.metadata.name.clone().unwrap_or_default();
-        let is_due = pending.config == name
-            && !pending.is_way_back
-            && pending.remaining_actions(&self.boot_id).is_empty();
+        let config = current.metadata.name.clone().unwrap_or_default();
+        let is_due = needs_offline_health_check(&config, &pending, &self.boot_id);
         let spec = if is_due { health::spec(&current)? } else { None };
         let Some(spec) = spec else { return std::future::pending().await };
-        tracing::info!("asking whether the machine is well on {name}, without its Node");
-        let patient = HealthTarget { root: self.disk.path(), client: Some(&self.client) };
-        let Err(failing) = health::wait_until_healthy(&spec, patient).await else {
-            self.healthy_on = Some(name);
+        tracing::info!(config, "checking the health of the machine without its Node");
+        let target = HealthTarget { root: self.disk.path(), client: Some(&self.client) };
+        let Err(failing) = health::wait_until_healthy(&spec, target).await else {
+            self.session.after(SessionEvent::HealthPassed { config });
             return std::future::pending().await;
         };
-        let previous = pending.previous.clone();
-        let to = previous.metadata.name.clone().unwrap_or_default();
-        let image = layered_image(&current).unwrap_or_default().to_owned();
-        let marker = FailedConfig { config: name, previous: to, image, failing };
-        tracing::error!("{}", marker.reason());
+        let marker = failed_config(&current, &pending, failing);
+        tracing::error!(reason = marker.reason(), "rolling back");
         self.disk.record_failed_config(marker).await?;
-        let Some(change) = parse_both(&current, &previous) else {
-            bail!("the config before cannot be read");
-        };
-        let os = self.plan_os_rollback(&current, &pending).await?;
-        let mut back = pending.rollback(&self.boot_id);
-        back.os = os;
-        let restarts = back.needs_reboot(&self.boot_id);
-        self.disk.apply_change(current, previous, change, back.clone(), false).await?;
-        self.stage_os(None, &mut back).await?;
-        if restarts {
+        let rollback = self.write_rollback(None, current, pending).await?;
+        if rollback.needs_reboot(&self.boot_id) {
             self.reboot_unreported("Node will reboot into the config before").await?;
         }
         Ok(())
     }
+}
+
+/// The record that keeps a machine from trying a failed config again.
+fn failed_config(
+    current: &MachineConfig,
+    pending: &PendingChange,
+    failing: FailedCheck,
+) -> FailedConfig {
+    let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
+    let image = layered_image(current).unwrap_or_default().to_owned();
+    FailedConfig { config: name(current), previous: name(&pending.previous), image, failing }
 }

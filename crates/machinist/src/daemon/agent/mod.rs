@@ -1,29 +1,32 @@
-//! The daemon as a process: it watches its Node, and makes the machine so.
+//! The daemon process: watches its Node and brings the machine to the desired config.
 //!
 //! ```text
 //! Node ─ cache ─┐
-//! disk ─ state ─┴─ core::agent::next ─→ one step ─→ Node, disk ─→ …
+//! disk ─ state ─┴─ core::daemon::next_step ─→ AgentStep ─→ effects on Node and disk ─→ …
 //! ```
 //!
-//! | file | does |
-//! |---|---|
-//! | `turn` | sees, asks what comes next, does it |
-//! | `update` | from one config to another: check, policy, drain, disk |
-//! | `finish` | what is to be done after a change, and its end |
-//! | `gate` | whether the machine is well on its new config, and the way back |
-//! | `os` | the operating system beneath the files: fetched, staged, looked at after the restart |
-//! | `watch` | drift: seen, told, put right |
-//! | `node` | its Node: the watch, and the only way to write annotations |
-//! | `certificates` | what the cluster keeps up to date beside the config |
-//! | `kubelet` | whether the kubelet answers |
-//! | `report` | MachineConfigNode and events, beside the work |
-//! | `disk` | the disk, beside the loop |
-//! | `register` | the Node of a host without kubelet |
-//! | `renew` | the machine's certificate, before it ends |
-//! | `memory` | what a daemon that rests does not need |
-//! | `metrics` | figures |
+//! Performs effects and decides nothing: what happens next is decided by `core::daemon` from what is
+//! observed and from the [`Session`]. Started by `machinist daemon start` and by the joined service.
 //!
-//! A signal to stop is looked at between two steps only: what has begun is brought to its end.
+//! | module | does |
+//! |---|---|
+//! | `reconcile` | one step: observe, let core decide, perform |
+//! | `update` | an update: check, download, drain, write |
+//! | `post_apply` | the actions after a change, the reboot, and the end of an update |
+//! | `health_gate` | health checks on the new config, and the rollback |
+//! | `os` | the operating system: fetched, staged, checked after the reboot |
+//! | `drift_watch` | drift: detected, reported, healed |
+//! | `own_node` | the Node: the watch, and all writes of annotations |
+//! | `certificates` | files that the cluster keeps up to date next to the config |
+//! | `kubelet_health` | probes of the kubelet |
+//! | `report` | MachineConfigNode and events, written in the background |
+//! | `disk` | all work on the disk, on blocking threads |
+//! | `heartbeat` | the Node and its lease, on a host without kubelet |
+//! | `renew_certificate` | the client certificate, before it expires |
+//! | `trim_memory` | memory that an idle daemon does not need |
+//! | `metrics` | Prometheus metrics |
+//!
+//! SIGTERM is honoured between two steps only. A step that has begun is completed.
 
 mod certificates;
 mod disk;
@@ -51,12 +54,14 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinist_core::api::names::state;
-use machinist_core::daemon::{annotations, backoff, reports};
+use machinist_core::daemon::session::SigtermProtection;
+use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
 use machinist_core::drift::DriftPolicy;
 use machinist_core::node::NodeView;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
@@ -71,49 +76,49 @@ use metrics::DaemonMetrics;
 use own_node::OwnNode;
 use report::Reporter;
 
-/// How a daemon is to run.
+/// How to run the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct DaemonOptions {
     /// The name of its Node.
     pub(crate) name: String,
     /// The root of the machine.
     pub(crate) root: PathBuf,
-    /// Where figures are served, if anywhere.
+    /// Where to serve metrics, if anywhere.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    /// The Node of a host on which no kubelet looks after it.
+    /// The Node to register on a host without kubelet.
     pub(crate) registration: Option<NodeRegistration>,
-    /// What happens to drift where the Node does not say it.
+    /// What to do about drift if the Node does not say.
     pub(crate) drift_policy: DriftPolicy,
-    /// Whether the machine's identity is its own, and renewed by it.
+    /// Whether the machine has a client certificate of its own, which the daemon renews.
     pub(crate) renews_certificate: bool,
-    /// Where the kubelet says that it is well, if there is one.
+    /// The health endpoint of the kubelet, if there is one.
     pub(crate) kubelet_healthz: Option<http::Uri>,
 }
 
-/// Why a daemon has ended.
+/// Why the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitReason {
-    /// It was told to.
+    /// It was asked to stop.
     Stopped,
-    /// The machine has a new certificate: begin again with it.
+    /// The client certificate was renewed: start again with the new one.
     CertificateRenewed,
 }
 
-/// The config cannot be reached from the present one.
+/// A running machine cannot change to the config.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unreconcilable(String);
 
-/// What a turn ends with.
+/// When to reconcile again.
 #[derive(Debug)]
 enum NextReconcile {
-    /// There is more to do at once.
+    /// There is more to do.
     Immediately,
-    /// Nothing to do until the Node changes, or for so long at most.
+    /// When something changes, or after this long at most.
     Wait(Option<Duration>),
 }
 
-/// A daemon.
+/// The daemon: handles to the outside, and the session that decisions depend on.
 struct Agent {
     client: Client,
     own_node: OwnNode,
@@ -122,109 +127,88 @@ struct Agent {
     metrics: DaemonMetrics,
     heartbeat: Option<heartbeat::NodeHeartbeat>,
     certificates: ClusterCertificates,
-    boot_id: String,
-    stop: CancellationToken,
-    /// Whether a signal has to wait.
-    defer_sigterm: Arc<AtomicBool>,
-    /// Whether the disk has been compared with its config.
-    is_checked: bool,
-    /// Whether a restart has been ordered.
-    reboot_ordered: bool,
-    /// What happens to drift where the Node does not say it.
-    drift_policy: DriftPolicy,
-    /// Sees what somebody does to the disk while nothing is to be done.
-    drift_watcher: Option<DriftWatcher>,
-    /// The config on which the machine was found well.
-    healthy_on: Option<String>,
-    /// The config whose actions have been done.
-    actions_run_for: Option<String>,
     /// How the operating system of this host is changed.
     os_backend: Arc<OsBackend>,
-    /// The change whose image is on the machine already.
-    fetched_os_change: Option<machinist_core::os::OsChange>,
-    /// What became of a change that had been interrupted, until it has been told.
-    unreported_recovery: Option<String>,
-    /// What was noted last.
+    /// Detects drift while the machine is idle.
+    drift_watcher: Option<DriftWatcher>,
+    /// What to do about drift if the Node does not say.
+    drift_policy: DriftPolicy,
+    boot_id: String,
+    stop: CancellationToken,
+    /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
+    defers_sigterm: Arc<AtomicBool>,
+    /// The note in `/run` as it was last written.
     last_note: DaemonNote,
-    /// What is waited for, since when, and whether that was said to be too long.
-    waiting: Option<(String, Instant, bool)>,
-    failures: u32,
-    /// The next attempt after a failure, and what was wanted then.
-    retry: Option<(Instant, Vec<Option<String>>)>,
+    /// The zero of all times in the session.
+    started: Instant,
+    session: Session,
 }
 
-/// Runs until it is told to stop.
+/// Runs until it is asked to stop.
 ///
 /// # Errors
-/// It cannot begin: an interrupted change cannot be put right, or the address for its figures is
-/// taken.
+/// The daemon cannot start: an interrupted change cannot be recovered, or the address for metrics is
+/// in use.
 pub(crate) async fn run(
     client: Client,
     options: DaemonOptions,
-    told: CancellationToken,
+    shutdown: CancellationToken,
 ) -> Result<ExitReason> {
-    let stop = told.child_token();
+    let stop = shutdown.child_token();
     let disk = MachineDisk::new(&options.root);
-    let recovered = disk.recover().await?.map(|recovered| recovered.to_string());
-    if let Some(recovered) = &recovered {
-        tracing::warn!("{recovered}");
+    let unreported_recovery = disk.recover().await?.map(|recovered| recovered.to_string());
+    if let Some(recovered) = &unreported_recovery {
+        tracing::warn!(recovered, "recovered an interrupted change");
     }
     let root = options.root.clone();
-    let os = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
-    tracing::info!("operating system: {}: {}", os.os.backend_name(), os.reason);
+    let os_backend = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
+    let backend = os_backend.os.backend_name();
+    tracing::info!(backend, reason = os_backend.reason, "detected the operating system");
     let metrics = DaemonMetrics::default();
     metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.metrics_listen {
         let listener = listen::bind(address, "--metrics-listen").await?;
-        let page = MetricsEndpoint { sources: vec![metrics.source()], health: None };
-        tasks.spawn(page.serve(listener));
+        let endpoint = MetricsEndpoint { sources: vec![metrics.source()], health: None };
+        tasks.spawn(endpoint.serve(listener));
     }
     // The Node may be out of reach for long; waiting for it here would block the units after this one.
     systemd_notify::ready();
-    let (reporter, reporting) = Reporter::new(client.clone());
-    tasks.spawn(reporting);
-    let own = OwnNode::new(client.clone(), &options.name);
-    tasks.spawn(own.run_watch());
-    let heart = options.registration.clone().map(|registration| {
+    let (reporter, write_reports) = Reporter::new(client.clone());
+    tasks.spawn(write_reports);
+    let own_node = OwnNode::new(client.clone(), &options.name);
+    tasks.spawn(own_node.run_watch());
+    let heartbeat = options.registration.clone().map(|registration| {
         heartbeat::NodeHeartbeat::new(client.clone(), options.name.clone(), registration)
     });
-    let (certificates, following) = ClusterCertificates::new(client.clone());
-    tasks.spawn(following);
+    let (certificates, watch_certificates) = ClusterCertificates::new(client.clone());
+    tasks.spawn(watch_certificates);
     if let Some(endpoint) = options.kubelet_healthz.clone() {
         tasks.spawn(kubelet_health::probe_forever(endpoint, metrics.clone()));
     }
-    let is_protected = Arc::new(AtomicBool::new(false));
     let mut agent = Agent {
         client,
-        own_node: own,
+        own_node,
         disk,
         reporter,
         metrics,
-        heartbeat: heart,
+        heartbeat,
         certificates,
+        os_backend: Arc::new(os_backend),
+        drift_watcher: None,
+        drift_policy: options.drift_policy,
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
-        defer_sigterm: is_protected,
-        is_checked: false,
-        reboot_ordered: false,
-        drift_policy: options.drift_policy,
-        drift_watcher: None,
-        healthy_on: None,
-        actions_run_for: None,
-        os_backend: Arc::new(os),
-        fetched_os_change: None,
-        unreported_recovery: recovered,
+        defers_sigterm: Arc::new(AtomicBool::new(false)),
         last_note: DaemonNote::default(),
-        waiting: None,
-        failures: 0,
-        retry: None,
+        started: Instant::now(),
+        session: Session { unreported_recovery, ..Session::default() },
     };
     tasks.spawn(agent.report_deferred_sigterm());
-    if let Some(heart) = agent.heartbeat.clone() {
+    if let Some(heartbeat) = agent.heartbeat.clone() {
         tasks.spawn(async move {
-            heart.register().await;
-            heart.run().await;
+            heartbeat.register().await;
+            heartbeat.run().await;
         });
     }
     if options.renews_certificate {
@@ -237,19 +221,25 @@ pub(crate) async fn run(
     agent.wait_for_node().await;
     agent.run_loop().await;
     agent.reporter.flush().await;
-    Ok(if told.is_cancelled() { ExitReason::Stopped } else { ExitReason::CertificateRenewed })
+    Ok(if shutdown.is_cancelled() { ExitReason::Stopped } else { ExitReason::CertificateRenewed })
 }
 
 impl Agent {
-    /// Says so when a signal has to wait.
+    /// The time that the session counts in.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Reports a SIGTERM that has to wait.
     fn report_deferred_sigterm(&self) -> impl Future<Output = ()> + use<> {
-        let (stop, is_protected) = (self.stop.clone(), Arc::clone(&self.defer_sigterm));
-        let (reporter, own) = (self.reporter.clone(), self.own_node.clone());
+        let (stop, defers_sigterm) = (self.stop.clone(), Arc::clone(&self.defers_sigterm));
+        let (reporter, own_node) = (self.reporter.clone(), self.own_node.clone());
         async move {
             stop.cancelled().await;
-            if is_protected.load(Ordering::Relaxed) {
+            if defers_sigterm.load(Ordering::Relaxed) {
+                // MCO's literal line.
                 tracing::warn!("Got SIGTERM, but actively updating");
-                if let Some(node) = own.get() {
+                if let Some(node) = own_node.get() {
                     let message = "Got SIGTERM, but actively updating";
                     reporter.warn(&node, "GotSigtermDuringUpdate", message);
                 }
@@ -257,24 +247,24 @@ impl Agent {
         }
     }
 
-    /// Waits for the first sight of the Node. Whoever has just restarted into a config that cut it off
-    /// from its home would wait for ever, and goes back.
+    /// Waits for the first sight of the Node. A machine that has just rebooted into a config that cut
+    /// it off from the API server would wait forever: it checks its health and rolls back.
     async fn wait_for_node(&mut self) {
-        let (own, stop) = (self.own_node.clone(), self.stop.clone());
-        let mut changes = own.subscribe();
-        let seen = async { while own.get().is_none() && changes.changed().await.is_ok() {} };
+        let (own_node, stop) = (self.own_node.clone(), self.stop.clone());
+        let mut changes = own_node.subscribe();
+        let seen = async { while own_node.get().is_none() && changes.changed().await.is_ok() {} };
         tokio::select! {
             () = seen => {}
             () = stop.cancelled() => {}
-            done = self.check_health_offline() => {
-                if let Err(error) = done {
-                    tracing::error!("the machine cannot go back: {error:#}");
+            rolled_back = self.check_health_offline() => {
+                if let Err(error) = rolled_back {
+                    tracing::error!(error = %format_args!("{error:#}"), "cannot roll back");
                 }
             }
         }
     }
 
-    /// Takes one turn after the other until it is told to stop.
+    /// Reconciles until it is asked to stop.
     async fn run_loop(&mut self) {
         let mut changes = self.own_node.subscribe();
         let mut certificates = self.certificates.subscribe();
@@ -283,11 +273,15 @@ impl Agent {
                 return;
             }
             changes.borrow_and_update();
-            let flow = match self.own_node.get() {
+            let next = match self.own_node.get() {
                 None => NextReconcile::Wait(None),
-                Some(node) => self.reconcile_with_backoff(&node).await,
+                Some(node) => {
+                    let (name, config) = (&self.own_node.name, NodeView(&node).desired_config());
+                    let span = tracing::info_span!("reconcile", node = name, config);
+                    self.reconcile_with_backoff(&node).instrument(span).await
+                }
             };
-            let pause = match flow {
+            let pause = match next {
                 NextReconcile::Immediately => continue,
                 NextReconcile::Wait(pause) => pause,
             };
@@ -297,44 +291,42 @@ impl Agent {
                     None => std::future::pending().await,
                 }
             };
-            let rest = trim_memory::trim_after(trim_memory::IDLE_DELAY);
+            let trim = trim_memory::trim_after(trim_memory::IDLE_DELAY);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 _ = changes.changed() => {}
-                _ = certificates.changed() => self.retry = None,
+                _ = certificates.changed() => self.session.after(SessionEvent::RetryNow),
                 () = sleep => {}
                 () = drift_watch::next_drift(&mut self.drift_watcher) => self.report_drift().await,
-                never = rest => match never {},
+                never = trim => match never {},
             }
         }
     }
 
-    /// A turn, unless the last one failed a moment ago and nothing has changed since.
+    /// Reconciles, unless the last attempt failed a moment ago and nothing has changed since.
     async fn reconcile_with_backoff(&mut self, node: &Arc<Node>) -> NextReconcile {
-        if let Some((at, wanted)) = &self.retry {
-            let pause = at.saturating_duration_since(Instant::now());
-            if *wanted == annotations::external_inputs(node) && !pause.is_zero() {
-                return NextReconcile::Wait(Some(pause));
-            }
+        let now = self.now();
+        let delay = self.session.retry_delay(now, &annotations::external_inputs(node));
+        if delay.is_some() {
+            return NextReconcile::Wait(delay);
         }
-        self.retry = None;
-        let turned = self.reconcile(node).await;
-        // Whatever becomes of the config, before a pause the certificates are brought up to date.
-        let refreshed = match turned {
+        let reconciled = self.reconcile(node).await;
+        // Before a pause the certificates are refreshed, even if the config cannot be applied.
+        let refreshed = match reconciled {
             Ok(NextReconcile::Immediately) => Ok(()),
             _ => self.refresh_certificates().await,
         };
-        let flow = match (turned, refreshed) {
-            (Ok(flow), Ok(())) => flow,
+        let next = match (reconciled, refreshed) {
+            (Ok(next), Ok(())) => next,
             (Err(error), _) | (Ok(_), Err(error)) => {
                 NextReconcile::Wait(Some(self.report_failure(node, &error).await))
             }
         };
         self.write_note();
-        flow
+        next
     }
 
-    /// Notes on the machine itself what the daemon is doing.
+    /// Notes on the machine itself what the daemon is doing, for `machinist daemon status`.
     fn write_note(&mut self) {
         let Some(node) = self.own_node.get() else { return };
         let view = NodeView(&node);
@@ -343,7 +335,7 @@ impl Agent {
             state: view.state().to_owned(),
             reason: view.reason().to_owned(),
             desired: view.desired_config().to_owned(),
-            waiting: self.waiting.as_ref().map(|(request, ..)| request.clone()),
+            waiting: self.session.waiting.as_ref().map(|waiting| waiting.request.clone()),
         };
         if note != self.last_note {
             note.write(self.disk.path());
@@ -351,42 +343,42 @@ impl Agent {
         }
     }
 
-    /// Tells everyone that a turn failed; how long to wait for the next.
+    /// Reports that a reconcile failed. Returns how long to wait for the next one.
     async fn report_failure(&mut self, node: &Arc<Node>, error: &anyhow::Error) -> Duration {
-        self.set_sigterm_protection(node, false);
-        self.failures += 1;
-        let pause = backoff(self.failures);
+        self.enter(node, Phase::Idle);
         let node = self.own_node.get().unwrap_or_else(|| Arc::clone(node));
-        self.retry = Some((Instant::now() + pause, annotations::external_inputs(&node)));
+        let now = self.now();
+        let retry_in = self.session.fail(now, annotations::external_inputs(&node));
         let reason = format!("{error:#}");
         if own_node::is_unreachable(error) {
-            tracing::warn!("the home does not answer, trying again in {pause:?}: {reason}");
-            return pause;
+            tracing::warn!(error = reason, ?retry_in, "cannot reach the API server");
+            return retry_in;
         }
         let state = match error.downcast_ref::<Unreconcilable>() {
             Some(_) => state::UNRECONCILABLE,
             None => state::DEGRADED,
         };
+        // MCO's literal line.
         tracing::error!("Marking {state} due to: {reason}");
         self.metrics.set_state(state, &reason);
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
         if let Err(error) = self.own_node.annotate(annotations::failed(state, &reason)).await {
-            tracing::warn!("cannot say so on the Node: {error:#}");
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, state, "cannot write the state to the Node");
         }
-        pause
+        retry_in
     }
 
-    /// From now on a signal waits, or does not any more.
-    fn set_sigterm_protection(&self, node: &Arc<Node>, is: bool) {
-        if self.defer_sigterm.swap(is, Ordering::Relaxed) == is {
-            return;
-        }
-        let (reason, message) = if is {
-            ("AddSigtermProtection", "Adding SIGTERM protection")
-        } else {
-            ("RemoveSigtermProtection", "Removing SIGTERM protection")
+    /// Enters a phase, and reports when that changes whether SIGTERM has to wait.
+    fn enter(&mut self, node: &Arc<Node>, phase: Phase) {
+        let (reason, message) = match self.session.enter(phase) {
+            None => return,
+            Some(SigtermProtection::Added) => ("AddSigtermProtection", "Adding SIGTERM protection"),
+            Some(SigtermProtection::Removed) => {
+                ("RemoveSigtermProtection", "Removing SIGTERM protection")
+            }
         };
-        tracing::info!("{message}");
+        self.defers_sigterm.store(phase.defers_sigterm(), Ordering::Relaxed);
         self.reporter.event(node, reason, message);
     }
 }

@@ -1,5 +1,6 @@
-//! The operating system beneath the files: planned and fetched before the drain, staged after the
-//! files, looked at after the restart.
+//! The OS part of an update: planned and downloaded before the drain, staged after the files, checked
+//! after the reboot. Called by `update`, `post_apply` and `health_gate`. The rules are in
+//! `core::daemon::os_plan`; the host is changed by `daemon::os`.
 
 use std::sync::Arc;
 
@@ -7,311 +8,227 @@ use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::daemon::annotations::{self, NodeAnnotationPatch};
-use machinist_core::daemon::{PendingChange, PendingOsChange, reports};
+use machinist_core::daemon::os_plan::{self, BootVerdict, OsObserved};
+use machinist_core::daemon::{PendingChange, PendingOsChange, Phase, SessionEvent, reports};
 use machinist_core::health::FailedCheck;
 use machinist_core::os::host::HostKind;
-use machinist_core::os::verify_boot::{
-    BootOutcome, MAX_STAGE_ATTEMPTS, after_reboot, image_mismatch, kernel_arguments_mismatch,
-};
-use machinist_core::os::{DesiredOs, OsChange, OsStatus, layered_image};
+use machinist_core::os::{DesiredOs, layered_image};
 
 use super::super::os::detect::OsBackend;
 use super::super::state::DiskState;
 use super::Agent;
 
-/// What the operating system is found to be after a change.
+/// The operating system after a reboot.
 pub(super) enum BootedOs {
-    /// As the config wants it.
-    AsWanted,
-    /// It was not put in place: the change has to be made once more.
-    NotStaged(Box<PendingChange>),
-    /// It does not come up: the machine has to go back.
+    /// It is as the config says.
+    AsDesired,
+    /// The staged OS was lost: stage it again with this change.
+    StageAgain(Box<PendingChange>),
+    /// The new OS does not come up: roll back.
     Failed(FailedCheck),
 }
 
-/// What is seen of an operating system.
-struct OsObservation {
-    status: OsStatus,
-    command_line: Option<String>,
-}
-
 impl Agent {
-    /// Asks the host or has it do something, on a thread of its own.
+    /// Runs a call to the host on a blocking thread.
     async fn on_host_thread<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&OsBackend) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&OsBackend) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let found = Arc::clone(&self.os_backend);
-        let done = tokio::task::spawn_blocking(move || act(&found)).await;
-        done.context("the work on the operating system broke off")?
+        let backend = Arc::clone(&self.os_backend);
+        let result = tokio::task::spawn_blocking(move || call(&backend)).await;
+        result.context("the thread that changes the operating system panicked")?
     }
 
-    async fn observe_os(&self) -> Result<OsObservation> {
-        self.on_host_thread(|found| {
-            Ok(OsObservation { status: found.os.status()?, command_line: found.command_line() })
+    async fn observe_os(&self) -> Result<OsObserved> {
+        self.on_host_thread(|backend| {
+            Ok(OsObserved {
+                kind: backend.kind,
+                status: backend.os.status()?,
+                command_line: backend.command_line(),
+            })
         })
         .await
     }
 
-    /// What a change does to the operating system; nothing where it does nothing to it.
+    /// What an update does to the operating system; `None` if nothing.
     pub(super) async fn plan_os(
         &self,
         old: &MachineConfig,
         new: &MachineConfig,
         state: &DiskState,
     ) -> Result<Option<PendingOsChange>> {
-        let earlier = state.pending.as_ref().filter(|earlier| earlier.os.is_some());
-        let (mut base, wanted) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
-        if earlier.is_none() && base == wanted && !state.force_rewrite {
+        let (earlier, force) = (state.pending.as_ref(), state.force_rewrite);
+        if !os_plan::may_change_os(old, new, earlier, force) {
             return Ok(None);
         }
-        let OsObservation { status, command_line: line } = self.observe_os().await?;
-        let (mut was, mut is_open) = (status.booted.clone(), false);
-        if let Some((earlier, step)) = earlier.and_then(|it| it.os.as_ref().map(|os| (it, os))) {
-            // The machine may still run, or run again, what it had before the earlier change.
-            is_open = earlier.needs_reboot(&self.boot_id);
-            let outcome = after_reboot(
-                &step.change,
-                &step.was,
-                &base,
-                &status,
-                line.as_deref(),
-                MAX_STAGE_ATTEMPTS,
-            );
-            // The files of a host of packages say what comes next, whatever is booted.
-            let is_old = outcome != BootOutcome::Booted && self.os_backend.kind != HostKind::Plain;
-            if is_open || is_old {
-                base = DesiredOs::from_config(&earlier.previous);
-            }
-            was = step.was.clone();
-        }
-        let mut change = OsChange::between(&base, &wanted, &status.booted);
-        if state.force_rewrite {
-            let repair =
-                OsChange::repair(&wanted, &status.booted, line.as_deref().unwrap_or_default());
-            change.image = change.image.or(repair.image);
-            if change.kernel_arguments.is_empty() && line.is_some() {
-                change.kernel_arguments = repair.kernel_arguments;
-            }
-        }
-        if change.is_empty() && earlier.is_none() {
-            return Ok(None);
-        }
-        let is_staged = change.is_empty() && !is_open;
-        Ok(Some(PendingOsChange { change, was, is_staged, attempts: 0 }))
+        let observed = self.observe_os().await?;
+        Ok(os_plan::plan_os_change(old, new, earlier, force, &self.boot_id, &observed))
     }
 
     /// Why the host cannot make a change.
-    pub(super) async fn os_refusal(
-        &self,
-        step: Option<&PendingOsChange>,
-    ) -> Result<Option<String>> {
-        let Some(change) = step.map(|step| step.change.clone()) else { return Ok(None) };
+    pub(super) async fn os_refusal(&self, os: Option<&PendingOsChange>) -> Result<Option<String>> {
+        let Some(change) = os.map(|os| os.change.clone()) else { return Ok(None) };
         if !change.kernel_arguments.is_empty() && !self.os_backend.supports_kernel_arguments {
-            tracing::warn!(
-                "spec.kernelArguments: nobody reads them here: {}",
-                self.os_backend.reason
-            );
+            let reason = &self.os_backend.reason;
+            tracing::warn!(reason, "spec.kernelArguments has no effect on this host");
         }
-        self.on_host_thread(move |found| Ok(found.os.refusal(&change))).await
+        self.on_host_thread(move |backend| Ok(backend.os.refusal(&change))).await
     }
 
-    /// Brings everything onto the machine that a change needs. Nothing has been written yet: whoever
-    /// is told to stop meanwhile goes; false then.
+    /// Downloads everything that an OS change needs. Returns false if the daemon has to stop, which it
+    /// may do here because nothing has been written yet.
     pub(super) async fn fetch_os(
         &mut self,
         node: &Arc<Node>,
-        step: Option<&PendingOsChange>,
+        os: Option<&PendingOsChange>,
     ) -> Result<bool> {
-        let change = step.map(|step| &step.change).filter(|change| !change.is_empty());
-        let Some(change) = change.filter(|change| self.fetched_os_change.as_ref() != Some(change))
-        else {
-            return Ok(true);
-        };
+        let change = os.map(|os| &os.change).filter(|change| self.session.needs_fetch(change));
+        let Some(change) = change else { return Ok(true) };
         if change.image.is_some() || change.kernel_type.is_some() || change.extensions.is_some() {
             let image = change.image.as_deref().unwrap_or_default();
-            let text = format!("Updating from oscontainer {image}");
-            self.reporter.event(node, "InClusterUpgrade", text);
+            let message = format!("Updating from oscontainer {image}");
+            self.reporter.event(node, "InClusterUpgrade", message);
         }
         self.reporter.event(node, "OSUpdateStarted", change.describe());
-        tracing::info!("operating system: {}", change.describe());
-        let asked = change.clone();
-        self.set_sigterm_protection(node, false);
+        tracing::info!(change = change.describe(), "downloading the operating system");
+        let requested = change.clone();
+        self.enter(node, Phase::FetchingOs);
         tokio::select! {
             () = self.stop.cancelled() => return Ok(false),
-            fetched = self.on_host_thread(move |found| found.os.fetch(&asked)) => fetched?,
+            fetched = self.on_host_thread(move |backend| backend.os.fetch(&requested)) => fetched?,
         }
-        self.set_sigterm_protection(node, true);
-        self.fetched_os_change = Some(change.clone());
+        self.enter(node, Phase::Preparing);
+        self.session.after(SessionEvent::OsFetched(change.clone()));
         Ok(true)
     }
 
-    /// Makes the change of a pending one for the next boot, unless it is made.
+    /// Stages the OS part of a change for the next boot, unless it is staged already.
     pub(super) async fn stage_os(
         &mut self,
         node: Option<&Arc<Node>>,
         pending: &mut PendingChange,
     ) -> Result<()> {
-        let Some(step) = pending.os.as_mut().filter(|step| !step.is_staged) else { return Ok(()) };
-        let (change, now) = (step.change.clone(), pending.is_way_back);
+        let Some(os) = pending.os.as_mut().filter(|os| !os.is_staged) else { return Ok(()) };
+        let (change, is_rollback) = (os.change.clone(), pending.is_way_back);
         if change.is_empty() {
             self.unstage_os().await?;
         } else {
-            let asked = change.clone();
-            self.on_host_thread(move |found| found.os.stage(&asked, now)).await.inspect_err(
-                |_| {
-                    self.metrics.set_pivot_failed(true);
-                },
-            )?;
-            self.metrics.set_pivot_failed(false);
+            let requested = change.clone();
+            let staged =
+                self.on_host_thread(move |backend| backend.os.stage(&requested, is_rollback)).await;
+            self.metrics.set_pivot_failed(staged.is_err());
+            staged?;
         }
-        step.is_staged = true;
+        os.is_staged = true;
         self.disk.set_pending(Some(pending.clone())).await?;
         let Some(node) = node.filter(|_| !change.is_empty()) else { return Ok(()) };
         let config = &pending.config;
         match &change.image {
             Some(image) => {
-                let text = format!(
+                let message = format!(
                     "OS upgrade applied; new MachineConfig ({config}) has new OS image ({image})"
                 );
-                self.reporter.event(node, "OSUpgradeApplied", text);
+                self.reporter.event(node, "OSUpgradeApplied", message);
             }
             None => {
                 let previous = pending.previous.metadata.name.as_deref().unwrap_or_default();
                 let image = DesiredOs::from_config(&pending.previous).image.unwrap_or_default();
-                let text = format!(
+                let message = format!(
                     "OS upgrade skipped; new MachineConfig ({config}) has same OS image ({image}) as old MachineConfig ({previous})"
                 );
-                self.reporter.event(node, "OSUpgradeSkipped", text);
+                self.reporter.event(node, "OSUpgradeSkipped", message);
             }
         }
         self.reporter.event(node, "OSUpdateStaged", "Changes to OS staged");
         Ok(())
     }
 
-    /// Takes back what has not been booted.
+    /// Drops what is staged and not booted.
     pub(super) async fn unstage_os(&self) -> Result<()> {
-        self.on_host_thread(|found| found.os.unstage()).await
+        self.on_host_thread(|backend| backend.os.unstage()).await
     }
 
-    /// The change has proved itself. What cannot be cleaned up now is the next one's.
+    /// Removes what was kept for a rollback. A failure is left to the next update.
     pub(super) async fn confirm_os(&mut self) {
-        self.fetched_os_change = None;
-        if let Err(error) = self.on_host_thread(|found| found.os.confirm()).await {
-            tracing::warn!(
-                "what the change of the operating system has left is not cleaned up: {error:#}"
-            );
+        self.session.after(SessionEvent::OsConfirmed);
+        if let Err(error) = self.on_host_thread(|backend| backend.os.confirm()).await {
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, "cannot clean up after the OS update");
         }
     }
 
-    /// Whether the machine runs what its config wants.
+    /// Compares the booted OS with a config.
+    ///
+    /// # Errors
+    /// It differs, and there is no update to roll back.
     pub(super) async fn check_booted_os(
         &self,
         config: &MachineConfig,
         pending: Option<&PendingChange>,
     ) -> Result<BootedOs> {
-        let wanted = DesiredOs::from_config(config);
-        let pending = pending.filter(|pending| pending.boot != self.boot_id);
-        let step = pending.and_then(|pending| pending.os.as_ref());
-        if step.is_none()
-            && wanted
-                == (DesiredOs { kernel_type: wanted.kernel_type.clone(), ..DesiredOs::default() })
-        {
-            return Ok(BootedOs::AsWanted);
+        if !os_plan::needs_boot_check(config, pending, &self.boot_id) {
+            return Ok(BootedOs::AsDesired);
         }
-        let OsObservation { status, command_line: line } = self.observe_os().await?;
-        if let (Some(pending), Some(step)) = (pending, step) {
-            // A host of packages loses nothing: what is in its files is there.
-            let attempts = if self.os_backend.kind == HostKind::Plain {
-                MAX_STAGE_ATTEMPTS
-            } else {
-                step.attempts
-            };
-            let line = line.as_deref();
-            match after_reboot(&step.change, &step.was, &wanted, &status, line, attempts) {
-                BootOutcome::Lost => {
-                    tracing::warn!(
-                        "the operating system was not put in place at the restart: it is staged once more"
-                    );
-                    return Ok(BootedOs::NotStaged(Box::new(pending.clone().retry(&self.boot_id))));
-                }
-                BootOutcome::NotBooted { problem } if !pending.is_way_back => {
-                    let problem = self.with_finalize_failure(problem).await;
-                    return Ok(BootedOs::Failed(FailedCheck {
-                        check: "operating system".to_owned(),
-                        problem,
-                    }));
-                }
-                // Whoever is on the way back has nowhere else to go: it is told below.
-                BootOutcome::Booted | BootOutcome::NotBooted { .. } => {}
+        let observed = self.observe_os().await?;
+        let problem = match os_plan::boot_verdict(config, pending, &self.boot_id, &observed) {
+            BootVerdict::StageAgain(again) => {
+                tracing::warn!("the staged operating system was not deployed: staging it again");
+                return Ok(BootedOs::StageAgain(again));
             }
-        }
-        let image = (self.os_backend.kind != HostKind::Plain)
-            .then(|| image_mismatch(&wanted, &status.booted));
-        let arguments =
-            || line.as_deref().and_then(|line| kernel_arguments_mismatch(&wanted, line));
-        let problem = match image.flatten().or_else(arguments) {
-            Some(problem) => Some(problem),
-            None => {
-                let wanted = wanted.clone();
-                self.on_host_thread(move |found| Ok(found.os.problem(&wanted))).await?
+            BootVerdict::NotBooted { problem } => {
+                let problem = self.with_finalize_failure(problem).await;
+                let check = "operating system".to_owned();
+                return Ok(BootedOs::Failed(FailedCheck { check, problem }));
+            }
+            BootVerdict::Mismatch { problem } => Some(problem),
+            BootVerdict::Matches => {
+                let desired = DesiredOs::from_config(config);
+                self.on_host_thread(move |backend| Ok(backend.os.problem(&desired))).await?
             }
         };
-        let Some(problem) = problem else { return Ok(BootedOs::AsWanted) };
+        let Some(problem) = problem else { return Ok(BootedOs::AsDesired) };
         let name = config.metadata.name.as_deref();
         let name = layered_image(config).or(name).unwrap_or_default();
         let problem = self.with_finalize_failure(problem).await;
         bail!("unexpected on-disk state validating against {name}: {problem}")
     }
 
-    /// What there is to say about how the staged operating system was put in place at the restart.
+    /// Reports how ostree deployed the staged OS at the reboot.
     pub(super) async fn finalize_annotations(&self, node: &Arc<Node>) -> NodeAnnotationPatch {
         if self.os_backend.kind == HostKind::Plain {
             return NodeAnnotationPatch::new();
         }
         let failure =
-            self.on_host_thread(|found| Ok(found.finalize_failure())).await.ok().flatten();
+            self.on_host_thread(|backend| Ok(backend.finalize_failure())).await.ok().flatten();
         if let Some(failure) = &failure {
             self.reporter.warn(node, "FailedFinalization", failure.as_str());
         }
         annotations::finalize_failure(failure.as_deref())
     }
 
-    /// A problem together with what ostree has said about it.
+    /// Adds what ostree logged about a problem.
     async fn with_finalize_failure(&self, problem: String) -> String {
-        let cause = self.on_host_thread(|found| Ok(found.finalize_failure())).await.ok().flatten();
+        let cause =
+            self.on_host_thread(|backend| Ok(backend.finalize_failure())).await.ok().flatten();
         match cause {
             Some(cause) => format!("{problem}; possible root cause: {cause}"),
             None => problem,
         }
     }
 
-    /// The way back from a change, as far as it is about the operating system.
+    /// The OS part of a rollback.
     pub(super) async fn plan_os_rollback(
         &self,
         config: &MachineConfig,
         pending: &PendingChange,
     ) -> Result<Option<PendingOsChange>> {
-        let Some(step) = &pending.os else { return Ok(None) };
-        let OsObservation { status, command_line: line } = self.observe_os().await?;
-        let (now, before) =
-            (DesiredOs::from_config(config), DesiredOs::from_config(&pending.previous));
-        let line = line.as_deref();
-        let outcome =
-            after_reboot(&step.change, &step.was, &now, &status, line, MAX_STAGE_ATTEMPTS);
-        let change = match outcome {
-            BootOutcome::Booted => OsChange::rollback(&now, &before, &status.booted, &step.was),
-            // What is in the files of a host of packages is there, booted or not.
-            _ if self.os_backend.kind == HostKind::Plain => {
-                OsChange::between(&now, &before, &status.booted)
-            }
-            // What does not come up has not been left: it only has to go.
-            BootOutcome::Lost | BootOutcome::NotBooted { .. } => OsChange::default(),
-        };
-        Ok(Some(PendingOsChange { change, was: status.booted, is_staged: false, attempts: 0 }))
+        if pending.os.is_none() {
+            return Ok(None);
+        }
+        Ok(os_plan::plan_os_rollback(config, pending, &self.observe_os().await?))
     }
 
-    /// Tells that the disk could not be changed, and puts everything back.
+    /// Reports that the disk could not be changed, and restores files and OS.
     pub(super) async fn undo_change(
         &mut self,
         node: &Arc<Node>,
@@ -319,11 +236,10 @@ impl Agent {
         error: anyhow::Error,
     ) -> anyhow::Error {
         self.reporter.write_status(node, reports::apply_failed(&format!("{error:#}")));
-        let has_os = pending.os.is_some();
-        let dropped = if has_os { self.unstage_os().await } else { Ok(()) };
-        match self.disk.roll_back(pending).await.and(dropped) {
+        let unstaged = if pending.os.is_some() { self.unstage_os().await } else { Ok(()) };
+        match self.disk.roll_back(pending).await.and(unstaged) {
             Ok(()) => error,
-            Err(second) => error.context(format!("and going back failed: {second:#}")),
+            Err(second) => error.context(format!("and the rollback failed: {second:#}")),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is to be done after a change, and its end.
+//! What follows a change of the disk: post-apply actions, the reboot, and the end of the update. Called
+//! by `reconcile` for `AgentStep::RunActions` and `AgentStep::Finish`.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
-use machinist_core::daemon::{PendingChange, annotations, reports};
+use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations, reports};
 use machinist_core::node::NodeView;
 use machinist_core::os::layered_image;
 
@@ -16,40 +17,40 @@ use super::health_gate::HealthOutcome;
 use super::os::BootedOs;
 use super::{Agent, NextReconcile};
 
-/// The unit that restarts the machine.
+/// The transient unit that reboots the machine, by the name that MCO gives it.
 const REBOOT_UNIT: &str = "machine-config-daemon-reboot";
 
 impl Agent {
-    /// Does what a change has left to be done. What fails takes the change back.
+    /// Runs the actions of a change. A failure undoes the change.
     pub(super) async fn run_actions(
         &mut self,
         node: &Arc<Node>,
         state: DiskState,
     ) -> Result<NextReconcile> {
         let Some(mut pending) = state.pending else { return Ok(NextReconcile::Immediately) };
-        self.set_sigterm_protection(node, true);
+        self.enter(node, Phase::RunningActions);
         let staged = self.stage_os(Some(node), &mut pending).await;
         if pending.is_way_back && staged.is_err() {
-            // There is nothing to go back to from here: it is tried again.
-            self.set_sigterm_protection(node, false);
+            // A rollback has nothing to return to: it is retried.
+            self.enter(node, Phase::Idle);
             return staged.map(|()| NextReconcile::Immediately);
         }
-        let done = match staged {
+        let result = match staged {
             Ok(()) => self.run_pending_actions(node, &pending).await,
             error => error,
         };
-        if let Err(error) = done {
+        if let Err(error) = result {
             let error = self.undo_change(node, &pending, error).await;
             if let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await {
-                // Units may be as they were: systemd has to know.
+                // The unit files are the previous ones again, and systemd has to read them.
                 let _ = systemd.daemon_reload().await;
             }
-            self.set_sigterm_protection(node, false);
+            self.enter(node, Phase::Idle);
             return Err(error);
         }
-        // Not written down: to reload a service once more after a crash does no harm.
-        self.actions_run_for = Some(pending.config);
-        self.set_sigterm_protection(node, false);
+        // Not recorded on disk: reloading a service once more after a crash does no harm.
+        self.session.after(SessionEvent::ActionsRun { config: pending.config });
+        self.enter(node, Phase::Idle);
         Ok(NextReconcile::Immediately)
     }
 
@@ -60,17 +61,18 @@ impl Agent {
     ) -> Result<()> {
         let systemd = Systemd::connect(self.disk.path()).await?;
         if let Some(systemd) = systemd.as_ref().filter(|_| !pending.needs_reboot(&self.boot_id)) {
-            // Enabling and disabling is known to systemd only after this, whatever the policy says.
+            // Systemd sees enabled and disabled units only after this, whatever the policy says.
             systemd.daemon_reload().await?;
         }
         for action in &pending.actions {
-            let doing = actions::systemd_action(action);
-            if doing == SystemdAction::Nothing {
+            let systemd_action = actions::systemd_action(action);
+            if systemd_action == SystemdAction::Nothing {
                 continue;
             }
-            let (word, config) = (actions::action_name(action), &pending.config);
-            tracing::info!("Performing post config change action: {word} for config {config}");
-            self.run_action(node, pending, action, doing, systemd.as_ref()).await?;
+            let (name, config) = (actions::action_name(action), &pending.config);
+            // MCO's literal line, which its tests look for.
+            tracing::info!("Performing post config change action: {name} for config {config}");
+            self.run_action(node, pending, action, systemd_action, systemd.as_ref()).await?;
         }
         Ok(())
     }
@@ -80,11 +82,11 @@ impl Agent {
         node: &Arc<Node>,
         pending: &PendingChange,
         action: &DisruptionAction,
-        doing: SystemdAction,
+        systemd_action: SystemdAction,
         systemd: Option<&Systemd>,
     ) -> Result<()> {
-        let systemd = || systemd.ok_or_else(|| anyhow!("systemd does not run here"));
-        match doing {
+        let systemd = || systemd.ok_or_else(|| anyhow!("systemd is not running on this machine"));
+        match systemd_action {
             SystemdAction::Nothing => {}
             SystemdAction::LogNoAction => {
                 self.reporter.event(node, "SkipReboot", "Config changes do not require reboot.");
@@ -93,50 +95,54 @@ impl Agent {
             }
             SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
             SystemdAction::Reload(service) => {
-                let done = systemd()?.reload(&service).await;
-                self.report_reload(node, &service, done)?;
+                let result = systemd()?.reload(&service).await;
+                self.report_reload(node, &service, result)?;
             }
             SystemdAction::DaemonReload => {
-                let done = systemd()?.daemon_reload().await;
-                self.report_reload(node, "daemon-reload", done)?;
+                let result = systemd()?.daemon_reload().await;
+                self.report_reload(node, "daemon-reload", result)?;
             }
             SystemdAction::Restart(service) => {
                 if let Err(error) = systemd()?.restart(&service).await {
-                    let text = format!("Restarting {service} service failed. Error: {error:#}");
-                    self.reporter.warn(node, "FailedServiceRestart", text);
-                    let what = "could not apply update: restarting";
-                    return Err(anyhow!("{what} {service} service failed. Error: {error:#}"));
+                    let message = format!("Restarting {service} service failed. Error: {error:#}");
+                    self.reporter.warn(node, "FailedServiceRestart", message);
+                    return Err(anyhow!(
+                        "could not apply update: restarting {service} service failed. Error: {error:#}"
+                    ));
                 }
-                let text = "Config changes do not require reboot. Service";
-                let text = format!("{text} {service} was restarted.");
-                self.reporter.event(node, "ServiceRestart", text);
+                let message = format!(
+                    "Config changes do not require reboot. Service {service} was restarted."
+                );
+                self.reporter.event(node, "ServiceRestart", message);
                 tracing::info!("{service} service restarted successfully!");
             }
             SystemdAction::Unknown(_) => {
-                let word = actions::action_name(action);
+                let name = actions::action_name(action);
                 return Err(anyhow!(
-                    "NodeDisruptionPolicy: this version does not know the action {word}: use Reboot"
+                    "MachineConfiguration cluster: spec.nodeDisruptionPolicy: unknown action {name}: use Reboot"
                 ));
             }
         }
         Ok(())
     }
 
-    fn report_reload(&mut self, node: &Arc<Node>, service: &str, done: Result<()>) -> Result<()> {
-        if let Err(error) = done {
-            let text = format!("Reloading service {service} failed. Error: {error:#}");
-            self.reporter.warn(node, "FailedServiceReload", text);
-            let what = "could not apply update: reloading";
-            return Err(anyhow!("{what} {service} configuration failed. Error: {error:#}"));
+    fn report_reload(&mut self, node: &Arc<Node>, service: &str, result: Result<()>) -> Result<()> {
+        if let Err(error) = result {
+            let message = format!("Reloading service {service} failed. Error: {error:#}");
+            self.reporter.warn(node, "FailedServiceReload", message);
+            return Err(anyhow!(
+                "could not apply update: reloading {service} configuration failed. Error: {error:#}"
+            ));
         }
         self.reporter.write_status(node, reports::reloaded(service));
-        let text = format!("Config changes do not require reboot. Service {service} was reloaded.");
-        self.reporter.event(node, "ServiceReload", text);
+        let message =
+            format!("Config changes do not require reboot. Service {service} was reloaded.");
+        self.reporter.event(node, "ServiceReload", message);
         tracing::info!("{service} service reloaded successfully!");
         Ok(())
     }
 
-    /// Restarts the machine.
+    /// Reboots the machine.
     async fn reboot(
         &mut self,
         node: &Arc<Node>,
@@ -145,37 +151,38 @@ impl Agent {
     ) -> Result<()> {
         self.reporter.write_status(node, reports::rebooting());
         tracing::info!("Rebooting node");
-        self.set_sigterm_protection(node, false);
+        self.enter(node, Phase::Rebooting);
         let reason = format!("Node will reboot into config {}", pending.config);
         self.reporter.event(node, "Reboot", reason.as_str());
         tracing::info!("initiating reboot: {reason}");
         if let Err(error) = self.own_node.annotate(annotations::rebooting(true)).await {
-            tracing::warn!("{error:#}");
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, "cannot report the reboot on the Node");
         }
         self.reporter.flush().await;
-        if let Some(heart) = &self.heartbeat {
-            heart.report_shutdown().await;
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.report_shutdown().await;
         }
         self.order_reboot(systemd, &reason)
             .await
             .inspect_err(|_| self.metrics.count_failed_reboot())?;
-        self.reboot_ordered = true;
+        self.session.after(SessionEvent::RebootOrdered);
         tracing::info!("reboot successful");
         Ok(())
     }
 
-    /// Restarts the machine without telling anybody: nobody can be told.
+    /// Reboots a machine that cannot reach the API server.
     pub(super) async fn reboot_unreported(&mut self, reason: &str) -> Result<()> {
         let systemd = Systemd::connect(self.disk.path()).await?;
-        let systemd = systemd.ok_or_else(|| anyhow!("systemd does not run here"))?;
+        let systemd = systemd.ok_or_else(|| anyhow!("systemd is not running on this machine"))?;
         tracing::info!("initiating reboot: {reason}");
         self.order_reboot(&systemd, reason).await?;
-        self.reboot_ordered = true;
+        self.session.after(SessionEvent::RebootOrdered);
         Ok(())
     }
 
     async fn order_reboot(&self, systemd: &Systemd, reason: &str) -> Result<()> {
-        // What is staged is put in place on the way down.
+        // ostree deploys what is staged while the machine shuts down.
         let finalizer: Vec<&str> = self.os_backend.finalize_unit().into_iter().collect();
         let description = format!("machine-config-daemon: {reason}");
         let unit = TransientUnit {
@@ -186,12 +193,12 @@ impl Agent {
             after: &finalizer,
         };
         systemd.run_transient(&unit).await.map_err(|error| {
-            tracing::error!("failed to run reboot: {error:#}");
+            tracing::error!(error = %format_args!("{error:#}"), "failed to run reboot");
             anyhow!("reboot command failed, something is seriously wrong")
         })
     }
 
-    /// Compares the disk with its config, asks for work again, and says that all is done.
+    /// Verifies OS, disk and health, requests an uncordon, and reports `Done`.
     pub(super) async fn finish_update(
         &mut self,
         node: &Arc<Node>,
@@ -200,31 +207,35 @@ impl Agent {
         let current = self.current_config(node, &state).await?;
         let config = current.metadata.name.clone().unwrap_or_default();
         let image = layered_image(&current).map(str::to_owned);
-        let starts = !self.is_checked;
+        let is_first_check = !self.session.is_disk_verified;
         match self.check_booted_os(&current, state.pending.as_ref()).await {
-            Ok(BootedOs::AsWanted) => {}
-            Ok(BootedOs::NotStaged(again)) => {
+            Ok(BootedOs::AsDesired) => {}
+            Ok(BootedOs::StageAgain(again)) => {
                 self.disk.set_pending(Some(*again)).await?;
                 return Ok(NextReconcile::Immediately);
             }
             Ok(BootedOs::Failed(failing)) => {
-                let pending = state.pending.context("a change that nobody remembers")?;
+                let pending = state.pending.context("the failed change is not recorded on disk")?;
                 return self.roll_back(node, current, pending, failing).await;
             }
             Err(error) => {
-                if starts {
+                if is_first_check {
                     self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
                 }
                 return Err(error);
             }
         }
         if let Err(error) = self.check_drift(node, &current).await {
-            if starts {
+            if is_first_check {
                 self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
             }
             return Err(error);
         }
-        if let Some(pending) = state.pending.as_ref().filter(|pending| !pending.is_way_back) {
+        if let Some(pending) = state
+            .pending
+            .as_ref()
+            .filter(|pending| self.session.needs_health_check(Some(pending), &config))
+        {
             match self.check_health(&current).await? {
                 HealthOutcome::Healthy => {}
                 HealthOutcome::Unknown => return Ok(NextReconcile::Immediately),
@@ -237,6 +248,7 @@ impl Agent {
             self.disk.adopt(current).await?;
         }
         for note in self.disk.end_first_boot().await? {
+            // MCO's literal line.
             tracing::warn!("{note}");
         }
         if state.pending.is_some() {
@@ -246,7 +258,7 @@ impl Agent {
         if !annotations::is_uncordoned(node, &config) {
             self.own_node.annotate(annotations::request_uncordon(&config)).await?;
             let node = self.own_node.get();
-            // Nobody answers at once; the next turn waits.
+            // The next step waits for the controller.
             if node.is_some_and(|node| !annotations::is_uncordoned(&node, &config)) {
                 return Ok(NextReconcile::Immediately);
             }
@@ -264,24 +276,24 @@ impl Agent {
         image: Option<&str>,
     ) -> Result<NextReconcile> {
         self.disk.set_pending(None).await?;
-        (self.actions_run_for, self.healthy_on) = (None, None);
+        self.session.after(SessionEvent::ChangeCompleted);
         self.disk.clear_failed_config().await?;
-        // Who lacks the cluster's certificates is not done.
+        // A machine without the cluster's certificates is not done.
         self.refresh_certificates().await?;
         let done = annotations::done(config, image);
         if !annotations::changed_only(node, done.clone()).is_empty() {
-            let text = format!("Update completed for config {config} and node has been uncordoned");
-            self.reporter.event(node, "Uncordon", text);
+            let message =
+                format!("Update completed for config {config} and node has been uncordoned");
+            self.reporter.event(node, "Uncordon", message);
             let name = &self.own_node.name;
-            let text = format!("Setting node {name}, currentConfig {config} to Done");
-            self.reporter.event(node, "NodeDone", text);
+            let message = format!("Setting node {name}, currentConfig {config} to Done");
+            self.reporter.event(node, "NodeDone", message);
             let node = self.own_node.annotate(done).await?;
             let image = image.map(|image| format!(" / Image: {image}")).unwrap_or_default();
             tracing::info!("In desired state MachineConfig: {config}{image}");
             self.reporter.write_status(&node, reports::updated(name));
         }
-        self.is_checked = true;
-        self.failures = 0;
+        self.session.after(SessionEvent::UpdateFinished);
         let state = self.own_node.get().map(|node| NodeView(&node).state().to_owned());
         self.metrics.set_state(&state.unwrap_or_default(), "");
         self.metrics.set_updated(config, "");

@@ -1,77 +1,66 @@
-//! One turn: see, ask what comes next, do it.
+//! One reconcile step of the daemon: observe Node and disk, let `core::daemon::next_step` decide, and
+//! perform the step. Called by the loop in `mod.rs` whenever the Node, the disk or a timer changes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
 use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
-use machinist_core::daemon::{
-    AgentSnapshot, AgentStep, AgentWait, annotations, next_step, reports,
-};
+use machinist_core::daemon::session::WaitStatus;
+use machinist_core::daemon::{AgentStep, AgentWait, Observed, annotations, next_step, reports};
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
-use tokio::time::Instant;
 
 use super::super::state::DiskState;
 use super::{Agent, NextReconcile, own_node};
 
-/// How long a drain and an uncordon may take before that is an error.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(3600);
-const UNCORDON_TIMEOUT: Duration = Duration::from_secs(600);
-
 impl Agent {
-    /// One turn.
+    /// Performs one step.
     pub(super) async fn reconcile(&mut self, node: &Arc<Node>) -> Result<NextReconcile> {
-        if self.reboot_ordered {
-            tracing::info!("Node {} is queued for a reboot, skipping sync.", self.own_node.name);
-            return Ok(NextReconcile::Wait(None));
-        }
-        if let Some(recovered) = self.unreported_recovery.take() {
+        if let Some(recovered) = self.session.unreported_recovery.take() {
             self.reporter.warn(node, "InterruptedUpdateRecovered", recovered);
         }
-        let state = self.disk.read().await?;
-        let mut left = state.pending.clone();
-        if let Some(left) =
-            left.as_mut().filter(|left| self.actions_run_for.as_ref() == Some(&left.config))
-        {
-            left.actions.clear();
-        }
-        let step = next_step(&AgentSnapshot {
+        let state = match self.disk.read().await {
+            // The disk may be unmounted while the machine goes down; no step needs it any more.
+            Err(_) if self.session.is_reboot_ordered => DiskState::default(),
+            state => state?,
+        };
+        let observed = Observed {
             node,
             config_on_disk: state.current_name(),
             image_on_disk: state.layered_image(),
-            pending: left.as_ref(),
+            pending: state.pending.as_ref(),
             boot_id: &self.boot_id,
             force: state.force_rewrite,
-            is_disk_verified: self.is_checked,
-        });
-        tracing::debug!(?step, "next");
-        if !matches!(step, AgentStep::Wait(_)) {
-            self.waiting = None;
-        }
+        };
+        let step = next_step(&observed, &self.session);
+        tracing::debug!(?step, "chose the next step");
+        self.session.begin(&step);
         match step {
             AgentStep::Idle => self.idle(node, &state).await,
+            AgentStep::AwaitReboot => {
+                // MCO's literal line.
+                let name = &self.own_node.name;
+                tracing::info!("Node {name} is queued for a reboot, skipping sync.");
+                Ok(NextReconcile::Wait(None))
+            }
             AgentStep::Wait(wait) => self.wait_with_timeout(node, &wait),
             AgentStep::ReportInitialConfig => self.report_initial_config(&state).await,
             AgentStep::ReportReboot => self.report_reboot(node).await,
             AgentStep::DropPendingChange => {
                 let disk =
                     state.current_name().unwrap_or(NodeView(node).current_config()).to_owned();
-                let left = state.pending.and_then(|pending| pending.fallback(&disk));
-                self.disk.set_pending(left).await?;
+                let earlier = state.pending.and_then(|pending| pending.fallback(&disk));
+                self.disk.set_pending(earlier).await?;
                 Ok(NextReconcile::Immediately)
             }
             AgentStep::Update => self.update(node, state).await,
             AgentStep::RequestReboot { config } => {
-                tracing::info!("{config} is in place and waits for the permission to restart");
-                self.reporter.event(
-                    node,
-                    "RestartPending",
-                    format!("{config} is in place and waits for the permission to restart"),
-                );
+                tracing::info!(config, "the config is in place and waits for a reboot approval");
+                let message = format!("{config} is in place and waits for a reboot approval");
+                self.reporter.event(node, "RestartPending", message);
                 self.own_node.annotate(annotations::reboot_pending(&config)).await?;
                 Ok(NextReconcile::Immediately)
             }
@@ -84,7 +73,7 @@ impl Agent {
         }
     }
 
-    /// The config that the machine has: what is on its disk, else what its Node says.
+    /// The current config: the one on disk, otherwise the one that the Node names.
     pub(super) async fn current_config(
         &self,
         node: &Node,
@@ -101,10 +90,9 @@ impl Agent {
     }
 
     async fn idle(&mut self, node: &Arc<Node>, state: &DiskState) -> Result<NextReconcile> {
-        self.failures = 0;
         if let Some(current) = state.current.as_ref().filter(|_| self.drift_watcher.is_none()) {
             self.start_watching(node, current).await;
-            // Between the last look and the watch somebody may have done something.
+            // Something may have changed between the last check and the start of the watch.
             if self.has_drifted() {
                 self.report_drift().await;
                 return Ok(NextReconcile::Immediately);
@@ -118,16 +106,16 @@ impl Agent {
     }
 
     async fn report_initial_config(&mut self, state: &DiskState) -> Result<NextReconcile> {
-        let wanted = annotations::initial_annotations(
+        let patch = annotations::initial_annotations(
             state.first_boot_annotations.as_ref(),
             state.current_name(),
             EMPTY_CONFIG_NAME,
         );
         tracing::info!("No current config on the Node: setting initial node config");
-        let node = self.own_node.annotate(wanted).await?;
+        let node = self.own_node.annotate(patch).await?;
         if NodeView(&node).current_config().is_empty() {
             bail!(
-                "{}: it does not say which config the machine has: put the annotations back that it came with",
+                "{}: does not name the current config: restore the annotations that the machine was installed with",
                 machinist_core::api::names::path::NODE_ANNOTATIONS
             );
         }
@@ -137,47 +125,27 @@ impl Agent {
     async fn report_reboot(&mut self, node: &Arc<Node>) -> Result<NextReconcile> {
         tracing::info!("Detected Rebooting Annotation, applying MCN.");
         self.reporter.write_status(node, reports::rebooted());
-        let mut said = annotations::rebooting(false);
-        said.extend(self.finalize_annotations(node).await);
-        self.own_node.annotate(said).await?;
+        let mut patch = annotations::rebooting(false);
+        patch.extend(self.finalize_annotations(node).await);
+        self.own_node.annotate(patch).await?;
         Ok(NextReconcile::Immediately)
     }
 
-    /// Waits for somebody else; says so when that takes too long.
+    /// Waits for someone else, and reports when that takes too long.
     fn wait_with_timeout(&mut self, node: &Arc<Node>, wait: &AgentWait) -> Result<NextReconcile> {
-        let (request, patience, what) = match wait {
-            AgentWait::DesiredConfig | AgentWait::RebootApproval { .. } => {
-                return Ok(NextReconcile::Wait(None));
+        let now = self.now();
+        match self.session.wait(wait, &self.own_node.name, now) {
+            WaitStatus::Waiting(pause) => Ok(NextReconcile::Wait(pause)),
+            WaitStatus::TimedOut(timeout) => {
+                self.reporter.warn(node, timeout.event_reason, timeout.message.as_str());
+                bail!(timeout.message)
             }
-            AgentWait::Drain { request } => {
-                (request, DRAIN_TIMEOUT, ("FailedToDrain", "drain", "1 hour"))
-            }
-            AgentWait::Uncordon { request } => {
-                (request, UNCORDON_TIMEOUT, ("FailedToUncordon", "uncordon", "10 minutes"))
-            }
-        };
-        let waited = match self.waiting.take() {
-            Some((known, since, said)) if known == *request => (known, since, said),
-            _ => (request.clone(), Instant::now(), false),
-        };
-        let (_, since, said) = &waited;
-        let left = patience.saturating_sub(since.elapsed());
-        let is_too_long = left.is_zero() && !said;
-        self.waiting = Some((waited.0.clone(), *since, *said || is_too_long));
-        if is_too_long {
-            let (reason, verb, time) = what;
-            let message = format!(
-                "failed to {verb} node: {} after {time}. Please see machine-config-controller logs for more information",
-                self.own_node.name
-            );
-            self.reporter.warn(node, reason, message.as_str());
-            bail!(message);
         }
-        Ok(NextReconcile::Wait((!left.is_zero()).then_some(left)))
     }
 
-    /// Asks to be emptied.
+    /// Asks the controller to drain the machine.
     pub(super) async fn request_drain(&mut self, node: &Arc<Node>, config: &str) -> Result<()> {
+        // MCO's literal line.
         tracing::info!("Update prepared; requesting cordon and drain via annotation to controller");
         self.reporter.event(node, "Cordon", "Cordoned node to apply update");
         self.reporter.event(node, "Drain", "Draining node to update config.");

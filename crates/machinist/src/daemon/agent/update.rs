@@ -1,4 +1,5 @@
-//! From one config to another: check, policy, drain, disk.
+//! An update from one config to another: check, download, drain, write. Called by `reconcile` for
+//! `AgentStep::Update`. The rules are in `core::daemon::update`.
 
 use std::sync::Arc;
 
@@ -6,22 +7,23 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
-use machinist_core::api::operator::{DisruptionAction, DisruptionActionType};
-use machinist_core::daemon::{self, PendingChange, PendingOsChange, actions, annotations, reports};
-use machinist_core::diff::{ChangeFlags, diff};
-use machinist_core::disruption::disruption;
-use machinist_core::node::NodeView;
+use machinist_core::api::operator::DisruptionAction;
+use machinist_core::daemon::update::{self, DrainDecision, HostLimits};
+use machinist_core::daemon::{
+    self, PendingChange, PendingOsChange, Phase, SessionEvent, actions, annotations, reports,
+};
+use machinist_core::diff::ChangeFlags;
 use machinist_core::os::with_layered_image;
-use machinist_core::reconcile_check::{ConfigChange, IrreconcilableSection, check_reconcilable};
+use machinist_core::node::NodeView;
 
 use super::super::health;
 use super::super::os::detect;
 use super::super::state::DiskState;
+use super::super::transaction;
 use super::{Agent, NextReconcile, Unreconcilable, own_node};
 
-/// A change that can be made.
+/// An update that the machine can take.
 struct PreparedUpdate {
-    change: ConfigChange,
     flags: ChangeFlags,
     actions: Vec<DisruptionAction>,
     needs_drain: bool,
@@ -29,15 +31,15 @@ struct PreparedUpdate {
 }
 
 impl Agent {
-    /// Changes to the desired config, as far as nobody has to be waited for.
+    /// Updates to the desired config, up to the point where someone else has to act.
     pub(super) async fn update(
         &mut self,
         node: &Arc<Node>,
         state: DiskState,
     ) -> Result<NextReconcile> {
         let desired = NodeView(node).desired_config().to_owned();
-        if let Some(flow) = self.may_try(node, &state).await? {
-            return Ok(flow);
+        if let Some(next) = self.may_try(node, &state).await? {
+            return Ok(next);
         }
         self.reporter.write_status(node, reports::needs_update(&self.own_node.name));
         let old = self.current_config(node, &state).await?;
@@ -46,44 +48,47 @@ impl Agent {
         if !state.force_rewrite {
             self.preflight(node, &old).await?;
         }
-        self.is_checked = true;
-        // What cannot be understood is refused before anything is written.
+        self.session.after(SessionEvent::DiskVerified);
+        // An invalid health spec is refused before anything is written.
         health::spec(&new)?;
         self.stop_watching(node);
         let node = &self.own_node.annotate(annotations::working(node)).await?;
         self.metrics.set_state(NodeView(node).state(), "");
-        self.set_sigterm_protection(node, true);
+        self.enter(node, Phase::Preparing);
         let prepared = self.prepare_update(node, &old, &new, &state).await?;
-        // While the machine still works: so it is away as short as possible.
+        // Downloaded before the drain, so that the machine is out of service as briefly as possible.
         if !self.fetch_os(node, prepared.os.as_ref()).await? {
             return Ok(NextReconcile::Immediately);
         }
-        let waits = annotations::defers_reboot(node) && actions::needs_reboot(&prepared.actions);
         self.reporter.write_spec(node);
-        if prepared.needs_drain && !waits {
-            if !annotations::needs_no_drain(node, &desired) {
-                // Nothing has been written yet: whoever is told to stop while it waits may go.
+        let PreparedUpdate { actions, needs_drain, .. } = &prepared;
+        match update::drain_decision(node, &desired, actions, *needs_drain) {
+            DrainDecision::Request => {
+                // Nothing has been written yet, so SIGTERM need not wait for the drain.
                 self.request_drain(node, &desired).await?;
-                self.set_sigterm_protection(node, false);
+                self.enter(node, Phase::Idle);
                 return Ok(NextReconcile::Immediately);
             }
-            if annotations::supports_drain(node) {
+            DrainDecision::AlreadyDrained => {
                 tracing::info!("drain is already completed on this node");
-            } else {
+            }
+            DrainDecision::Unsupported => {
                 tracing::info!("Drain not required, skipping");
                 self.reporter.write_status(node, reports::drain_not_required());
                 self.reporter.event(node, "Drain", "Drain not required, skipping");
             }
-        } else {
-            tracing::info!("Changes do not require drain, skipping.");
-            self.reporter.write_status(node, reports::drain_not_required());
+            DrainDecision::NotNeeded => {
+                tracing::info!("Changes do not require drain, skipping.");
+                self.reporter.write_status(node, reports::drain_not_required());
+            }
         }
+        self.enter(node, Phase::Writing);
         self.write_update(node, old, new, prepared, state).await?;
-        self.set_sigterm_protection(node, false);
+        self.enter(node, Phase::Idle);
         Ok(NextReconcile::Immediately)
     }
 
-    /// Nothing is built on a disk that is not as it should be.
+    /// Refuses to build on a disk that has drifted.
     async fn preflight(&mut self, node: &Arc<Node>, old: &MachineConfig) -> Result<()> {
         self.check_drift(node, old).await.inspect_err(|error| {
             let message = format!("{error:#}");
@@ -91,7 +96,7 @@ impl Agent {
         })
     }
 
-    /// May the machine change in place, and what does that cost?
+    /// Finds out whether the machine can take the update in place, and at what cost.
     async fn prepare_update(
         &mut self,
         node: &Arc<Node>,
@@ -102,18 +107,15 @@ impl Agent {
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
         let (from, to) = (name(old), name(new));
         let settings = own_node::get_machine_configuration(&self.client).await?;
+        // MCO's literal line.
         tracing::info!("Checking Reconcilable for config {from} to {to}");
-        let checked = check_reconcilable(old, new, daemon::validation_overrides(settings.as_ref()));
         let os = self.plan_os(old, new, state).await?;
-        let os_refusal = self.os_refusal(os.as_ref()).await?;
-        let checked = checked.map_err(|refusal| refusal.to_string()).and_then(|change| {
-            let wanted = new.spec.fips.unwrap_or_default();
-            match detect::fips_enabled(self.disk.path()) {
-                Some(has) if has != wanted => Err(IrreconcilableSection::Fips.to_string()),
-                _ => os_refusal.map_or(Ok(change), Err),
-            }
-        });
-        let change = match checked {
+        let host = HostLimits {
+            fips: detect::fips_enabled(self.disk.path()),
+            os_refusal: self.os_refusal(os.as_ref()).await?,
+        };
+        let overrides = daemon::validation_overrides(settings.as_ref());
+        let change = match update::check_update(old, new, overrides, host) {
             Ok(change) => change,
             Err(reason) => {
                 self.reporter.write_status(node, reports::refused(&from, &to, &reason));
@@ -122,28 +124,30 @@ impl Agent {
                 return Err(Unreconcilable(message).into());
             }
         };
-        let mut flags = diff(old, new, &change).flags;
-        // An image may be another one by another name, or the same by another name.
-        flags.os_update = os.as_ref().is_some_and(|os| os.change.image.is_some());
-        tracing::info!("Starting update from {from} to {to}: {flags:?}");
-        let actions = if state.force_rewrite {
-            tracing::info!("The force file is there: everything is written anew");
-            let type_ = DisruptionActionType::Reboot;
-            vec![DisruptionAction { type_, ..DisruptionAction::default() }]
-        } else {
-            disruption(&change, flags, &daemon::effective_disruption_policy(settings.as_ref()))
-                .actions
-        };
-        let needs_drain = actions::needs_drain(&actions, &change);
-        tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
-        self.reporter.write_status(
-            node,
-            reports::prepared(&actions::actions_summary(&actions), needs_drain),
+        let flags = update::update_flags(old, new, &change, os.as_ref());
+        // MCO's literal line; MCO appends its struct of flags.
+        tracing::info!(
+            os_update = flags.os_update,
+            kargs = flags.kargs,
+            files = flags.files,
+            units = flags.units,
+            passwd = flags.passwd,
+            kernel_type = flags.kernel_type,
+            extensions = flags.extensions,
+            force = state.force_rewrite,
+            "Starting update from {from} to {to}"
         );
-        Ok(PreparedUpdate { change, flags, actions, needs_drain, os })
+        let policy = daemon::effective_disruption_policy(settings.as_ref());
+        let actions = update::update_actions(&change, flags, &policy, state.force_rewrite);
+        let needs_drain = actions::needs_drain(&actions, &change);
+        // MCO's literal line, which its tests look for.
+        tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
+        let report = reports::prepared(&actions::actions_summary(&actions), needs_drain);
+        self.reporter.write_status(node, report);
+        Ok(PreparedUpdate { flags, actions, needs_drain, os })
     }
 
-    /// Changes the disk.
+    /// Writes the config to the disk and stages the OS.
     async fn write_update(
         &mut self,
         node: &Arc<Node>,
@@ -152,31 +156,25 @@ impl Agent {
         prepared: PreparedUpdate,
         state: DiskState,
     ) -> Result<()> {
-        let PreparedUpdate { change, flags, actions, os, .. } = prepared;
+        let PreparedUpdate { flags, actions, os, .. } = prepared;
         self.reporter.write_status(node, reports::applying(flags));
-        let mut earlier = state.pending;
-        if let Some(earlier) =
-            earlier.as_mut().filter(|one| self.actions_run_for.as_ref() == Some(&one.config))
-        {
-            earlier.actions.clear();
-        }
-        self.actions_run_for = None;
+        let earlier = self.session.unfinished(state.pending);
+        self.session.after(SessionEvent::WriteStarted);
         let mut pending = PendingChange::new(&old, &new, actions, &self.boot_id, earlier);
         pending.os = os;
-        let changed =
-            self.disk.apply_change(old, new, change, pending.clone(), state.force_rewrite).await;
-        let done = changed.inspect_err(|error| {
+        let written = self.disk.apply_change(old, new, pending.clone(), state.force_rewrite).await;
+        let written = written.inspect_err(|error| {
             self.reporter.write_status(node, reports::apply_failed(&format!("{error:#}")));
         })?;
-        for step in &done.plan.steps {
-            let change = super::super::transaction::describe(step);
-            tracing::info!("{:?} {:?}", change.action, change.path);
+        for step in &written.plan.steps {
+            let change = transaction::describe(step);
+            tracing::info!(action = change.action.name(), path = change.path, "changed the disk");
         }
-        for note in done.plan.notes.iter().chain(&done.note) {
-            tracing::warn!("{note}");
+        for note in written.plan.notes.iter().chain(&written.note) {
+            tracing::warn!(note, "the change left something out");
         }
-        let (from, to, count) = (&done.plan.from, &done.plan.to, done.plan.steps.len());
-        tracing::info!("The disk has {to} now (it had {from}): {count} changes");
+        let (from, to) = (&written.plan.from, &written.plan.to);
+        tracing::info!(from, to, changes = written.plan.steps.len(), "wrote the config to disk");
         if let Err(error) = self.stage_os(Some(node), &mut pending).await {
             return Err(self.undo_change(node, &pending, error).await);
         }

@@ -23,8 +23,7 @@ use anyhow::{Context as _, Result};
 use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
-use super::root::HostRoot;
-use super::transaction::host_style;
+use super::root::{HostRoot, host_defaults};
 use directories::DirectoryWatcher;
 
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
@@ -41,7 +40,7 @@ const MAX_RESCANS: usize = 100;
 /// Looks at everything that a config manages, now.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
     // Opened anew each time: folders that were open may have been moved away since.
-    Ok(drift::check_drift(reference, &HostRoot::open_read_only(root)?, host_style()))
+    Ok(drift::check_drift(reference, &HostRoot::open_read_only(root)?, host_defaults()))
 }
 
 /// A machine that is being watched.

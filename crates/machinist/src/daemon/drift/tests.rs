@@ -10,7 +10,7 @@ use machinist_core::apply;
 use machinist_core::drift::DriftKind;
 use serde_json::json;
 
-use super::super::transaction;
+use super::super::once;
 use super::*;
 
 const UNIT: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
@@ -44,8 +44,8 @@ impl DriftFixture {
             ]}
         }));
         let site = Self { dir: folder, config };
-        let root = transaction::open_root(site.root()).expect("a root");
-        assert_eq!(transaction::apply_once(&root, &site.config).expect("a config").refused, None);
+        let root = HostRoot::open(site.root()).expect("a root");
+        assert_eq!(once::apply_once(&root, &site.config).expect("a config").refused, None);
         site
     }
 

@@ -8,7 +8,7 @@ use machinist_core::apply::from_ignition;
 use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
 use serde_json::json;
 
-use super::super::transaction;
+use super::super::root::HostRoot;
 use super::*;
 
 fn config(text: &str) -> MachineConfig {
@@ -70,7 +70,7 @@ async fn a_gate_that_does_not_open_names_the_first_check_that_failed() {
 fn the_disk_remembers_until_it_is_told_to_forget() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("etc")).expect("a folder");
-    let root = transaction::open_root(folder.path()).expect("a root");
+    let root = HostRoot::open(folder.path()).expect("a root");
     assert_eq!(read(&root).expect("a look"), None);
     let failing = FailedCheck { check: "API".to_owned(), problem: "no answer".to_owned() };
     let (config, previous) = ("new".to_owned(), "old".to_owned());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -15,13 +15,13 @@ use machinist_core::api::names::path::{
 };
 use machinist_core::apply::{self, ApplyPlan, BASELINE_PATH, empty_config};
 use machinist_core::daemon::PENDING_PATH;
-use machinist_core::diff::parse_both;
 use machinist_core::health::FAILED_CONFIG_PATH;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::super::os::detect;
-use super::super::root::HostRoot;
+use super::super::root::{HostRoot, host_defaults};
+use super::super::state;
 use super::super::systemd::Systemd;
 use super::super::transaction::{self, FsChange};
 use super::paths::JoinPaths;
@@ -86,11 +86,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
 /// Gives every managed file back, then removes the daemon's own ones.
 fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
     transaction::recover(root)?;
-    let old = transaction::current_config(root)?.unwrap_or_else(empty_config);
-    let empty = empty_config();
-    // A change that a running machine refuses does not keep it from leaving.
-    let change = parse_both(&old, &empty)
-        .ok_or_else(|| anyhow!("{CURRENT_CONFIG}: its Ignition config cannot be read"))?;
+    let old = state::current_config(root)?.unwrap_or_else(empty_config);
     let mut changes = Vec::new();
     let mut do_all = |plan: ApplyPlan| -> Result<()> {
         let steps = plan.steps.iter().map(transaction::describe);
@@ -102,9 +98,10 @@ fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
         }
         Ok(())
     };
-    do_all(transaction::plan(root, &old, &empty, &change)?)?;
-    // Then what the cluster kept up to date beside its configs.
-    do_all(apply::plan_release_all(root, transaction::host_style())?)?;
+    // Not checked for changes that a running machine refuses: they must not keep it from leaving.
+    do_all(transaction::plan(root, &old, &empty_config())?)?;
+    // Then what the cluster kept up to date next to its configs.
+    do_all(apply::plan_release_all(root, host_defaults())?)?;
     match detect::remove_kernel_arguments(root.path(), &old) {
         Ok(None) => {}
         Ok(Some(note)) => tracing::warn!("{note}"),

@@ -7,8 +7,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use machinist_core::apply::{FileOwner, HostDefaults};
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, fsync, mkdirat, open,
     openat, openat2, renameat, renameat_with, statat, unlinkat,
@@ -181,7 +183,17 @@ impl HostRoot {
     }
 }
 
-/// Folder and name.
+/// The owner of new files, and today's date.
+pub(super) fn host_defaults() -> HostDefaults {
+    let owner = FileOwner {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    HostDefaults { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
+}
+
+/// Splits a path into directory and name.
 pub(super) fn split(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
