@@ -34,6 +34,7 @@
 //! | [`update`] | who is in which pool, who goes next, what the pool's status says |
 //! | [`user_data`] | what points a machine at its config before it has one |
 //! | [`hex`] | digests as people write them |
+//! | [`versioned`] | which versions of the daemon's own files can be read |
 //! | [`secrets`] | what must never be shown |
 
 #![forbid(unsafe_code)]
@@ -73,3 +74,4 @@ pub mod template;
 pub mod tls_profile;
 pub mod user_data;
 pub mod validate;
+pub mod versioned;

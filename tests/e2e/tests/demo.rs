@@ -117,7 +117,7 @@ fn interrupt_demo(kind: &str, when: &str) {
 
 #[test]
 fn the_directory_demo_shows_a_rollout_and_a_rollback() {
-    run_demo("folders", &["\"/etc/skel\" is a folder"]);
+    run_demo("folders", &["\"/etc/skel\" is a directory"]);
 }
 
 #[test]

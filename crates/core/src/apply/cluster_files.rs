@@ -104,12 +104,12 @@ fn put_registries(
     // The place itself may be a link.
     let inside = view.resolve(&format!("{CLUSTER_CERTIFICATES}/x"))?;
     let place = super::overlay::parent_dir(&inside).to_owned();
-    if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
+    if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
         return Ok(());
     }
     for name in view.entries(&place)? {
         let folder = format!("{place}/{name}");
-        let is_folder = matches!(view.node(&folder)?, FsNode::Folder { .. });
+        let is_folder = matches!(view.node(&folder)?, FsNode::Directory { .. });
         if !is_folder || wanted.contains_key(&name) {
             continue;
         }
@@ -131,7 +131,7 @@ fn remove(folder: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
     for name in view.entries(folder)? {
         let path = format!("{folder}/{name}");
         match view.node(&path)? {
-            FsNode::Folder { .. } => remove(&path, view)?,
+            FsNode::Directory { .. } => remove(&path, view)?,
             _ => view.set(&path, FsNode::Absent),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::tree::FsTreeError;
 use crate::ignition::contents::ContentsError;
+use crate::versioned::VersionedFileError;
 
 /// Why a change cannot be planned.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +124,12 @@ pub enum ApplyError {
         /// What it would say.
         problem: String,
     },
-    /// The daemon's own record cannot be read.
+    /// A newer Machinist wrote the record of the previous state.
+    #[error(transparent)]
+    NewerBaseline(VersionedFileError),
+    /// The record of the previous state is damaged.
     #[error(
-        "{path}: {problem}: the record of what was there before is damaged; put it back, or remove it to go on without"
+        "{path}: {problem}: the record of the previous state is damaged: restore it, or remove it to continue without"
     )]
     InvalidBaseline {
         /// The file.

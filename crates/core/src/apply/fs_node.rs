@@ -119,8 +119,9 @@ pub enum FsNode {
         #[serde(flatten)]
         owner: FileOwner,
     },
-    /// A folder.
-    Folder {
+    /// A directory.
+    #[serde(alias = "folder")] // words: keep
+    Directory {
         /// Permissions and owner.
         #[serde(flatten)]
         meta: FileMeta,
@@ -143,7 +144,7 @@ impl FsNode {
             Self::Absent => "nothing",
             Self::File { .. } => "a file",
             Self::Link { .. } => "a link",
-            Self::Folder { .. } => "a folder",
+            Self::Directory { .. } => "a directory",
             Self::Special => "a device, socket or pipe",
         }
     }
@@ -153,8 +154,23 @@ impl FsNode {
     pub fn differs_in_meta_only(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { content: a, .. }, Self::File { content: b, .. }) => a == b,
-            (Self::Folder { .. }, Self::Folder { .. }) => true,
+            (Self::Directory { .. }, Self::Directory { .. }) => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_read_by_its_old_name() {
+        let old = r#"{"kind":"folder","mode":493,"uid":0,"gid":0}"#; // words: keep
+        let meta = FileMeta { mode: 0o755, owner: FileOwner { uid: 0, gid: 0 } };
+        let directory: FsNode = serde_json::from_str(old).unwrap();
+        assert_eq!(directory, FsNode::Directory { meta });
+        let new = serde_json::to_string(&directory).unwrap();
+        assert_eq!(new, r#"{"kind":"directory","mode":493,"uid":0,"gid":0}"#);
     }
 }

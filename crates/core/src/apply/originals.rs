@@ -100,7 +100,7 @@ pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(),
     }
     match view.node(path)? {
         // Somebody put something else there; it is not ours to remove.
-        FsNode::Absent | FsNode::Folder { .. } | FsNode::Special => Ok(()),
+        FsNode::Absent | FsNode::Directory { .. } | FsNode::Special => Ok(()),
         FsNode::File { .. } | FsNode::Link { .. } => {
             view.set(path, FsNode::Absent);
             Ok(())
@@ -134,7 +134,7 @@ pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String
             for name in view.entries(&at)? {
                 let path = format!("{at}/{name}");
                 match view.node(&path)? {
-                    FsNode::Folder { .. } => folders.push(path),
+                    FsNode::Directory { .. } => folders.push(path),
                     _ => taken.extend(
                         path.strip_prefix(&folder)
                             .and_then(|path| path.strip_suffix(ending))

@@ -118,7 +118,7 @@ impl<'a> TreeOverlay<'a> {
         let meta = FileMeta { mode: 0o755, owner: self.style.owner };
         self.create_parent_directories(path, meta)?;
         let found = self.node(path)?;
-        if matches!(found, FsNode::Folder { .. } | FsNode::Special) {
+        if matches!(found, FsNode::Directory { .. } | FsNode::Special) {
             return Err(ApplyError::Obstructed {
                 path: path.to_owned(),
                 found: found.kind(),
@@ -136,18 +136,18 @@ impl<'a> TreeOverlay<'a> {
         meta: FileMeta,
     ) -> Result<(), ApplyError> {
         let folder = parent_dir(path);
-        if folder == "/" || matches!(self.changes.get(folder), Some(FsNode::Folder { .. })) {
+        if folder == "/" || matches!(self.changes.get(folder), Some(FsNode::Directory { .. })) {
             return Ok(());
         }
         match self.node(folder)? {
-            FsNode::Folder { .. } => Ok(()),
+            FsNode::Directory { .. } => Ok(()),
             FsNode::Absent => {
                 let folder = folder.to_owned();
                 self.create_parent_directories(&folder, meta)?;
                 // A folder that was there and has just been emptied comes back as it was.
                 let before = self.original_node(&folder)?;
                 let is_new = before.is_absent();
-                self.set(&folder, if is_new { FsNode::Folder { meta } } else { before });
+                self.set(&folder, if is_new { FsNode::Directory { meta } } else { before });
                 if is_new {
                     self.created_directories.push(folder);
                 }
@@ -203,7 +203,7 @@ fn inspect(
     }
     // Nothing is below what is no folder.
     let folder = parent_dir(path);
-    if folder != "/" && !matches!(inspect(tree, found, folder)?, FsNode::Folder { .. }) {
+    if folder != "/" && !matches!(inspect(tree, found, folder)?, FsNode::Directory { .. }) {
         return Ok(FsNode::Absent);
     }
     let node = tree.node(path)?;

@@ -16,7 +16,7 @@ pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyErr
     for (path, from, to) in changes {
         let kinds = (&from, &to);
         let mixes_folder =
-            matches!(from, FsNode::Folder { .. }) != matches!(to, FsNode::Folder { .. });
+            matches!(from, FsNode::Directory { .. }) != matches!(to, FsNode::Directory { .. });
         if mixes_folder && !from.is_absent() && !to.is_absent() {
             let (found, wanted) = (kinds.0.kind(), kinds.1.kind());
             return Err(ApplyError::Obstructed { path, found, wanted });
@@ -32,9 +32,9 @@ fn rank(step: &DiskStep) -> (u8, usize, String) {
     let depth = step.path.matches('/').count();
     let own = step.path.starts_with(DAEMON_DIR);
     match (&step.from, &step.to) {
-        (FsNode::Absent, FsNode::Folder { .. }) => (0, depth, step.path.clone()),
-        (_, FsNode::Folder { .. }) => (1, 0, String::new()),
-        (FsNode::Folder { .. }, _) => (6, usize::MAX - depth, step.path.clone()),
+        (FsNode::Absent, FsNode::Directory { .. }) => (0, depth, step.path.clone()),
+        (_, FsNode::Directory { .. }) => (1, 0, String::new()),
+        (FsNode::Directory { .. }, _) => (6, usize::MAX - depth, step.path.clone()),
         (_, FsNode::Absent) => (4, 0, String::new()),
         _ if own && !step.path.ends_with("orig") => (3, 0, String::new()),
         _ => (2, 0, String::new()),

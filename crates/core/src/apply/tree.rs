@@ -37,7 +37,7 @@ impl InMemoryTree {
         let mut tree = Self::default();
         tree.put(
             "/etc",
-            FsNode::Folder { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } },
+            FsNode::Directory { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } },
         );
         tree
     }
@@ -46,7 +46,7 @@ impl InMemoryTree {
     pub fn put(&mut self, path: &str, node: FsNode) {
         let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
         for (at, _) in path.match_indices('/').skip(1) {
-            self.nodes.entry(path[..at].to_owned()).or_insert(FsNode::Folder { meta });
+            self.nodes.entry(path[..at].to_owned()).or_insert(FsNode::Directory { meta });
         }
         match node {
             FsNode::Absent => self.nodes.remove(path),
@@ -89,7 +89,8 @@ impl InMemoryTree {
 
 impl FsTree for InMemoryTree {
     fn node(&self, path: &str) -> Result<FsNode, FsTreeError> {
-        let root = FsNode::Folder { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } };
+        let root =
+            FsNode::Directory { meta: FileMeta { mode: 0o755, owner: FileOwner::default() } };
         let found = if path == "/" { Some(&root) } else { self.nodes.get(path) };
         Ok(found.cloned().unwrap_or(FsNode::Absent))
     }

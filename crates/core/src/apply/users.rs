@@ -132,11 +132,11 @@ fn write_keys(
     // Whatever is in the home is core's to change: a link there could lead root anywhere.
     for folder in [home.clone(), below(CORE_SSH_DIR), below(AUTHORIZED_KEYS_DIR)] {
         match view.node(&folder)? {
-            FsNode::Folder { meta: found } if folder == home || found.owner.uid == core.uid => {}
+            FsNode::Directory { meta: found } if folder == home || found.owner.uid == core.uid => {}
             // Made by root by mistake; core could not log in.
-            FsNode::Folder { meta: found } => {
+            FsNode::Directory { meta: found } => {
                 record.keep_meta(&folder, found);
-                view.set(&folder, FsNode::Folder { meta: FileMeta { owner: core, ..found } });
+                view.set(&folder, FsNode::Directory { meta: FileMeta { owner: core, ..found } });
             }
             FsNode::Absent => {
                 view.create_parent_directories(&format!("{folder}/."), meta)?;
@@ -162,9 +162,9 @@ fn release_keys(view: &mut TreeOverlay, record: &mut HostBaseline) -> Result<(),
     originals::restore_original(&below(AUTHORIZED_KEYS), view)?;
     for folder in [below(AUTHORIZED_KEYS_DIR), below(CORE_SSH_DIR)] {
         if let Some(meta) = record.metas.remove(&folder)
-            && matches!(view.node(&folder)?, FsNode::Folder { .. })
+            && matches!(view.node(&folder)?, FsNode::Directory { .. })
         {
-            view.set(&folder, FsNode::Folder { meta });
+            view.set(&folder, FsNode::Directory { meta });
         }
     }
     Ok(())

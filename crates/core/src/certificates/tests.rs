@@ -43,7 +43,7 @@ fn apply_certificates(tree: &mut InMemoryTree, spec: &Value) -> ApplyPlan {
 fn tree_with_certs_dir() -> InMemoryTree {
     let mut tree = InMemoryTree::new();
     let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
-    tree.put("/etc/docker/certs.d", FsNode::Folder { meta });
+    tree.put("/etc/docker/certs.d", FsNode::Directory { meta });
     tree
 }
 
@@ -175,7 +175,7 @@ fn a_machine_that_leaves_has_what_it_had() {
     let left = tree
         .nodes()
         .iter()
-        .filter(|(path, node)| path.starts_with(own) && !matches!(node, FsNode::Folder { .. }));
+        .filter(|(path, node)| path.starts_with(own) && !matches!(node, FsNode::Directory { .. }));
     assert_eq!(left.count(), 0);
 }
 

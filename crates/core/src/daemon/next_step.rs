@@ -112,7 +112,7 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
         return AgentStep::Wait(wait);
     }
     if !remaining.is_empty() {
-        let is_rollback = observed.pending.is_some_and(|pending| pending.is_way_back);
+        let is_rollback = observed.pending.is_some_and(|pending| pending.is_rollback);
         let needs_approval = needs_reboot && !is_rollback && !may_reboot(node, disk);
         return match (needs_reboot, needs_approval) {
             (_, true) if needs_update => AgentStep::Update,

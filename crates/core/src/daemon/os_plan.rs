@@ -159,7 +159,7 @@ pub fn boot_verdict(
             BootOutcome::Lost => {
                 return BootVerdict::StageAgain(Box::new(pending.clone().retry(boot_id)));
             }
-            BootOutcome::NotBooted { problem } if !pending.is_way_back => {
+            BootOutcome::NotBooted { problem } if !pending.is_rollback => {
                 return BootVerdict::NotBooted { problem };
             }
             // A rollback has nothing to return to: its problem is a mismatch, found below.

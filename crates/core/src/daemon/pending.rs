@@ -1,5 +1,6 @@
-//! What a change leaves to be done once the files are in place. It is on the disk before the change
-//! begins, so that a daemon that dies in between knows what is missing.
+//! The record of a change that is not complete: what is left to do once the files are written, and how
+//! to return. It is on disk before the change begins, so that a daemon that is killed in between knows
+//! what is missing.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,50 +8,56 @@ use crate::api::MachineConfig;
 use crate::api::operator::{DisruptionAction, DisruptionActionType};
 use crate::disruption::simplify_actions;
 use crate::os;
+use crate::versioned::{self, VersionedFileError};
 
-/// Where it is written down, for root alone: the way back may hold secrets.
+/// The file, readable only by root: the previous config may contain secrets.
 pub const PENDING_PATH: &str = "/etc/machine-config-daemon/machinist-pending.json";
 
-/// The part of a change that is about the operating system.
+/// The version of the file that this version writes.
+const VERSION: u32 = 1;
+
+/// The OS part of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PendingOsChange {
-    /// What changes. Nothing, where something is staged that is not wanted any more.
+    /// What changes. Empty if something is staged that is no longer desired.
     pub change: os::OsChange,
-    /// What was booted before: the way back.
+    /// What was booted before, for a rollback.
     pub was: os::OsDeployment,
-    /// Whether it is made for the next boot.
+    /// Whether it is staged for the next boot.
     pub is_staged: bool,
-    /// How often it has been made again because it got lost.
+    /// How often it was staged again because it was lost.
     pub attempts: u32,
 }
 
-/// A change whose end has not been reported yet.
+/// A change that is not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingChange {
-    /// The config that the machine had: the way back.
+    /// The previous config, for a rollback.
     pub previous: MachineConfig,
-    /// The config that it is to have.
+    /// The config that the change leads to.
     pub config: String,
-    /// What has to be done before the config is in force.
+    /// What has to be done before the config is in effect.
     pub actions: Vec<DisruptionAction>,
-    /// The boot in which this was written: a restart makes all actions needless.
+    /// The boot in which the change was made. A reboot makes all actions unnecessary.
     pub boot: String,
-    /// Whether the machine goes back because it was not well: then nobody has to allow a restart.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_way_back: bool,
-    /// What is to happen to the operating system, or has happened and not proved itself.
+    /// Whether the machine returns to this config because another one failed its health checks. Then
+    /// the reboot needs no approval.
+    #[serde(default, alias = "isWayBack", skip_serializing_if = "std::ops::Not::not")]
+    // words: keep
+    pub is_rollback: bool,
+    /// The OS part, until it has passed the health checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<PendingOsChange>,
-    /// The change before, which was not complete either: it counts if this one does not happen.
+    /// The change before, if it was not complete either. It counts if this one does not happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Box<PendingChange>>,
 }
 
 impl PendingChange {
-    /// A new change. What an earlier one has left to be done is left to this one, and the way back
-    /// is that of the earlier one.
+    /// A new change. It takes over the remaining actions and the previous config of an earlier change
+    /// that is not complete.
     #[must_use]
     pub fn new(
         old: &MachineConfig,
@@ -63,21 +70,20 @@ impl PendingChange {
         if let Some(earlier) = &mut earlier {
             earlier.earlier = None;
         }
-        let left = earlier.as_ref().map_or(&[][..], |earlier| earlier.remaining_actions(boot));
+        let remaining = earlier.as_ref().map_or(&[][..], |earlier| earlier.remaining_actions(boot));
         Self {
             previous: earlier.as_ref().map_or(old, |earlier| &earlier.previous).clone(),
             config: new.metadata.name.clone().unwrap_or_default(),
-            actions: simplify_actions(left.iter().cloned().chain(actions).collect()),
+            actions: simplify_actions(remaining.iter().cloned().chain(actions).collect()),
             boot: boot.to_owned(),
-            is_way_back: false,
+            is_rollback: false,
             os: None,
             earlier: earlier.map(Box::new),
         }
     }
 
-    /// The way back from a config on which the machine was not well: what had to be done on the way
-    /// there has to be done again. If it does not happen, this change is not complete yet, and is
-    /// looked at again.
+    /// The rollback of this change, with the same actions. If the rollback does not happen, this change
+    /// is pending again.
     #[must_use]
     pub fn rollback(mut self, boot: &str) -> Self {
         self.earlier = None;
@@ -86,13 +92,13 @@ impl PendingChange {
             config: self.previous.metadata.name.clone().unwrap_or_default(),
             actions: self.actions.clone(),
             boot: boot.to_owned(),
-            is_way_back: true,
+            is_rollback: true,
             os: None,
             earlier: Some(Box::new(self)),
         }
     }
 
-    /// The same change once more, because its operating system was not put in place.
+    /// The same change again, because its staged OS was lost.
     #[must_use]
     pub fn retry(mut self, boot: &str) -> Self {
         let type_ = DisruptionActionType::Reboot;
@@ -105,23 +111,38 @@ impl PendingChange {
         self
     }
 
-    /// What remains when this change did not happen: the one before, if the disk is as it left it.
+    /// What is pending if this change did not happen: the one before, if it matches the disk.
     #[must_use]
     pub fn fallback(self, disk: &str) -> Option<Self> {
         self.earlier.map(|earlier| *earlier).filter(|earlier| earlier.config == disk)
     }
 
-    /// What is left to do in this boot.
+    /// The actions that are left to do in this boot.
     #[must_use]
     pub fn remaining_actions(&self, boot: &str) -> &[DisruptionAction] {
         if self.boot == boot { &self.actions } else { &[] }
     }
 
-    /// Whether the machine has to restart, and has not.
+    /// Whether the machine has to reboot and has not.
     #[must_use]
     pub fn needs_reboot(&self, boot: &str) -> bool {
-        let restarts = |action: &DisruptionAction| action.type_ == DisruptionActionType::Reboot;
-        self.remaining_actions(boot).iter().any(restarts)
+        super::actions::needs_reboot(self.remaining_actions(boot))
+    }
+
+    /// The contents of the file.
+    ///
+    /// # Errors
+    /// The change cannot be written as JSON.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        versioned::to_json(VERSION, self)
+    }
+
+    /// Reads the contents of the file.
+    ///
+    /// # Errors
+    /// The file is damaged, or a newer Machinist wrote it.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, VersionedFileError> {
+        versioned::from_json(PENDING_PATH, VERSION, bytes)
     }
 }
 
@@ -146,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_change_left_is_not_forgotten() {
+    fn actions_of_an_earlier_change_are_taken_over() {
         use DisruptionActionType::{DaemonReload, None as Nothing, Reboot};
         let [a, b, c] = ["a", "b", "c"].map(config);
         let first = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
@@ -156,7 +177,7 @@ mod tests {
         assert_eq!(second.previous, a);
         assert_eq!(second.clone().fallback("b"), Some(first.clone()));
         assert_eq!(second.clone().fallback("x"), None);
-        // A restart in between has done what the first one asked for.
+        // A reboot in between has done what the first change asked for.
         let second = PendingChange::new(&b, &c, actions(&[DaemonReload]), "later", Some(first));
         assert_eq!(second.remaining_actions("later"), actions(&[DaemonReload]));
         let third = PendingChange::new(&c, &a, actions(&[Nothing]), "later", Some(second));
@@ -170,13 +191,13 @@ mod tests {
         let [a, b] = ["a", "b"].map(config);
         let there = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
         let back = there.clone().rollback("later");
-        assert!(back.is_way_back && back.needs_reboot("later"));
+        assert!(back.is_rollback && back.needs_reboot("later"));
         assert_eq!((back.config.as_str(), &back.previous), ("a", &a));
         assert_eq!(back.fallback("b"), Some(there));
     }
 
     #[test]
-    fn an_operating_system_that_got_lost_is_made_once_more() {
+    fn a_lost_os_is_staged_again() {
         use DisruptionActionType::Reboot;
         let [a, b] = ["a", "b"].map(config);
         let mut there = PendingChange::new(&a, &b, actions(&[Reboot]), "now", None);
@@ -186,5 +207,30 @@ mod tests {
         assert!(again.needs_reboot("later"));
         let step = again.os.unwrap();
         assert_eq!((step.is_staged, step.attempts), (false, 1));
+    }
+
+    #[test]
+    fn a_file_of_the_first_release_is_read() {
+        let config = json!({"metadata": {"name": "a"}, "spec": {}});
+        let old = json!({
+            "previous": config, "config": "a", "actions": [{"type": "Reboot"}], "boot": "now",
+            "isWayBack": true, // words: keep
+            "earlier": {
+                "previous": config, "config": "b", "actions": [], "boot": "before",
+                "os": {"change": {"image": "i"}, "was": {}, "isStaged": true, "attempts": 1},
+            },
+        });
+        let read = PendingChange::from_json(old.to_string().as_bytes()).unwrap();
+        assert!(read.is_rollback && read.needs_reboot("now"));
+        assert!(read.earlier.as_ref().unwrap().os.as_ref().unwrap().is_staged);
+        let written = read.to_json().unwrap();
+        let text = String::from_utf8(written.clone()).unwrap();
+        assert!(
+            text.starts_with("{\"version\":1,") && text.contains("\"isRollback\":true"),
+            "{text}"
+        );
+        assert_eq!(PendingChange::from_json(&written), Ok(read));
+        let newer = PendingChange::from_json(br#"{"version": 2}"#).unwrap_err();
+        assert!(newer.to_string().starts_with(PENDING_PATH), "{newer}");
     }
 }

@@ -284,7 +284,7 @@ impl Session {
     /// checked: there is nothing left to return to.
     #[must_use]
     pub fn needs_health_check(&self, pending: Option<&PendingChange>, config: &str) -> bool {
-        pending.is_some_and(|pending| !pending.is_way_back)
+        pending.is_some_and(|pending| !pending.is_rollback)
             && self.healthy_on.as_deref() != Some(config)
     }
 }

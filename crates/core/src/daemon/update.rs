@@ -114,7 +114,7 @@ pub fn needs_offline_health_check(
     boot_id: &str,
 ) -> bool {
     pending.config == config_on_disk
-        && !pending.is_way_back
+        && !pending.is_rollback
         && pending.remaining_actions(boot_id).is_empty()
 }
 

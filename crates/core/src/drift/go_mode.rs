@@ -13,7 +13,7 @@ const LETTERS: &str = "dalTLDpSugct?";
 pub(super) fn text(node: &FsNode) -> String {
     let bits = match node {
         FsNode::File { meta, .. } => permissions(meta.mode),
-        FsNode::Folder { meta } => DIRECTORY | permissions(meta.mode),
+        FsNode::Directory { meta } => DIRECTORY | permissions(meta.mode),
         FsNode::Link { .. } => LINK | 0o777,
         FsNode::Absent | FsNode::Special => return node.kind().to_owned(),
     };
@@ -58,7 +58,7 @@ mod tests {
             (file(0o4755), "urwxr-xr-x/8389101/040000755"),
             (link, "Lrwxrwxrwx/134218239/01000000777"),
             (
-                FsNode::Folder { meta: FileMeta { mode: 0o755, owner } },
+                FsNode::Directory { meta: FileMeta { mode: 0o755, owner } },
                 "drwxr-xr-x/2147484141/020000000755",
             ),
         ] {

@@ -324,7 +324,7 @@ fn mutate_node(node: &FsNode, how: usize) -> FsNode {
             FsNode::Link { target: "/dev/null".to_owned(), owner: FileOwner::default() }
         }
         (FsNode::File { .. } | FsNode::Link { .. }, 4) => {
-            FsNode::Folder { meta: FileMeta { mode: 0o755, owner } }
+            FsNode::Directory { meta: FileMeta { mode: 0o755, owner } }
         }
         (FsNode::File { .. } | FsNode::Link { .. }, 5) => FsNode::Special,
         (FsNode::File { .. } | FsNode::Link { .. }, 6) => FsNode::Absent,

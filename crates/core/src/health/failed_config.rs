@@ -1,25 +1,28 @@
-//! The memory of a config that did a machine no good: it is not tried again by itself.
+//! The record of a config that a machine rolled back from. The machine does not try it again on its own.
 
 use serde::{Deserialize, Serialize};
 
 use super::FailedCheck;
 use crate::api::names::annotation::machinist::RETRY;
+use crate::versioned::{self, VersionedFileError};
 
-/// Where a machine keeps it.
+/// The file.
 pub const FAILED_CONFIG_PATH: &str = "/etc/machine-config-daemon/machinist-failed.json";
+/// The version of the file that this version writes.
+const VERSION: u32 = 1;
 
-/// A config that a machine has gone back from.
+/// A config that a machine rolled back from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedConfig {
     /// The config.
     pub config: String,
-    /// The config that the machine has gone back to.
+    /// The config that it returned to.
     pub previous: String,
-    /// The image of the pool's own that came with it, if any.
+    /// The layered image that came with it; empty if there was none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// What did not hold.
+    /// The check that failed.
     pub failing: FailedCheck,
 }
 
@@ -32,24 +35,40 @@ impl FailedConfig {
             "health check failed on {config}: {failing}; the machine went back to {previous} and does not try again by itself: correct the config, or set the annotation {RETRY}={config} on the Node"
         )
     }
+
+    /// The contents of the file.
+    ///
+    /// # Errors
+    /// The record cannot be written as JSON.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        versioned::to_json(VERSION, self)
+    }
+
+    /// Reads the contents of the file.
+    ///
+    /// # Errors
+    /// The file is damaged, or a newer Machinist wrote it.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, VersionedFileError> {
+        versioned::from_json(FAILED_CONFIG_PATH, VERSION, bytes)
+    }
 }
 
 /// Whether a config may be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Nothing speaks against it. What is kept of another config is forgotten.
+    /// It did not fail. The record of another config is removed.
     Allowed,
-    /// It failed, and somebody wants it tried again: the annotation goes, so that it is once.
+    /// It failed, and a person asks to try it again. The annotation is removed, so that it is tried once.
     RetryRequested,
-    /// It failed, and nobody has said that it should be tried again.
+    /// It failed, and nobody asks to try it again.
     Denied {
         /// Why the machine is degraded.
         reason: String,
     },
 }
 
-/// Whether a machine may try a config. `retry` is the annotation of its Node that names a config to
-/// be tried again; the force file means that too.
+/// Decides whether a machine may try a config. `retry` is the annotation of its Node that names the
+/// config to try again; the force file has the same meaning.
 #[must_use]
 pub fn may_try(
     marker: Option<&FailedConfig>,
@@ -91,7 +110,7 @@ mod tests {
                 "{desired} {retry:?}"
             );
         }
-        // Another image of the same config is another thing.
+        // The same config with another image is another config.
         let other = may_try(marker, ("rendered-new", "image"), None, false);
         assert_eq!(other, RetryDecision::Allowed);
         let RetryDecision::Denied { reason } = no else { return };
@@ -99,5 +118,17 @@ mod tests {
             reason,
             "health check failed on rendered-new: unit a.service: is failed; the machine went back to rendered-old and does not try again by itself: correct the config, or set the annotation machinist.dev/retry=rendered-new on the Node"
         );
+    }
+
+    #[test]
+    fn a_file_of_the_first_release_is_read() {
+        let old =
+            r#"{"config":"b","previous":"a","failing":{"check":"API","problem":"no answer"}}"#;
+        let read = FailedConfig::from_json(old.as_bytes()).unwrap();
+        assert_eq!((read.config.as_str(), read.image.as_str()), ("b", ""));
+        let written = read.to_json().unwrap();
+        assert!(written.starts_with(br#"{"version":1,"#));
+        assert_eq!(FailedConfig::from_json(&written), Ok(read));
+        assert!(FailedConfig::from_json(br#"{"version":2}"#).is_err());
     }
 }

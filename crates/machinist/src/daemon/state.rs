@@ -15,6 +15,7 @@ use machinist_core::api::names::path::{
 use machinist_core::apply::{self, FileMeta, FsNode, FsTree as _};
 use machinist_core::daemon::{PENDING_PATH, PendingChange};
 use machinist_core::os::{layered_image, with_layered_image};
+use machinist_core::versioned::VersionedFileError;
 
 use super::root::{HostRoot, host_defaults, set_meta, split};
 
@@ -96,14 +97,20 @@ fn exists(root: &HostRoot, path: &str) -> Result<bool> {
     root.exists(path).with_context(|| format!("cannot read {path}"))
 }
 
-/// The change that is not complete. A file that cannot be read is worth less than a machine that
-/// goes on: it is only about what to do after a change.
+/// The change that is not complete. A damaged file is ignored, so that the machine does not stop: it is
+/// only about what to do after a change. The file of a newer Machinist is an error.
 pub(super) fn pending(root: &HostRoot) -> Result<Option<PendingChange>> {
     if !exists(root, PENDING_PATH)? {
         return Ok(None);
     }
-    let read = serde_json::from_slice(&root.read(PENDING_PATH)?);
-    Ok(read.inspect_err(|_| tracing::warn!("{PENDING_PATH} cannot be read and is ignored")).ok())
+    match PendingChange::from_json(&root.read(PENDING_PATH)?) {
+        Ok(pending) => Ok(Some(pending)),
+        Err(error @ VersionedFileError::Invalid { .. }) => {
+            tracing::warn!(%error, "ignoring the damaged record of a pending change");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn first_boot(root: &HostRoot) -> Result<Option<BTreeMap<String, String>>> {
@@ -135,7 +142,7 @@ pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> R
         };
         make().with_context(|| format!("cannot create {DAEMON_DIR}"))?;
     }
-    let bytes = serde_json::to_vec(pending)?;
+    let bytes = pending.to_json()?;
     write_private(root, PENDING_PATH, &bytes)
         .with_context(|| format!("cannot write {PENDING_PATH}"))
 }

@@ -9,6 +9,7 @@ use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::actions;
 use machinist_core::drift::{self, DriftFinding, DriftReference};
 use machinist_core::os::OsStatus;
+use machinist_core::versioned::{self, VersionedFileError};
 use serde::{Deserialize, Serialize};
 
 use super::health;
@@ -22,6 +23,8 @@ use super::systemd::Systemd;
 
 /// Where the daemon notes what it does; gone after a restart of the machine.
 const NOTE_PATH: &str = "run/machinist/status.json";
+/// The version of the note that this version writes.
+const NOTE_VERSION: u32 = 1;
 
 /// What the daemon noted last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ impl DaemonNote {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            fs::write(&part, serde_json::to_vec(self)?)?;
+            fs::write(&part, versioned::to_json(NOTE_VERSION, self)?)?;
             fs::rename(&part, &path)
         };
         if let Err(error) = write() {
@@ -58,8 +61,14 @@ impl DaemonNote {
         }
     }
 
-    fn read(root: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(root.join(NOTE_PATH)).ok()?).ok()
+    /// The last note, if there is one. A damaged note is ignored; that of a newer daemon is an error.
+    fn read(root: &Path) -> Result<Option<Self>> {
+        let Ok(bytes) = fs::read(root.join(NOTE_PATH)) else { return Ok(None) };
+        match versioned::from_json(&format!("/{NOTE_PATH}"), NOTE_VERSION, &bytes) {
+            Ok(note) => Ok(Some(note)),
+            Err(VersionedFileError::Invalid { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -158,7 +167,7 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
     let current = state.current.clone().unwrap_or_else(empty_config);
     let findings = super::drift::check(path, &DriftReference::new(&current)?)?.findings;
     Ok(MachineStatus {
-        daemon: DaemonNote::read(path),
+        daemon: DaemonNote::read(path)?,
         service: service_state(path).await,
         current: state.current_name().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),
         os: MachineOsStatus::inspect(path),

@@ -147,7 +147,7 @@ pub(super) fn commit(root: &HostRoot, plan: ApplyPlan) -> Result<Option<String>>
 pub(super) fn describe(step: &DiskStep) -> FsChange {
     let action = match (&step.from, &step.to) {
         (from, to) if from.differs_in_meta_only(to) => FsAction::SetPermissions,
-        (_, FsNode::Folder { .. }) => FsAction::MakeDirectory,
+        (_, FsNode::Directory { .. }) => FsAction::MakeDirectory,
         (_, FsNode::Absent | FsNode::Special) => FsAction::Remove,
         (FsNode::Absent, FsNode::Link { .. }) => FsAction::Link,
         (FsNode::Absent, FsNode::File { .. }) => FsAction::Create,

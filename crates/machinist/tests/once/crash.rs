@@ -105,11 +105,11 @@ fn what_was_recovered_is_said_even_when_the_next_change_fails() {
 #[test]
 fn a_journal_of_another_version_is_left_alone() {
     let site = OnceFixture::new();
-    site.write("etc/.machinist-journal", r#"{"version": 2}"#, 0o600);
+    site.write("etc/.machinist-journal", r#"{"version": 99}"#, 0o600);
     let before = site.snapshot();
     let output = site.once(&everything()[0]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("newer machinist"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("version 99 is newer"));
     assert_eq!(site.snapshot(), before);
 }
 

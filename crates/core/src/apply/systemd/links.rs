@@ -17,7 +17,7 @@ pub(super) fn all_unit_links(
         for name in view.entries(&folder)? {
             let path = format!("{folder}/{name}");
             match view.node(&path)? {
-                FsNode::Folder { .. } => folders.push(path),
+                FsNode::Directory { .. } => folders.push(path),
                 FsNode::Link { target, .. } if is_unit_name(&name) => {
                     found.insert(path, target);
                 }
@@ -66,7 +66,7 @@ pub(super) fn remove_link(path: &str, view: &mut TreeOverlay) -> Result<(), Appl
     let (folder, top) = (parent_dir(path).to_owned(), super::units_dir(view)?);
     let is_below = folder.len() > top.len() && folder.starts_with(&top);
     if is_below
-        && matches!(view.node(&folder)?, FsNode::Folder { .. })
+        && matches!(view.node(&folder)?, FsNode::Directory { .. })
         && view.entries(&folder)?.is_empty()
     {
         view.set(&folder, FsNode::Absent);

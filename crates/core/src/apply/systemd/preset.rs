@@ -58,7 +58,7 @@ fn preset_action(name: &str, view: &mut TreeOverlay) -> Result<PresetAction, App
     for folder in PRESET_DIRS {
         let place = view.resolve(&format!("{folder}/x"))?;
         let place = parent_dir(&place).to_owned();
-        if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
+        if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
             continue;
         }
         for file in view.entries(&place)? {

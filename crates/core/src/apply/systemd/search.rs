@@ -185,7 +185,7 @@ fn read_install(
         for unit in template_of(name).into_iter().chain([name.to_owned()]) {
             let place = view.resolve(&format!("{folder}/{unit}.d/x"))?;
             let place = super::super::overlay::parent_dir(&place).to_owned();
-            if !matches!(view.node(&place)?, FsNode::Folder { .. }) {
+            if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
                 continue;
             }
             for dropin in view.entries(&place)? {

@@ -34,7 +34,7 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
         config: config.to_owned(),
         actions: actions.iter().map(action).collect(),
         boot: boot.to_owned(),
-        is_way_back: false,
+        is_rollback: false,
         os: None,
         earlier: None,
     }
@@ -143,14 +143,14 @@ fn the_next_step() {
             "a rollback needs no approval",
             updating_node(&[("reboot", "deferred"), ("pending", "b")]),
             Some("b"),
-            reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
+            reboot().map(|pending| PendingChange { is_rollback: true, ..pending }),
             AgentStep::Drain { config: config() },
         ),
         (
             "a rollback of a drained machine",
             updating_node(&[("drain", "drain-c"), ("drained", "drain-c")]),
             Some("b"),
-            reboot().map(|pending| PendingChange { is_way_back: true, ..pending }),
+            reboot().map(|pending| PendingChange { is_rollback: true, ..pending }),
             AgentStep::RunActions,
         ),
         (

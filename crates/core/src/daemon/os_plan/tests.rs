@@ -100,7 +100,7 @@ fn what_a_reboot_made_of_an_update() {
         pending
     };
     let mut back = tried(MAX_STAGE_ATTEMPTS);
-    back.is_way_back = true;
+    back.is_rollback = true;
     let problem = format!("expected target osImageURL {B:?}, have {A:?}");
     let mismatch = || BootVerdict::Mismatch { problem: problem.clone() };
     let again = BootVerdict::StageAgain(Box::new(there.clone().retry("later")));

@@ -109,7 +109,7 @@ impl Agent {
         pending: &mut PendingChange,
     ) -> Result<()> {
         let Some(os) = pending.os.as_mut().filter(|os| !os.is_staged) else { return Ok(()) };
-        let (change, is_rollback) = (os.change.clone(), pending.is_way_back);
+        let (change, is_rollback) = (os.change.clone(), pending.is_rollback);
         if change.is_empty() {
             self.unstage_os().await?;
         } else {

@@ -30,7 +30,7 @@ impl Agent {
         let Some(mut pending) = state.pending else { return Ok(NextReconcile::Immediately) };
         self.enter(node, Phase::RunningActions);
         let staged = self.stage_os(Some(node), &mut pending).await;
-        if pending.is_way_back && staged.is_err() {
+        if pending.is_rollback && staged.is_err() {
             // A rollback has nothing to return to: it is retried.
             self.enter(node, Phase::Idle);
             return staged.map(|()| NextReconcile::Immediately);

@@ -59,7 +59,8 @@ pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
             fault_injection::point();
         }
     }
-    for step in journal.plan.steps.iter().filter(|step| matches!(step.from, FsNode::Folder { .. }))
+    for step in
+        journal.plan.steps.iter().filter(|step| matches!(step.from, FsNode::Directory { .. }))
     {
         if step.to.is_absent() {
             match root.remove_directory(&step.path) {
@@ -76,11 +77,11 @@ pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
 }
 
 fn is_make_directory(step: &DiskStep) -> bool {
-    step.from.is_absent() && matches!(step.to, FsNode::Folder { .. })
+    step.from.is_absent() && matches!(step.to, FsNode::Directory { .. })
 }
 
 fn make_directory(root: &HostRoot, step: &DiskStep) -> io::Result<()> {
-    let FsNode::Folder { meta } = step.to else { return Ok(()) };
+    let FsNode::Directory { meta } = step.to else { return Ok(()) };
     root.make_directory(&step.path)?;
     set_meta(root.open_directory(&step.path)?, meta)
 }
@@ -92,7 +93,7 @@ fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     }
     match (from, to) {
         // Folders are made before and removed after everything else.
-        (_, FsNode::Folder { .. } | FsNode::Special) | (FsNode::Folder { .. }, _) => Ok(()),
+        (_, FsNode::Directory { .. } | FsNode::Special) | (FsNode::Directory { .. }, _) => Ok(()),
         (_, FsNode::Absent) => root.remove(path),
         (FsNode::Absent, _) => root.rename_no_replace(&journal.new_path(root, index), path),
         _ => root.rename(&journal.new_path(root, index), path),
@@ -107,7 +108,7 @@ fn change_meta(root: &HostRoot, path: &str, to: &FsNode) -> io::Result<()> {
             set_meta(&file, *meta)?;
             file.sync_all()
         }
-        FsNode::Folder { meta } => {
+        FsNode::Directory { meta } => {
             let folder = root.open_directory(path)?;
             set_meta(&folder, *meta)?;
             Ok(rustix::fs::fsync(&folder)?)

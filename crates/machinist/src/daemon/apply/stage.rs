@@ -34,7 +34,7 @@ pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::R
             root.remove(&path)?;
             write_symlink(root, &path, target, *owner)?;
         }
-        FsNode::Absent | FsNode::Folder { .. } | FsNode::Special => {}
+        FsNode::Absent | FsNode::Directory { .. } | FsNode::Special => {}
     }
     if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
         keep_old(root, &step.path, &journal.old_path(root, index), &step.from)?;

@@ -32,13 +32,13 @@ fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()>
         };
     }
     match (from, to) {
-        (FsNode::Absent, FsNode::Folder { .. }) => match root.remove_directory(path) {
+        (FsNode::Absent, FsNode::Directory { .. }) => match root.remove_directory(path) {
             // Somebody has put something into it.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             done => done,
         },
         // Folders go only when the change is complete.
-        (FsNode::Folder { .. }, _) => Ok(()),
+        (FsNode::Directory { .. }, _) => Ok(()),
         _ => {
             let (old, new) = (journal.old_path(root, index), journal.new_path(root, index));
             if from.is_absent() {

@@ -1,4 +1,4 @@
-//! The config that did the machine no good, on its disk: it outlives restarts.
+//! The record on disk of the config that the machine rolled back from. It outlives reboots.
 
 use std::io::Write as _;
 
@@ -6,20 +6,21 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::DAEMON_DIR;
 use machinist_core::apply::FsTree as _;
 use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
+use machinist_core::versioned::VersionedFileError;
 
 use super::super::root::HostRoot;
 
-/// Being written, means nothing.
+/// The file while it is written. It has no meaning yet.
 const TEMP_PATH: &str = "/etc/machine-config-daemon/machinist-failed.json.new";
 
-/// Keeps it. On the disk when this returns.
+/// Writes the record. It is on disk when this returns.
 pub(crate) fn write(root: &HostRoot, marker: &FailedConfig) -> Result<()> {
     let write = || {
         if !root.exists(DAEMON_DIR)? {
             root.make_directory(DAEMON_DIR)?;
         }
         let mut file = root.create(TEMP_PATH)?;
-        file.write_all(&serde_json::to_vec(marker)?)?;
+        file.write_all(&marker.to_json()?)?;
         file.sync_all()?;
         root.rename(TEMP_PATH, FAILED_CONFIG_PATH)?;
         root.fsync_directory(DAEMON_DIR)
@@ -27,8 +28,7 @@ pub(crate) fn write(root: &HostRoot, marker: &FailedConfig) -> Result<()> {
     write().with_context(|| format!("cannot write {FAILED_CONFIG_PATH}"))
 }
 
-/// What is kept, if anything is. One that cannot be read is as if there were none: then the config
-/// is tried again, and fails again.
+/// The record, if there is one. A damaged one is ignored: the config is tried again, and fails again.
 pub(crate) fn read(root: &HostRoot) -> Result<Option<FailedConfig>> {
     if !root
         .exists(FAILED_CONFIG_PATH)
@@ -36,15 +36,17 @@ pub(crate) fn read(root: &HostRoot) -> Result<Option<FailedConfig>> {
     {
         return Ok(None);
     }
-    let bytes = root.read(FAILED_CONFIG_PATH)?;
-    Ok(serde_json::from_slice(&bytes)
-        .inspect_err(|error| {
-            tracing::warn!("{FAILED_CONFIG_PATH} cannot be read and is passed over: {error}")
-        })
-        .ok())
+    match FailedConfig::from_json(&root.read(FAILED_CONFIG_PATH)?) {
+        Ok(marker) => Ok(Some(marker)),
+        Err(error @ VersionedFileError::Invalid { .. }) => {
+            tracing::warn!(%error, "ignoring the damaged record of a failed config");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Forgets it.
+/// Removes the record.
 pub(crate) fn remove(root: &HostRoot) -> Result<()> {
     if root.exists(FAILED_CONFIG_PATH)? {
         root.remove(FAILED_CONFIG_PATH)

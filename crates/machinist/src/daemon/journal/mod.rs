@@ -1,43 +1,42 @@
-//! The journal: what is about to happen, on disk before it happens.
+//! The journal: the plan of a change, on disk before the change begins. Called by `transaction`.
 //!
-//! | file in `/etc` | says |
+//! | file in `/etc` | means |
 //! |---|---|
 //! | `.machinist-journal.new` | nothing yet: it is being written |
 //! | `.machinist-journal` | a change has begun and is not complete: undo it |
-//! | `.machinist-journal.done` | a change is complete: remove what it left |
+//! | `.machinist-journal.done` | a change is complete: remove its leftovers |
 //!
-//! It holds paths, permissions and digests, never contents. What was there before a change is kept
-//! beside it in its own folder, under a name that the journal gives.
+//! The journal holds paths, permissions and digests, never contents. The old file of each step is kept
+//! in the same directory, under a name that the journal determines.
 
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
 use machinist_core::apply::{ApplyPlan, FsTree as _};
+use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::fault_injection;
 use super::root::HostRoot;
 
-/// The version of the format that is written here.
-const VERSION: u32 = 1;
+/// The version that is written. Version 1 names directories differently, which `FsNode` reads too.
+const VERSION: u32 = 2;
 const JOURNAL_DIR: &str = "/etc";
 const TEMP_PATH: &str = "/etc/.machinist-journal.new";
 const JOURNAL_PATH: &str = "/etc/.machinist-journal";
 const COMMITTED_PATH: &str = "/etc/.machinist-journal.done";
 
-/// A plan that is being carried out.
+/// A plan that is being performed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// The version of this format.
-    version: u32,
-    /// Makes the names of this change's files unlike all others.
+    /// Makes the file names of this change unique.
     token: String,
-    /// What is done.
+    /// The plan.
     pub(super) plan: ApplyPlan,
 }
 
-/// How far a change had come.
+/// How far a change got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JournalStage {
     /// It is not complete.
@@ -51,24 +50,24 @@ impl Journal {
     pub(super) fn new(plan: ApplyPlan) -> Result<Self> {
         let digest = Sha256::digest(serde_json::to_vec(&plan)?);
         let token = machinist_core::hex::hex(&digest[..8]);
-        Ok(Self { version: VERSION, token, plan })
+        Ok(Self { token, plan })
     }
 
-    /// Where the new thing of a step waits.
+    /// Where the new file of a step is prepared.
     pub(super) fn new_path(&self, root: &HostRoot, step: usize) -> String {
         root.sibling(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.new", self.token))
     }
 
-    /// Where the old thing of a step is kept.
+    /// Where the old file of a step is kept.
     pub(super) fn old_path(&self, root: &HostRoot, step: usize) -> String {
         root.sibling(&self.plan.steps[step].path, &format!(".machinist-{}-{step}.old", self.token))
     }
 
-    /// Writes it to the disk: from now on the change has begun.
+    /// Writes the journal. From now on the change has begun.
     pub(super) fn begin(&self, root: &HostRoot) -> Result<()> {
         let write = || {
             let mut file = root.create(TEMP_PATH)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
+            file.write_all(&versioned::to_json(VERSION, self)?)?;
             file.sync_all()?;
             fault_injection::point();
             root.rename_no_replace(TEMP_PATH, JOURNAL_PATH)?;
@@ -77,20 +76,20 @@ impl Journal {
         write().with_context(|| format!("cannot write the journal {JOURNAL_PATH}"))
     }
 
-    /// The change is complete.
+    /// Marks the change as complete.
     pub(super) fn commit(root: &HostRoot) -> Result<()> {
         let commit = || {
             root.rename(JOURNAL_PATH, COMMITTED_PATH)?;
             fault_injection::point();
             root.fsync_directory(JOURNAL_DIR).inspect_err(|_| {
-                // Whether it is on the disk is not known: take it back.
+                // It is not known whether the rename is on disk: take it back.
                 let _ = root.rename(COMMITTED_PATH, JOURNAL_PATH);
             })
         };
         commit().context("cannot mark the change as complete")
     }
 
-    /// Removes it: there is nothing more to undo or to clean up.
+    /// Removes the journal, when there is nothing more to undo or to clean up.
     pub(super) fn remove(root: &HostRoot) -> Result<()> {
         let end = || {
             for path in [JOURNAL_PATH, TEMP_PATH, COMMITTED_PATH] {
@@ -101,12 +100,12 @@ impl Journal {
         end().with_context(|| format!("cannot remove the journal {JOURNAL_PATH}"))
     }
 
-    /// Whether a run is under way, or has left something; nothing is touched.
+    /// Whether there is a journal. Changes nothing.
     pub(super) fn exists(root: &HostRoot) -> Result<bool> {
         Ok(root.exists(JOURNAL_PATH)? || root.exists(COMMITTED_PATH)?)
     }
 
-    /// The journal that an earlier run left, if it left one.
+    /// Reads the journal of an interrupted change, if there is one.
     pub(super) fn find(root: &HostRoot) -> Result<Option<(Self, JournalStage)>> {
         root.remove(TEMP_PATH).with_context(|| format!("cannot remove {TEMP_PATH}"))?;
         for (path, stage) in
@@ -114,16 +113,51 @@ impl Journal {
         {
             if root.exists(path).with_context(|| format!("cannot read {path}"))? {
                 let bytes = root.read(path)?;
-                let journal: Option<Self> = serde_json::from_slice(&bytes).ok();
-                let journal = journal.filter(|journal| journal.version == VERSION);
-                let journal = journal.with_context(|| {
-                    format!(
-                        "{path}: this journal cannot be read; a newer machinist may have written it: run that one, or look at it and remove it by hand"
-                    )
-                })?;
+                let journal = versioned::from_json(path, VERSION, &bytes).context(
+                    "this journal cannot be read: run the machinist that wrote it, or inspect the journal and remove it",
+                )?;
                 return Ok(Some((journal, stage)));
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinist_core::apply::FsNode;
+    use std::fs;
+
+    fn root() -> (tempfile::TempDir, HostRoot) {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("etc")).expect("a directory");
+        let root = HostRoot::open(directory.path()).expect("a root");
+        (directory, root)
+    }
+
+    #[test]
+    fn a_journal_of_version_1_is_read() {
+        let (directory, root) = root();
+        let old = r#"{"version":1,"token":"t","plan":{"from":"a","to":"b","steps":[
+            {"path":"/etc/d","from":{"kind":"absent"},"to":{"kind":"folder","mode":493,"uid":0,"gid":0}}]}}"#; // words: keep
+        fs::write(directory.path().join(&JOURNAL_PATH[1..]), old).expect("a file");
+        let (journal, stage) = Journal::find(&root).expect("readable").expect("a journal");
+        assert_eq!((journal.token.as_str(), stage), ("t", JournalStage::Begun));
+        assert!(matches!(journal.plan.steps[0].to, FsNode::Directory { .. }));
+        Journal::remove(&root).expect("removed");
+        journal.begin(&root).expect("written");
+        let written =
+            fs::read_to_string(directory.path().join(&JOURNAL_PATH[1..])).expect("a file");
+        assert!(written.starts_with(r#"{"version":2,"token":"t","#), "{written}");
+        assert_eq!(Journal::find(&root).expect("readable").expect("a journal").0, journal);
+    }
+
+    #[test]
+    fn a_newer_journal_is_refused() {
+        let (directory, root) = root();
+        fs::write(directory.path().join(&COMMITTED_PATH[1..]), r#"{"version":3}"#).expect("a file");
+        let error = format!("{:#}", Journal::find(&root).expect_err("refused"));
+        assert!(error.contains(COMMITTED_PATH) && error.contains("version 3"), "{error}");
     }
 }

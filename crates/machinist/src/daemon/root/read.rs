@@ -31,7 +31,7 @@ impl HostRoot {
             stat => stat?,
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => FsNode::Folder { meta: meta(&stat) },
+            FileType::Directory => FsNode::Directory { meta: meta(&stat) },
             FileType::Symlink => {
                 let target = readlinkat(&*folder, name, Vec::new())?;
                 let target = target.into_string().map_err(|_| {
