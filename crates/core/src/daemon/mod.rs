@@ -31,7 +31,6 @@ pub mod os_plan;
 mod pending;
 pub mod reports;
 pub mod session;
-pub mod smaps;
 pub mod update;
 
 pub use backoff::backoff;

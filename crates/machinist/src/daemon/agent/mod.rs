@@ -23,7 +23,6 @@
 //! | `disk` | all work on the disk, on blocking threads |
 //! | `heartbeat` | the Node and its lease, on a host without kubelet |
 //! | `renew_certificate` | the client certificate, before it expires |
-//! | `trim_memory` | memory that an idle daemon does not need |
 //! | `metrics` | Prometheus metrics |
 //!
 //! SIGTERM is honoured between two steps only. A step that has begun is completed.
@@ -41,7 +40,6 @@ mod post_apply;
 mod reconcile;
 mod renew_certificate;
 mod report;
-mod trim_memory;
 mod update;
 
 use std::net::SocketAddr;
@@ -291,14 +289,12 @@ impl Agent {
                     None => std::future::pending().await,
                 }
             };
-            let trim = trim_memory::trim_after(trim_memory::IDLE_DELAY);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 _ = changes.changed() => {}
                 _ = certificates.changed() => self.session.after(SessionEvent::RetryNow),
                 () = sleep => {}
                 () = drift_watch::next_drift(&mut self.drift_watcher) => self.report_drift().await,
-                never = trim => match never {},
             }
         }
     }
