@@ -14,10 +14,8 @@ use std::time::Duration;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::duration::parse_duration;
 
 pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
-
 pub use window::MaintenanceWindows;
 
 /// When a machine restarts that has to.
