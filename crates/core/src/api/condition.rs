@@ -1,4 +1,4 @@
-//! Conditions: the statements that a status consists of.
+//! Conditions: the statements that make up a status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::nullable::{Nullable, UnknownFields};
 
-/// One statement about an object: what holds, since when, and why.
+/// One statement about an object: what is true, since when, and why.
 ///
-/// The kinds differ in what they demand of a condition (the older ones demand little), so the
+/// The kinds differ in what they require of a condition (the older ones require little), so the
 /// schema belongs to the field that holds the list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What the statement is about, for example `Updated`.
+    /// The type of the condition, for example `Updated`.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
@@ -22,13 +22,13 @@ pub struct Condition {
     /// When the status last changed.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     pub last_transition_time: Nullable<Time>,
-    /// One word for programs that says why.
+    /// A one-word reason for the status, for machines to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A sentence for people that says why.
+    /// A sentence that explains the status to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The generation of the object that the statement was made for.
+    /// The generation of the object that the condition describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Fields this version does not know.
@@ -37,7 +37,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether the statement is known to hold.
+    /// Whether the status is `True`.
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
@@ -48,9 +48,9 @@ pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Sets a condition by the rule of all pools: nothing happens where status, reason and message are
-/// the same; otherwise the condition moves to the end of the list, and its time moves only if its
-/// status does.
+/// Sets a condition the way MCO does for pools. Nothing changes if status, reason and message are
+/// equal. Otherwise the condition moves to the end of the list; its transition time changes only if
+/// its status does.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -82,7 +82,8 @@ pub fn set_condition(
     });
 }
 
-/// Conditions of the older kinds: five fields, the time may be null, the list is one value.
+/// Conditions of the older kinds: five fields, a nullable time, and a list that is replaced as a
+/// whole.
 pub(crate) fn legacy_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -91,7 +92,7 @@ pub(crate) fn legacy_conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Conditions of the older kinds in a list that has one entry per type.
+/// Conditions of the older kinds, in a list with one entry per type.
 pub(crate) fn legacy_conditions_by_type(_: &mut SchemaGenerator) -> Schema {
     let mut item = legacy_condition_item();
     if let Value::Object(item) = &mut item {
@@ -109,7 +110,7 @@ fn legacy_condition_item() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "type": {"type": "string", "description": "What the statement is about."},
+            "type": {"type": "string", "description": "The type of the condition."},
             "status": {"type": "string", "description": "True, False or Unknown."},
             "lastTransitionTime": {
                 "type": "string",
@@ -117,13 +118,13 @@ fn legacy_condition_item() -> Value {
                 "nullable": true,
                 "description": "When the status last changed.",
             },
-            "reason": {"type": "string", "description": "One word for programs that says why."},
-            "message": {"type": "string", "description": "A sentence for people that says why."},
+            "reason": {"type": "string", "description": "A one-word reason for the status, for machines to read."},
+            "message": {"type": "string", "description": "A sentence that explains the status to people."},
         },
     })
 }
 
-/// Conditions as Kubernetes itself defines them, one entry per type.
+/// Conditions as Kubernetes defines them, one entry per type.
 pub(crate) fn standard_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -135,7 +136,7 @@ pub(crate) fn standard_conditions(_: &mut SchemaGenerator) -> Schema {
                     "type": "string",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                    "description": "What the statement is about.",
+                    "description": "The type of the condition.",
                 },
                 "status": {
                     "type": "string",
@@ -152,18 +153,18 @@ pub(crate) fn standard_conditions(_: &mut SchemaGenerator) -> Schema {
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                    "description": "One word for programs that says why.",
+                    "description": "A one-word reason for the status, for machines to read.",
                 },
                 "message": {
                     "type": "string",
                     "maxLength": 32768,
-                    "description": "A sentence for people that says why.",
+                    "description": "A sentence that explains the status to people.",
                 },
                 "observedGeneration": {
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
-                    "description": "The generation of the object that the statement was made for.",
+                    "description": "The generation of the object that the condition describes.",
                 },
             },
         },

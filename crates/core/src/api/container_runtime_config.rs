@@ -1,7 +1,7 @@
-//! ContainerRuntimeConfig: how the container runtime of a pool behaves.
+//! ContainerRuntimeConfig: settings of a pool's container runtime.
 //!
-//! An administrator writes the settings that differ from the default; the runtime controller
-//! makes a MachineConfig of them for every pool that is selected.
+//! An administrator writes the settings that differ from the defaults. The container runtime
+//! controller generates a MachineConfig from them for every selected pool.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
@@ -13,7 +13,7 @@ use super::nullable::UnknownFields;
 use super::quantity::Quantity;
 use super::{rules, schema};
 
-/// How the container runtime (CRI-O) of a pool behaves: limits, logging, storage.
+/// Settings of a pool's container runtime (CRI-O): limits, logging, storage.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -30,7 +30,7 @@ use super::{rules, schema};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["containerRuntimeConfig"]))]
 pub struct ContainerRuntimeConfigSpec {
-    /// Which pools this is for, by their labels.
+    /// The pools that this applies to, by their labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub machine_config_pool_selector: Option<LabelSelector>,
@@ -47,25 +47,25 @@ pub struct ContainerRuntimeConfigSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRuntimeConfiguration {
-    /// How many processes a container may have.
+    /// The maximum number of processes in a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids_limit: Option<i64>,
-    /// How much the runtime logs: `fatal`, `panic`, `error`, `warn`, `info`, `debug`, `trace`.
+    /// The log level: `fatal`, `panic`, `error`, `warn`, `info`, `debug`, `trace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_level: Option<String>,
-    /// How large the log of a container may become.
+    /// The maximum size of a container's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
     pub log_size_max: Option<Quantity>,
-    /// How large a container's own file system may become.
+    /// The maximum size of a container's root file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
     pub overlay_size: Option<Quantity>,
-    /// What starts the containers.
+    /// The OCI runtime that starts the containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["crun", "runc"]))]
     pub default_runtime: Option<String>,
-    /// Further places that image layers are looked for in.
+    /// Additional directories with image layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 5),
@@ -75,7 +75,7 @@ pub struct ContainerRuntimeConfiguration {
         )
     )]
     pub additional_layer_stores: Option<Vec<AdditionalStore>>,
-    /// Further places that images are looked for in.
+    /// Additional directories with images.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 10),
@@ -85,7 +85,7 @@ pub struct ContainerRuntimeConfiguration {
         )
     )]
     pub additional_image_stores: Option<Vec<AdditionalStore>>,
-    /// Further places that artifacts are looked for in.
+    /// Additional directories with artifacts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 10),
@@ -101,12 +101,12 @@ pub struct ContainerRuntimeConfiguration {
     pub other: UnknownFields,
 }
 
-/// A place on the machine that holds layers, images or artifacts.
+/// A directory on the machine that holds layers, images or artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["path"]))]
 pub struct AdditionalStore {
-    /// The folder.
+    /// The path of the directory.
     #[schemars(
         length(min = 1, max = 256),
         extend("x-kubernetes-validations" = rules::absolute_path())
@@ -118,7 +118,7 @@ pub struct AdditionalStore {
     pub other: UnknownFields,
 }
 
-/// Whether the settings were taken up.
+/// Whether the settings were applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRuntimeConfigStatus {

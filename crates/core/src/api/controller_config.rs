@@ -1,8 +1,8 @@
-//! ControllerConfig: what the templates need to know about the cluster.
+//! ControllerConfig: the cluster facts that the templates need.
 //!
 //! There is one, called `machine-config-controller`. The operator gathers it from the cluster's
-//! own objects (network, proxy, certificates, images), and the template controller turns it into
-//! the base MachineConfigs of every pool. People read it, they do not write it.
+//! objects (network, proxy, certificates, images), and the template controller renders the base
+//! MachineConfigs of every pool from it. Administrators read it; they do not write it.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 use super::secret::SecretBytes;
 
-/// What the templates need to know about the cluster: network, proxy, certificates, images.
-/// Written by the operator, read by the template controller; not meant to be edited.
+/// The cluster facts that the templates need: network, proxy, certificates, images. Written by the
+/// operator, read by the template controller; not meant to be edited.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -66,19 +66,19 @@ pub struct ControllerConfigSpec {
     /// Superseded by `infra`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd_discovery_domain: Option<String>,
-    /// The certificates that machines trust the API server with.
+    /// The CA certificates that machines trust the API server with.
     #[serde(rename = "kubeAPIServerServingCAData", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bytes")]
     pub kube_api_server_serving_ca_data: Option<ByteString>,
-    /// The certificates that machines trust the machine config server with.
+    /// The CA certificates that machines trust the machine config server with.
     #[serde(rename = "rootCAData", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bytes")]
     pub root_ca_data: Option<ByteString>,
-    /// The certificates that machines trust the cloud provider with.
+    /// The CA certificates that machines trust the cloud provider with.
     #[serde(rename = "cloudProviderCAData", skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_bytes")]
     pub cloud_provider_ca_data: Nullable<ByteString>,
-    /// Further certificates that machines trust.
+    /// Additional CA certificates that machines trust.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_bytes")]
     pub additional_trust_bundle: Nullable<ByteString>,
@@ -90,7 +90,7 @@ pub struct ControllerConfigSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub image_registry_bundle_data: Option<Vec<ImageRegistryBundle>>,
-    /// Where the pull secret of the cluster is.
+    /// The Secret that holds the cluster's pull secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_reference")]
     pub pull_secret: Option<ObjectReference>,
@@ -98,20 +98,20 @@ pub struct ControllerConfigSpec {
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_bytes")]
     pub internal_registry_pull_secret: Nullable<SecretBytes>,
-    /// The images that the templates name.
+    /// The images that the templates refer to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<BTreeMap<String, String>>,
-    /// The peers that announce the virtual addresses of the cluster, as JSON.
+    /// The BGP peers that announce the virtual IP addresses of the cluster, as JSON.
     #[serde(rename = "bgpVIPPeersJSON", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 65536))]
     pub bgp_vip_peers_json: Option<String>,
     /// The operating system image.
     #[serde(rename = "baseOSContainerImage", skip_serializing_if = "Option::is_none")]
     pub base_os_container_image: Option<String>,
-    /// The image with the additional packages of the operating system.
+    /// The image with the extensions of the operating system.
     #[serde(rename = "baseOSExtensionsContainerImage", skip_serializing_if = "Option::is_none")]
     pub base_os_extensions_container_image: Option<String>,
-    /// The operating system image of old; no longer used.
+    /// The legacy operating system image; no longer used.
     #[serde(rename = "osImageURL", skip_serializing_if = "Option::is_none")]
     pub os_image_url: Option<String>,
     /// The release that the cluster is installed from.
@@ -148,7 +148,7 @@ pub struct ControllerConfigSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["data", "file"]))]
 pub struct ImageRegistryBundle {
-    /// The name of the file: the registry's host name, with `..` in place of the colon before a
+    /// The name of the file: the registry's host name, with `..` instead of the colon before a
     /// port.
     pub file: String,
     /// The certificates.
@@ -165,7 +165,7 @@ pub struct ImageRegistryBundle {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["mtuMigration"]))]
 pub struct NetworkInfo {
-    /// A change of the packet size that is under way.
+    /// A change of the MTU that is in progress.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     pub mtu_migration: Nullable<MTUMigration>,
     /// Fields this version does not know.
@@ -174,7 +174,7 @@ pub struct NetworkInfo {
     pub other: UnknownFields,
 }
 
-/// How far the template controller is, and which certificates it hands out.
+/// The progress of the template controller, and the certificates that it distributes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerConfigStatus {
@@ -185,7 +185,7 @@ pub struct ControllerConfigStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::legacy_conditions_by_type")]
     pub conditions: Option<Vec<Condition>>,
-    /// The certificates that the machines are given.
+    /// The certificates that the machines receive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub controller_certificates: Option<Vec<ControllerCertificate>>,
@@ -195,22 +195,22 @@ pub struct ControllerConfigStatus {
     pub other: UnknownFields,
 }
 
-/// A certificate that the machines are given.
+/// A certificate that the machines receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["bundleFile", "signer", "subject"]))]
 pub struct ControllerCertificate {
-    /// Whom it names.
+    /// The subject.
     pub subject: String,
-    /// Who signed it.
+    /// The issuer.
     pub signer: String,
-    /// From when it is valid.
+    /// The start of the validity period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Until when it is valid.
+    /// The end of the validity period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Time>,
-    /// The bundle that it is in.
+    /// The bundle that contains it.
     pub bundle_file: String,
     /// Fields this version does not know.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! The definitions that an API server needs to store the kinds.
+//! The CustomResourceDefinitions that an API server needs to store the kinds.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceValidation,
@@ -12,10 +12,10 @@ use super::{
     MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, config,
 };
 
-/// The definitions of all the kinds: first ours, then those of the cluster that we read.
+/// The definitions of all kinds: first ours, then those of the cluster that we read.
 ///
-/// On an OpenShift cluster all of them are there already. Elsewhere the first twelve are needed,
-/// and the others only where their objects are used.
+/// An OpenShift cluster already has all of them. Elsewhere the first twelve are required; the
+/// others are needed only if their objects are used.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut network = crd::<config::Network>();
     for version in &mut network.spec.versions {
@@ -58,7 +58,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 fn crd<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     let mut crd = K::crd();
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
-    // The schema as the kind gives it: on its way through `K::crd` it becomes looser.
+    // Uses the schema that the kind provides: `K::crd` would loosen it.
     let schema = K::json_schema(&mut SchemaGenerator::default()).to_value();
     if let Ok(schema) = serde_json::from_value::<Option<_>>(schema) {
         for version in &mut crd.spec.versions {

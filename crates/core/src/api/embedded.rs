@@ -1,13 +1,13 @@
-//! Objects inside objects: the cluster facts that a ControllerConfig carries along.
+//! Objects inside objects: the cluster facts that a ControllerConfig embeds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::nullable::UnknownFields;
 
-/// A whole object inside another one, with everything optional.
+/// A whole object inside another one; every field is optional.
 ///
-/// The metadata is kept as it is written: nobody reads it, and it must come back unchanged.
+/// The metadata is kept as it is written: nobody reads it, and it must be written back unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Embedded<Spec, Status> {
@@ -20,10 +20,10 @@ pub struct Embedded<Spec, Status> {
     /// The metadata of the embedded object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// What is wanted.
+    /// The spec of the embedded object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Spec>,
-    /// What was found.
+    /// The status of the embedded object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// Fields this version does not know.

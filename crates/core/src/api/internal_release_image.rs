@@ -1,7 +1,7 @@
 //! InternalReleaseImage: release images that the cluster serves to itself.
 //!
 //! A cluster that is installed without a registry carries its release images on its control plane
-//! machines. The one object, called `cluster`, says which releases are kept.
+//! machines. The one object, called `cluster`, lists the releases to keep.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use super::condition::{self, Condition};
 use super::nullable::UnknownFields;
 use super::{rules, schema};
 
-/// Release images that the cluster serves to itself, so that it needs no registry elsewhere.
+/// Release images that the cluster serves to itself, so that it needs no external registry.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -27,7 +27,7 @@ use super::{rules, schema};
 #[serde(default)]
 #[schemars(extend("required" = ["releases"]))]
 pub struct InternalReleaseImageSpec {
-    /// The releases that are kept.
+    /// The releases to keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 16),
@@ -57,12 +57,12 @@ pub struct ReleaseReference {
     pub other: UnknownFields,
 }
 
-/// The releases that are there.
+/// The available releases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["releases"]))]
 pub struct InternalReleaseImageStatus {
-    /// What holds for all the releases together.
+    /// The conditions of all releases together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,
@@ -97,7 +97,7 @@ pub struct AvailableRelease {
         extend("x-kubernetes-validations" = rules::image_by_digest())
     )]
     pub image: Option<String>,
-    /// What holds for the release.
+    /// The conditions of the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,
@@ -125,7 +125,7 @@ pub struct LocalRelease {
         extend("x-kubernetes-validations" = rules::image_by_digest_or_local())
     )]
     pub image: Option<String>,
-    /// What holds for the release.
+    /// The conditions of the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 5))]
     pub conditions: Option<Vec<Condition>>,

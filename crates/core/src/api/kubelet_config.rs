@@ -1,7 +1,7 @@
-//! KubeletConfig: how the kubelets of a pool behave.
+//! KubeletConfig: settings of a pool's kubelets.
 //!
-//! An administrator writes the settings that differ from the default; the kubelet controller
-//! makes a MachineConfig of them for every pool that is selected.
+//! An administrator writes the settings that differ from the defaults. The kubelet controller
+//! generates a MachineConfig from them for every selected pool.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
@@ -14,7 +14,7 @@ use super::nullable::UnknownFields;
 use super::schema;
 use super::tls_profile::TLSSecurityProfile;
 
-/// How the kubelets of a pool behave: limits, eviction, logging, TLS.
+/// Settings of a pool's kubelets: limits, eviction, logging, TLS.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -29,14 +29,14 @@ use super::tls_profile::TLSSecurityProfile;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletConfigSpec {
-    /// Whether each machine works out for itself how much it sets aside for the system.
+    /// Whether each machine calculates the resources to reserve for the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_sizing_reserved: Option<bool>,
-    /// How much the kubelet logs, from 0 to 10.
+    /// The log level of the kubelet, from 0 to 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10))]
     pub log_level: Option<i32>,
-    /// Which pools this is for, by their labels.
+    /// The pools that this applies to, by their labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub machine_config_pool_selector: Option<LabelSelector>,
@@ -44,7 +44,7 @@ pub struct KubeletConfigSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub kubelet_config: Option<Value>,
-    /// Which TLS versions and ciphers the kubelet speaks.
+    /// The TLS versions and ciphers that the kubelet accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_security_profile: Option<TLSSecurityProfile>,
     /// Fields this version does not know.
@@ -53,7 +53,7 @@ pub struct KubeletConfigSpec {
     pub other: UnknownFields,
 }
 
-/// Whether the settings were taken up.
+/// Whether the settings were applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletConfigStatus {

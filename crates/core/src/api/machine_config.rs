@@ -1,4 +1,4 @@
-//! MachineConfig: a piece of what machines should look like.
+//! MachineConfig: one part of the configuration of machines.
 //!
 //! Files, systemd units, users, kernel arguments, an OS image: an administrator writes any number
 //! of these, and each pool merges the ones it selects into one rendered config for its machines.
@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 
-/// A piece of what machines should look like: files, systemd units, users, kernel arguments, an
-/// OS image. A pool merges all the MachineConfigs that it selects, in the order of their names.
+/// One part of the configuration of machines: files, systemd units, users, kernel arguments, an OS
+/// image. A pool merges all MachineConfigs that it selects, in the order of their names.
 #[derive(CustomResource, Clone, Default, PartialEq, JsonSchema)]
 #[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
 #[kube(
@@ -44,11 +44,11 @@ use super::schema;
 )]
 #[schemars(rename_all = "camelCase", default)]
 pub struct MachineConfigSpec {
-    /// The operating system image, by digest. Set in rendered configs; overrides that of the
-    /// system when set by an administrator.
+    /// The operating system image, by digest. Set in rendered configs; overrides the default image
+    /// if an administrator sets it.
     #[schemars(rename = "osImageURL")]
     pub os_image_url: Option<String>,
-    /// The image that holds the packages which `extensions` names.
+    /// The image that holds the packages of `extensions`.
     #[schemars(rename = "baseOSExtensionsContainerImage")]
     pub base_os_extensions_container_image: Option<String>,
     /// An Ignition config: files, units, users.
@@ -57,14 +57,14 @@ pub struct MachineConfigSpec {
     /// Arguments to add to the kernel command line.
     #[schemars(schema_with = "schema::strings", extend("nullable" = true))]
     pub kernel_arguments: Option<Vec<String>>,
-    /// Additional features of the operating system, for example `usbguard`.
+    /// Extensions of the operating system, for example `usbguard`.
     #[schemars(schema_with = "schema::strings")]
     pub extensions: Option<Vec<String>>,
-    /// Whether the machine runs in FIPS mode. Decided at installation.
+    /// Whether the machine runs in FIPS mode. Fixed at installation.
     pub fips: Option<bool>,
     /// The kernel to run: `default`, `realtime` or `64k-pages`.
     pub kernel_type: Option<String>,
-    /// Fields this version does not know; a `kernelArguments` of `null` is remembered here.
+    /// Fields this version does not know. Also records that `kernelArguments` was `null`.
     #[schemars(skip)]
     pub other: UnknownFields,
 }
@@ -72,7 +72,7 @@ pub struct MachineConfigSpec {
 schema::kind_schema!(MachineConfig, schema::RootSchema::new::<MachineConfigSpec>().spec_optional(),);
 
 impl fmt::Debug for MachineConfigSpec {
-    /// Shows everything but the contents of `config`, which may hold keys and pull secrets.
+    /// Shows everything except the contents of `config`, which may hold keys and pull secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.config.as_ref().and_then(|c| c.pointer("/ignition/version"));
         formatter
@@ -89,7 +89,7 @@ impl fmt::Debug for MachineConfigSpec {
     }
 }
 
-/// The spec as it is written, where an absent list and a `null` one differ.
+/// The serialized spec, where an absent list and a `null` one differ.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct MachineConfigSpecWire {
@@ -128,7 +128,7 @@ impl From<MachineConfigSpecWire> for MachineConfigSpec {
 const KERNEL_ARGUMENTS: &str = "kernelArguments";
 
 impl<'de> Deserialize<'de> for MachineConfigSpec {
-    /// Reads a spec; one that is missing or `null` is an empty one, as the schema allows.
+    /// Reads a spec. A missing or `null` spec is an empty one, as the schema allows.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::<MachineConfigSpecWire>::deserialize(deserializer)?.unwrap_or_default().into())
     }

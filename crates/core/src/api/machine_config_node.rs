@@ -1,7 +1,7 @@
-//! MachineConfigNode: where one machine is in an update.
+//! MachineConfigNode: the update progress of one machine.
 //!
-//! There is one per machine, under the machine's name. The machine's daemon writes each step of an
-//! update into it, so that `kubectl get machineconfignodes` shows who is doing what.
+//! There is one per machine, with the machine's name. The machine's daemon records each step of an
+//! update in it, so that `kubectl get machineconfignodes` shows what each machine is doing.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -13,8 +13,8 @@ use super::nullable::UnknownFields;
 use super::reference::NameReference;
 use super::{rules, schema};
 
-/// Where one machine is in an update: which configuration it is to have, which it has, and which
-/// steps it has taken.
+/// The update progress of one machine: its desired configuration, its current configuration, and
+/// the steps it has completed.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
 #[kube(
@@ -110,11 +110,11 @@ use super::{rules, schema};
 pub struct MachineConfigNodeSpec {
     /// The machine.
     pub node: NameReference,
-    /// The pool that the machine is in.
+    /// The pool of the machine.
     pub pool: NameReference,
-    /// The configuration that the machine is to have.
+    /// The desired configuration of the machine.
     pub config_version: DesiredConfigVersion,
-    /// The image that the machine is to run, when its pool builds images.
+    /// The desired image of the machine, if its pool builds images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_image: Option<DesiredConfigImage>,
     /// Fields this version does not know.
@@ -123,7 +123,7 @@ pub struct MachineConfigNodeSpec {
     pub other: UnknownFields,
 }
 
-/// The configuration that a machine is to have.
+/// The desired configuration of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["desired"]))]
@@ -140,7 +140,7 @@ pub struct DesiredConfigVersion {
     pub other: UnknownFields,
 }
 
-/// The image that a machine is to run.
+/// The desired image of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["desiredImage"]))]
@@ -157,7 +157,7 @@ pub struct DesiredConfigImage {
     pub other: UnknownFields,
 }
 
-/// What a machine has done so far.
+/// The update progress of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigNodeStatus {
@@ -168,18 +168,18 @@ pub struct MachineConfigNodeStatus {
         extend("x-kubernetes-validations" = rules::never_decreases("observedGeneration"))
     )]
     pub observed_generation: Option<i64>,
-    /// The steps of an update and whether they are done.
+    /// The steps of an update and their results.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(max = 20))]
     pub conditions: Option<Vec<Condition>>,
-    /// The configuration that the machine has and is to have.
+    /// The current and the desired configuration of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_version: Option<ConfigVersionStatus>,
-    /// The image that the machine runs and is to run.
+    /// The current and the desired image of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1))]
     pub config_image: Option<ConfigImageStatus>,
-    /// How far the machine is with the images that it keeps on its disk.
+    /// The progress of pinning images on the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 100),
@@ -189,7 +189,7 @@ pub struct MachineConfigNodeStatus {
     /// The release images that the machine serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_release_image: Option<NodeInternalReleaseImage>,
-    /// Changes of the configuration that a running machine cannot take up.
+    /// Configuration changes that cannot be applied to a running machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 32),
@@ -202,19 +202,19 @@ pub struct MachineConfigNodeStatus {
     pub other: UnknownFields,
 }
 
-/// The configuration that a machine has and is to have.
+/// The current and the desired configuration of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["desired"]))]
 pub struct ConfigVersionStatus {
-    /// The name of the rendered config that the machine has.
+    /// The name of the machine's current rendered config.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 253),
         extend("x-kubernetes-validations" = rules::lowercase_subdomain())
     )]
     pub current: Option<String>,
-    /// The name of the rendered config that the machine is changing to.
+    /// The name of the machine's desired rendered config.
     #[schemars(
         length(max = 253),
         extend("x-kubernetes-validations" = rules::lowercase_subdomain())
@@ -226,7 +226,7 @@ pub struct ConfigVersionStatus {
     pub other: UnknownFields,
 }
 
-/// The image that a machine runs and is to run.
+/// The current and the desired image of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigImageStatus {
@@ -237,7 +237,7 @@ pub struct ConfigImageStatus {
         extend("x-kubernetes-validations" = rules::image_by_digest())
     )]
     pub current_image: Option<String>,
-    /// The image that the machine is changing to.
+    /// The image that the machine should run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 447),
@@ -250,7 +250,7 @@ pub struct ConfigImageStatus {
     pub other: UnknownFields,
 }
 
-/// How far a machine is with one set of images that it keeps on its disk.
+/// The progress of one PinnedImageSet on a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -264,21 +264,21 @@ pub struct NodePinnedImageSet {
         extend("x-kubernetes-validations" = rules::lowercase_subdomain())
     )]
     pub name: String,
-    /// The generation of the set that the machine has.
+    /// The generation of the set that the machine has pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         range(min = 1),
         extend("x-kubernetes-validations" = rules::never_decreases("currentGeneration"))
     )]
     pub current_generation: Option<i32>,
-    /// The generation of the set that the machine is to have.
+    /// The generation of the set that the machine should pin.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         range(min = 1),
         extend("x-kubernetes-validations" = rules::never_decreases("desiredGeneration"))
     )]
     pub desired_generation: Option<i32>,
-    /// The generation of the set that the machine last failed at.
+    /// The generation of the set that the machine last failed to pin.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         range(min = 1),
@@ -312,7 +312,7 @@ pub struct NodeInternalReleaseImage {
     pub other: UnknownFields,
 }
 
-/// A change of the configuration that a running machine cannot take up.
+/// A configuration change that cannot be applied to a running machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["diff", "fieldPath"]))]
@@ -323,7 +323,7 @@ pub struct IrreconcilableChange {
         extend("x-kubernetes-validations" = rules::field_path())
     )]
     pub field_path: String,
-    /// What changed in it.
+    /// The difference.
     #[schemars(length(min = 1, max = 4096))]
     pub diff: String,
     /// Fields this version does not know.

@@ -1,7 +1,7 @@
-//! MachineConfigPool: a group of machines that are configured alike.
+//! MachineConfigPool: a group of machines with the same configuration.
 //!
-//! A pool says which MachineConfigs it merges, which machines it holds, and how many of them may
-//! be away at the same time while a change is rolled out. Its status tells how far that is.
+//! A pool says which MachineConfigs it merges, which machines belong to it, and how many of them
+//! may be unavailable while a change is rolled out. Its status shows the progress of the rollout.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
@@ -14,8 +14,8 @@ use super::condition::{self, Condition};
 use super::nullable::UnknownFields;
 use super::{rules, schema};
 
-/// A group of machines that are configured alike: which MachineConfigs make up their
-/// configuration, which machines belong to it, and how fast a change goes through it.
+/// A group of machines with the same configuration: which MachineConfigs make up the configuration,
+/// which machines belong to the pool, and how fast a change is rolled out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
 #[kube(
@@ -76,22 +76,23 @@ use super::{rules, schema};
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigPoolSpec {
-    /// Which MachineConfigs the pool merges, by their labels.
+    /// The MachineConfigs that the pool merges, by their labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub machine_config_selector: Option<LabelSelector>,
-    /// Which machines belong to the pool, by the labels of their nodes.
+    /// The machines that belong to the pool, by the labels of their nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
-    /// Whether changes wait until this is taken back.
+    /// Whether rollouts are paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// How many machines may be away at the same time, as a number or a percentage; 1 when unset.
+    /// How many machines may be unavailable at the same time, as a number or a percentage; 1 if
+    /// unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_string")]
     pub max_unavailable: Option<IntOrString>,
-    /// The rendered config that the machines are to have.
+    /// The rendered config that the machines should have.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pool_configuration")]
     pub configuration: Option<PoolConfiguration>,
@@ -111,7 +112,7 @@ pub struct MachineConfigPoolSpec {
     pub other: UnknownFields,
 }
 
-/// A reference to a rendered config, together with the configs it was made of.
+/// A reference to a rendered config and the configs that it was merged from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolConfiguration {
@@ -180,41 +181,41 @@ pub struct OSImageStreamReference {
     pub other: UnknownFields,
 }
 
-/// How far a pool is.
+/// The progress of a pool's rollout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigPoolStatus {
     /// The generation of the pool that this status was written for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The rendered config that all the machines had when they last were all up to date.
+    /// The rendered config of the last completed rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pool_configuration")]
     pub configuration: Option<PoolConfiguration>,
-    /// How many machines the pool has.
+    /// The number of machines in the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_count: Option<i32>,
-    /// How many machines are up to date.
+    /// The number of machines with the desired config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_machine_count: Option<i32>,
-    /// How many machines are up to date and ready.
+    /// The number of machines with the desired config that are ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_machine_count: Option<i32>,
-    /// How many machines are away.
+    /// The number of machines that are unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable_machine_count: Option<i32>,
-    /// How many machines could not be updated.
+    /// The number of machines whose update failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded_machine_count: Option<i32>,
-    /// What holds for the pool: `Updated`, `Updating`, `Degraded` and more.
+    /// The conditions of the pool: `Updated`, `Updating`, `Degraded` and more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// When the certificates that the machines carry run out.
+    /// When the certificates on the machines expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub cert_expirys: Option<Vec<CertExpiry>>,
-    /// How far the tasks are that run beside the configuration, such as pinning images.
+    /// The progress of tasks that are independent of the configuration, such as pinning images.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
@@ -230,16 +231,16 @@ pub struct MachineConfigPoolStatus {
     pub other: UnknownFields,
 }
 
-/// When a certificate runs out.
+/// When a certificate expires.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["bundle", "subject"]))]
 pub struct CertExpiry {
-    /// The bundle that the certificate is in.
+    /// The bundle that contains the certificate.
     pub bundle: String,
-    /// Whom the certificate names.
+    /// The subject of the certificate.
     pub subject: String,
-    /// When it runs out.
+    /// When it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Time>,
     /// Fields this version does not know.
@@ -248,7 +249,7 @@ pub struct CertExpiry {
     pub other: UnknownFields,
 }
 
-/// How far a task is that runs beside the configuration.
+/// The progress of a task that is independent of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -266,22 +267,22 @@ pub struct PoolSynchronizerStatus {
     /// The task: `PinnedImageSets`.
     #[schemars(length(max = 256), extend("enum" = ["PinnedImageSets"]))]
     pub pool_synchronizer_type: String,
-    /// How many machines take part.
+    /// The number of machines that take part.
     #[schemars(range(min = 0))]
     pub machine_count: i64,
-    /// How many machines have done it.
+    /// The number of machines that have completed the task.
     #[schemars(range(min = 0))]
     pub updated_machine_count: i64,
-    /// How many machines have done it and are ready.
+    /// The number of machines that have completed the task and are ready.
     #[schemars(range(min = 0))]
     pub ready_machine_count: i64,
-    /// How many machines can take part now.
+    /// The number of machines that are able to take part.
     #[schemars(range(min = 0))]
     pub available_machine_count: i64,
-    /// How many machines cannot.
+    /// The number of machines that are not able to take part.
     #[schemars(range(min = 0))]
     pub unavailable_machine_count: i64,
-    /// The generation that the counts are about.
+    /// The generation that the counts refer to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         range(min = 0),

@@ -1,7 +1,7 @@
 //! MachineOSBuild: one run of building an operating system image.
 //!
-//! The builder makes one for each combination of a MachineOSConfig and a rendered config; people
-//! look at it to see how the build goes and to find its logs.
+//! The builder creates one for each combination of a MachineOSConfig and a rendered config. It
+//! shows the progress of the build and where its logs are.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
@@ -13,7 +13,7 @@ use super::nullable::UnknownFields;
 use super::reference::{self, NameReference, ResourceReference};
 use super::{rules, schema};
 
-/// One run of building an operating system image. Made by the builder; does not change once made.
+/// One run of building an operating system image. Created by the builder; immutable.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
 #[kube(
@@ -59,11 +59,11 @@ use super::{rules, schema};
     "x-kubernetes-validations" = rules::immutable("machineOSBuildSpec")
 ))]
 pub struct MachineOSBuildSpec {
-    /// The rendered config that goes into the image.
+    /// The rendered config to build into the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NameReference", transform = reference::name_at_least(10))]
     pub machine_config: Option<NameReference>,
-    /// The MachineOSConfig that asked for the image.
+    /// The MachineOSConfig that requested the image.
     #[serde(rename = "machineOSConfig", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NameReference", transform = reference::name_at_least(1))]
     pub machine_os_config: Option<NameReference>,
@@ -80,12 +80,12 @@ pub struct MachineOSBuildSpec {
     pub other: UnknownFields,
 }
 
-/// How a build goes.
+/// The progress of a build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = rules::build_times()))]
 pub struct MachineOSBuildStatus {
-    /// What holds for the build; final once it has ended.
+    /// The conditions of the build; final once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         schema_with = "condition::standard_conditions",
@@ -93,10 +93,10 @@ pub struct MachineOSBuildStatus {
         extend("x-kubernetes-validations" = rules::final_build_conditions())
     )]
     pub conditions: Option<Vec<Condition>>,
-    /// What builds the image.
+    /// The builder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builder: Option<MachineOSBuilderReference>,
-    /// What was made for the build: the pod, the secrets, the Containerfile.
+    /// The objects that were created for the build: the pod, the secrets, the Containerfile.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 10),
@@ -127,7 +127,7 @@ pub struct MachineOSBuildStatus {
     pub other: UnknownFields,
 }
 
-/// What builds an image.
+/// The builder of an image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(

@@ -1,7 +1,7 @@
-//! MachineOSConfig: an operating system image of one's own.
+//! MachineOSConfig: a custom operating system image.
 //!
-//! An administrator says which pool runs it, what is added to the base image, and where the
-//! result is pushed; the builder makes a new image whenever the pool's configuration changes.
+//! An administrator says which pool runs it, what is added to the base image, and where the result
+//! is pushed. The builder builds a new image whenever the pool's configuration changes.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -12,8 +12,8 @@ use super::nullable::UnknownFields;
 use super::reference::{NameReference, ResourceReference};
 use super::{rules, schema};
 
-/// An operating system image of one's own for a pool: what is added to the base image, and where
-/// the result is pushed.
+/// A custom operating system image for a pool: what is added to the base image, and where the
+/// result is pushed.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -40,10 +40,10 @@ pub struct MachineOSConfigSpec {
     /// How the image is built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_builder: Option<MachineOSImageBuilder>,
-    /// The secret that the base image is pulled with.
+    /// The secret to pull the base image with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_image_pull_secret: Option<NameReference>,
-    /// The secret that the result is pushed with.
+    /// The secret to push the result with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rendered_image_push_secret: Option<NameReference>,
     /// Where the result is pushed: a repository and a tag.
@@ -104,7 +104,7 @@ pub struct MachineOSContainerfile {
     pub other: UnknownFields,
 }
 
-/// The image that there is.
+/// The current image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineOSConfigStatus {
@@ -115,7 +115,7 @@ pub struct MachineOSConfigStatus {
         extend("x-kubernetes-validations" = rules::generation())
     )]
     pub observed_generation: Option<i64>,
-    /// What holds for the image.
+    /// The conditions of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
@@ -126,7 +126,7 @@ pub struct MachineOSConfigStatus {
         extend("x-kubernetes-validations" = rules::image_by_digest())
     )]
     pub current_image_pull_spec: Option<String>,
-    /// The build that the image came from.
+    /// The build that produced the image.
     #[serde(rename = "machineOSBuild", skip_serializing_if = "Option::is_none")]
     pub machine_os_build: Option<ResourceReference>,
     /// Fields this version does not know.

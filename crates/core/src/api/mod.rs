@@ -1,11 +1,11 @@
-//! The API kinds: what administrators write and what the components say to one another.
+//! The API kinds: what administrators write, and what the components exchange.
 //!
-//! The kinds of the group `machineconfiguration.openshift.io` are here; those that say how the
-//! system is run are in [`operator`], and those of the cluster that Machinist only reads are in
+//! The kinds of the group `machineconfiguration.openshift.io` are here. Those that configure the
+//! operator are in [`operator`], and those of the cluster that Machinist only reads are in
 //! [`config`].
 //!
 //! Two rules hold for every type. Reading is lenient: a field that the schema requires may be
-//! missing, so that a half-written manifest can be read and judged. And nothing is lost: fields
+//! missing, so that a half-written manifest can be read and checked. And nothing is lost: fields
 //! that a type does not name are kept in its `other` map and written back.
 
 pub mod config;

@@ -1,4 +1,4 @@
-//! Values that the wire tells apart and Rust's `Option` does not.
+//! Values that JSON distinguishes and Rust's `Option` does not.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 /// Fields of an object that this version has no name for.
 ///
-/// Every type of the API carries such a map, so that reading an object, changing one field and
-/// writing it back loses nothing that a newer version put there.
+/// Every API type has such a map, so that reading an object, changing one field and writing it back
+/// loses nothing that a newer version added.
 pub type UnknownFields = BTreeMap<String, Value>;
 
-/// A field that may be absent, `null` or set, where a reader may tell the three apart.
+/// A field that may be absent, `null` or set, for readers that distinguish the three.
 ///
 /// ```
 /// use machinist_core::api::Nullable;
@@ -24,10 +24,10 @@ pub type UnknownFields = BTreeMap<String, Value>;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nullable<T> {
-    /// The field is not there.
+    /// The field is absent.
     #[default]
     Absent,
-    /// The field is there and says `null`.
+    /// The field is `null`.
     Null,
     /// The field has a value.
     Set(T),
@@ -42,7 +42,7 @@ impl<T> Nullable<T> {
         }
     }
 
-    /// The value, if there is one, for changing it.
+    /// The value, if there is one, as a mutable reference.
     pub fn as_mut(&mut self) -> Option<&mut T> {
         match self {
             Self::Set(value) => Some(value),
@@ -63,7 +63,7 @@ impl<T> Nullable<T> {
         matches!(self, Self::Set(_))
     }
 
-    /// Whether the field is not there at all.
+    /// Whether the field is absent.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }

@@ -1,7 +1,7 @@
 //! OSImageStream: the operating systems that a cluster can run.
 //!
-//! A release may bring more than one operating system. The one object, called `cluster`, says
-//! which there are and which of them pools run unless they choose another.
+//! A release may contain more than one operating system. The one object, called `cluster`, lists
+//! them and names the default.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::nullable::UnknownFields;
 use super::{rules, schema};
 
-/// The operating systems that the cluster can run, and the one that pools run by default.
+/// The operating systems that the cluster can run, and the default of the pools.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",
@@ -26,7 +26,7 @@ use super::{rules, schema};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["defaultStream"]))]
 pub struct OSImageStreamSpec {
-    /// The stream that pools follow unless they choose another.
+    /// The stream of pools that choose none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -39,7 +39,7 @@ pub struct OSImageStreamSpec {
     pub other: UnknownFields,
 }
 
-/// The streams that there are.
+/// The available streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -47,14 +47,14 @@ pub struct OSImageStreamSpec {
     "x-kubernetes-validations" = rules::os_image_stream_status()
 ))]
 pub struct OSImageStreamStatus {
-    /// The streams that this release brings.
+    /// The streams of this release.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 100),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub available_streams: Option<Vec<OSImageStreamSet>>,
-    /// The stream that pools follow unless they choose another.
+    /// The stream of pools that choose none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
@@ -67,7 +67,7 @@ pub struct OSImageStreamStatus {
     pub other: UnknownFields,
 }
 
-/// One stream: an operating system and its additional packages.
+/// One stream: an operating system and its extensions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name", "osExtensionsImage", "osImage"]))]
@@ -84,7 +84,7 @@ pub struct OSImageStreamSet {
         extend("x-kubernetes-validations" = rules::image_by_digest())
     )]
     pub os_image: String,
-    /// The image with the additional packages, by digest.
+    /// The image with the extensions, by digest.
     #[schemars(
         length(min = 1, max = 447),
         extend("x-kubernetes-validations" = rules::image_by_digest())

@@ -1,7 +1,7 @@
 //! PinnedImageSet: images that machines keep on their disks.
 //!
-//! A pool names the sets that its machines fetch beforehand and never throw away, so that an
-//! update or a restart does not depend on a registry.
+//! A pool names the sets that its machines pull in advance and never remove, so that an update or a
+//! reboot does not depend on a registry.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::nullable::UnknownFields;
 use super::{rules, schema};
 
-/// Images that the machines of a pool fetch beforehand and keep on their disks.
+/// Images that the machines of a pool pull in advance and keep on their disks.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machineconfiguration.openshift.io",

@@ -1,25 +1,25 @@
-//! Amounts: bytes of a log, size of a disk.
+//! Quantities: bytes of a log, size of a disk.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An amount as somebody wrote it: `8192` or `"10M"`.
+/// A quantity as it was written: `8192` or `"10M"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {
     /// A plain number.
     Number(i64),
-    /// A number with a unit, in Kubernetes' notation.
+    /// A number with a unit, in Kubernetes notation.
     Text(String),
 }
 
 impl Quantity {
-    /// What it amounts to.
+    /// Parses the text.
     ///
     /// # Errors
-    /// The text is no amount.
+    /// The text is not a quantity.
     pub fn parse(&self) -> Result<QuantityValue, InvalidQuantity> {
         match self {
             Self::Number(number) => Ok(QuantityValue {
@@ -31,19 +31,19 @@ impl Quantity {
     }
 }
 
-/// A text is no amount.
+/// The text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a number with an optional unit: k, M, G, T, Ki, Mi, Gi, Ti")]
 pub struct InvalidQuantity;
 
-/// How many billionths of one there are in one.
+/// The scale of [`QuantityValue::nano`].
 const NANO: i128 = 1_000_000_000;
-/// Units by their letters, each a thousand times the one before.
+/// Decimal suffixes, each a thousand times the previous one.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-/// Units by their letters, each 1024 times the one before.
+/// Binary suffixes, each 1024 times the previous one.
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// How an amount was written.
+/// The notation of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuantityFormat {
     Decimal,
@@ -51,8 +51,8 @@ enum QuantityFormat {
     Exponent,
 }
 
-/// An amount, exact to a billionth; shown as Kubernetes shows it, with the largest unit that needs
-/// no fraction.
+/// A quantity with a precision of one billionth. Displayed as Kubernetes does, with the largest
+/// unit that needs no fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantityValue {
     nano: i128,
@@ -60,7 +60,7 @@ pub struct QuantityValue {
 }
 
 impl QuantityValue {
-    /// The next whole number, upwards.
+    /// The value, rounded up to an integer.
     #[must_use]
     pub fn value(self) -> i64 {
         let whole = self.nano.div_euclid(NANO) + i128::from(self.nano.rem_euclid(NANO) > 0);
@@ -84,7 +84,7 @@ impl FromStr for QuantityValue {
             return Err(InvalidQuantity);
         }
         let (unit, numerator, power) = unit(suffix)?;
-        // Digits beyond any unit's precision only round up.
+        // Digits beyond this precision can only round up.
         let kept = &fraction[..fraction.len().min(27)];
         let digits: i128 = format!("0{whole}{kept}").parse().map_err(|_| InvalidQuantity)?;
         let power = power + 9 - i32::try_from(kept.len()).map_err(|_| InvalidQuantity)?;
@@ -100,7 +100,7 @@ impl FromStr for QuantityValue {
     }
 }
 
-/// What a suffix multiplies with, and by which power of ten.
+/// The factor of a suffix, and its power of ten.
 fn unit(suffix: &str) -> Result<(QuantityFormat, i128, i32), InvalidQuantity> {
     if let Some(at) = BINARY.iter().position(|unit| *unit == suffix) {
         return Ok((QuantityFormat::Binary, 1 << (10 * (at + 1)), 0));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts() {
+    fn quantities_are_parsed_and_displayed_as_in_kubernetes() {
         for (text, value, shown) in [
             ("0", 0, "0"),
             ("8192", 8192, "8192"),

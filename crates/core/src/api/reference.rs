@@ -30,7 +30,7 @@ impl NameReference {
     }
 }
 
-/// Demands at least so many characters of the name in a [`NameReference`].
+/// Requires a minimum length of the name in a [`NameReference`].
 pub(crate) fn name_at_least(characters: u32) -> impl FnMut(&mut Schema) {
     move |reference| {
         schema::adjust(reference, &["properties", "name"], |name| {

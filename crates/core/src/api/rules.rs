@@ -1,18 +1,18 @@
 //! The validation rules that an API server evaluates on every write, with their exact messages.
 //!
-//! The comments give the number of the rule in the contract (`R1` to `R53`). Rules and messages
-//! are those of the published definitions, with one kind of difference: names are compared with
-//! patterns and missing fields asked for with `has`, where the published rules use functions that
-//! API servers before 1.32 do not have. The meaning is the same.
+//! The comments give the number of the rule in the API contract (`R1` to `R53`). Rules and messages
+//! are those of the published definitions, with one exception: names are matched with patterns and
+//! missing fields tested with `has`, because the published rules use functions that API servers
+//! before 1.32 lack. The meaning is the same.
 
 use serde_json::{Value, json};
 
-/// One rule: an expression in the Common Expression Language and what to say when it is false.
+/// One rule: a Common Expression Language expression, and the message if it is false.
 pub(crate) fn rule(rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message})
 }
 
-/// A DNS subdomain: labels with dots between them. How long it may be is said beside the field.
+/// A DNS subdomain: labels separated by dots. The field limits its length.
 const IS_SUBDOMAIN: &str =
     r"self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
 
@@ -49,7 +49,7 @@ pub(crate) fn machine_counts() -> Vec<Value> {
     ]
 }
 
-/// R4: a generation that may start again at zero.
+/// R4: a generation that may be reset to zero.
 pub(crate) fn generation_or_zero() -> Vec<Value> {
     vec![rule(
         "self >= oldSelf || (self == 0 && oldSelf > 0)",
@@ -57,7 +57,7 @@ pub(crate) fn generation_or_zero() -> Vec<Value> {
     )]
 }
 
-/// R5: no path twice in the list of the given name.
+/// R5: no duplicate paths in the given list.
 pub(crate) fn unique_paths(list: &str) -> Vec<Value> {
     vec![rule(
         "self.all(x, self.exists_one(y, x.path == y.path))",
@@ -76,7 +76,7 @@ pub(crate) fn absolute_path() -> Vec<Value> {
     ]
 }
 
-/// R8: a machine's object is named after the machine.
+/// R8: the object has the name of its machine.
 pub(crate) fn named_after_node() -> Vec<Value> {
     vec![rule(
         "self.metadata.name == self.spec.node.name",
@@ -133,7 +133,7 @@ pub(crate) fn field_path() -> Vec<Value> {
     ]
 }
 
-/// R15: a number that only grows.
+/// R15: a number that only increases.
 pub(crate) fn never_decreases(field: &str) -> Vec<Value> {
     vec![rule("self >= oldSelf", &format!("{field} must not decrease"))]
 }
@@ -156,12 +156,12 @@ pub(crate) fn pinned_image_generations() -> Vec<Value> {
     ]
 }
 
-/// R19 and R22: a value that stays what it is.
+/// R19 and R22: an immutable value.
 pub(crate) fn immutable(what: &str) -> Vec<Value> {
     vec![rule("self == oldSelf", &format!("{what} is immutable once set"))]
 }
 
-/// R20: where a built image is pushed to.
+/// R20: where a built image is pushed.
 pub(crate) fn image_push_spec() -> Vec<Value> {
     vec![rule(
         r"self.matches('^([a-zA-Z0-9-]+\\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9-_]{1,61})*/[a-zA-Z0-9-_.]+:[a-zA-Z0-9._-]+$') || self.matches('^[^.]+\\.[^.]+\\.svc:\\d+\\/[^\\/]+\\/[^\\/]+:[^\\/]+$')",
@@ -177,7 +177,7 @@ pub(crate) fn build_times() -> Vec<Value> {
     )]
 }
 
-/// R23: the builder's details belong to its type.
+/// R23: the details of the builder match its type.
 pub(crate) fn builder_job() -> Vec<Value> {
     vec![rule(
         "has(self.imageBuilderType) && self.imageBuilderType == 'Job' ?  has(self.job) : !has(self.job)",
@@ -201,7 +201,7 @@ pub(crate) fn dns_1035_label() -> Vec<Value> {
     )]
 }
 
-/// R26: a build that is over stays as it ended.
+/// R26: the result of a finished build is immutable.
 pub(crate) fn final_build_conditions() -> Vec<Value> {
     [("a", "Failed"), ("an", "Interrupted"), ("an", "Succeeded")]
         .iter()
@@ -228,12 +228,12 @@ pub(crate) fn named_after_pool() -> Vec<Value> {
     vec![named]
 }
 
-/// R28: a generation that only grows.
+/// R28: a generation that only increases.
 pub(crate) fn generation() -> Vec<Value> {
     vec![rule("self >= oldSelf", "observedGeneration must not move backwards")]
 }
 
-/// R29 and R32: there is one object, called `cluster`.
+/// R29 and R32: the only object, called `cluster`.
 pub(crate) fn singleton(what: &str) -> Value {
     rule(
         "self.metadata.name == 'cluster'",
@@ -241,7 +241,7 @@ pub(crate) fn singleton(what: &str) -> Value {
     )
 }
 
-/// R29 and R30: the wanted stream is one of those there are.
+/// R29 and R30: the desired stream exists.
 pub(crate) fn os_image_stream() -> Vec<Value> {
     vec![
         singleton("osimagestream"),
@@ -252,7 +252,7 @@ pub(crate) fn os_image_stream() -> Vec<Value> {
     ]
 }
 
-/// R31: the stream in use is one of those there are.
+/// R31: the stream in use exists.
 pub(crate) fn os_image_stream_status() -> Vec<Value> {
     vec![rule(
         "self.defaultStream in self.availableStreams.map(s, s.name)",
@@ -260,7 +260,7 @@ pub(crate) fn os_image_stream_status() -> Vec<Value> {
     )]
 }
 
-/// R35 to R38: what the automatic handling of old boot images needs.
+/// R35 to R38: the requirements of the automatic handling of outdated boot images.
 pub(crate) fn automatic_skew() -> Vec<Value> {
     const AUTOMATIC: &str = "has(self.status) && has(self.status.bootImageSkewEnforcementStatus) && self.status.bootImageSkewEnforcementStatus.mode == 'Automatic'";
     const NO_WISH: &str =
@@ -298,7 +298,7 @@ pub(crate) fn automatic_skew() -> Vec<Value> {
     ]
 }
 
-/// R39, R40, R41 and R52: a member that is there exactly when `mode` says so.
+/// R39, R40, R41 and R52: a field that must be set exactly if `mode` requires it.
 pub(crate) fn mode_member(mode: &str, member: &str) -> Value {
     rule(
         &format!(
@@ -324,7 +324,7 @@ pub(crate) fn rhcos_version() -> Vec<Value> {
     )]
 }
 
-/// R44: control planes are taken whole.
+/// R44: control planes are selected as a whole.
 pub(crate) fn control_plane_selection() -> Vec<Value> {
     vec![rule(
         "self.resource != 'controlplanemachinesets' || self.selection.mode == 'All' || self.selection.mode == 'None'",
@@ -332,7 +332,7 @@ pub(crate) fn control_plane_selection() -> Vec<Value> {
     )]
 }
 
-/// R45: a selector exactly when the selection is partial.
+/// R45: a selector exactly if the selection is partial.
 pub(crate) fn partial_selection() -> Vec<Value> {
     vec![rule(
         "has(self.mode) && self.mode == 'Partial' ?  has(self.partial) : !has(self.partial)",
@@ -340,7 +340,7 @@ pub(crate) fn partial_selection() -> Vec<Value> {
     )]
 }
 
-/// R46 and R47: actions that stand alone.
+/// R46 and R47: actions that exclude all others.
 pub(crate) fn exclusive_actions() -> Vec<Value> {
     ["Reboot", "None"]
         .iter()
@@ -355,7 +355,7 @@ pub(crate) fn exclusive_actions() -> Vec<Value> {
         .collect()
 }
 
-/// R48 and R49: a service exactly when the action needs one.
+/// R48 and R49: a service exactly if the action needs one.
 pub(crate) fn action_members() -> Vec<Value> {
     [("Reload", "reload"), ("Restart", "restart")]
         .iter()

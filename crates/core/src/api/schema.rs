@@ -1,20 +1,20 @@
-//! How the Rust types become the schemas that an API server enforces.
+//! Converts the Rust types into the schemas that an API server enforces.
 //!
 //! The types are lenient: nearly everything is optional, so that a half-written manifest or an
-//! object of a newer version can be read. The schemas are strict: what is required, how long a
-//! name may be and which rules hold is said by `#[schemars(...)]` attributes beside the field.
-//! This module turns the two into one structural schema, the way Kubernetes wants it.
+//! object of a newer version can be read. The schemas are strict: `#[schemars(...)]` attributes on
+//! the fields state what is required, length limits and rules. This module merges the two into one
+//! structural schema, as Kubernetes requires.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-/// The key under which a field states the default that the API server is to fill in.
+/// The key with which a field states the default that the API server fills in.
 ///
 /// The defaults of the Rust types mean "absent", and must not reach the schema.
 pub(crate) const DEFAULT: &str = "x-default";
 
-/// Gives a kind the schema that a [`Root`] describes.
+/// Implements `JsonSchema` for a kind from a [`RootSchema`].
 macro_rules! kind_schema {
     ($kind:ty, $root:expr $(,)?) => {
         impl schemars::JsonSchema for $kind {
@@ -30,7 +30,7 @@ macro_rules! kind_schema {
 }
 pub(crate) use kind_schema;
 
-/// The schema of a whole object while it is being put together.
+/// Builds the schema of a whole object.
 pub(crate) struct RootSchema {
     spec: Value,
     status: Option<Value>,
@@ -57,13 +57,13 @@ impl RootSchema {
         self
     }
 
-    /// Adds rules over the whole object.
+    /// Adds rules about the whole object.
     pub(crate) fn rules(mut self, rules: Vec<Value>) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Keeps fields that have no type here.
+    /// Keeps fields that the schema does not name.
     pub(crate) fn preserve_unknown_fields(mut self) -> Self {
         self.open = true;
         self
@@ -75,24 +75,24 @@ impl RootSchema {
         self
     }
 
-    /// The finished schema. The words that describe the spec describe the kind.
+    /// The finished schema. The description of the spec becomes the description of the kind.
     pub(crate) fn build(self) -> Schema {
         let description = self.spec.get("description").cloned();
         let mut properties = Map::new();
         properties.insert(
             "apiVersion".into(),
-            json!({"type": "string", "description": "The version of the API that this object is written in."}),
+            json!({"type": "string", "description": "The API version of this object."}),
         );
         properties.insert(
             "kind".into(),
-            json!({"type": "string", "description": "What kind of object this is."}),
+            json!({"type": "string", "description": "The kind of this object."}),
         );
         properties.insert("metadata".into(), json!({"type": "object"}));
         let mut spec = self.spec;
-        set_description(&mut spec, "What is wanted.");
+        set_description(&mut spec, "The desired state.");
         properties.insert("spec".into(), spec);
         if let Some(mut status) = self.status {
-            set_description(&mut status, "What was found and done, as written by the system.");
+            set_description(&mut status, "The observed state.");
             properties.insert("status".into(), status);
         }
         let mut root = Map::new();
@@ -134,8 +134,8 @@ fn set_description(schema: &mut Value, text: &str) {
     }
 }
 
-/// Rewrites what schemars makes of a type into a structural schema: an optional field is absent,
-/// never null, unless it says `nullable` itself.
+/// Turns the output of schemars into a structural schema: an optional field is absent, never null,
+/// unless it is marked `nullable`.
 fn structural(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     unwrap_optional(map);
@@ -163,7 +163,7 @@ fn unwrap_optional(map: &mut Map<String, Value>) {
     }
 }
 
-/// Lets every object keep the fields that are not named.
+/// Lets every object keep the fields that the schema does not name.
 fn open(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     let is_object = map.get("type").is_some_and(|name| name == "object");
@@ -218,7 +218,7 @@ pub(crate) fn strings(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A number or a text: `3` or `"10%"`.
+/// A number or a string: `3` or `"10%"`.
 pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true})
 }
@@ -238,13 +238,13 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "matchExpressions": {
                 "type": "array",
-                "description": "Requirements on labels; all of them must hold.",
+                "description": "Requirements on labels; all of them must be met.",
                 "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object",
                     "required": ["key", "operator"],
                     "properties": {
-                        "key": {"type": "string", "description": "The label that is looked at."},
+                        "key": {"type": "string", "description": "The label."},
                         "operator": {
                             "type": "string",
                             "description": "In, NotIn, Exists or DoesNotExist.",
@@ -260,7 +260,7 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
             },
             "matchLabels": {
                 "type": "object",
-                "description": "Labels and the values they must have; all of them must hold.",
+                "description": "Labels and their required values; all of them must match.",
                 "additionalProperties": {"type": "string"},
             },
         },
@@ -285,7 +285,7 @@ pub(crate) fn object_reference(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A reference to a rendered config, together with the configs it was made of.
+/// A reference to a rendered config and the configs that it was merged from.
 pub(crate) fn pool_configuration(_: &mut SchemaGenerator) -> Schema {
     let source = json!({
         "type": "array",
@@ -316,7 +316,7 @@ pub(crate) fn nullable_bytes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "byte", "nullable": true})
 }
 
-/// Changes one property of an object schema, given by the names on the way to it.
+/// Changes one property of an object schema; `path` leads to it.
 pub(crate) fn adjust(schema: &mut Schema, path: &[&str], change: impl Fn(&mut Map<String, Value>)) {
     let Some(root) = schema.as_object_mut() else { return };
     let mut map = Some(root);

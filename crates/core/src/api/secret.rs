@@ -1,11 +1,11 @@
-//! Values that must not be shown.
+//! Values that must not be displayed.
 
 use std::fmt;
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes that no log, error or panic message may show: a pull secret, a key.
+/// Bytes that no log, error or panic message may contain: a pull secret, a key.
 ///
 /// ```
 /// use machinist_core::api::SecretBytes;

@@ -1,4 +1,4 @@
-//! Label selectors: which objects are meant, by their labels.
+//! Label selectors: which objects are selected, by their labels.
 
 use std::collections::BTreeMap;
 
@@ -7,54 +7,54 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// Why a selector cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// The operator is none that there is.
+    /// The operator does not exist.
     #[error(
         "matchExpressions[{index}].operator is {operator:?} for the label {key:?}: use In, NotIn, Exists or DoesNotExist"
     )]
     UnknownOperator {
-        /// The place of the requirement in the list.
+        /// The index of the requirement in the list.
         index: usize,
-        /// The label that it is about.
+        /// The label of the requirement.
         key: String,
         /// The operator that was given.
         operator: String,
     },
-    /// The operator compares with values, and there are none.
+    /// The operator needs values, and there are none.
     #[error(
         "matchExpressions[{index}].values is empty for the label {key:?}: {operator} needs at least one value"
     )]
     MissingValues {
-        /// The place of the requirement in the list.
+        /// The index of the requirement in the list.
         index: usize,
-        /// The label that it is about.
+        /// The label of the requirement.
         key: String,
         /// The operator that was given.
         operator: String,
     },
-    /// The operator compares with nothing, and there are values.
+    /// The operator takes no values, and there are some.
     #[error(
         "matchExpressions[{index}].values is set for the label {key:?}: {operator} takes no values, remove them or use In or NotIn"
     )]
     UnexpectedValues {
-        /// The place of the requirement in the list.
+        /// The index of the requirement in the list.
         index: usize,
-        /// The label that it is about.
+        /// The label of the requirement.
         key: String,
         /// The operator that was given.
         operator: String,
     },
-    /// The label is not named.
+    /// The requirement names no label.
     #[error("matchExpressions[{index}].key is empty: name the label that the requirement is about")]
     MissingKey {
-        /// The place of the requirement in the list.
+        /// The index of the requirement in the list.
         index: usize,
     },
 }
 
-/// Whether a selector selects an object with the given labels.
+/// Whether a selector matches the given labels.
 ///
-/// All the requirements must hold. A selector without any selects everything; a caller for whom
-/// such a selector means nothing must ask [`is_empty`] first.
+/// All requirements must be met. A selector without requirements matches everything. A caller for
+/// whom an empty selector means nothing must check [`is_empty`] first.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub fn matches(
 ) -> Result<bool, SelectorError> {
     let mut all =
         selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
-    // Every requirement is looked at, so that a wrong one is found whatever the labels are.
+    // Evaluates every requirement, so that an invalid one is found whatever the labels are.
     for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
         all &= requirement_matches(index, requirement, labels)?;
     }
@@ -85,7 +85,7 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// A selector as people write it: `role=worker,size in (large,small)`.
+/// A selector in kubectl's notation: `role=worker,size in (large,small)`.
 #[must_use]
 pub fn to_text(selector: &LabelSelector) -> String {
     let labels =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_meaning() {
+    fn selectors_match_as_in_kubernetes() {
         let worker = json!({"role": "worker", "zone": "a"});
         let none = json!({});
         let both = json!({
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn emptiness() {
+    fn a_selector_without_requirements_is_empty() {
         assert!(is_empty(&LabelSelector::default()));
         let full = serde_json::from_value(json!({"matchLabels": {"a": ""}})).unwrap();
         assert!(!is_empty(&full));

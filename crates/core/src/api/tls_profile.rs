@@ -1,4 +1,4 @@
-//! TLS profiles: which versions and ciphers a server speaks.
+//! TLS profiles: the TLS versions and ciphers that a server accepts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::nullable::{Nullable, UnknownFields};
 use super::schema;
 
-/// The groups that keys can be exchanged with.
+/// The key exchange groups.
 const KEY_EXCHANGE_GROUPS: [&str; 7] = [
     "X25519",
     "secp256r1",
@@ -18,8 +18,8 @@ const KEY_EXCHANGE_GROUPS: [&str; 7] = [
     "SecP384r1MLKEM1024",
 ];
 
-/// Which TLS versions and ciphers a server speaks: one of three ready-made profiles, or a custom
-/// one.
+/// The TLS versions and ciphers that a server accepts: one of three predefined profiles, or a
+/// custom one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TLSSecurityProfile {
@@ -45,7 +45,7 @@ pub struct TLSSecurityProfile {
     pub other: UnknownFields,
 }
 
-/// A profile that is known by its name alone.
+/// A profile without settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PredefinedTLSProfile {
@@ -55,7 +55,7 @@ pub struct PredefinedTLSProfile {
     pub other: UnknownFields,
 }
 
-/// A profile that an administrator put together.
+/// A profile that an administrator defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CustomTLSProfile {
@@ -63,7 +63,7 @@ pub struct CustomTLSProfile {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub ciphers: Option<Vec<String>>,
-    /// The groups that keys are exchanged with.
+    /// The key exchange groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 7),
@@ -71,7 +71,7 @@ pub struct CustomTLSProfile {
         transform = schema::each_item(json!({"enum": KEY_EXCHANGE_GROUPS}))
     )]
     pub groups: Option<Vec<String>>,
-    /// The lowest version that is spoken.
+    /// The minimum TLS version.
     #[serde(rename = "minTLSVersion", skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "enum" = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]

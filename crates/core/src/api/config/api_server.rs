@@ -1,4 +1,4 @@
-//! APIServer: settings of a cluster's API server, above all its TLS profile.
+//! APIServer: settings of a cluster's API server, most importantly its TLS profile.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 use crate::api::tls_profile::TLSSecurityProfile;
 
-/// Settings of the cluster's API server. The TLS profile also holds for the kubelets.
+/// Settings of the cluster's API server. The TLS profile also applies to the kubelets.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -22,7 +22,7 @@ use crate::api::tls_profile::TLSSecurityProfile;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct APIServerSpec {
-    /// Which TLS versions and ciphers are spoken.
+    /// The TLS versions and ciphers that the server accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_security_profile: Option<TLSSecurityProfile>,
     /// Fields this version does not know.
@@ -31,7 +31,7 @@ pub struct APIServerSpec {
     pub other: UnknownFields,
 }
 
-/// Nothing is reported.
+/// The status has no fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct APIServerStatus {

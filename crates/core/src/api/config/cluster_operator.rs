@@ -1,4 +1,4 @@
-//! ClusterOperator: how a part of a cluster is.
+//! ClusterOperator: the health of one component of a cluster.
 //!
 //! Each operator of a cluster reports in one of these; ours is called `machine-config`.
 
@@ -12,7 +12,8 @@ use crate::api::condition::{self, Condition};
 use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::schema;
 
-/// How a part of the cluster is: which version it has, whether it works, whether it is changing.
+/// The health of one component of the cluster: its version, whether it works, whether it is
+/// changing.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::duplicated_attributes, reason = "columns are alike in type and priority")]
 #[kube(
@@ -64,7 +65,7 @@ pub struct ClusterOperatorSpec {
     pub other: UnknownFields,
 }
 
-/// How a part of the cluster is.
+/// The health of one component of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterOperatorStatus {
@@ -72,13 +73,13 @@ pub struct ClusterOperatorStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::legacy_conditions_by_type")]
     pub conditions: Option<Vec<Condition>>,
-    /// The versions of what the part consists of.
+    /// The versions of the operands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<OperandVersion>>,
-    /// The objects that somebody who looks for a fault wants to see.
+    /// The objects to look at when the component has a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub related_objects: Option<Vec<RelatedObject>>,
-    /// Whatever else the part reports.
+    /// Further information that the component reports.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_any_object")]
     pub extension: Nullable<Value>,
@@ -88,12 +89,12 @@ pub struct ClusterOperatorStatus {
     pub other: UnknownFields,
 }
 
-/// The version of a piece.
+/// The version of an operand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["name", "version"]))]
 pub struct OperandVersion {
-    /// The piece.
+    /// The name of the operand.
     pub name: String,
     /// Its version.
     pub version: String,
@@ -103,7 +104,7 @@ pub struct OperandVersion {
     pub other: UnknownFields,
 }
 
-/// An object that belongs to a part of the cluster.
+/// An object that belongs to a component of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["group", "name", "resource"]))]
@@ -115,7 +116,7 @@ pub struct RelatedObject {
     /// The namespace, if the object has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name; empty for all of them.
+    /// The name; empty for all objects of the resource.
     pub name: String,
     /// Fields this version does not know.
     #[serde(flatten)]

@@ -49,7 +49,7 @@ use crate::api::schema;
 #[serde(default)]
 #[schemars(extend("required" = ["clusterID"]))]
 pub struct ClusterVersionSpec {
-    /// The identity of the cluster.
+    /// The unique ID of the cluster.
     #[serde(rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
     /// Fields this version does not know.
@@ -62,10 +62,10 @@ pub struct ClusterVersionSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClusterVersionStatus {
-    /// The release that the cluster runs or changes to.
+    /// The release that the cluster runs or is updating to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<Release>,
-    /// The releases that the cluster ran, newest first.
+    /// The releases that the cluster has run, newest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Option<Vec<UpdateHistory>>,
@@ -88,10 +88,10 @@ pub struct Release {
     pub version: String,
     /// The image, by digest.
     pub image: String,
-    /// Where to read about it.
+    /// The URL of the release notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The channels that it is in.
+    /// The channels that contain the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub channels: Option<Vec<String>>,
@@ -101,17 +101,17 @@ pub struct Release {
     pub other: UnknownFields,
 }
 
-/// A release that the cluster ran or tried to.
+/// A release that the cluster ran or tried to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["completionTime", "image", "startedTime", "state", "verified"]))]
 pub struct UpdateHistory {
-    /// `Completed`, or `Partial` when it did not come to an end.
+    /// `Completed`, or `Partial` if the update did not finish.
     pub state: String,
-    /// When the change to it began.
+    /// When the update to it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_time: Option<Time>,
-    /// When the change to it ended.
+    /// When the update to it ended.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     pub completion_time: Nullable<Time>,
     /// The version.
@@ -119,9 +119,9 @@ pub struct UpdateHistory {
     pub version: Option<String>,
     /// The image, by digest.
     pub image: String,
-    /// Whether its signature was checked.
+    /// Whether its signature was verified.
     pub verified: bool,
-    /// Risks that were taken for it.
+    /// Risks that were accepted for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_risks: Option<String>,
     /// Fields this version does not know.

@@ -1,4 +1,4 @@
-//! CRIOCredentialProviderConfig: for which images the container runtime asks for credentials.
+//! CRIOCredentialProviderConfig: the images for which the container runtime requests credentials.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -11,8 +11,7 @@ use crate::api::nullable::UnknownFields;
 use crate::api::rules::{rule, singleton};
 use crate::api::schema;
 
-/// For which images the container runtime asks the cluster for the credentials of the pod's own
-/// namespace.
+/// The images for which the container runtime uses the credentials of the pod's namespace.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -40,7 +39,7 @@ pub struct CRIOCredentialProviderConfigSpec {
     pub other: UnknownFields,
 }
 
-/// What one entry of the list must look like.
+/// The schema of one entry of the list.
 fn image() -> Value {
     json!({
         "minLength": 1,
@@ -55,12 +54,12 @@ fn image() -> Value {
     })
 }
 
-/// Whether the settings were taken up.
+/// Whether the settings were applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("minProperties" = 1))]
 pub struct CRIOCredentialProviderConfigStatus {
-    /// What holds for the settings.
+    /// The conditions of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 16))]
     pub conditions: Option<Vec<Condition>>,

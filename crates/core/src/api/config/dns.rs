@@ -1,4 +1,4 @@
-//! DNS: the domain that a cluster's names end in.
+//! DNS: the base domain of a cluster.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// The domain that the cluster's names end in.
+/// The base domain of the cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -22,7 +22,7 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct DNSSpec {
-    /// The base domain; all the names of the cluster are below it.
+    /// The base domain; all names of the cluster are below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_domain: Option<String>,
     /// Fields this version does not know.
@@ -31,7 +31,7 @@ pub struct DNSSpec {
     pub other: UnknownFields,
 }
 
-/// What is known about the domain: nothing that this system reads.
+/// The status of the domain. Machinist reads nothing from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DNSStatus {

@@ -1,4 +1,4 @@
-//! FeatureGate: which features of the cluster are switched on.
+//! FeatureGate: the features that are enabled in the cluster.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use crate::api::schema;
 /// The name of a feature.
 const FEATURE_NAME_PATTERN: &str = r"^([A-Za-z0-9-]+\.)*[A-Za-z0-9-]+\.?$";
 
-/// Which features of the cluster are switched on.
+/// The features that are enabled in the cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -32,7 +32,7 @@ const FEATURE_NAME_PATTERN: &str = r"^([A-Za-z0-9-]+\.)*[A-Za-z0-9-]+\.?$";
     ".spec.featureSet cannot be removed"
 )]))]
 pub struct FeatureGateSpec {
-    /// A set of features; empty for the usual ones.
+    /// A set of features; empty for the default set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "enum" = ["CustomNoUpgrade", "DevPreviewNoUpgrade", "TechPreviewNoUpgrade", "OKD", ""],
@@ -53,7 +53,7 @@ pub struct FeatureGateSpec {
         ]
     ))]
     pub feature_set: Option<String>,
-    /// Features one by one, when the set is `CustomNoUpgrade`.
+    /// Individual features, if the set is `CustomNoUpgrade`.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     pub custom_no_upgrade: Nullable<CustomFeatureGates>,
     /// Fields this version does not know.
@@ -62,15 +62,15 @@ pub struct FeatureGateSpec {
     pub other: UnknownFields,
 }
 
-/// Features one by one.
+/// Individual features.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CustomFeatureGates {
-    /// Features that are switched on.
+    /// The enabled features.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::each_item(json!({"pattern": FEATURE_NAME_PATTERN})))]
     pub enabled: Option<Vec<String>>,
-    /// Features that are switched off.
+    /// The disabled features.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::each_item(json!({"pattern": FEATURE_NAME_PATTERN})))]
     pub disabled: Option<Vec<String>>,
@@ -84,7 +84,7 @@ pub struct CustomFeatureGates {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeatureGateStatus {
-    /// What holds for the features.
+    /// The conditions of the feature gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
@@ -108,10 +108,10 @@ pub struct FeatureGateStatus {
 pub struct FeatureGateDetails {
     /// The version.
     pub version: String,
-    /// Features that are switched on.
+    /// The enabled features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<Vec<FeatureGateAttributes>>,
-    /// Features that are switched off.
+    /// The disabled features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Vec<FeatureGateAttributes>>,
     /// Fields this version does not know.
@@ -135,7 +135,7 @@ pub struct FeatureGateAttributes {
 }
 
 impl FeatureGateStatus {
-    /// Whether a feature is switched on in the given version; one that is not named is off.
+    /// Whether a feature is enabled in the given version. A feature that is not listed is disabled.
     pub fn is_enabled(&self, version: &str, feature: &str) -> bool {
         self.feature_gates
             .iter()
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_feature_is_on_where_it_is_named() {
+    fn a_feature_is_enabled_only_where_it_is_listed() {
         let status: FeatureGateStatus = serde_json::from_value(json!({"featureGates": [
             {"version": "4.20.0", "enabled": [{"name": "Old"}]},
             {"version": "4.21.0", "enabled": [{"name": "New"}], "disabled": [{"name": "Old"}]},

@@ -1,4 +1,4 @@
-//! Image: which registries machines may use, and how.
+//! Image: the registries that machines may use, and how they use them.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -12,8 +12,8 @@ use crate::api::nullable::UnknownFields;
 use crate::api::rules::rule;
 use crate::api::schema;
 
-/// Which registries the cluster may use, and how: allowed, blocked, insecure ones, and the
-/// certificates they are trusted with.
+/// The registries that the cluster may use, and how: allowed, blocked and insecure registries, and
+/// the certificates that they are trusted with.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -31,11 +31,11 @@ pub struct ImageSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub allowed_registries_for_import: Option<Vec<RegistryLocation>>,
-    /// The names that the cluster's own registry has on the outside.
+    /// The external host names of the cluster's own registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::strings")]
     pub external_registry_hostnames: Option<Vec<String>>,
-    /// The ConfigMap in `openshift-config` with the certificates of registries.
+    /// The ConfigMap in `openshift-config` with the CA certificates of registries.
     #[serde(rename = "additionalTrustedCA", skip_serializing_if = "Option::is_none")]
     pub additional_trusted_ca: Option<ConfigMapNameReference>,
     /// How machines treat registries.
@@ -55,10 +55,10 @@ pub struct ImageSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegistryLocation {
-    /// The host, with a port if it is not the usual one.
+    /// The host, with a port unless it is the default one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_name: Option<String>,
-    /// Whether its certificate is not checked.
+    /// Whether its certificate is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insecure: Option<bool>,
     /// Fields this version does not know.
@@ -75,7 +75,7 @@ pub struct RegistryLocation {
     "Only one of blockedRegistries or allowedRegistries may be set"
 )]))]
 pub struct RegistrySources {
-    /// Registries whose certificates are not checked.
+    /// Registries whose certificates are not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 1024),
@@ -83,7 +83,7 @@ pub struct RegistrySources {
         transform = schema::each_item(registry())
     )]
     pub insecure_registries: Option<Vec<String>>,
-    /// Registries that are not used.
+    /// Registries that machines must not use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 1024),
@@ -91,7 +91,7 @@ pub struct RegistrySources {
         transform = schema::each_item(registry())
     )]
     pub blocked_registries: Option<Vec<String>>,
-    /// The only registries that are used.
+    /// The only registries that machines may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 1024),
@@ -99,7 +99,7 @@ pub struct RegistrySources {
         transform = schema::each_item(registry())
     )]
     pub allowed_registries: Option<Vec<String>>,
-    /// Where short image names are looked for.
+    /// The registries to search for short image names.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1),
@@ -112,7 +112,7 @@ pub struct RegistrySources {
     pub other: UnknownFields,
 }
 
-/// What one registry in a list must look like.
+/// The schema of one registry in a list.
 fn registry() -> Value {
     json!({
         "minLength": 1,
@@ -128,15 +128,15 @@ fn registry() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageStatus {
-    /// Whether the lists were taken up: `Success` or `Failure`, newest last. OpenShift's own
-    /// definition of the kind keeps nothing of this.
+    /// Whether the lists were applied: `Success` or `Failure`, newest last. OpenShift's definition
+    /// of the kind drops this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::legacy_conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// The name that the cluster's own registry has inside.
+    /// The internal host name of the cluster's own registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_registry_hostname: Option<String>,
-    /// The names that the cluster's own registry has on the outside.
+    /// The external host names of the cluster's own registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::strings")]
     pub external_registry_hostnames: Option<Vec<String>>,

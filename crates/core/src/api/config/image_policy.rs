@@ -1,6 +1,6 @@
-//! ClusterImagePolicy and ImagePolicy: whose signature an image must carry.
+//! ClusterImagePolicy and ImagePolicy: the signatures that images must carry.
 //!
-//! The first holds for the whole cluster, the second for the images of one namespace.
+//! The first applies to the whole cluster, the second to the images of one namespace.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use crate::api::schema;
 use super::signature::ImageSigstoreVerificationPolicy;
 use super::signature_rules::scope;
 
-/// Whose signature images must carry, in the whole cluster.
+/// The signatures that images must carry in the whole cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -29,7 +29,7 @@ use super::signature_rules::scope;
 #[serde(default)]
 #[schemars(extend("required" = ["policy", "scopes"]))]
 pub struct ClusterImagePolicySpec {
-    /// The images this is about: registries, repositories or single images.
+    /// The images that the policy applies to: registries, repositories or single images.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 256),
@@ -37,7 +37,7 @@ pub struct ClusterImagePolicySpec {
         transform = schema::each_item(scope())
     )]
     pub scopes: Option<Vec<String>>,
-    /// What is asked of their signatures.
+    /// The signatures that these images must carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<ImageSigstoreVerificationPolicy>,
     /// Fields this version does not know.
@@ -46,7 +46,7 @@ pub struct ClusterImagePolicySpec {
     pub other: UnknownFields,
 }
 
-/// Whose signature images must carry, in one namespace.
+/// The signatures that images must carry in one namespace.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -63,7 +63,7 @@ pub struct ClusterImagePolicySpec {
 #[serde(default)]
 #[schemars(extend("required" = ["policy", "scopes"]))]
 pub struct ImagePolicySpec {
-    /// The images this is about: registries, repositories or single images.
+    /// The images that the policy applies to: registries, repositories or single images.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 256),
@@ -71,7 +71,7 @@ pub struct ImagePolicySpec {
         transform = schema::each_item(scope())
     )]
     pub scopes: Option<Vec<String>>,
-    /// What is asked of their signatures.
+    /// The signatures that these images must carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<ImageSigstoreVerificationPolicy>,
     /// Fields this version does not know.
@@ -80,11 +80,11 @@ pub struct ImagePolicySpec {
     pub other: UnknownFields,
 }
 
-/// Whether a policy was taken up.
+/// Whether the policy was applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImagePolicyStatus {
-    /// What holds for the policy.
+    /// The conditions of the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions", length(min = 1, max = 8))]
     pub conditions: Option<Vec<Condition>>,

@@ -9,8 +9,7 @@ use crate::api::condition::{self, Condition};
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// Where machines may fetch images from instead of the place that the image names, when they ask by
-/// tag.
+/// Mirrors that machines may pull an image from instead of its source, if they pull by tag.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -25,7 +24,7 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageTagMirrorSetSpec {
-    /// The mirrors of each place.
+    /// The mirrors of each source.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub image_tag_mirrors: Option<Vec<ImageMirrors>>,
@@ -35,7 +34,7 @@ pub struct ImageTagMirrorSetSpec {
     pub other: UnknownFields,
 }
 
-/// Whether the mirrors were taken up. OpenShift's own definition of the kind keeps nothing of this.
+/// Whether the mirrors were applied. OpenShift's definition of the kind drops this status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImageTagMirrorSetStatus {

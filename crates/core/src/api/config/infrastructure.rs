@@ -1,7 +1,7 @@
 //! Infrastructure: where a cluster runs.
 //!
-//! The platform decides which templates apply, the topology how careful an update must be, and
-//! the API addresses where machines call.
+//! The platform decides which templates apply, the topology how many machines may be updated at a
+//! time, and the API addresses which server the machines connect to.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// Where the cluster runs: the platform, the shape of the control plane, the API addresses.
+/// Where the cluster runs: the platform, the topology of the control plane, the API addresses.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -36,14 +36,14 @@ pub struct InfrastructureSpec {
     pub other: UnknownFields,
 }
 
-/// A file in a ConfigMap.
+/// A key in a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigMapFileReference {
     /// The name of the ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The key in it.
+    /// The key in the ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Fields this version does not know.
@@ -66,7 +66,7 @@ pub struct PlatformSpec {
     pub other: UnknownFields,
 }
 
-/// The infrastructure as it is.
+/// The infrastructure that was detected at installation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InfrastructureStatus {
@@ -77,19 +77,19 @@ pub struct InfrastructureStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = PLATFORMS))]
     pub platform: Option<String>,
-    /// The platform and what is known about it.
+    /// The platform and its details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform_status: Option<PlatformStatus>,
-    /// The domain that etcd members were found by.
+    /// The domain that etcd members were discovered by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd_discovery_domain: Option<String>,
-    /// The address of the API server for everybody.
+    /// The external address of the API server.
     #[serde(rename = "apiServerURL", skip_serializing_if = "Option::is_none")]
     pub api_server_url: Option<String>,
     /// The address of the API server for machines of the cluster.
     #[serde(rename = "apiServerInternalURI", skip_serializing_if = "Option::is_none")]
     pub api_server_internal_uri: Option<String>,
-    /// The shape of the control plane.
+    /// The topology of the control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "x-default" = "HighlyAvailable",
@@ -102,14 +102,14 @@ pub struct InfrastructureStatus {
         ]
     ))]
     pub control_plane_topology: Option<String>,
-    /// The shape of the part that runs the cluster's own services.
+    /// The topology of the machines that run the cluster's own services.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "x-default" = "HighlyAvailable",
         "enum" = ["HighlyAvailable", "SingleReplica"]
     ))]
     pub infrastructure_topology: Option<String>,
-    /// Whether processors are set aside for the system.
+    /// Whether CPUs are reserved for system components.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-default" = "None", "enum" = ["None", "AllNodes"]))]
     pub cpu_partitioning: Option<String>,
@@ -119,7 +119,7 @@ pub struct InfrastructureStatus {
     pub other: UnknownFields,
 }
 
-/// The platform and what is known about it.
+/// The platform and its details.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlatformStatus {
@@ -127,22 +127,22 @@ pub struct PlatformStatus {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = PLATFORMS))]
     pub type_: Option<String>,
-    /// What is known about Azure.
+    /// Details of Azure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure: Option<AzurePlatformStatus>,
-    /// What is known about bare metal.
+    /// Details of bare metal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baremetal: Option<OnPremisePlatformStatus>,
-    /// What is known about vSphere.
+    /// Details of vSphere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere: Option<OnPremisePlatformStatus>,
-    /// What is known about OpenStack.
+    /// Details of OpenStack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub openstack: Option<OnPremisePlatformStatus>,
-    /// What is known about Nutanix.
+    /// Details of Nutanix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nutanix: Option<OnPremisePlatformStatus>,
-    /// What is known about oVirt.
+    /// Details of oVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ovirt: Option<OnPremisePlatformStatus>,
     /// Fields this version does not know; the other platforms are among them.
@@ -151,11 +151,11 @@ pub struct PlatformStatus {
     pub other: UnknownFields,
 }
 
-/// What is known about Azure.
+/// Details of Azure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AzurePlatformStatus {
-    /// Which of Azure's clouds.
+    /// The Azure cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [
         "",
@@ -172,7 +172,7 @@ pub struct AzurePlatformStatus {
     pub other: UnknownFields,
 }
 
-/// What is known about a platform where the cluster brings its own virtual addresses.
+/// Details of a platform where the cluster provides its own virtual IP addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OnPremisePlatformStatus {
@@ -190,7 +190,7 @@ pub struct OnPremisePlatformStatus {
     #[serde(rename = "ingressIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::strings")]
     pub ingress_ips: Option<Vec<String>>,
-    /// Who balances the load onto the control plane.
+    /// Which load balancer serves the control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<PlatformLoadBalancer>,
     /// Fields this version does not know.
@@ -199,7 +199,7 @@ pub struct OnPremisePlatformStatus {
     pub other: UnknownFields,
 }
 
-/// Who balances the load onto the control plane.
+/// Which load balancer serves the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlatformLoadBalancer {
@@ -216,7 +216,7 @@ pub struct PlatformLoadBalancer {
     pub other: UnknownFields,
 }
 
-/// The platforms; the empty one is what an unset field reads as.
+/// The platforms; an unset field reads as the empty one.
 const PLATFORMS: [&str; 17] = [
     "",
     "AWS",

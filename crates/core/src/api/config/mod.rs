@@ -1,7 +1,8 @@
-//! The objects of `config.openshift.io`: what a cluster is, as its administrators declared it.
+//! The objects of `config.openshift.io`: the cluster's configuration as its administrators declared
+//! it.
 //!
 //! Machinist reads these and writes none of them. Each type names the fields that are read and
-//! carries the others along.
+//! keeps the others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -22,10 +22,10 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkSpec {
-    /// The network plugin that is wanted, for example `OVNKubernetes`.
+    /// The desired network plugin, for example `OVNKubernetes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_type: Option<String>,
-    /// The ranges that services get their addresses from.
+    /// The IP address ranges of services.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::strings")]
     pub service_network: Option<Vec<String>>,
@@ -35,14 +35,14 @@ pub struct NetworkSpec {
     pub other: UnknownFields,
 }
 
-/// The network as it is.
+/// The network in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkStatus {
     /// The network plugin in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_type: Option<String>,
-    /// A change of the network that is under way.
+    /// A network migration that is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration: Option<NetworkMigration>,
     /// Fields this version does not know.
@@ -51,14 +51,14 @@ pub struct NetworkStatus {
     pub other: UnknownFields,
 }
 
-/// A change of the network that is under way.
+/// A network migration that is in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkMigration {
-    /// The network plugin that is being changed to.
+    /// The network plugin that is being migrated to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_type: Option<String>,
-    /// A change of the packet size.
+    /// A change of the MTU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<MTUMigration>,
     /// Fields this version does not know.
@@ -67,14 +67,14 @@ pub struct NetworkMigration {
     pub other: UnknownFields,
 }
 
-/// A change of the packet size.
+/// A change of the MTU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MTUMigration {
-    /// The change of the packet size inside the cluster.
+    /// The change of the MTU inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<MTUMigrationValues>,
-    /// The change of the packet size of the machines.
+    /// The change of the MTU of the machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MTUMigrationValues>,
     /// Fields this version does not know.
@@ -83,15 +83,15 @@ pub struct MTUMigration {
     pub other: UnknownFields,
 }
 
-/// A packet size before and after a change.
+/// An MTU before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MTUMigrationValues {
-    /// The packet size before.
+    /// The MTU before the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub from: Option<i32>,
-    /// The packet size after.
+    /// The MTU after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub to: Option<i32>,

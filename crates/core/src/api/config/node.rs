@@ -1,4 +1,4 @@
-//! Node: settings of all the machines of a cluster.
+//! Node: settings of all machines of a cluster.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use crate::api::condition::{self, Condition};
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// Settings of all the machines of the cluster.
+/// Settings of all machines of the cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -26,7 +26,7 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["v2", ""]))]
     pub cgroup_mode: Option<String>,
-    /// How soon the cluster reacts to a machine that does not answer.
+    /// How soon the cluster reacts to a machine that stops responding.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "enum" = ["Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"]
@@ -38,11 +38,11 @@ pub struct NodeSpec {
     pub other: UnknownFields,
 }
 
-/// Whether the settings were taken up.
+/// Whether the settings were applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// What holds for the settings.
+    /// The conditions of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,

@@ -1,4 +1,4 @@
-//! Proxy: how a cluster reaches the outside.
+//! Proxy: how a cluster reaches external networks.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::ConfigMapNameReference;
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// How the cluster reaches the outside: the proxies for http and https, and what goes without.
+/// How the cluster reaches external networks: the proxies for HTTP and HTTPS, and the exceptions.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -23,19 +23,19 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProxySpec {
-    /// The proxy for http.
+    /// The proxy for HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<String>,
-    /// The proxy for https.
+    /// The proxy for HTTPS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub https_proxy: Option<String>,
     /// Hosts and networks that are reached without a proxy, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_proxy: Option<String>,
-    /// Addresses that must answer through the proxy before it is taken into use.
+    /// URLs that must be reachable through the proxy before it is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readiness_endpoints: Option<Vec<String>>,
-    /// The ConfigMap in `openshift-config` with the certificates of the proxy.
+    /// The ConfigMap in `openshift-config` with the CA certificates of the proxy.
     #[serde(rename = "trustedCA", skip_serializing_if = "Option::is_none")]
     pub trusted_ca: Option<ConfigMapNameReference>,
     /// Fields this version does not know.
@@ -48,10 +48,10 @@ pub struct ProxySpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProxyStatus {
-    /// The proxy for http.
+    /// The proxy for HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<String>,
-    /// The proxy for https.
+    /// The proxy for HTTPS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub https_proxy: Option<String>,
     /// Hosts and networks that are reached without a proxy, separated by commas.

@@ -8,7 +8,7 @@ use super::ConfigMapNameReference;
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// Where pods may run; above all, whether the control plane takes any.
+/// Where pods may run; most importantly, whether the control plane runs user pods.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "config.openshift.io",
@@ -22,17 +22,17 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulerSpec {
-    /// A policy of old; no longer used.
+    /// A legacy policy; no longer used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<ConfigMapNameReference>,
-    /// How pods are spread.
+    /// How pods are distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["", "LowNodeUtilization", "HighNodeUtilization", "NoScoring"]))]
     pub profile: Option<String>,
-    /// The machines that pods run on unless they say otherwise.
+    /// The node selector of pods that specify none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_node_selector: Option<String>,
-    /// Whether machines of the control plane take pods of users.
+    /// Whether control plane machines run user pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub masters_schedulable: Option<bool>,
     /// Fields this version does not know.
@@ -41,7 +41,7 @@ pub struct SchedulerSpec {
     pub other: UnknownFields,
 }
 
-/// Nothing is reported.
+/// The status has no fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SchedulerStatus {

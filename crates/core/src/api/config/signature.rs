@@ -1,4 +1,4 @@
-//! What is asked of the signature of an image.
+//! The signature that an image must carry.
 
 use k8s_openapi::ByteString;
 use schemars::JsonSchema;
@@ -8,14 +8,14 @@ use super::signature_rules as rules;
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// What is asked of the signature of an image.
+/// The signature that an image must carry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["rootOfTrust"]))]
 pub struct ImageSigstoreVerificationPolicy {
-    /// Who must have signed.
+    /// Who must have signed the image.
     pub root_of_trust: RootOfTrust,
-    /// Which image the signature must name.
+    /// The image name that the signature must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_identity: Option<SignedIdentity>,
     /// Fields this version does not know.
@@ -24,7 +24,7 @@ pub struct ImageSigstoreVerificationPolicy {
     pub other: UnknownFields,
 }
 
-/// Who must have signed.
+/// Who must have signed the image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -35,13 +35,13 @@ pub struct RootOfTrust {
     /// `PublicKey`, `FulcioCAWithRekor` or `PKI`.
     #[schemars(extend("enum" = ["PublicKey", "FulcioCAWithRekor", "PKI"]))]
     pub policy_type: String,
-    /// The owner of a key.
+    /// The owner of a public key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_key: Option<PublicKey>,
-    /// Somebody whose identity Fulcio vouches for.
+    /// An identity that Fulcio vouches for.
     #[serde(rename = "fulcioCAWithRekor", skip_serializing_if = "Option::is_none")]
     pub fulcio_ca_with_rekor: Option<FulcioCAWithRekor>,
-    /// Somebody with a certificate.
+    /// The owner of a certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pki: Option<ImagePolicyPkiRootOfTrust>,
     /// Fields this version does not know.
@@ -50,19 +50,19 @@ pub struct RootOfTrust {
     pub other: UnknownFields,
 }
 
-/// The owner of a key.
+/// The owner of a public key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["keyData"]))]
 pub struct PublicKey {
-    /// The key, as PEM.
+    /// The public key, as PEM.
     #[schemars(
         schema_with = "schema::bytes",
         length(min = 68, max = 8192),
         extend("x-kubernetes-validations" = rules::pem("keyData", "PUBLIC KEY"))
     )]
     pub key_data: ByteString,
-    /// The key of the transparency log, as PEM.
+    /// The public key of the transparency log, as PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         schema_with = "schema::bytes",
@@ -76,12 +76,12 @@ pub struct PublicKey {
     pub other: UnknownFields,
 }
 
-/// Somebody whose identity Fulcio vouches for.
+/// An identity that Fulcio vouches for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["fulcioCAData", "fulcioSubject", "rekorKeyData"]))]
 pub struct FulcioCAWithRekor {
-    /// The certificate of Fulcio, as PEM.
+    /// The CA certificate of Fulcio, as PEM.
     #[serde(rename = "fulcioCAData")]
     #[schemars(
         schema_with = "schema::bytes",
@@ -89,14 +89,14 @@ pub struct FulcioCAWithRekor {
         extend("x-kubernetes-validations" = rules::pem("fulcioCAData", "CERTIFICATE"))
     )]
     pub fulcio_ca_data: ByteString,
-    /// The key of the transparency log, as PEM.
+    /// The public key of the transparency log, as PEM.
     #[schemars(
         schema_with = "schema::bytes",
         length(max = 8192),
         extend("x-kubernetes-validations" = rules::pem("rekorKeyData", "PUBLIC KEY"))
     )]
     pub rekor_key_data: ByteString,
-    /// Who.
+    /// The identity.
     pub fulcio_subject: FulcioSubject,
     /// Fields this version does not know.
     #[serde(flatten)]
@@ -109,13 +109,13 @@ pub struct FulcioCAWithRekor {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["oidcIssuer", "signedEmail"]))]
 pub struct FulcioSubject {
-    /// Who gave out the identity.
+    /// The OIDC issuer of the identity.
     #[schemars(
         length(max = 2048),
         extend("x-kubernetes-validations" = rules::issuer())
     )]
     pub oidc_issuer: String,
-    /// The mail address in the identity.
+    /// The email address of the identity.
     #[schemars(
         length(max = 320),
         extend("x-kubernetes-validations" = rules::email())
@@ -127,19 +127,19 @@ pub struct FulcioSubject {
     pub other: UnknownFields,
 }
 
-/// Somebody with a certificate.
+/// The owner of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["caRootsData", "pkiCertificateSubject"]))]
 pub struct ImagePolicyPkiRootOfTrust {
-    /// The certificates at the root, as PEM.
+    /// The root CA certificates, as PEM.
     #[schemars(
         schema_with = "schema::bytes",
         length(min = 72, max = 8192),
         extend("x-kubernetes-validations" = rules::certificates("caRootsData"))
     )]
     pub ca_roots_data: ByteString,
-    /// The certificates between root and signer, as PEM.
+    /// The intermediate CA certificates, as PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         schema_with = "schema::bytes",
@@ -147,7 +147,7 @@ pub struct ImagePolicyPkiRootOfTrust {
         extend("x-kubernetes-validations" = rules::certificates("caIntermediatesData"))
     )]
     pub ca_intermediates_data: Option<ByteString>,
-    /// Who.
+    /// The identity in the certificate.
     pub pki_certificate_subject: PkiCertificateSubject,
     /// Fields this version does not know.
     #[serde(flatten)]
@@ -155,12 +155,12 @@ pub struct ImagePolicyPkiRootOfTrust {
     pub other: UnknownFields,
 }
 
-/// Whom a certificate names.
+/// The identity in a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-kubernetes-validations" = rules::certificate_subject()))]
 pub struct PkiCertificateSubject {
-    /// The mail address.
+    /// The email address.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 320),
@@ -180,7 +180,7 @@ pub struct PkiCertificateSubject {
     pub other: UnknownFields,
 }
 
-/// Which image a signature must name.
+/// The image name that a signature must contain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -196,10 +196,10 @@ pub struct SignedIdentity {
         "RemapIdentity"
     ]))]
     pub match_policy: String,
-    /// The repository it must name.
+    /// The repository that the signature must name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_repository: Option<ExactRepository>,
-    /// The part of the name that it has differently.
+    /// The prefix that differs between the image name and the signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remap_identity: Option<RemapIdentity>,
     /// Fields this version does not know.
@@ -225,18 +225,18 @@ pub struct ExactRepository {
     pub other: UnknownFields,
 }
 
-/// The part of an image's name that its signature has differently.
+/// The prefix that differs between the image name and the signature.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["prefix", "signedPrefix"]))]
 pub struct RemapIdentity {
-    /// How the name of the image begins.
+    /// The prefix of the image name.
     #[schemars(
         length(max = 512),
         extend("x-kubernetes-validations" = rules::repository())
     )]
     pub prefix: String,
-    /// How the name in the signature begins.
+    /// The prefix in the signature.
     #[schemars(
         length(max = 512),
         extend("x-kubernetes-validations" = rules::repository())

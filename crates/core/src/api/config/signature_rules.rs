@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::rules::rule;
 
-/// What one scope must look like.
+/// One scope.
 pub(super) fn scope() -> Value {
     json!({
         "maxLength": 512,
@@ -25,7 +25,7 @@ pub(super) fn scope() -> Value {
     })
 }
 
-/// A member that is there exactly when the policy type says so.
+/// A field that must be set exactly if the policy type requires it.
 pub(super) fn root_of_trust() -> Vec<Value> {
     [("PKI", "pki"), ("PublicKey", "publicKey"), ("FulcioCAWithRekor", "fulcioCAWithRekor")]
         .iter()
@@ -40,7 +40,7 @@ pub(super) fn root_of_trust() -> Vec<Value> {
         .collect()
 }
 
-/// A member that is there exactly when the match policy says so.
+/// A field that must be set exactly if the match policy requires it.
 pub(super) fn signed_identity() -> Vec<Value> {
     [("ExactRepository", "exactRepository"), ("RemapIdentity", "remapIdentity")]
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn signed_identity() -> Vec<Value> {
         .collect()
 }
 
-/// Text between PEM marks.
+/// Text between PEM markers.
 pub(super) fn pem(field: &str, mark: &str) -> Vec<Value> {
     vec![
         rule(
@@ -85,17 +85,17 @@ pub(super) fn certificates(field: &str) -> Vec<Value> {
     rules
 }
 
-/// An address on the web.
+/// A URL.
 pub(super) fn issuer() -> Vec<Value> {
     vec![rule("isURL(self)", "oidcIssuer must be a valid URL")]
 }
 
-/// A mail address.
+/// An email address.
 pub(super) fn email() -> Vec<Value> {
     vec![rule(r"self.matches('^\\S+@\\S+$')", "invalid email address")]
 }
 
-/// A host name, or all the hosts below a domain.
+/// A host name, or a wildcard for all hosts below a domain.
 pub(super) fn hostname() -> Vec<Value> {
     vec![rule(
         r"self.matches('^(\\*\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
@@ -103,7 +103,7 @@ pub(super) fn hostname() -> Vec<Value> {
     )]
 }
 
-/// A certificate names somebody.
+/// A certificate must name an identity.
 pub(super) fn certificate_subject() -> Vec<Value> {
     vec![rule(
         "has(self.email) || has(self.hostname)",
@@ -111,7 +111,7 @@ pub(super) fn certificate_subject() -> Vec<Value> {
     )]
 }
 
-/// A repository, or the beginning of one.
+/// A repository, or a prefix of one.
 pub(super) fn repository() -> Vec<Value> {
     vec![
         rule(

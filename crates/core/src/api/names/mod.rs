@@ -1,8 +1,8 @@
-//! The names that the components agree on: labels, annotations, conditions, objects, places.
+//! The names that the components agree on: labels, annotations, conditions, objects, paths.
 //!
-//! Machines and controllers talk to one another through these, so a name never changes. Names of
-//! our own begin with [`EXTENSION_PREFIX`]; all the others are those of OpenShift's Machine Config
-//! Operator, whose parts we work together with.
+//! Machines and controllers communicate through these, so a name never changes. Machinist's own
+//! names begin with [`EXTENSION_PREFIX`]; all others are those of OpenShift's Machine Config
+//! Operator (MCO), whose components Machinist works with.
 
 pub mod annotation;
 pub mod condition;
@@ -15,20 +15,20 @@ pub mod state;
 /// The API group of MachineConfigs and pools.
 pub const GROUP: &str = "machineconfiguration.openshift.io";
 
-/// What every label and annotation of our own begins with.
+/// The prefix of Machinist's own labels and annotations.
 pub const EXTENSION_PREFIX: &str = "machinist.dev/";
 
-/// The name under which the system writes fields with server-side apply.
+/// The field manager of server-side apply.
 pub const FIELD_MANAGER: &str = "machine-config-operator";
 
 /// The taint on a machine that is about to be updated, so that new pods prefer other machines.
 pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";
 
-/// What a [`MachineConfigNode`](crate::api::MachineConfigNode) says before a configuration is
-/// known.
+/// The placeholder in a [`MachineConfigNode`](crate::api::MachineConfigNode) until the
+/// configuration is known.
 pub const NOT_YET_SET: &str = "not-yet-set";
 
-/// The highest number that [`annotation::MC_NAME_SUFFIX`] may give: there may be ten objects for a pool.
+/// The highest suffix in [`annotation::MC_NAME_SUFFIX`]: a pool may have ten objects of a kind.
 pub const MAX_NAME_SUFFIX: usize = 9;
 
 /// The largest MachineConfig that can be stored, in bytes.

@@ -7,20 +7,18 @@ pub const CONTROLLER_CONFIG: &str = "machine-config-controller";
 pub const CLUSTER: &str = "cluster";
 /// The one ClusterVersion.
 pub const CLUSTER_VERSION: &str = "version";
-/// The namespace that the system runs in.
+/// The namespace of Machinist's components, the same as MCO's.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
-/// The namespace of what administrators configure: pull secret, certificates.
+/// The namespace of objects that administrators configure: pull secret, certificates.
 pub const CONFIG_NAMESPACE: &str = "openshift-config";
-/// The Secret there with what registries want to know: the pull secret of the whole system.
+/// The Secret in [`CONFIG_NAMESPACE`] with the registry credentials of the whole cluster.
 pub const PULL_SECRET: &str = "pull-secret";
-/// The namespace of what other operators hand out.
-pub const CONFIG_MANAGED_NAMESPACE: &str = "openshift-config-managed";
 
 /// The pool of the control plane.
 pub const POOL_MASTER: &str = "master";
 /// The pool of all other machines; custom pools build on it.
 pub const POOL_WORKER: &str = "worker";
-/// The pool of machines that only help the control plane to a majority.
+/// The pool of arbiter machines, which only complete the control plane's quorum.
 pub const POOL_ARBITER: &str = "arbiter";
-/// What the name of a rendered config begins with; the pool and the hash follow.
+/// The prefix of the name of a rendered config; the pool and the hash follow.
 pub const RENDERED_PREFIX: &str = "rendered-";

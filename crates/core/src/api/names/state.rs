@@ -1,12 +1,12 @@
-//! What a machine says it is doing, in [`annotation::STATE`](super::annotation::STATE).
+//! What a machine reports that it is doing, in [`annotation::STATE`](super::annotation::STATE).
 
-/// Changing to the wanted configuration.
+/// Changing to the desired configuration.
 pub const WORKING: &str = "Working";
-/// Has the wanted configuration.
+/// Has the desired configuration.
 pub const DONE: &str = "Done";
-/// Could not change to the wanted configuration; tries again.
+/// Failed to change to the desired configuration; retries.
 pub const DEGRADED: &str = "Degraded";
-/// Refuses the wanted configuration: it cannot be reached from the present one.
+/// Refuses the desired configuration: it cannot be reached from the current one.
 pub const UNRECONCILABLE: &str = "Unreconcilable";
-/// About to restart.
+/// About to reboot.
 pub const REBOOTING: &str = "Rebooting";

@@ -1,7 +1,7 @@
 //! Boot images: the images that new machines start from.
 //!
-//! They grow old while a cluster is updated. These settings say whether the system replaces them,
-//! and what happens when they are too old.
+//! They become outdated while a cluster is updated. These settings control whether they are
+//! replaced, and what happens if they are too old.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::api::nullable::UnknownFields;
 use crate::api::{rules, schema};
 
-/// Whose boot images the system replaces.
+/// The machine resources whose boot images are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedBootImages {
-    /// The resources that make machines.
+    /// The resources that create machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 5),
@@ -30,7 +30,7 @@ pub struct ManagedBootImages {
     pub other: UnknownFields,
 }
 
-/// A resource that makes machines.
+/// A resource that creates machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -44,7 +44,7 @@ pub struct MachineManager {
     /// `machine.openshift.io`.
     #[schemars(extend("enum" = ["machine.openshift.io"]))]
     pub api_group: String,
-    /// Which of them.
+    /// The selected objects of the resource.
     pub selection: MachineManagerSelection,
     /// Fields this version does not know.
     #[serde(flatten)]
@@ -52,7 +52,7 @@ pub struct MachineManager {
     pub other: UnknownFields,
 }
 
-/// Which objects of a resource are meant.
+/// The selected objects of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend(
@@ -63,7 +63,7 @@ pub struct MachineManagerSelection {
     /// `All`, `Partial` or `None`.
     #[schemars(extend("enum" = ["All", "Partial", "None"]))]
     pub mode: String,
-    /// Which ones, when the mode is `Partial`.
+    /// The selection, if the mode is `Partial`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialSelection>,
     /// Fields this version does not know.
@@ -87,7 +87,7 @@ pub struct PartialSelection {
     pub other: UnknownFields,
 }
 
-/// What happens when boot images are too old.
+/// What happens if boot images are too old.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend(
@@ -95,10 +95,10 @@ pub struct PartialSelection {
     "x-kubernetes-validations" = [rules::mode_member("Manual", "manual")]
 ))]
 pub struct BootImageSkewEnforcement {
-    /// `Manual`: an administrator says how old they are; `None`: nothing is checked.
+    /// `Manual`: an administrator states how old they are; `None`: nothing is checked.
     #[schemars(extend("enum" = ["Manual", "None"]))]
     pub mode: String,
-    /// How old they are, when the mode is `Manual`.
+    /// How old they are, if the mode is `Manual`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual: Option<ManualBootImageVersion>,
     /// Fields this version does not know.
@@ -107,7 +107,7 @@ pub struct BootImageSkewEnforcement {
     pub other: UnknownFields,
 }
 
-/// The version of the oldest boot image, as an administrator states it.
+/// The version of the oldest boot image, as stated by an administrator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -121,7 +121,7 @@ pub struct ManualBootImageVersion {
     /// `OCPVersion` or `RHCOSVersion`: which of the two is stated.
     #[schemars(extend("enum" = ["OCPVersion", "RHCOSVersion"]))]
     pub mode: String,
-    /// The version of the cluster that the image came with.
+    /// The cluster version that the image was released with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 5, max = 10),
@@ -141,7 +141,7 @@ pub struct ManualBootImageVersion {
     pub other: UnknownFields,
 }
 
-/// What is in force about boot images that are too old.
+/// The effective policy for outdated boot images.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend(
@@ -152,14 +152,14 @@ pub struct ManualBootImageVersion {
     ]
 ))]
 pub struct BootImageSkewEnforcementStatus {
-    /// `Automatic`: the system replaces them and knows how old they are; `Manual`; `None`.
+    /// `Automatic`: the operator replaces them and knows how old they are; `Manual`; `None`.
     #[schemars(extend("enum" = ["Automatic", "Manual", "None"]))]
     pub mode: String,
-    /// How old they are, as the system found out.
+    /// How old they are, as detected by the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1))]
     pub automatic: Option<BootImageVersions>,
-    /// How old they are, as an administrator stated it.
+    /// How old they are, as stated by an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual: Option<ManualBootImageVersion>,
     /// Fields this version does not know.
@@ -168,12 +168,12 @@ pub struct BootImageSkewEnforcementStatus {
     pub other: UnknownFields,
 }
 
-/// The version of the oldest boot image, as the system found out.
+/// The version of the oldest boot image, as detected by the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = rules::version_required()))]
 pub struct BootImageVersions {
-    /// The version of the cluster that the image came with.
+    /// The cluster version that the image was released with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 5, max = 10),

@@ -1,7 +1,7 @@
-//! Disruption policies: what a change of a file or unit costs a machine.
+//! Disruption policies: how much a change of a file or unit disrupts a machine.
 //!
-//! Without a policy a machine restarts for nearly every change. An administrator who knows better
-//! says so here: reload this service, drain first, or do nothing at all.
+//! Without a policy a machine reboots for nearly every change. An administrator can define less:
+//! reload a service, drain first, or do nothing.
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 use crate::api::nullable::UnknownFields;
 use crate::api::{rules, schema};
 
-/// What a change of a file, a unit or the SSH keys costs a machine.
+/// The actions after a change of a file, a unit or the SSH keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeDisruptionPolicy {
-    /// What is done when a file changes; a path that is a folder covers everything below it.
+    /// The actions when a file changes; the path of a directory covers everything below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 50),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"])
     )]
     pub files: Option<Vec<FileDisruptionPolicy>>,
-    /// What is done when a unit changes.
+    /// The actions when a unit changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 50),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub units: Option<Vec<UnitDisruptionPolicy>>,
-    /// What is done when the SSH keys of the user `core` change.
+    /// The actions when the SSH keys of the user `core` change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sshkey: Option<SshKeyDisruptionPolicy>,
     /// Fields this version does not know.
@@ -37,14 +37,14 @@ pub struct NodeDisruptionPolicy {
     pub other: UnknownFields,
 }
 
-/// What is done when a file changes.
+/// The actions when a file changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["actions", "path"]))]
 pub struct FileDisruptionPolicy {
-    /// The file or folder.
+    /// The path of the file or directory.
     pub path: String,
-    /// What is done, in this order.
+    /// The actions, in this order.
     #[schemars(
         length(max = 10),
         extend(
@@ -59,18 +59,18 @@ pub struct FileDisruptionPolicy {
     pub other: UnknownFields,
 }
 
-/// What is done when a unit changes.
+/// The actions when a unit changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["actions", "name"]))]
 pub struct UnitDisruptionPolicy {
-    /// The unit.
+    /// The name of the unit.
     #[schemars(
         length(max = 255),
         extend("x-kubernetes-validations" = rules::unit_name())
     )]
     pub name: String,
-    /// What is done, in this order.
+    /// The actions, in this order.
     #[schemars(
         length(max = 10),
         extend(
@@ -85,12 +85,12 @@ pub struct UnitDisruptionPolicy {
     pub other: UnknownFields,
 }
 
-/// What is done when the SSH keys of the user `core` change.
+/// The actions when the SSH keys of the user `core` change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["actions"]))]
 pub struct SshKeyDisruptionPolicy {
-    /// What is done, in this order.
+    /// The actions, in this order.
     #[schemars(
         length(max = 10),
         extend(
@@ -105,7 +105,7 @@ pub struct SshKeyDisruptionPolicy {
     pub other: UnknownFields,
 }
 
-/// One thing that is done after a change.
+/// One action after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend(
@@ -113,7 +113,7 @@ pub struct SshKeyDisruptionPolicy {
     "x-kubernetes-validations" = rules::action_members()
 ))]
 pub struct DisruptionAction {
-    /// What is done.
+    /// The type of the action.
     #[serde(rename = "type")]
     #[schemars(
         with = "String",
@@ -132,10 +132,10 @@ pub struct DisruptionAction {
     pub other: UnknownFields,
 }
 
-/// The kinds of things that are done after a change.
+/// The types of actions after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DisruptionActionType {
-    /// Drain the machine and restart it.
+    /// Drain the machine and reboot it.
     #[default]
     Reboot,
     /// Drain the machine.
@@ -144,13 +144,13 @@ pub enum DisruptionActionType {
     Reload,
     /// Restart a service.
     Restart,
-    /// Have systemd read its units again.
+    /// Run `systemctl daemon-reload`.
     DaemonReload,
-    /// Nothing.
+    /// Do nothing.
     None,
-    /// What the change itself calls for; only the system uses this.
+    /// The action that the change itself requires; only used internally.
     Special,
-    /// Something that this version does not know.
+    /// An action that this version does not know.
     #[serde(untagged)]
     Unknown(String),
 }
@@ -160,7 +160,7 @@ pub enum DisruptionActionType {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["serviceName"]))]
 pub struct ServiceReference {
-    /// The name of the service, with its ending.
+    /// The name of the service, with its suffix.
     #[schemars(
         length(max = 255),
         extend("x-kubernetes-validations" = rules::unit_name())
@@ -172,11 +172,11 @@ pub struct ServiceReference {
     pub other: UnknownFields,
 }
 
-/// The policies in force: those of the system with those of the administrator over them.
+/// The effective policies: the defaults, overridden by those of the administrator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeDisruptionPolicyStatus {
-    /// The policies in force.
+    /// The effective policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NodeDisruptionPolicy", transform = effective_policy_schema)]
     pub cluster_policies: Option<NodeDisruptionPolicy>,
@@ -186,7 +186,7 @@ pub struct NodeDisruptionPolicyStatus {
     pub other: UnknownFields,
 }
 
-/// The policies in force may be twice as many, and may say `Special`.
+/// The effective policies may be twice as many, and may contain `Special`.
 fn effective_policy_schema(policy: &mut Schema) {
     for list in ["files", "units"] {
         schema::adjust(policy, &["properties", list], |list| {

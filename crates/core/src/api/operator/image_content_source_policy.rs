@@ -1,4 +1,4 @@
-//! ImageContentSourcePolicy: mirrors of image registries, in the old notation.
+//! ImageContentSourcePolicy: mirrors of image registries, in the legacy format.
 //!
 //! Superseded by ImageDigestMirrorSet, and still found in many clusters.
 
@@ -10,8 +10,8 @@ use crate::api::condition::{self, Condition};
 use crate::api::nullable::UnknownFields;
 use crate::api::schema;
 
-/// Where machines may fetch images from instead of the place that the image names, when they ask
-/// by digest. Superseded by ImageDigestMirrorSet.
+/// Mirrors that machines may pull an image from instead of its source, if they pull by digest.
+/// Superseded by ImageDigestMirrorSet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "operator.openshift.io",
@@ -26,7 +26,7 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageContentSourcePolicySpec {
-    /// The mirrors of each place.
+    /// The mirrors of each source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository_digest_mirrors: Option<Vec<RepositoryDigestMirrors>>,
     /// Fields this version does not know.
@@ -35,14 +35,14 @@ pub struct ImageContentSourcePolicySpec {
     pub other: UnknownFields,
 }
 
-/// The mirrors of one place.
+/// The mirrors of one source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["source"]))]
 pub struct RepositoryDigestMirrors {
-    /// The place that images name.
+    /// The source that image references name.
     pub source: String,
-    /// Where to look instead, in this order.
+    /// The mirrors, in the order in which they are tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirrors: Option<Vec<String>>,
     /// Fields this version does not know.
@@ -51,7 +51,7 @@ pub struct RepositoryDigestMirrors {
     pub other: UnknownFields,
 }
 
-/// Whether the mirrors were taken up. OpenShift's own definition of the kind keeps nothing of this.
+/// Whether the mirrors were applied. OpenShift's definition of the kind drops this status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImageContentSourcePolicyStatus {

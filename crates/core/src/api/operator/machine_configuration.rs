@@ -1,7 +1,7 @@
-//! MachineConfiguration: how the system itself is run.
+//! MachineConfiguration: settings of the operator.
 //!
-//! There is one, called `cluster`. An administrator sets log levels, what a change costs a machine
-//! (see [`NodeDisruptionPolicy`]) and what is done about old boot images.
+//! There is one, called `cluster`. An administrator sets log levels, the actions after a change
+//! (see [`NodeDisruptionPolicy`]) and the handling of outdated boot images.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use crate::api::condition::{self, Condition};
 use crate::api::nullable::{Nullable, UnknownFields};
 use crate::api::{rules, schema};
 
-/// How the system itself is run: log levels, what a change costs a machine, boot images.
+/// Settings of the operator: log levels, actions after a change, boot images.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "operator.openshift.io",
@@ -30,25 +30,25 @@ use crate::api::{rules, schema};
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigurationSpec {
-    /// Whether the operator does its work: `Managed`, `Unmanaged`, `Force` or `Removed`.
+    /// Whether the operator is active: `Managed`, `Unmanaged`, `Force` or `Removed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^(Managed|Unmanaged|Force|Removed)$"))]
     pub management_state: Option<String>,
-    /// How much the parts log.
+    /// The log level of the operands.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "x-default" = "Normal",
         "enum" = ["", "Normal", "Debug", "Trace", "TraceAll"]
     ))]
     pub log_level: Option<String>,
-    /// How much the operator logs.
+    /// The log level of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend(
         "x-default" = "Normal",
         "enum" = ["", "Normal", "Debug", "Trace", "TraceAll"]
     ))]
     pub operator_log_level: Option<String>,
-    /// Settings that nobody supports.
+    /// Unsupported overrides.
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_any_object")]
     pub unsupported_config_overrides: Nullable<Value>,
@@ -56,26 +56,26 @@ pub struct MachineConfigurationSpec {
     #[serde(skip_serializing_if = "Nullable::is_absent")]
     #[schemars(schema_with = "schema::nullable_any_object")]
     pub observed_config: Nullable<Value>,
-    /// A new text here has everything deployed again.
+    /// A new value triggers a redeployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_redeployment_reason: Option<String>,
-    /// How many failed revisions are kept; -1 for all.
+    /// How many failed revisions to keep; -1 for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_revision_limit: Option<i32>,
-    /// How many good revisions are kept; -1 for all.
+    /// How many successful revisions to keep; -1 for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub succeeded_revision_limit: Option<i32>,
-    /// Whose boot images the system replaces.
+    /// The machine resources whose boot images are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_boot_images: Option<ManagedBootImages>,
-    /// What a change of a file, a unit or the SSH keys costs a machine.
+    /// The actions after a change of a file, a unit or the SSH keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_disruption_policy: Option<NodeDisruptionPolicy>,
-    /// Changes that are let through although running machines cannot take them up.
+    /// Changes that are accepted although they cannot be applied to running machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1))]
     pub irreconcilable_validation_overrides: Option<IrreconcilableValidationOverrides>,
-    /// What happens when boot images are too old.
+    /// What happens if boot images are too old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_image_skew_enforcement: Option<BootImageSkewEnforcement>,
     /// Fields this version does not know.
@@ -84,7 +84,7 @@ pub struct MachineConfigurationSpec {
     pub other: UnknownFields,
 }
 
-/// Changes that are let through although running machines cannot take them up.
+/// Changes that are accepted although they cannot be applied to running machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IrreconcilableValidationOverrides {
@@ -102,24 +102,24 @@ pub struct IrreconcilableValidationOverrides {
     pub other: UnknownFields,
 }
 
-/// What is in force.
+/// The effective settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigurationStatus {
     /// The generation that this status was written for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What holds for the system.
+    /// The conditions of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// What a change of a file, a unit or the SSH keys costs a machine.
+    /// The actions after a change of a file, a unit or the SSH keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_disruption_policy_status: Option<NodeDisruptionPolicyStatus>,
-    /// Whose boot images the system replaces.
+    /// The machine resources whose boot images are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_boot_images_status: Option<ManagedBootImages>,
-    /// What happens when boot images are too old.
+    /// What happens if boot images are too old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_image_skew_enforcement_status: Option<BootImageSkewEnforcementStatus>,
     /// Fields this version does not know.

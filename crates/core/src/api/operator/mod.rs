@@ -1,4 +1,4 @@
-//! The objects of `operator.openshift.io`: how the system itself is run.
+//! The objects of `operator.openshift.io`: settings of the operator.
 
 mod boot_images;
 mod disruption_policy;
